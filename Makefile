@@ -1,0 +1,56 @@
+# Every target does its own set-up; nothing is installed again while the lock files stand still.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+RUN_LOCKS := requirements/run.txt requirements/build.txt
+DEV_LOCK := requirements/dev.txt
+
+.PHONY: run test setup check bench soak docs lock clean
+
+run: .venv/run.stamp
+	@$(BIN)/noetl validate examples/hello.yaml
+	@$(BIN)/noetl graph examples/hello.yaml
+
+test: .venv/dev.stamp
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+setup: .venv/dev.stamp
+
+check: .venv/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/dev.stamp
+	$(BIN)/python -m bench
+
+soak: .venv/dev.stamp
+	$(BIN)/python -m pytest -n auto -m slow
+
+docs: .venv/dev.stamp
+	$(BIN)/python -m docs.generate
+
+lock: .venv/bin/python
+	$(PIP) install uv
+	for part in run build dev; do \
+	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	    --no-annotate --custom-compile-command "make lock" $(LOCK_FLAGS) \
+	    $$([ $$part = run ] && echo pyproject.toml || echo requirements/$$part.in) -o requirements/$$part.txt; \
+	done
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("noetl needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+
+# The stamps are newer than the locks they installed, so make knows when there is nothing to do.
+.venv/run.stamp: .venv/bin/python $(RUN_LOCKS) pyproject.toml
+	$(PIP) install --require-hashes $(addprefix -r ,$(RUN_LOCKS))
+	$(PIP) install --no-build-isolation --no-deps --editable .
+	@touch $@
+
+.venv/dev.stamp: .venv/run.stamp $(DEV_LOCK)
+	$(PIP) install --require-hashes -r $(DEV_LOCK)
+	@touch $@

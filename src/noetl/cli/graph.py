@@ -1,0 +1,35 @@
+"""noetl graph FILE: the net as a picture."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import click
+
+from noetl.cli.report import print_problems, summary
+from noetl.drawing import draw
+from noetl.files import load_file
+
+
+@click.command("graph")
+@click.argument("file")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "mermaid", "dot", "svg"]),
+    default="text",
+    show_default=True,
+    help="How to draw it.",
+)
+@click.pass_context
+def command(ctx: click.Context, file: str, form: Any) -> None:
+    """Draw a playbook's net: a box for each step, an arrow for each arc, guards on the arrows."""
+    loaded = load_file(file)
+    if loaded.playbook is None:
+        import sys
+
+        print_problems(loaded.problems, stream=sys.stderr)
+        click.echo(f"{file}: {summary(loaded.problems)}", err=True)
+        ctx.exit(3)
+    click.echo(draw(loaded.playbook, form, width=shutil.get_terminal_size((100, 24)).columns))

@@ -1,0 +1,67 @@
+"""The command `noetl`. Each verb is a file of its own, imported only when it is called.
+
+Data goes to stdout, talk to stderr. Exit codes: 0 ok, 1 run failed, 2 usage, 3 invalid playbook, 4 not found.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+import noetl
+from noetl.errors import FileMissing, NoetlError, PlaybookInvalid, UsageError
+
+VERBS = {
+    "validate": "Check playbooks and show every problem with its place",
+    "graph": "Draw a playbook's net as text, mermaid, dot or svg",
+    "schema": "Print the JSON Schema of playbooks, for editors",
+    "migrate": "Rewrite a classic playbook in the canonical dialect",
+    "tools": "List the tool kinds, or print the inputs of one",
+}
+"""Verbs with one line each, so that `noetl --help` imports none of them."""
+
+EXIT_CODES: dict[type[NoetlError], int] = {UsageError: 2, PlaybookInvalid: 3, FileMissing: 4}
+
+
+class Verbs(click.Group):
+    """Finds a verb's module when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"noetl.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            from noetl.dsl.problem import did_you_mean
+
+            hint = did_you_mean(args[0], VERBS) or "`noetl --help` lists the verbs"
+            ctx.fail(f"there is no verb {args[0]!r}: {hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(noetl.__version__, prog_name="noetl")
+def noetl_command() -> None:
+    """Check, draw and rewrite noetl playbooks."""
+
+
+def main() -> None:
+    """Run the command line; errors become one line and an exit code."""
+    try:
+        noetl_command(prog_name="noetl")
+    except NoetlError as error:
+        click.echo(f"noetl: {error}", err=True)
+        sys.exit(next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1))

@@ -1,0 +1,57 @@
+"""`-o`: the same data as json, jsonl, yaml or a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+FORMATS = ("json", "jsonl", "yaml", "table")
+
+
+def output_option(*formats: str) -> Callable[..., Any]:
+    """The option `-o` of a verb; without it the verb prints what people like to read."""
+    return click.option(
+        "-o", "--output", type=click.Choice(formats or FORMATS), help="Print data in this format."
+    )
+
+
+def emit(data: Any, output: str) -> None:
+    """Print data on stdout."""
+    match output:
+        case "json":
+            click.echo(msgspec.json.format(msgspec.json.encode(data), indent=2))
+        case "jsonl":
+            for item in data if isinstance(data, list) else [data]:
+                click.echo(msgspec.json.encode(item))
+        case "yaml":
+            import yaml
+
+            click.echo(
+                yaml.safe_dump(msgspec.to_builtins(data), sort_keys=False, allow_unicode=True), nl=False
+            )
+        case _:
+            click.echo(table(msgspec.to_builtins(data if isinstance(data, list) else [data])))
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Rows of equal keys in aligned columns."""
+    if not rows:
+        return ""
+    heads = list(rows[0])
+    cells = [[_cell(row.get(head)) for head in heads] for row in rows]
+    widths = [max(len(head), *(len(line[i]) for line in cells)) for i, head in enumerate(heads)]
+    lines = [heads, *cells]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return " ".join(text.split())

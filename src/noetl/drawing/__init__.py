@@ -1,0 +1,31 @@
+"""Draws a playbook's net: text for a terminal, Mermaid or DOT for other tools, a standalone SVG."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, assert_never
+
+from noetl.drawing.dot import dot_of
+from noetl.drawing.mermaid import mermaid_of
+from noetl.drawing.net import net_of
+from noetl.drawing.svg import svg_of
+from noetl.drawing.text import text_of
+from noetl.model.playbook import Playbook
+
+__all__ = ["Format", "draw"]
+
+Format: TypeAlias = Literal["text", "mermaid", "dot", "svg"]
+
+
+def draw(playbook: Playbook, format: Format, *, width: int = 100) -> str:
+    """The drawing, ending with a newline. `width` is in columns and bounds the text format only."""
+    net = net_of(playbook)
+    match format:
+        case "text":
+            return text_of(net, width)
+        case "mermaid":
+            return mermaid_of(net)
+        case "dot":
+            return dot_of(net)
+        case "svg":
+            return svg_of(net)
+    assert_never(format)

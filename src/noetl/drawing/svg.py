@@ -1,0 +1,434 @@
+"""A standalone SVG: no scripts, styles or fonts from elsewhere, and a background of its own for dark viewers.
+
+Places come from `layout`; here they get heights, lines and paint. A line is drawn as x over y, a monotone
+cubic through its passes: it stands upright at boxes and labels and never swings wider than the passes it
+connects.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+from xml.sax.saxutils import escape, quoteattr
+
+from noetl.drawing.layout import Extent, Layout, lay_out
+from noetl.drawing.net import Badge, BadgeKind, Edge, Net, Node, TaskLine, shorten
+
+SANS = "Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
+MONO = "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+PAPER, INK, SOFT, LINE, EDGE, FAILURE = "#f8fafc", "#0f172a", "#64748b", "#cbd5e1", "#64748b", "#dc2626"
+PILLS: dict[BadgeKind, tuple[str, str]] = {
+    "loop": ("#ede9fe", "#5b21b6"),
+    "gate": ("#fef3c7", "#92400e"),
+    "join": ("#dbeafe", "#1e40af"),
+    "time": ("#ffedd5", "#9a3412"),
+    "event": ("#fce7f3", "#9d174d"),
+    "final": ("#dcfce7", "#166534"),
+    "route": ("#e2e8f0", "#334155"),
+}
+SQL, CODE, DATA, NET, REST = "#059669", "#7c3aed", "#0891b2", "#2563eb", "#94a3b8"
+DOTS = {
+    **dict.fromkeys(("postgres", "duckdb", "snowflake", "sqlite", "sql", "ducklake"), SQL),
+    **dict.fromkeys(("python", "shell", "script", "container", "quantum"), CODE),
+    **dict.fromkeys(("gcs", "object", "file", "artifact", "nats"), DATA),
+    **dict.fromkeys(("http", "playbook", "gateway", "webhook"), NET),
+}
+
+MARGIN = 28
+GAP = 30
+PAD = 14
+NAME_SIZE, TASK_SIZE, PILL_SIZE, LABEL_SIZE = 14, 12, 10.5, 11.5
+NAME_ROW, TASK_ROW, PILL_ROW, PILL, LABEL = 22, 19, 22, 17, 20
+BADGES_WIDE = 250
+LINE_WIDE = 44
+ENTRY_REACH = 34
+LOOP_REACH = 34
+MARK = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """What a node's box measures; `before` and `after` are what its entry mark and own loops need."""
+
+    width: float
+    height: float
+    badges: tuple[tuple[Badge, ...], ...]
+    before: float
+    after: float
+
+    @property
+    def extent(self) -> Extent:
+        return Extent(self.width / 2 + self.before, self.width / 2 + self.after)
+
+
+class Knot(NamedTuple):
+    """A point of a line; `slope` is dx/dy, None where the line may choose."""
+
+    x: float
+    y: float
+    slope: float | None = 0.0
+
+
+def svg_of(net: Net) -> str:
+    return "\n".join(Picture(net).lines()) + "\n"
+
+
+class Picture:
+    """One drawing under way: measured, laid out, then written."""
+
+    def __init__(self, net: Net) -> None:
+        self.net = net
+        self.loops: list[list[int]] = [[] for _ in net.nodes]
+        for number, edge in enumerate(net.edges):
+            if edge.source == edge.target:
+                self.loops[edge.source].append(number)
+        self.boxes = [self.box(number) for number in range(len(net.nodes))]
+        labels = [label_extent(edge) for edge in net.edges]
+        self.layout = lay_out(net, [box.extent for box in self.boxes], labels, gap=GAP)
+        self.tops, self.bottoms = bands(self.layout, self.boxes)
+        self.ports = ports(self.layout, self.boxes, net)
+
+    def box(self, number: int) -> Box:
+        node = self.net.nodes[number]
+        rows = tuple(badge_rows([badge for badge in node.badges if badge.kind != "route"]))
+        widths = [text_width(shorten(node.name, LINE_WIDE), NAME_SIZE, 0.63)]
+        widths += [sum(pill_width(badge) + 6 for badge in row) - 6 for row in rows]
+        widths += [14 + text_width(line_text(line), TASK_SIZE) for line in node.tasks]
+        least = 40 if node.role == "computed" else 96
+        height = 2 * 10 + NAME_ROW + len(rows) * PILL_ROW + MARK * (node.inclusive and not node.tasks)
+        if node.tasks:
+            height += 11 + len(node.tasks) * TASK_ROW
+        loops = self.loops[number]
+        wide = max((text_width(self.net.edges[each].label, LABEL_SIZE) + 14 for each in loops), default=0.0)
+        after = LOOP_REACH + 12 * (len(loops) - 1) + wide if loops else 0.0
+        height = max(height, 26 + LABEL * len(loops))
+        return Box(max(least, *widths) + 2 * PAD, height, rows, ENTRY_REACH if node.entry else 0.0, after)
+
+    # --- writing --------------------------------------------------------------------------------------------
+
+    def lines(self) -> Iterator[str]:
+        reach = [item.x + item.extent.right for item in self.layout.items]
+        width = max(reach, default=0.0) + 2 * MARGIN
+        height = (self.bottoms[-1] if self.bottoms else 0.0) + 2 * MARGIN
+        name = self.net.name or "playbook"
+        yield (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+            f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label={attr("Playbook " + name)}>'
+        )
+        yield f"<title>{safe(name)}</title>"
+        yield "<defs>" + head("noetl-tip", EDGE) + head("noetl-tip-failure", FAILURE) + "</defs>"
+        yield f'<rect width="100%" height="100%" rx="12" fill="{PAPER}"/>'
+        yield f'<g transform="translate({MARGIN} {MARGIN})" font-family="{SANS}">'
+        for number in range(len(self.net.edges)):
+            yield self.edge(number)
+        for number, node in enumerate(self.net.nodes):
+            yield from self.node(number, node)
+        for number in range(len(self.net.edges)):
+            yield from self.label(number)
+        yield "</g>"
+        yield "</svg>"
+
+    def corner(self, number: int) -> tuple[float, float]:
+        item = self.layout.items[number]
+        return item.x - self.boxes[number].width / 2, self.tops[item.row]
+
+    def node(self, number: int, node: Node) -> Iterator[str]:
+        (x, y), box = self.corner(number), self.boxes[number]
+        yield f'<g class="step" data-step={attr(node.name)}><title>{safe(node_title(node))}</title>'
+        if node.entry:
+            yield entry_mark(x, y + 10 + NAME_ROW / 2)
+        if node.final:
+            yield rect(x - 4, y - 4, box.width + 8, box.height + 8, 13, "none", "#86efac")
+        dash = "" if node.role == "step" else ' stroke-dasharray="4 3"'
+        border = "#475569" if node.entry else LINE
+        yield rect(x, y, box.width, box.height, 10, "#ffffff", border, f'{dash} class="box"')
+        yield from inside(node, box, x, y)
+        if node.inclusive:
+            yield fan_mark(x + box.width / 2, y + box.height)
+        yield "</g>"
+
+    def edge(self, number: int) -> str:
+        edge = self.net.edges[number]
+        shape = self.own_loop(number) if edge.source == edge.target else curve(self.knots(number))
+        paint = f'stroke="{EDGE}" marker-end="url(#noetl-tip)"'
+        if edge.failure:
+            paint = f'stroke="{FAILURE}" stroke-dasharray="6 4" marker-end="url(#noetl-tip-failure)"'
+        title = f"<title>{safe(self.net.tooltip(edge))}</title>"
+        return f'<path class="arc" d="{shape}" fill="none" stroke-width="1.6" {paint}>{title}</path>'
+
+    def own_loop(self, number: int) -> str:
+        """From the upper right side of the box round to the lower."""
+        node = self.net.edges[number].source
+        (x, y), box = self.corner(node), self.boxes[node]
+        nth = self.loops[node].index(number)
+        side, middle = x + box.width, y + box.height / 2
+        reach = (LOOP_REACH - 4) * 4 / 3 + 16 * nth
+        half = min(12 + 5 * nth, box.height / 2 - 6)
+        return (
+            f"M{side:.1f},{middle - half:.1f} C{side + reach:.1f},{middle - half - 6:.1f} "
+            f"{side + reach:.1f},{middle + half + 6:.1f} {side:.1f},{middle + half:.1f}"
+        )
+
+    def knots(self, number: int) -> list[Knot]:
+        edge, chain = self.net.edges[number], self.layout.chains[number]
+        if chain is None:
+            return self.direct(edge)
+        items = self.layout.items
+        start, end = self.ports[number]
+        first, last = items[chain[0]], items[chain[-1]]
+        node = chain[0]
+        foot = (
+            self.tops[first.row] + self.boxes[node].height + (MARK if self.net.nodes[node].inclusive else 0)
+        )
+        way = [Knot(start, foot), Knot(start, self.bottoms[first.row])]
+        for each in chain[1:-1]:
+            item = items[each]
+            top, bottom = self.tops[item.row], self.bottoms[item.row]
+            if item.row % 2:
+                way.append(Knot(item.x, (top + bottom) / 2, None))
+            else:
+                way += [Knot(item.x, top), Knot(item.x, bottom)]
+        way.append(Knot(end, self.tops[last.row]))
+        return way[::-1] if self.layout.turned[number] else way
+
+    def direct(self, edge: Edge) -> list[Knot]:
+        """For the few edges that got no passes in a huge net."""
+        source, target = self.layout.items[edge.source], self.layout.items[edge.target]
+        foot = self.tops[source.row] + self.boxes[edge.source].height
+        if source.row < target.row:
+            return [Knot(source.x, foot), Knot(target.x, self.tops[target.row])]
+        return [
+            Knot(source.x, self.tops[source.row]),
+            Knot(target.x, self.tops[target.row] + self.boxes[edge.target].height),
+        ]
+
+    def label(self, number: int) -> Iterator[str]:
+        edge = self.net.edges[number]
+        if not edge.label:
+            return
+        x, y = self.label_place(number)
+        wide = text_width(edge.label, LABEL_SIZE) + 12
+        ink = FAILURE if edge.failure else "#334155"
+        yield f"<g><title>{safe(self.net.tooltip(edge))}</title>"
+        yield rect(
+            x - wide / 2, y - LABEL / 2, wide, LABEL, 6, PAPER, "#fecaca" if edge.failure else "#e2e8f0"
+        )
+        font = f'class="guard" font-family="{MONO}" font-size="{LABEL_SIZE}" text-anchor="middle"'
+        yield text_at(x, y + 4, edge.label, font, ink) + "</g>"
+
+    def label_place(self, number: int) -> tuple[float, float]:
+        edge, chain = self.net.edges[number], self.layout.chains[number]
+        if edge.source == edge.target:
+            (x, y), box, loops = self.corner(edge.source), self.boxes[edge.source], self.loops[edge.source]
+            lower = (loops.index(number) - (len(loops) - 1) / 2) * LABEL
+            after = LOOP_REACH + 12 * (len(loops) - 1)
+            return x + box.width + after + text_width(
+                edge.label, LABEL_SIZE
+            ) / 2 + 4, y + box.height / 2 + lower
+        if chain is None:
+            start, end = self.direct(edge)
+            return (start.x + end.x) / 2, (start.y + end.y) / 2
+        item = next(item for item in map(self.layout.items.__getitem__, chain) if item.labelled)
+        return item.x, (self.tops[item.row] + self.bottoms[item.row]) / 2
+
+
+# --- measures -----------------------------------------------------------------------------------------------
+
+
+def text_width(text: str, size: float, em: float = 0.61) -> float:
+    """Width of a text, on the safe side; `em` is what a common letter takes."""
+    return size * sum(1.05 if unicodedata.east_asian_width(char) in "WF" else em for char in text)
+
+
+def label_extent(edge: Edge) -> Extent | None:
+    half = text_width(edge.label, LABEL_SIZE) / 2 + 6
+    return Extent(half, half) if edge.label else None
+
+
+def pill_width(badge: Badge) -> float:
+    return text_width(badge.text, PILL_SIZE, 0.54) + 14
+
+
+def badge_rows(badges: Sequence[Badge]) -> Iterator[tuple[Badge, ...]]:
+    row: list[Badge] = []
+    for badge in badges:
+        if row and sum(pill_width(each) + 6 for each in [*row, badge]) > BADGES_WIDE:
+            yield tuple(row)
+            row = []
+        row.append(badge)
+    if row:
+        yield tuple(row)
+
+
+def line_text(line: TaskLine) -> str:
+    return shorten(line.text, LINE_WIDE)
+
+
+def bands(layout: Layout, boxes: Sequence[Box]) -> tuple[list[float], list[float]]:
+    """Top and bottom of each row. Between rows, the further lines lead sideways the more room they get."""
+    tops: list[float] = []
+    bottoms: list[float] = []
+    y = 0.0
+    for row in layout.rows:
+        members = [layout.items[number] for number in row]
+        aside = max(
+            (abs(layout.items[other].x - item.x) for item in members for other in item.up), default=0.0
+        )
+        if tops:
+            y += min(18 + 0.07 * aside, 44)
+        tops.append(y)
+        y += max(
+            (LABEL * item.labelled if item.node is None else boxes[item.node].height for item in members),
+            default=0,
+        )
+        bottoms.append(y)
+    return tops, bottoms
+
+
+def ports(layout: Layout, boxes: Sequence[Box], net: Net) -> list[tuple[float, float]]:
+    """Where each edge meets its upper and its lower box: side by side, in the order of where they lead."""
+    starts, stops = [0.0] * len(layout.chains), [0.0] * len(layout.chains)
+    leaving: list[list[tuple[float, int]]] = [[] for _ in boxes]
+    coming: list[list[tuple[float, int]]] = [[] for _ in boxes]
+    for number, chain in enumerate(layout.chains):
+        if chain:
+            leaving[chain[0]].append((layout.items[chain[1]].x, number))
+            coming[chain[-1]].append((layout.items[chain[-2]].x, number))
+    for node, box in enumerate(boxes):
+        x = layout.items[node].x
+        width = 0 if net.nodes[node].inclusive else box.width
+        for at, number in side_by_side(leaving[node], x, width):
+            starts[number] = at
+        for at, number in side_by_side(coming[node], x, box.width):
+            stops[number] = at
+    return list(zip(starts, stops, strict=True))
+
+
+def side_by_side(lines: list[tuple[float, int]], x: float, width: float) -> Iterator[tuple[float, int]]:
+    step = min(26.0, max(width - 28, 0) / max(len(lines) - 1, 1))
+    for place, (_, number) in enumerate(sorted(lines)):
+        yield x + (place - (len(lines) - 1) / 2) * step, number
+
+
+def curve(knots: Sequence[Knot]) -> str:
+    """A path through the knots, upright where they ask for it, smooth and without overshoot elsewhere."""
+    knots = [knot for knot, after in pairwise(knots) if (knot.x, knot.y) != (after.x, after.y)] + [knots[-1]]
+    slopes = [
+        free_slope(knots, place) if knot.slope is None else knot.slope for place, knot in enumerate(knots)
+    ]
+    path = [f"M{knots[0].x:.1f},{knots[0].y:.1f}"]
+    for (a, b), (s, t) in zip(pairwise(knots), pairwise(slopes), strict=True):
+        if a.x == b.x:
+            path.append(f"L{b.x:.1f},{b.y:.1f}")
+            continue
+        h = 0.42 * (b.y - a.y)
+        path.append(f"C{a.x + s * h:.1f},{a.y + h:.1f} {b.x - t * h:.1f},{b.y - h:.1f} {b.x:.1f},{b.y:.1f}")
+    return " ".join(path)
+
+
+def free_slope(knots: Sequence[Knot], place: int) -> float:
+    before, here, after = knots[place - 1 : place + 2]
+    into, out = secant(before, here), secant(here, after)
+    return 2 * into * out / (into + out) if into * out > 0 else 0.0
+
+
+def secant(a: Knot, b: Knot) -> float:
+    return (b.x - a.x) / (b.y - a.y) if b.y != a.y else 0.0
+
+
+# --- shapes -------------------------------------------------------------------------------------------------
+
+
+def safe(text: str) -> str:
+    return escape(text)
+
+
+def attr(text: str) -> str:
+    return quoteattr(text)
+
+
+def head(name: str, colour: str) -> str:
+    return (
+        f'<marker id="{name}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="9" markerHeight="9" '
+        f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0,1 L10,5 L0,9 Z" fill="{colour}"/></marker>'
+    )
+
+
+def rect(
+    x: float, y: float, width: float, height: float, radius: float, fill: str, stroke: str, more: str = ""
+) -> str:
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius}" '
+        f'fill="{fill}" stroke="{stroke}"{more}/>'
+    )
+
+
+def inside(node: Node, box: Box, x: float, y: float) -> Iterator[str]:
+    """Name, pills and tasks of a box whose corner is at x, y; centred where there are no tasks."""
+    at, anchor = (x + PAD, "start") if node.tasks else (x + box.width / 2, "middle")
+    if not (node.tasks or box.badges):
+        y += (box.height - MARK * node.inclusive - 20 - NAME_ROW) / 2
+    font = f'font-size="{NAME_SIZE}" font-weight="600" text-anchor="{anchor}"'
+    yield text_at(at, y + 26, shorten(node.name, LINE_WIDE), font, INK)
+    y += 10 + NAME_ROW
+    for row in box.badges:
+        free = box.width - 2 * PAD - sum(pill_width(badge) + 6 for badge in row) + 6
+        yield from pills(row, x + PAD + (0 if node.tasks else free / 2), y + 2)
+        y += PILL_ROW
+    if node.tasks:
+        yield f'<path d="M{x:.1f},{y + 5.5:.1f} h{box.width:.1f}" stroke="#e2e8f0"/>'
+        yield from task_rows(node.tasks, x + PAD, y + 11)
+
+
+def text_at(x: float, y: float, text: str, font: str, colour: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" {font} fill="{colour}" xml:space="preserve">{safe(text)}</text>'
+
+
+def pills(row: Sequence[Badge], x: float, y: float) -> Iterator[str]:
+    for badge in row:
+        paper, ink = PILLS[badge.kind]
+        wide = pill_width(badge)
+        yield f"<g><title>{safe(badge.title or badge.text)}</title>"
+        yield rect(x, y, wide, PILL, PILL / 2, paper, "none")
+        yield (
+            text_at(x + wide / 2, y + 12, badge.text, f'font-size="{PILL_SIZE}" text-anchor="middle"', ink)
+            + "</g>"
+        )
+        x += wide + 6
+
+
+def task_rows(tasks: Sequence[TaskLine], x: float, y: float) -> Iterator[str]:
+    font = f'font-family="{MONO}" font-size="{TASK_SIZE}"'
+    for line in tasks:
+        indent = 2 * 0.61 * TASK_SIZE * line.depth
+        colour = DOTS.get(line.kind, REST)
+        yield f'<circle cx="{x + 3 + indent:.1f}" cy="{y + TASK_ROW / 2:.1f}" r="3" fill="{colour}"/>'
+        shown = line_text(line).lstrip()
+        label, rest = shown[: len(line.label)], shown[len(line.label) :]
+        at = f'<text x="{x + 14 + indent:.1f}" y="{y + 13.5:.1f}" {font} fill="{INK}" xml:space="preserve">'
+        yield f'{at}{safe(label)}<tspan fill="{SOFT}">{safe(rest)}</tspan></text>'
+        y += TASK_ROW
+
+
+def entry_mark(x: float, y: float) -> str:
+    return (
+        '<g class="entry"><title>entry</title>'
+        f'<circle cx="{x - ENTRY_REACH + 6:.1f}" cy="{y:.1f}" r="5" fill="#334155"/>'
+        f'<path d="M{x - ENTRY_REACH + 11:.1f},{y:.1f} H{x - 1:.1f}" stroke="{EDGE}" stroke-width="1.6" '
+        'marker-end="url(#noetl-tip)"/></g>'
+    )
+
+
+def fan_mark(x: float, y: float) -> str:
+    """A small plate on the lower border, from which all arcs leave."""
+    font = f'font-size="{PILL_SIZE}" font-weight="600" text-anchor="middle"'
+    plate = rect(x - 17, y - MARK, 34, 2 * MARK, MARK, "#334155", "none")
+    word = text_at(x, y + 3.5, "all", font, "#ffffff")
+    return f"<g><title>every arc whose guard holds fires</title>{plate}{word}</g>"
+
+
+def node_title(node: Node) -> str:
+    return "\n".join([node.name, *([node.desc] if node.desc else []), *(line.text for line in node.tasks)])

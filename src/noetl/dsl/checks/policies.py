@@ -1,0 +1,274 @@
+"""Task policies: rules that can be followed, and pipelines that can end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from noetl.dsl import outline
+from noetl.dsl.outline import TaskSite
+from noetl.dsl.problem import Check, Problems, did_you_mean
+from noetl.dsl.shape import is_template
+from noetl.dsl.tree import key_span, span_in, span_of
+from noetl.errors import TemplateSyntax
+from noetl.expression import parse
+
+UNKNOWN_LABEL = Check(
+    "NTL304", "error", "a jump leads to a task that does not exist", "A jump stays inside its own pipeline."
+)
+STRAY_KNOB = Check(
+    "NTL305",
+    "error",
+    "a knob does not belong to the directive",
+    "`attempts`, `backoff`, `max_delay` and `jitter` belong to `retry`, `to` to `jump`, `delay` to both.",
+)
+JUMP_WITHOUT_TO = Check("NTL306", "error", "a jump has no target", "`do: jump` needs `to: LABEL`.")
+ELSE_PLACE = Check(
+    "NTL307",
+    "error",
+    "`else` is not the last rule, or stands twice",
+    "`else` applies when nothing before it matched.",
+)
+NO_ELSE = Check(
+    "NTL308",
+    "warning",
+    "rules without `else`",
+    "When no rule matches, the pipeline continues, also after an error. Say so with `else`, or let errors fail.",
+)
+SKIP_RULE = Check(
+    "NTL309",
+    "error",
+    "a skip rule looks at the outcome, or is `else`",
+    "Whether a task is skipped is decided before its tool runs, so there is no outcome yet.",
+)
+BAD_REDUCER = Check(
+    "NTL310",
+    "error",
+    "a patch uses an unknown reducer",
+    "Reducers are `$add`, `$append`, `$max`, `$min` and `$merge`, each alone in its map.",
+)
+PARALLEL_CTX = Check(
+    "NTL311",
+    "warning",
+    "`set_ctx` in a parallel loop",
+    "A key may be written by one item only; another value from another item fails it with `ctx_conflict`. Use "
+    "`set_iter`, or a reducer such as `{$append: ...}`, which is exact in any order.",
+)
+NO_WAY_OUT = Check(
+    "NTL312",
+    "error",
+    "a pipeline can't end",
+    "Every rule of these tasks leads back among them, whatever the outcome.",
+)
+ENDS_BY_FAILURE = Check(
+    "NTL313",
+    "warning",
+    "a pipeline ends only by failing",
+    "As long as every call succeeds, the jumps never stop.",
+)
+IDLE_KNOB = Check(
+    "NTL314",
+    "error",
+    "a knob means nothing to this kind",
+    "`mode` and `max_in_flight` belong to `iterator`, `exactly_once` to `postgres`, a map of time limits to `http`.",
+)
+
+REDUCERS = ("$add", "$append", "$max", "$min", "$merge")
+KNOBS = {
+    "attempts": ("retry",),
+    "backoff": ("retry",),
+    "max_delay": ("retry",),
+    "jitter": ("retry",),
+    "delay": ("retry", "jump"),
+    "to": ("jump",),
+}
+KIND_KNOBS = {"mode": "iterator", "max_in_flight": "iterator", "exactly_once": "postgres"}
+
+
+def check(root: Any, problems: Problems) -> None:
+    """All checks of policies, on a tree whose shapes are sound."""
+    for step in outline.steps(root):
+        sites = list(outline.tasks(step))
+        for site in sites:
+            _check_task(site, problems)
+        for tool in _pipelines(step, sites):
+            _check_end(tool, problems)
+    for _, site in outline.workbook(root):
+        _check_task(site, problems)
+
+
+def _pipelines(step: Any, sites: list[TaskSite]) -> Iterator[Any]:
+    if "tool" in step:
+        yield step["tool"]
+    yield from (
+        site.tree["tool"] for site in sites if site.tree.get("kind") == "iterator" and "tool" in site.tree
+    )
+
+
+def _check_task(site: TaskSite, problems: Problems) -> None:
+    _check_kind_knobs(site, problems)
+    found = list(outline.rules(site.tree))
+    for i, (rule, then, otherwise) in enumerate(found):
+        if otherwise and i < len(found) - 1:
+            problems.add(ELSE_PLACE, span_of(rule), "`else` is not the last rule", "move it to the end")
+        _check_then(site, rule, then, otherwise, problems)
+    if found and not any(otherwise for *_, otherwise in found):
+        rules = site.tree["spec"]["policy"]["rules"]
+        hint = "add `- else: {then: {do: continue}}`, and a rule for errors: `when: \"{{ outcome.status == 'error' }}\"`"
+        problems.add(NO_ELSE, span_of(rules), f"the rules of {site.label!r} have no `else`", hint)
+
+
+def _check_kind_knobs(site: TaskSite, problems: Problems) -> None:
+    spec, kind = site.tree.get("spec", {}), site.tree.get("kind")
+    if kind == "workbook":
+        return
+    for key, owner in KIND_KNOBS.items():
+        if key in spec and kind != owner:
+            problems.add(
+                IDLE_KNOB, key_span(spec, key), f"{key!r} means nothing to {kind}", f"it belongs to {owner}"
+            )
+    if isinstance(spec.get("timeout"), dict) and kind != "http":
+        hint = "give one duration, such as 30s"
+        problems.add(
+            IDLE_KNOB, span_in(spec, "timeout"), f"{kind} has one time limit, not connect and read", hint
+        )
+
+
+def _check_then(site: TaskSite, rule: Any, then: Any, otherwise: bool, problems: Problems) -> None:
+    do = then.get("do")
+    for knob, owners in KNOBS.items():
+        if knob in then and do is not None and do not in owners:
+            message = f"{knob!r} has no meaning with `do: {do}`"
+            problems.add(STRAY_KNOB, key_span(then, knob), message, f"it belongs to {' and '.join(owners)}")
+    if do == "jump" and "to" not in then:
+        problems.add(
+            JUMP_WITHOUT_TO,
+            span_in(then, "do"),
+            "the jump has no 'to'",
+            f"labels here: {', '.join(site.labels)}",
+        )
+    elif do == "jump" and then["to"] not in site.labels:
+        hint = did_you_mean(then["to"], site.labels) or f"labels here: {', '.join(site.labels)}"
+        problems.add(UNKNOWN_LABEL, span_in(then, "to"), f"no task here is called {then['to']!r}", hint)
+    if do == "skip":
+        _check_skip(rule, otherwise, problems)
+    _check_patches(site, then, problems)
+
+
+def _check_skip(rule: Any, otherwise: bool, problems: Problems) -> None:
+    if otherwise:
+        problems.add(SKIP_RULE, span_of(rule), "`do: skip` can't stand in `else`", "give it a `when`")
+    elif is_template(rule.get("when")):
+        try:
+            reads = parse(rule["when"]).reads
+        except TemplateSyntax:
+            return
+        if any(read.path[0] == "outcome" for read in reads):
+            message = "a rule with `do: skip` can't look at `outcome`: it is decided before the tool runs"
+            problems.add(
+                SKIP_RULE, span_in(rule, "when"), message, "look at `ctx`, `iter`, `args` or `_prev`"
+            )
+
+
+def _check_patches(site: TaskSite, then: Any, problems: Problems) -> None:
+    for patch in ("set_ctx", "set_iter"):
+        for key, value in then.get(patch, {}).items():
+            if not isinstance(value, dict) or not any(name.startswith("$") for name in value):
+                if patch == "set_ctx" and site.place == "pipeline" and outline.is_parallel(site.step):
+                    message = f"items that run side by side write ctx key {key!r}"
+                    hint = f"use `set_iter`, or a reducer: `{key}: {{$append: ...}}`"
+                    problems.add(PARALLEL_CTX, key_span(then[patch], key), message, hint)
+            elif len(value) != 1 or next(iter(value)) not in REDUCERS:
+                given = ", ".join(value)
+                hint = did_you_mean(next(iter(value)), REDUCERS) or f"reducers: {', '.join(REDUCERS)}"
+                problems.add(BAD_REDUCER, span_in(then[patch], key), f"{given[:60]!r} is not a reducer", hint)
+
+
+# -- can the pipeline end? ------------------------------------------------------------------------------------------
+
+END, FAIL = "(end)", "(fail)"
+
+
+def _check_end(tool: Any, problems: Problems) -> None:
+    """Follow every directive: a task from which neither the end nor a failure can be reached runs for ever."""
+    items = [(label, task, item, key) for label, task, item, key in outline.labelled_items(tool)]
+    labels = [label for label, *_ in items]
+    ways = {label: set(_ways(task, labels, i)) for i, (label, task, *_) in enumerate(items)}
+    reached = _reachable(labels[0], ways) if labels else set()
+    ending = _leads_to(END, ways)
+    failing = _leads_to(FAIL, ways)
+    stuck = [label for label in labels if label in reached and label not in ending]
+    if not stuck:
+        return
+    circle = _circle(stuck[0], ways)
+    where = {label: span_of(task) for label, task, *_ in items}[circle[0]]
+    shown = " → ".join(circle)
+    if any(label not in failing for label in stuck):
+        problems.add(
+            NO_WAY_OUT, where, f"the pipeline can't end: {shown}", "add a rule with `do: break` or `do: fail`"
+        )
+    else:
+        hint = "add a rule with `do: break` for when the work is done"
+        problems.add(ENDS_BY_FAILURE, where, f"the pipeline ends only when a call fails: {shown}", hint)
+
+
+def _ways(task: Any, labels: list[str], place: int) -> Iterator[str]:
+    """Where the pipeline may go from a task."""
+    after = labels[place + 1] if place + 1 < len(labels) else END
+    found = list(outline.rules(task))
+    can_fail = task.get("kind") not in ("noop",)
+    if not found:
+        yield after
+        if can_fail:
+            yield FAIL
+        return
+    for rule, then, otherwise in found:
+        match then.get("do"):
+            case "continue" | "skip":
+                yield after
+            case "break":
+                yield END
+            case "fail":
+                yield FAIL
+            case "jump":
+                yield then.get("to", END)
+            case "retry":
+                yield FAIL  # when attempts run out
+            case _:
+                yield END
+        if otherwise or rule.get("when") is True:
+            return
+    yield after
+
+
+def _reachable(start: str, ways: dict[str, set[str]]) -> set[str]:
+    seen, todo = {start}, [start]
+    while todo:
+        for label in ways.get(todo.pop(), ()):
+            if label not in seen:
+                seen.add(label)
+                todo.append(label)
+    return seen
+
+
+def _leads_to(goal: str, ways: dict[str, set[str]]) -> set[str]:
+    """Every label from which the goal can be reached."""
+    found = {goal}
+    grown = True
+    while grown:
+        more = {label for label, following in ways.items() if label not in found and following & found}
+        found |= more
+        grown = bool(more)
+    return found
+
+
+def _circle(start: str, ways: dict[str, set[str]]) -> list[str]:
+    """A path that comes back on itself, as a counterexample."""
+    path = [start]
+    while True:
+        following = sorted(label for label in ways[path[-1]] if label in ways)
+        if not following:
+            return path
+        if following[0] in path:
+            return [*path[path.index(following[0]) :], following[0]]
+        path.append(following[0])

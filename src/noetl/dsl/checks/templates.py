@@ -1,0 +1,470 @@
+"""Templates: they parse, and every name in them can be seen where it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from noetl.dsl import outline
+from noetl.dsl.checks.names import UNKNOWN_CREDENTIAL
+from noetl.dsl.checks.scopes import HOME, PLACES, RETRY_NAMES, ROOTS, Local, Names, local_of, names_of
+from noetl.dsl.outline import TaskSite
+from noetl.dsl.problem import Check, Problems, did_you_mean
+from noetl.dsl.shape import TEMPLATE_HERE, KindSource, is_template
+from noetl.dsl.tree import key_span, span_in
+from noetl.errors import TemplateSyntax
+from noetl.expression import FILTERS, FUNCTIONS, TESTS, Template, parse
+from noetl.expression import Read
+
+SYNTAX = Check(
+    "NTL501",
+    "error",
+    "a template does not parse",
+    "Templates are Jinja expressions and a safe part of its statements.",
+)
+UNKNOWN_NAME = Check(
+    "NTL502",
+    "error",
+    "a template reads a name that nothing provides",
+    "A bare name is a key of `workload`, `ctx`, `args` or `iter`, a task's label or a step's name. Declare inputs with "
+    "a default in `workload`; an input without one is read as `workload.NAME`.",
+)
+UNKNOWN_FILTER = Check(
+    "NTL503",
+    "error",
+    "a template uses an unknown filter, test or function",
+    "docs/reference/templates.md lists what templates can use.",
+)
+BAD_GUARD = Check(
+    "NTL504",
+    "error",
+    "a condition is not one expression",
+    "A condition is true, false, or exactly one `{{ expression }}`. Any other text would always be true.",
+)
+WRONG_PLACE = Check(
+    "NTL505",
+    "error",
+    "a name can't be seen here",
+    "Each namespace exists where it has a meaning: `outcome` in task rules, `event` on arcs, `iter` in pipelines.",
+)
+SECRET_HERE = Check(
+    "NTL507",
+    "error",
+    "a secret is read outside a tool's inputs",
+    "Values of the keychain become known only inside a tool's inputs. In `ctx`, arc args, guards, patches or "
+    "`workload` they would reach the log.",
+)
+RAW_SQL = Check(
+    "NTL509",
+    "warning",
+    "`raw_sql` splices text into SQL",
+    "Everything else in SQL is bound as one value. Spliced text is as safe as where it comes from.",
+)
+SQL_ONLY = Check(
+    "NTL510", "error", "an SQL filter outside SQL", "`ident` and `raw_sql` exist only in the text of SQL."
+)
+UNKNOWN_PART = Check(
+    "NTL513",
+    "error",
+    "a template reads a step or task that does not exist",
+    "`steps.NAME` and `tasks.LABEL` are exact.",
+)
+NEVER_EQUAL = Check(
+    "NTL406",
+    "warning",
+    "a guard compares event.name with a name that never comes",
+    "A step with a loop ends with `loop.done`, any other with `step.done`, and both may end with `step.failed`.",
+)
+HIDDEN = Check(
+    "NTL408",
+    "warning",
+    "a bare name hides another",
+    "Bare names resolve in the order args, ctx, iter, workload, task labels, steps. Write the long form.",
+)
+CTX_NEVER_SET = Check(
+    "NTL409",
+    "warning",
+    "a ctx key is read but never written",
+    "No `set_ctx` writes it. It exists only if the request brings it along.",
+)
+ARG_NEVER_SET = Check(
+    "NTL411", "warning", "an arg is read that no arc supplies", "Arcs supply args: `arcs[].args`."
+)
+ITER_NEVER_SET = Check(
+    "NTL412",
+    "warning",
+    "an iter key is read but never written",
+    "`iter` has `index`, `parent`, the iterator, `set_iter`.",
+)
+WORKLOAD_TYPO = Check(
+    "NTL413",
+    "warning",
+    "a workload key is probably misspelt",
+    "`workload` has a default for a very similar name.",
+)
+FOREIGN_OUTCOME = Check(
+    "NTL414",
+    "warning",
+    "a rule reads a field its kind does not have",
+    "`outcome` has `status`, `result`, `error`, `meta` and the kind's own field, such as `http` or `pg`.",
+)
+
+BOUNDARY = ("step.done", "step.failed", "loop.done")
+
+
+class Site(NamedTuple):
+    """A template, where it stands, and what it can see."""
+
+    value: str
+    container: Any
+    key: Any
+    place: str
+    local: Local = Local()
+    task: TaskSite | None = None
+    step: Any = None
+    guard: bool = False
+    sql: bool = False
+
+
+def check(root: Any, problems: Problems, kinds: KindSource, classic: bool) -> None:
+    """All checks of templates, on a tree whose shapes are sound."""
+    checker = _Checker(names_of(root), problems, kinds, classic)
+    for site in _sites(root, problems, kinds):
+        checker.check(site)
+
+
+class _Checker:
+    def __init__(self, names: Names, problems: Problems, kinds: KindSource, classic: bool) -> None:
+        self.names, self.problems, self.kinds, self.classic = names, problems, kinds, classic
+        self.everywhere = names.everywhere()
+
+    def check(self, site: Site) -> None:
+        try:
+            template = parse(site.value)
+        except TemplateSyntax as error:
+            self._add(SYNTAX, site, error.offset, error.message, error.hint)
+            return
+        if site.guard and not template.is_expression:
+            self._bad_guard(site)
+            return
+        self._check_filters(site, template)
+        for read in template.reads:
+            self._check_read(site, read)
+        if site.place in ("arc", "admit"):
+            self._check_events(site, template)
+
+    def _add(self, check: Check, site: Site, offset: int, message: str, hint: str | None = None) -> None:
+        where = self.problems.text.offset_in(span_in(site.container, site.key), site.value, offset)
+        self.problems.add(check, where, message, hint)
+
+    def _bad_guard(self, site: Site) -> None:
+        text = site.value.strip()
+        if is_template(text):
+            message, hint = (
+                "a condition is exactly one `{{ expression }}`",
+                "put the whole condition into one pair of braces",
+            )
+        else:
+            message, hint = f"{text[:60]!r} is text, not a condition", f'write "{{{{ {text[:60]} }}}}"'
+        self._add(BAD_GUARD, site, 0, message, hint)
+
+    def _check_filters(self, site: Site, template: Template) -> None:
+        for unknown in template.unknown:
+            known = {"filter": FILTERS, "test": TESTS, "function": FUNCTIONS}.get(unknown.kind, {})
+            hint = did_you_mean(unknown.name, known) or "docs/reference/templates.md lists what exists"
+            self._add(
+                UNKNOWN_FILTER, site, unknown.offset, f"no {unknown.kind} is called {unknown.name!r}", hint
+            )
+        for name, offset in template.filters:
+            if name in ("ident", "raw_sql") and not site.sql:
+                self._add(SQL_ONLY, site, offset, f"the filter {name!r} exists only in SQL")
+            elif name == "raw_sql":
+                hint = "bind values as they are; quote names with `ident`"
+                self._add(RAW_SQL, site, offset, "`raw_sql` splices text into SQL", hint)
+
+    # -- names ------------------------------------------------------------------------------------------------------
+
+    def _check_read(self, site: Site, read: Read) -> None:
+        root = read.path[0]
+        visible = ROOTS[site.place]
+        if self.classic and site.place != "workload":
+            visible = visible | {"vars"}
+        if root in visible:
+            self._check_path(site, read)
+        elif root == "keychain":
+            message = f"a secret can't be read {PLACES[site.place]}"
+            self._add(SECRET_HERE, site, read.offset, message, "give the tool the credential by `auth`")
+        elif root in self._bare(site):
+            self._check_hidden(site, read)
+        elif not read.guarded or root in HOME:
+            self._unknown(site, read)
+
+    def _bare(self, site: Site) -> frozenset[str]:
+        if site.place in ("workload",):
+            return self.names.workload
+        found = self.everywhere | site.local.iter | site.local.labels | site.local.args
+        return (
+            found | {"loop_index"}
+            if self.classic and site.place not in ("admit", "loop", "output")
+            else found
+        )
+
+    def _unknown(self, site: Site, read: Read) -> None:
+        root = str(read.path[0])
+        if root in HOME and (self.classic or root != "vars" or "vars" not in self._bare(site)):
+            home, hint = HOME[root]
+            self._add(
+                WRONG_PLACE, site, read.offset, f"{root!r} can't be seen {PLACES[site.place]}: {home}", hint
+            )
+            return
+        if self.classic and root in RETRY_NAMES:
+            message = (
+                f"{root!r} can't be seen {PLACES[site.place]}: it exists in `retry_when` and `stop_when`"
+            )
+            self._add(WRONG_PLACE, site, read.offset, message)
+            return
+        known = self._bare(site) | ROOTS[site.place]
+        hint = did_you_mean(root, known) or f"give it a default in `workload`, or write `workload.{root}`"
+        self._add(UNKNOWN_NAME, site, read.offset, f"nothing provides {root!r} {PLACES[site.place]}", hint)
+
+    def _check_hidden(self, site: Site, read: Read) -> None:
+        root = str(read.path[0])
+        local, names = site.local, self.names
+        providers = [
+            ("an arg", root in names.args or root in local.args),
+            ("a ctx key", root in names.ctx),
+            ("an iter key", root in local.iter),
+            ("a workload key", root in names.workload),
+            ("a task", root in local.labels),
+            ("a step", root in names.steps and root not in local.labels),
+        ]
+        found = [what for what, there in providers if there]
+        if len(found) > 1:
+            message = f"{root!r} is {found[0]} here and hides {found[1]} of that name"
+            long = {"an arg": "args", "a ctx key": "ctx", "an iter key": "iter", "a workload key": "workload"}
+            home = long.get(found[0], "tasks" if found[0] == "a task" else "steps")
+            self._add(HIDDEN, site, read.offset, message, f"write `{home}.{root}`")
+
+    def _check_path(self, site: Site, read: Read) -> None:
+        if len(read.path) < 2 or not isinstance(read.path[1], str):
+            return
+        root, name = read.path[0], read.path[1]
+        match root:
+            case "steps" if name not in self.names.steps:
+                self._part(site, read, f"no step is called {name!r}", self.names.steps)
+            case "tasks" if name not in site.local.labels:
+                self._part(site, read, f"no task here is called {name!r}", site.local.labels)
+            case "keychain" if name not in self.names.keychain:
+                hint = did_you_mean(name, self.names.keychain) or "declare it in the root `keychain`"
+                self._add(UNKNOWN_CREDENTIAL, site, read.offset, f"the keychain has no entry {name!r}", hint)
+            case "ctx" if not read.guarded and name not in self.names.ctx and name != "vars":
+                hint = (
+                    did_you_mean(name, self.names.ctx) or "write it with `set_ctx`, or use `| default(...)`"
+                )
+                self._add(CTX_NEVER_SET, site, read.offset, f"nothing writes the ctx key {name!r}", hint)
+            case "vars" if not read.guarded and name not in self.names.vars:
+                hint = did_you_mean(name, self.names.vars) or "write it in `vars` of a step that runs before"
+                self._add(CTX_NEVER_SET, site, read.offset, f"nothing writes the variable {name!r}", hint)
+            case "args" if not read.guarded and name not in self.names.args | site.local.args:
+                hint = did_you_mean(name, self.names.args) or "add it to `args` of the arc that leads here"
+                self._add(ARG_NEVER_SET, site, read.offset, f"no arc supplies the arg {name!r}", hint)
+            case "iter" if not read.guarded and name not in site.local.iter:
+                hint = did_you_mean(name, site.local.iter) or "write it with `set_iter`"
+                self._add(ITER_NEVER_SET, site, read.offset, f"nothing writes the iter key {name!r}", hint)
+            case "workload" if not read.guarded and name not in self.names.workload:
+                if hint := did_you_mean(name, self.names.workload):
+                    self._add(
+                        WORKLOAD_TYPO, site, read.offset, f"`workload` has no default for {name!r}", hint
+                    )
+            case "outcome":
+                self._check_outcome(site, read, name)
+            case _:
+                pass
+
+    def _part(self, site: Site, read: Read, message: str, known: frozenset[str]) -> None:
+        hint = did_you_mean(read.path[1], known) or f"there are: {', '.join(sorted(known)[:12]) or 'none'}"
+        self._add(UNKNOWN_PART, site, read.offset, message, hint)
+
+    def _check_outcome(self, site: Site, read: Read, name: str) -> None:
+        kind = self.kinds.get(site.task.tree["kind"]) if site.task else None
+        if kind is None or kind.name == "workbook":
+            return
+        known = {"status", "result", "error", "meta", *([kind.outcome] if kind.outcome else [])}
+        if name not in known:
+            message = f"the outcome of {kind.name} has no field {name!r}"
+            hint = did_you_mean(name, known) or f"fields: {', '.join(sorted(known))}"
+            self._add(FOREIGN_OUTCOME, site, read.offset, message, hint)
+
+    def _check_events(self, site: Site, template: Template) -> None:
+        if site.place == "admit":
+            possible = set(BOUNDARY)
+        else:
+            possible = {"loop.done" if "loop" in site.step else "step.done", "step.failed"}
+        for comparison in template.string_comparisons:
+            if comparison.path != ("event", "name") or comparison.op not in ("==", "in"):
+                continue
+            if not possible & set(comparison.values):
+                shown = " or ".join(repr(value) for value in comparison.values[:3])
+                message = f"event.name is never {shown} here"
+                hint = f"this step ends with {' or '.join(sorted(possible))}"
+                self._add(NEVER_EQUAL, site, comparison.offset, message, hint)
+
+
+# -- where templates stand ------------------------------------------------------------------------------------------
+
+
+def _sites(root: Any, problems: Problems, kinds: KindSource) -> Iterator[Site]:
+    walk = _Walker(problems, kinds)
+    yield from walk.data(root, "workload", "workload")
+    spec = root.get("executor", {}).get("spec", {})
+    yield from walk.data(spec, "output", "output")
+    for name, value in spec.items():
+        if isinstance(value, dict) and kinds.get(name) is not None:
+            yield from walk.data(spec, name, "input")
+    for step in outline.steps(root):
+        yield from walk.step(step)
+    calls = _calls(root)
+    for name, site in outline.workbook(root):
+        local = local_of(site)
+        called = [local_of(call) for call in calls.get(name, [])]
+        for one in called:
+            local = Local(local.iter | one.iter, local.labels | one.labels, local.args | one.args)
+        yield from walk.task(site, local)
+
+
+def _calls(root: Any) -> dict[str, list[TaskSite]]:
+    """Who calls each workbook task: its templates see what the caller sees."""
+    found: dict[str, list[TaskSite]] = {}
+    for step in outline.steps(root):
+        for site in outline.tasks(step):
+            if site.tree.get("kind") == "workbook" and isinstance(site.tree.get("name"), str):
+                found.setdefault(site.tree["name"], []).append(site)
+    return found
+
+
+class _Walker:
+    """Finds every template of a document, and gives each its place."""
+
+    def __init__(self, problems: Problems, kinds: KindSource) -> None:
+        self.problems, self.kinds = problems, kinds
+
+    def data(self, container: Any, key: Any, place: str, **more: Any) -> Iterator[Site]:
+        """Templates in a value, at any depth."""
+        if isinstance(container, dict) and key not in container:
+            return
+        value = container[key]
+        if isinstance(value, str):
+            if is_template(value):
+                yield Site(value, container, key, place, **more)
+        elif isinstance(value, dict):
+            for inner in value:
+                if is_template(inner):
+                    message = "keys of a map are not rendered"
+                    self.problems.add(
+                        TEMPLATE_HERE,
+                        key_span(value, inner),
+                        message,
+                        "build the map in a template as a whole",
+                    )
+                yield from self.data(value, inner, place, **more)
+        elif isinstance(value, list):
+            for i in range(len(value)):
+                yield from self.data(value, i, place, **more)
+
+    def guard(self, container: Any, key: str, place: str, **more: Any) -> Iterator[Site]:
+        if isinstance(container.get(key), str):
+            yield Site(container[key], container, key, place, guard=True, **more)
+
+    def step(self, step: Any) -> Iterator[Site]:
+        spec = step.get("spec", {})
+        for rule in spec.get("policy", {}).get("admit", {}).get("rules", []):
+            yield from self.guard(rule, "when", "admit", step=step)
+        loop = step.get("loop", {})
+        for key in ("in", "collection"):
+            yield from self.data(loop, key, "loop", step=step)
+        for layer in (spec, loop.get("spec", {})):
+            for name, value in layer.items():
+                if isinstance(value, dict) and self.kinds.get(name) is not None:
+                    yield from self.data(layer, name, "input", step=step, local=_step_local(step))
+        for site in outline.tasks(step):
+            yield from self.task(site, local_of(site))
+        yield from self.routing(step)
+        yield from self.classic(step)
+
+    def routing(self, step: Any) -> Iterator[Site]:
+        following = step.get("next")
+        if isinstance(following, dict):
+            for arc in following.get("arcs", []):
+                yield from self.guard(arc, "when", "arc", step=step)
+                yield from self.data(arc, "args", "arc", step=step)
+        elif isinstance(following, list):
+            for target in following:
+                if isinstance(target, dict):
+                    yield from self.data(target, "args", "case", step=step)
+
+    def task(self, site: TaskSite, local: Local) -> Iterator[Site]:
+        kind = self.kinds.get(site.tree["kind"])
+        place = "chain" if site.place in ("chain", "sink") else "input"
+        more = {"local": local, "task": site, "step": site.step}
+        for key in site.tree:
+            if key in ("kind", "name", "spec", "retry") or (kind and key in kind.verbatim):
+                continue
+            if kind and kind.name == "iterator" and key == "tool":
+                continue
+            yield from self.data(site.tree, key, place, sql=bool(kind and key in kind.sql), **more)
+        for rule, then, _ in outline.rules(site.tree):
+            at = "skip" if then.get("do") == "skip" else "rule"
+            yield from self.guard(rule, "when", at, **more)
+            for key in ("delay", "set_iter", "set_ctx"):
+                yield from self.data(then, key, at, **more)
+        yield from self.retry(site.tree, more)
+
+    def retry(self, holder: Any, more: dict[str, Any]) -> Iterator[Site]:
+        for key in ("retry_when", "stop_when"):
+            yield from self.guard(holder.get("retry", {}), key, "retry", **more)
+
+    def classic(self, step: Any) -> Iterator[Site]:
+        more = {"step": step, "local": _step_local(step)}
+        yield from self.data(step, "args", "input", **more)
+        yield from self.data(step, "vars", "vars", **more)
+        yield from self.retry(step, more)
+        if "sink" in step:
+            yield from self.sink(step["sink"], more)
+        for branch in step.get("case", []):
+            yield from self.branch(branch, step)
+
+    def sink(self, sink: Any, more: dict[str, Any]) -> Iterator[Site]:
+        yield from self.guard(sink, "when", "chain_skip", **more)
+        yield from self.data(sink, "args", "chain", **more)
+        yield from self.retry(sink, more)
+
+    def branch(self, branch: Any, step: Any) -> Iterator[Site]:
+        items = list(outline.chain_items(branch))
+        labels = frozenset(name for name, *_ in items)
+        own = _step_local(step)
+        more = {"step": step, "local": Local(own.iter, own.labels | labels, own.args)}
+        yield from self.guard(branch, "when", "case", step=step, local=own)
+        yield from self.retry(branch, more)
+        chain = branch.get("then", branch.get("else"))
+        yield from self.retry(chain if isinstance(chain, dict) else {}, more)
+        for name, body, container in items:
+            if name == "next":
+                yield from self.data(container, "next", "chain", **more)
+            elif name == "set":
+                yield from self.data(container, "set", "chain", **more)
+            elif name == "sink":
+                yield from self.sink(body, more)
+            else:
+                yield from self.data(body, "args", "chain", **more)
+                yield from self.retry(body, more)
+                yield from self.guard(body.get("poll", {}), "until", "retry", **more)
+
+
+def _step_local(step: Any) -> Local:
+    """What a step's own classic parts can see: the names of its pipeline."""
+    labels = (
+        frozenset(label for label, *_ in outline.labelled_items(step["tool"]))
+        if "tool" in step
+        else frozenset()
+    )
+    return local_of(TaskSite(step, "", {}, tuple(labels)))

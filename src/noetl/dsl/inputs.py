@@ -1,0 +1,108 @@
+"""A task's inputs against the model of its kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noetl.dsl.problem import Check, did_you_mean
+from noetl.dsl.tree import Span, key_span, span_in
+from noetl.model.inputs import fields, misfit
+from noetl.model.kind import Kind
+
+if TYPE_CHECKING:
+    from noetl.dsl.shape import Walk
+
+UNKNOWN_INPUT = Check(
+    "NTL203",
+    "error",
+    "the tool kind has no such input",
+    "`noetl tools schema KIND` lists the inputs of a kind.",
+)
+MISSING_INPUT = Check(
+    "NTL204", "error", "an input that the kind needs is missing", "The call can't be made without it."
+)
+WRONG_INPUT = Check(
+    "NTL205",
+    "error",
+    "an input is of the wrong type",
+    "Literal values are checked now; templates when they are rendered.",
+)
+UNDER_SPEC = frozenset(
+    ["timeout", "policy", "retry", "pool", "on_lost", "max_visits", "sandbox", "exactly_once"]
+)
+LAYERED = frozenset(["timeout", "retry", "sandbox", "on_lost", "max_visits"])
+"""Knobs that may stand among the default inputs of a kind."""
+COMMON = frozenset(["kind", "name", "args", "spec"])
+
+
+def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
+    """Report unknown, missing and ill-typed inputs, and remove those that are of no use."""
+    known = fields(kind.inputs)
+    given = set(task) | walk.defaults.get(kind.name, set())
+    common = COMMON | {"retry"} if walk.classic else COMMON
+    for key in list(task):
+        if key in known:
+            if not _check_value(task, key, kind, walk):
+                del task[key]
+        elif key not in common:
+            _refuse(task, key, kind, walk)
+            del task[key]
+    for name, field in known.items():
+        if field.required and name not in given:
+            walk.problems.add(
+                MISSING_INPUT,
+                span,
+                f"{kind.name} needs {name!r}",
+                f"add `{name}:`, {field.description.lower()}",
+            )
+    for group in kind.one_of:
+        _check_one_of(group, set(task) if set(task) & set(group) else given, kind, span, walk)
+
+
+def check_defaults(values: Any, kind: Kind, walk: Walk) -> bool:
+    """The default inputs of a kind, as an outer `spec` gives them; its time limit and retries may stand there too."""
+    known = fields(kind.inputs)
+    for key in list(values):
+        if key in known:
+            if not _check_value(values, key, kind, walk):
+                del values[key]
+        elif key not in LAYERED:
+            _refuse(values, key, kind, walk)
+            del values[key]
+    return True
+
+
+def _check_value(task: Any, key: str, kind: Kind, walk: Walk) -> bool:
+    if kind.name == "iterator" and key == "tool":
+        return True  # a pipeline, checked as such
+    found = misfit(fields(kind.inputs)[key], task[key])
+    if found is None:
+        return True
+    container: Any = task
+    last: str | int = key
+    for part in found.path:
+        container, last = container[last], part
+    walk.problems.add(WRONG_INPUT, span_in(container, last), f"{key!r} of {kind.name}: {found.message}")
+    return False
+
+
+def _refuse(task: Any, key: str, kind: Kind, walk: Walk) -> None:
+    known = [*fields(kind.inputs), *COMMON]
+    if key in UNDER_SPEC:
+        hint: str | None = f"move it under `spec`: `spec: {{{key}: ...}}`"
+    else:
+        hint = (
+            did_you_mean(key, known) or f"inputs of {kind.name}: {', '.join(fields(kind.inputs)) or 'none'}"
+        )
+    walk.problems.add(UNKNOWN_INPUT, key_span(task, key), f"{kind.name} has no input {key!r}", hint)
+
+
+def _check_one_of(group: tuple[str, ...], given: set[str], kind: Kind, span: Span, walk: Walk) -> None:
+    found = [name for name in group if name in given]
+    if len(found) == 1:
+        return
+    names = ", ".join(group)
+    message = f"{kind.name} needs one of {names}" if not found else f"{kind.name} takes only one of {names}"
+    walk.problems.add(
+        MISSING_INPUT, span, message, f"found {' and '.join(found)}" if found else f"add `{group[0]}:`"
+    )

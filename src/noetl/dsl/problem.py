@@ -1,0 +1,93 @@
+"""What is wrong with a playbook, where, and what to do about it.
+
+A `Check` is declared beside the code that applies it and has a stable code; a `Problem` is one finding of it. Every
+check has a page in docs/reference/problems, with the examples from tests/checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from noetl.dsl.tree import Mark, Span, Text
+
+Severity = Literal["error", "warning"]
+
+CHECKS: dict[str, Check] = {}
+"""All checks by code, filled as the modules that declare them are imported (`noetl.dsl.checks` imports them all)."""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One finding of one check, at one place."""
+
+    file: str
+    line: int
+    column: int
+    code: str
+    severity: Severity
+    message: str
+    hint: str | None = None
+    source: str = ""
+    """The offending line of the text."""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}: {self.code} {self.message}"
+
+
+class Check:
+    """A check of the language. Declaring it registers it."""
+
+    def __init__(self, code: str, severity: Severity, title: str, why: str) -> None:
+        if code in CHECKS:
+            raise ValueError(f"{code} is declared twice")
+        self.code, self.severity, self.title, self.why = code, severity, title, why
+        CHECKS[code] = self
+
+
+class Problems:
+    """Collects the problems of one text. All are reported at once, each finding once."""
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
+        self._found: dict[tuple[Any, ...], Problem] = {}
+
+    def add(self, check: Check, where: Span | int, message: str, hint: str | None = None) -> None:
+        """Record a finding of `check` at a span or an offset."""
+        self.add_at(check, self.text.mark(where if isinstance(where, int) else where.start), message, hint)
+
+    def add_at(self, check: Check, mark: Mark, message: str, hint: str | None = None) -> None:
+        """Record a finding of `check` at a line and column."""
+        line = self.text.line(mark.line)[:500]
+        problem = Problem(
+            self.text.file, mark.line, mark.column, check.code, check.severity, message, hint, line
+        )
+        self._found.setdefault((mark, check.code, message), problem)
+
+    def count(self, severity: Severity = "error") -> int:
+        return sum(problem.severity == severity for problem in self._found.values())
+
+    def sorted(self) -> list[Problem]:
+        """In the order of the text."""
+        return sorted(self._found.values(), key=lambda p: (p.line, p.column, p.code, p.message))
+
+
+def closest(name: object, known: Iterable[str]) -> str | None:
+    """The known name that `name` is probably a misspelling of."""
+    if not isinstance(name, str) or not name or len(name) > 64:
+        return None
+    from difflib import get_close_matches
+
+    candidates = sorted({candidate for candidate in known if isinstance(candidate, str)})
+    folded = {candidate.lower().replace("-", "_"): candidate for candidate in candidates}
+    if exact := folded.get(name.lower().replace("-", "_")):
+        return exact
+    matches = get_close_matches(name, candidates, n=1, cutoff=0.7)
+    return matches[0] if matches else None
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str | None:
+    """A hint naming the closest known name, or None."""
+    guess = closest(name, known)
+    return f"did you mean {guess!r}?" if guess else None

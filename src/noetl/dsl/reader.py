@@ -1,0 +1,426 @@
+"""Text to tree, safely.
+
+Limits are counted on parser events, before anything is composed: the C composer crashes the process on deep nesting,
+its parser does not. Scalars follow the YAML 1.2 core schema, so `on`, `no` and `12:30:00` stay strings. Anchors,
+aliases and merge keys work, but count as what they expand to. Whatever the input, the answer is a tree or problems.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from noetl.dsl.problem import Check, Problems
+from noetl.dsl.tree import Map, Seq, Span, Text
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 64
+MAX_NODES = 50_000
+
+ENCODING = Check(
+    "NTL001",
+    "error",
+    "the text is not readable",
+    "A playbook is UTF-8 text without control characters. Save the file as UTF-8, and write a special character in "
+    'a double-quoted string as an escape such as `"\\u0007"`.',
+)
+SYNTAX = Check(
+    "NTL002",
+    "error",
+    "the YAML does not parse",
+    "The text breaks a rule of YAML: most often an indentation that does not line up, a tab, a missing colon or quote.",
+)
+TOO_LARGE = Check(
+    "NTL003",
+    "error",
+    "the document is too large",
+    f"A playbook has at most {MAX_BYTES >> 20} MiB of text, {MAX_NODES:,} nodes after aliases are expanded, and "
+    f"{MAX_DEPTH} levels of nesting. Move data out of the playbook: into a file, a table, or the request's payload.",
+)
+DUPLICATE_KEY = Check(
+    "NTL004",
+    "error",
+    "a key stands twice in one map",
+    "YAML parsers that accept this keep one of the two and lose the other silently. Remove or rename one.",
+)
+RECURSIVE = Check(
+    "NTL005",
+    "error",
+    "an alias contains itself or does not exist",
+    "An alias must refer to an anchor that was completed before it.",
+)
+UNQUOTED = Check(
+    "NTL006",
+    "error",
+    "a template is not quoted",
+    "YAML reads an unquoted `{{` as the start of a map. Put the whole value in quotes.",
+)
+NOT_A_MAP = Check(
+    "NTL007",
+    "error",
+    "the document is not one map",
+    "A playbook file holds exactly one YAML document, and that is a map with `apiVersion`, `kind` and so on.",
+)
+BAD_KEY = Check(
+    "NTL008",
+    "error",
+    "a key is not plain text",
+    "Keys are plain text. A map or a list can't be a key.",
+)
+BAD_VALUE = Check(
+    "NTL009",
+    "error",
+    "a value can't be represented",
+    "Values are those of JSON: text, numbers up to 64 bits, true, false, null, lists and maps. Quote anything else. "
+    "Tags such as `!!python/object` are refused.",
+)
+
+_NULL = frozenset(["", "~", "null", "Null", "NULL"])
+_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_NUMBER_START = frozenset("0123456789+-.")
+_FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+_BARE_TEMPLATE = re.compile(r"(?:^|[:\-,\[]\s+|^\s*)(\{[{%])")
+_TAG = "tag:yaml.org,2002:"
+
+
+class _Stop(Exception):
+    """Reading can't go on; the problem is recorded."""
+
+
+def read(file: str, data: bytes | str) -> tuple[Map | None, Problems]:
+    """The document's root, or None where it can't be read, and what was found on the way."""
+    text, problem = _decode(data)
+    problems = Problems(Text(file, text))
+    if problem is not None:
+        problems.add(*problem)
+        return None, problems
+    try:
+        root = _Composer(text, problems).compose()
+    except _Stop:
+        return None, problems
+    return root, problems
+
+
+def _decode(data: bytes | str) -> tuple[str, tuple[Check, int, str, str | None] | None]:
+    if len(data) > MAX_BYTES:
+        text = data[:4096] if isinstance(data, str) else data[:4096].decode("utf-8", "replace")
+        message = f"the text has {len(data):,} bytes, more than {MAX_BYTES:,}"
+        return text, (TOO_LARGE, 0, message, "move data out of the playbook")
+    if isinstance(data, str):
+        text = data
+    else:
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            good = data[: error.start].decode("utf-8")
+            shown = data.decode("utf-8", "replace")
+            message = f"byte 0x{data[error.start]:02x} is not valid UTF-8"
+            return shown, (ENCODING, len(good), message, "save the file as UTF-8")
+    text = text.removeprefix("\ufeff")
+    if match := _FORBIDDEN.search(text):
+        message = f"the text contains the control character U+{ord(match.group()):04X}"
+        return text, (
+            ENCODING,
+            match.start(),
+            message,
+            "remove it, or write it as an escape in double quotes",
+        )
+    return text, None
+
+
+class _Open:
+    """A map or list that is still being read."""
+
+    __slots__ = ("anchor", "bare_template", "height", "key", "key_span", "merges", "node", "weight")
+
+    def __init__(self, node: Map | Seq, anchor: str | None) -> None:
+        self.node = node
+        self.anchor = anchor
+        self.bare_template = False
+        self.key: str | None = None
+        self.key_span = node.span
+        self.merges: list[tuple[Any, Span]] = []
+        self.weight = 1  # nodes below, aliases expanded
+        self.height = 1  # levels below, aliases expanded
+
+
+class _Anchored:
+    """What an alias stands for."""
+
+    __slots__ = ("height", "node", "weight")
+
+    def __init__(self, node: Any, weight: int, height: int) -> None:
+        self.node, self.weight, self.height = node, weight, height
+
+
+class _Composer:
+    """Builds the tree from parser events, counting as it goes."""
+
+    def __init__(self, text: str, problems: Problems) -> None:
+        self.text = text
+        self.problems = problems
+        self.stack: list[_Open] = []
+        self.anchors: dict[str, _Anchored | None] = {}  # None while it is still open
+        self.nodes = 0
+        self.root: Any = None
+
+    def compose(self) -> Map:
+        documents = 0
+        event: Any
+        for event in self._events():
+            start = event.start_mark.index
+            match event:
+                case yaml.ScalarEvent():
+                    self._scalar(event)
+                case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
+                    self._open(event)
+                case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                    self._close(event)
+                case yaml.AliasEvent():
+                    self._alias(event)
+                case yaml.DocumentStartEvent():
+                    documents += 1
+                    if documents > 1:
+                        self._fail(NOT_A_MAP, start, "a second document starts here", "keep one per file")
+                case _:
+                    pass
+        if not isinstance(self.root, Map):
+            found = "empty" if self.root is None else f"a {_words(self.root)}, not a map"
+            self._fail(NOT_A_MAP, 0, f"the document is {found}", "start with `apiVersion: noetl.io/v2`")
+        return self.root  # type: ignore[no-any-return]
+
+    def _events(self) -> Iterator[Any]:
+        try:
+            yield from yaml.parse(self.text, Loader=yaml.CSafeLoader)
+        except yaml.MarkedYAMLError as error:
+            self._syntax(error)
+        except yaml.YAMLError as error:
+            where = getattr(error, "position", 0)
+            self._fail(ENCODING, where if isinstance(where, int) else 0, "the text can't be read as YAML")
+
+    def _fail(self, check: Check, where: Span | int, message: str, hint: str | None = None) -> None:
+        self.problems.add(check, where, message, hint)
+        raise _Stop
+
+    def _syntax(self, error: yaml.MarkedYAMLError) -> None:
+        mark: Any = error.problem_mark or error.context_mark
+        at = mark.index if mark is not None else 0
+        if self.text[at : at + 1] == "\t":
+            self._fail(SYNTAX, at, "a tab can't indent YAML", "indent with spaces")
+        line = self.problems.text.mark(at).line
+        for number in {line, max(line - 1, 1)}:
+            self._refuse_bare_template(number)
+        message, hint = _explain(error.problem or "the YAML does not parse")
+        if error.context and error.context_mark is not None:
+            opened: Any = error.context_mark
+            started = self.problems.text.mark(opened.index)
+            message = f"{message}, {error.context} that starts at line {started.line}"
+        self._fail(SYNTAX, at, message, hint)
+
+    def _refuse_bare_template(self, number: int) -> None:
+        """`url: {{ host }}/path` is the commonest YAML error in playbooks: name it, not its consequence."""
+        line = self.problems.text.line(number)
+        if match := _BARE_TEMPLATE.search(line):
+            start = sum(len(one) + 1 for one in self.text.split("\n")[: number - 1]) + match.start(1)
+            self._fail(UNQUOTED, start, "a template must be quoted", _quoted(line[match.start(1) :]))
+
+    def _count(self, weight: int, height: int, at: int) -> None:
+        self.nodes += weight
+        if self.nodes > MAX_NODES:
+            self._fail(TOO_LARGE, at, f"more than {MAX_NODES:,} nodes (aliases count as what they expand to)")
+        if len(self.stack) + height > MAX_DEPTH:
+            self._fail(TOO_LARGE, at, f"nested more than {MAX_DEPTH} levels deep")
+
+    def _open(self, event: Any) -> None:
+        start = event.start_mark.index
+        self._count(1, 1, start)
+        is_map = isinstance(event, yaml.MappingStartEvent)
+        if event.tag and event.tag not in (_TAG + "map", _TAG + "seq"):
+            self._fail(BAD_VALUE, start, f"the tag {event.tag!r} is not allowed", "remove the tag")
+        span = Span(start, event.end_mark.index)
+        if event.anchor:
+            self.anchors[event.anchor] = None
+        self.stack.append(_Open(Map(span) if is_map else Seq(span), event.anchor))
+
+    def _close(self, event: Any) -> None:
+        top = self.stack.pop()
+        start = top.node.span.start
+        top.node.span = span = Span(start, event.end_mark.index)
+        if top.bare_template:  # reported; go on as if it had been quoted, to find what else is wrong
+            self._add(self.text[span.start : span.end], span, 1, 1)
+            return
+        for source, where in top.merges:
+            self._merge(top.node, source, where)
+        if top.anchor:
+            self.anchors[top.anchor] = _Anchored(top.node, top.weight, top.height)
+        self._add(top.node, span, top.weight, top.height)
+
+    def _alias(self, event: Any) -> None:
+        start = event.start_mark.index
+        if event.anchor not in self.anchors:
+            known = ", ".join(sorted(self.anchors)) or "none"
+            self._fail(
+                RECURSIVE,
+                start,
+                f"no anchor is called {event.anchor!r}",
+                f"anchors before this line: {known}",
+            )
+        anchored = self.anchors[event.anchor]
+        if anchored is None:
+            self._fail(RECURSIVE, start, f"the alias {event.anchor!r} stands inside its own anchor")
+            return
+        self._count(anchored.weight, anchored.height, start)
+        self._add(anchored.node, Span(start, event.end_mark.index), anchored.weight, anchored.height)
+
+    def _scalar(self, event: Any) -> None:
+        start = event.start_mark.index
+        self._count(1, 1, start)
+        span = Span(start, event.end_mark.index, event.style or "")
+        if self.stack and isinstance(self.stack[-1].node, Map) and self.stack[-1].key is None:
+            value: Any = event.value  # keys are text as it was written
+        else:
+            value = self._value(event, span)
+        if event.anchor:
+            self.anchors[event.anchor] = _Anchored(value, 1, 1)
+        self._add(value, span, 1, 1)
+
+    def _value(self, event: Any, span: Span) -> Any:
+        if event.tag and event.tag != "!":
+            return self._tagged(event, span)
+        return resolve(event.value, self, span) if event.implicit[0] else event.value
+
+    def _tagged(self, event: Any, span: Span) -> Any:
+        tag = event.tag.removeprefix(_TAG)
+        if tag == "str":
+            return event.value
+        if tag in ("int", "float", "bool", "null"):
+            value = resolve(event.value, self, span)
+            if tag == "float" and isinstance(value, int) and not isinstance(value, bool):
+                return float(value)
+            if _words(value) == {"int": "number", "float": "number", "bool": "boolean", "null": "null"}[tag]:
+                return value
+        self._fail(
+            BAD_VALUE,
+            span,
+            f"the tag {event.tag!r} is not allowed here",
+            "remove the tag, or quote the value",
+        )
+        return None
+
+    def _add(self, value: Any, span: Span, weight: int, height: int) -> None:
+        if not self.stack:
+            self.root = value
+            return
+        top = self.stack[-1]
+        top.weight += weight
+        top.height = max(top.height, height + 1)
+        if isinstance(top.node, Seq):
+            top.node.put(value, span)
+        elif top.key is None:
+            self._key(top, value, span)
+        else:
+            key, top.key = top.key, None
+            if key == "<<" and top.key_span.style == "":
+                top.merges.append((value, span))
+            else:
+                top.node.put(key, value, top.key_span, span)
+
+    def _key(self, top: _Open, key: Any, span: Span) -> None:
+        if isinstance(key, Map | Seq):
+            if not self.text.startswith("{{", span.start - 1):
+                self._fail(BAD_KEY, span, f"a {_words(key)} can't be a key")
+            line = self.problems.text.line(self.problems.text.mark(span.start).line)
+            rest = line[self.problems.text.mark(span.start).column - 2 :]
+            self.problems.add(UNQUOTED, span.start - 1, "a template must be quoted", _quoted(rest))
+            key, top.bare_template = "{{", True
+        if key in top.node and isinstance(top.node, Map):
+            first = self.problems.text.mark(top.node.key_spans[key].start).line
+            self.problems.add(
+                DUPLICATE_KEY, span, f"the key {key!r} stands here and at line {first}", "remove one of them"
+            )
+        top.key, top.key_span = key, span
+
+    def _merge(self, node: Any, source: Any, where: Span) -> None:
+        for one in source if isinstance(source, Seq) else [source]:
+            if not isinstance(one, Map):
+                self._fail(
+                    BAD_VALUE, where, "`<<` merges a map or a list of maps", "refer to a map by its alias"
+                )
+            for key in one:
+                if key not in node:
+                    node.put(key, one[key], one.key_spans[key], one.value_spans[key])
+
+    def refuse(self, span: Span, message: str) -> None:
+        """A scalar that JSON has no room for."""
+        self._fail(BAD_VALUE, span, message, "quote the value")
+
+
+def resolve(text: str, reader: _Composer, span: Span) -> Any:
+    """A plain scalar's value by the YAML 1.2 core schema."""
+    if text in _NULL:
+        return None
+    if text in _BOOL:
+        return _BOOL[text]
+    if text[0] not in _NUMBER_START:
+        return text
+    if _INT.fullmatch(text):
+        return _integer(text, reader, span)
+    if _FLOAT.fullmatch(text):
+        number = float(text)
+        if number in (float("inf"), float("-inf")):
+            reader.refuse(span, "the number is too large")
+        return number
+    if _NOT_FINITE.fullmatch(text):
+        reader.refuse(span, f"{text} is not a finite number")
+    return text
+
+
+def _integer(text: str, reader: _Composer, span: Span) -> int:
+    number = int(text, 0) if text[:2] in ("0o", "0x") else int(text) if len(text) < 40 else 1 << 64
+    if not -(1 << 63) <= number < 1 << 63:
+        reader.refuse(span, "the number does not fit 64 bits")
+    return number
+
+
+def _quoted(rest: str) -> str:
+    value = rest.split(" #")[0].strip().rstrip(",]")
+    quote = "'" if '"' in value and "'" not in value else '"'
+    return f"write {quote}{value[:80]}{quote}"
+
+
+def _words(value: Any) -> str:
+    match value:
+        case dict():
+            return "map"
+        case list():
+            return "list"
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case None:
+            return "null"
+        case _:
+            return "text"
+
+
+def _explain(problem: str) -> tuple[str, str | None]:
+    """libyaml's words, with advice where the cause is a common one."""
+    if "could not find expected ':'" in problem:
+        return "a `:` is missing", "write `key: value`; quote text that spans lines"
+    if "mapping values are not allowed" in problem:
+        return (
+            "a `:` stands where no key can be",
+            "quote the text if the `:` belongs to it, or check the indentation",
+        )
+    if "did not find expected" in problem or "expected <block end>" in problem:
+        return problem, "check the indentation and the quotes of this line and the one before"
+    if "unexpected end of stream" in problem or "while scanning a quoted scalar" in problem:
+        return problem, "a quote or bracket is not closed"
+    return problem, None

@@ -1,0 +1,86 @@
+"""The document's description as JSON Schema, 2020-12."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from noetl.dsl.document import ARGS, DEFINITIONS, RETRY, ROOT, TASK_SPEC
+from noetl.dsl.shape import Schema
+from noetl.model.inputs import schema as inputs_schema
+from noetl.model.kind import Kind
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def playbook_schema(kinds: Mapping[str, Kind]) -> Schema:
+    """The schema of both dialects; keys of the classic one are marked as deprecated."""
+    return {
+        "$schema": DIALECT,
+        "title": "noetl playbook",
+        "description": "A playbook of noetl, apiVersion noetl.io/v2",
+        **_with_kind_defaults(ROOT.schema(), kinds),
+        "$defs": {
+            "task": {"anyOf": [_task(kind) for kind in kinds.values()]},
+            "pipeline": {
+                "anyOf": [
+                    {"$ref": "#/$defs/task"},
+                    {
+                        "type": "array",
+                        "minItems": 1,
+                        "items": {"anyOf": [{"$ref": "#/$defs/task"}, _LABELLED]},
+                    },
+                ]
+            },
+            **{str(shape.definition): shape.schema() for shape in DEFINITIONS},
+        },
+    }
+
+
+_LABELLED: Schema = {
+    "type": "object",
+    "minProperties": 1,
+    "maxProperties": 1,
+    "not": {"required": ["kind"]},
+    "additionalProperties": {"$ref": "#/$defs/task"},
+}
+
+
+def _task(kind: Kind) -> Schema:
+    """A task of one kind: its inputs and the keys every task has."""
+    schema = inputs_schema(kind)
+    properties: dict[str, Any] = {
+        "kind": {"const": kind.name, "description": kind.summary},
+        "name": {"type": "string", "description": "label of the task"},
+        "args": {**ARGS.schema(), "description": "arguments; they overlay the token's"},
+        "spec": {**TASK_SPEC.embed(), "description": "knobs and the policy"},
+        "retry": {**RETRY.embed(), "description": "classic: how it is retried", "deprecated": True},
+        **schema.get("properties", {}),
+    }
+    if kind.name == "iterator":
+        properties["tool"] = {"$ref": "#/$defs/pipeline"}
+    # Inputs may come from an outer spec's defaults, so none is required here: `noetl validate` knows better.
+    return {"type": "object", "properties": properties, "required": ["kind"], "additionalProperties": False}
+
+
+def _with_kind_defaults(schema: Any, kinds: Mapping[str, Kind]) -> Any:
+    """Close the `spec` maps that also hold defaults of kinds."""
+    for spec in _open_specs(schema):
+        spec["properties"] |= {
+            name: {"type": "object", "description": f"default inputs of {name}"} for name in kinds
+        }
+        spec["additionalProperties"] = False
+    return schema
+
+
+def _open_specs(schema: Any) -> list[Any]:
+    """Every object schema that has the keys a layered spec has."""
+    if isinstance(schema, list):
+        return [found for item in schema for found in _open_specs(item)]
+    if not isinstance(schema, dict):
+        return []
+    own = schema.get("properties", {})
+    here = (
+        [schema] if "max_visits" in own and "policy" in own and "additionalProperties" not in schema else []
+    )
+    return here + [found for value in schema.values() for found in _open_specs(value)]

@@ -1,0 +1,489 @@
+"""How a document is described: shapes that check a node and can print themselves as JSON Schema.
+
+A shape reports what is wrong and *removes* it, so that everything after it meets only well-formed parts and one
+mistake is reported once. `document.py` describes the whole playbook with these; `schema.py` prints the description.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from noetl.dsl.duration import seconds
+from noetl.dsl.inputs import check_defaults
+from noetl.dsl.problem import Check, Problems, did_you_mean
+from noetl.dsl.tree import Map, Seq, Span, key_span, span_in
+from noetl.model.kind import Kind
+
+Schema = dict[str, Any]
+
+UNKNOWN_KEY = Check(
+    "NTL101",
+    "error",
+    "a key is not known here",
+    "Every key has a meaning or is refused, so that a misspelling can't be ignored silently. Free-form places are "
+    "`metadata`, `workload`, `args` and tool inputs that are maps.",
+)
+MISSING_KEY = Check(
+    "NTL102", "error", "a required key is missing", "The part can't mean anything without this key."
+)
+WRONG_VALUE = Check(
+    "NTL103", "error", "a value is of the wrong kind", "The message says what is expected and what was found."
+)
+TEMPLATE_HERE = Check(
+    "NTL508",
+    "error",
+    "a template stands where none can be",
+    "Names, kinds, modes and limits shape the net and are fixed before anything runs. Only inputs, guards, `args`, "
+    "patches, delays, `loop.in`, `workload` and `output` are templates.",
+)
+MIXED = Check(
+    "NTL113",
+    "error",
+    "the classic dialect is mixed with the canonical one",
+    "A playbook that uses `next.arcs`, a labelled task list or `spec.policy` is canonical; a classic construct in it "
+    "has to be rewritten. `noetl migrate` rewrites a playbook that is classic throughout.",
+)
+
+
+class KindSource(Protocol):
+    """Where the front end learns about tool kinds."""
+
+    def get(self, name: str) -> Kind | None:
+        """The kind of that name, or None."""
+
+    def names(self) -> list[str]:
+        """Every kind's name."""
+
+
+class Walk(NamedTuple):
+    """What a check of one document carries along."""
+
+    problems: Problems
+    classic: bool
+    kinds: KindSource
+    defaults: Mapping[str, set[str]]
+    """Inputs by kind that an outer scope may supply, so that no task has to."""
+
+
+def is_template(value: object) -> bool:
+    """True if a text holds template syntax."""
+    return isinstance(value, str) and ("{{" in value or "{%" in value or "{#" in value)
+
+
+def describe(value: object) -> str:
+    """What a value is, in YAML's words."""
+    match value:
+        case dict():
+            return "a map"
+        case list():
+            return "a list"
+        case bool():
+            return f"`{str(value).lower()}`"
+        case int() | float():
+            return f"the number {value}"
+        case None:
+            return "nothing"
+        case _:
+            text = str(value)
+            return f"the text {text[:40]!r}{'…' * (len(text) > 40)}"
+
+
+class Shape:
+    """Checks one node. Subclasses say what fits, in words and as JSON Schema."""
+
+    words = "a value"
+    templates = False  # whether a template may stand for the value
+    definition: str | None = None  # name under `$defs`, for shapes that stand in many places
+
+    def fits(self, value: Any) -> bool:
+        return True
+
+    def check(self, value: Any, span: Span, walk: Walk) -> bool:
+        """Report what is wrong with the node; False if it is unusable as a whole."""
+        if is_template(value) and not isinstance(value, Map | Seq):
+            if self.templates:
+                return True
+            if not isinstance(self, Text) or not self.fits(value):
+                walk.problems.add(TEMPLATE_HERE, span, "a template can't stand here", f"write {self.words}")
+                return False
+        if not self.fits(value):
+            walk.problems.add(
+                WRONG_VALUE, span, f"expected {self.words}, found {describe(value)}", self.hint(value)
+            )
+            return False
+        return True
+
+    def hint(self, value: Any) -> str | None:
+        return None
+
+    def schema(self) -> Schema:
+        return {}
+
+    def embed(self) -> Schema:
+        """The schema where the shape is used: a reference if it is defined apart."""
+        return {"$ref": f"#/$defs/{self.definition}"} if self.definition else self.schema()
+
+
+class Data(Shape):
+    """Anything: free-form data, whose strings are templates."""
+
+    words = "any value"
+    templates = True
+
+
+class Text(Shape):
+    """Plain text that is never rendered."""
+
+    words = "text"
+
+    def fits(self, value: Any) -> bool:
+        return isinstance(value, str) and value != "" and not is_template(value)
+
+    def schema(self) -> Schema:
+        return {"type": "string", "minLength": 1}
+
+
+class Description(Shape):
+    """Text for people; nothing in it is special."""
+
+    words = "text"
+    templates = True
+
+    def fits(self, value: Any) -> bool:
+        return isinstance(value, str)
+
+    def schema(self) -> Schema:
+        return {"type": "string"}
+
+
+class Name(Shape):
+    """A name that templates can refer to."""
+
+    words = "a name (letters, digits and `_`, not starting with a digit)"
+    pattern = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+
+    def fits(self, value: Any) -> bool:
+        return isinstance(value, str) and self.pattern.fullmatch(value) is not None
+
+    def hint(self, value: Any) -> str | None:
+        candidate = re.sub(r"\W+", "_", str(value)).strip("_")
+        return (
+            f"for instance {candidate!r}"
+            if candidate and self.fits(candidate) and len(candidate) < 60
+            else None
+        )
+
+    def schema(self) -> Schema:
+        return {"type": "string", "pattern": f"^{self.pattern.pattern}$"}
+
+
+class Label(Name):
+    """A name of a step or task, where people also like dashes, dots and spaces."""
+
+    words = "a name (letters, digits, `_`, `-`, `.`)"
+    pattern = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,99}")
+
+
+class Choice(Shape):
+    """One of a few words."""
+
+    def __init__(self, *words: str) -> None:
+        self.choices = words
+        self.words = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+    def fits(self, value: Any) -> bool:
+        return isinstance(value, str) and value in self.choices
+
+    def hint(self, value: Any) -> str | None:
+        return did_you_mean(value, self.choices)
+
+    def schema(self) -> Schema:
+        return {"enum": list(self.choices)}
+
+
+class Integer(Shape):
+    """A whole number within bounds."""
+
+    def __init__(self, least: int = 0, most: int = 1 << 40) -> None:
+        self.least, self.most = least, most
+        self.words = f"a whole number of at least {least}" + (
+            f" and at most {most:,}" if most < 1 << 40 else ""
+        )
+
+    def fits(self, value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most
+
+    def schema(self) -> Schema:
+        return {"type": "integer", "minimum": self.least, "maximum": self.most}
+
+
+class Number(Shape):
+    """A number that is not negative, or above `above`."""
+
+    words = "a number that is not negative"
+
+    def fits(self, value: Any) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+    def schema(self) -> Schema:
+        return {"type": "number", "minimum": 0}
+
+
+class Boolean(Shape):
+    """`true` or `false`."""
+
+    words = "true or false"
+
+    def fits(self, value: Any) -> bool:
+        return isinstance(value, bool)
+
+    def hint(self, value: Any) -> str | None:
+        if isinstance(value, str) and value.lower() in ("yes", "on", "no", "off"):
+            return f"in YAML 1.2 {value!r} is text: write {'true' if value.lower() in ('yes', 'on') else 'false'}"
+        return None
+
+    def schema(self) -> Schema:
+        return {"type": "boolean"}
+
+
+class Duration(Shape):
+    """Seconds, or a text such as `30s`."""
+
+    words = "a duration: seconds, or a text such as 30s, 5m, 2h"
+
+    def __init__(self, templates: bool = False) -> None:
+        self.templates = templates
+
+    def fits(self, value: Any) -> bool:
+        return seconds(value) is not None
+
+    def schema(self) -> Schema:
+        text: Schema = {"type": "string", "pattern": r"^\s*([0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h|d))+\s*$"}
+        return {
+            "anyOf": [{"type": "number", "minimum": 0}, text, *([TEMPLATE_SCHEMA] if self.templates else [])]
+        }
+
+
+class Guard(Shape):
+    """A condition: a boolean, or one expression in braces (looked at by the template checks)."""
+
+    words = 'a condition such as "{{ ctx.ready }}", or true or false'
+    templates = True
+
+    def fits(self, value: Any) -> bool:
+        return isinstance(value, bool | str)
+
+    def schema(self) -> Schema:
+        return {"anyOf": [{"type": "boolean"}, TEMPLATE_SCHEMA]}
+
+
+TEMPLATE_SCHEMA: Schema = {"type": "string", "pattern": r"\{\{[\s\S]*\}\}"}
+
+
+class ListOf(Shape):
+    """A list whose items all have one shape."""
+
+    def __init__(self, item: Shape, least: int = 0, what: str = "a list") -> None:
+        self.item, self.least, self.words = item, least, what
+
+    def fits(self, value: Any) -> bool:
+        return isinstance(value, list)
+
+    def check(self, value: Any, span: Span, walk: Walk) -> bool:
+        if not super().check(value, span, walk):
+            return False
+        if len(value) < self.least:
+            walk.problems.add(WRONG_VALUE, span, f"{self.words} needs at least {self.least} item")
+            return False
+        kept = [self.item.check(item, span_in(value, i), walk) for i, item in enumerate(value)]
+        drop_items(value, kept)
+        return True
+
+    def schema(self) -> Schema:
+        return {
+            "type": "array",
+            "items": self.item.embed(),
+            **({"minItems": self.least} if self.least else {}),
+        }
+
+
+def drop_items(seq: Any, kept: Sequence[bool]) -> None:
+    """Remove the items of a list that are unusable."""
+    if all(kept):
+        return
+    spans = [span_in(seq, i) for i in range(len(seq))]
+    seq[:] = [item for item, keep in zip(seq, kept, strict=True) if keep]
+    if isinstance(seq, Seq):
+        seq.item_spans = [span for span, keep in zip(spans, kept, strict=True) if keep]
+
+
+class MapOf(Shape):
+    """A map with free keys whose values all have one shape."""
+
+    words = "a map"
+
+    def __init__(self, value: Shape, key: Shape | None = None) -> None:
+        self.value, self.key = value, key
+
+    def fits(self, value: Any) -> bool:
+        return isinstance(value, dict)
+
+    def check(self, value: Any, span: Span, walk: Walk) -> bool:
+        if not super().check(value, span, walk):
+            return False
+        for key in list(value):
+            named = self.key is None or self.key.check(key, key_span(value, key), walk)
+            if not (self.value.check(value[key], span_in(value, key), walk) and named):
+                del value[key]
+        return True
+
+    def schema(self) -> Schema:
+        names = {"propertyNames": self.key.schema()} if self.key else {}
+        return {"type": "object", "additionalProperties": self.value.embed(), **names}
+
+
+class Field(NamedTuple):
+    """One key of a map. A key with a `rewrite` is classic; the text says what to write instead."""
+
+    shape: Shape
+    doc: str
+    required: bool = False
+    rewrite: str | None = None
+
+
+class Retired(NamedTuple):
+    """A key of an older language, refused with the way to write it now."""
+
+    check: Check
+    message: str
+    hint: str
+
+
+class Fields(Shape):
+    """A map with known keys."""
+
+    def __init__(
+        self,
+        what: str,
+        fields: Mapping[str, Field],
+        retired: Mapping[str, Retired] | None = None,
+        missing: Check = MISSING_KEY,
+        kinds: bool = False,
+        rest: Shape | None = None,
+        definition: str | None = None,
+    ) -> None:
+        self.what, self.fields, self.retired, self.missing = what, dict(fields), dict(retired or {}), missing
+        self.kinds = kinds  # whether the name of a tool kind is a key too, holding default inputs
+        self.definition = definition
+        self.rest = rest  # the shape of all other keys, where the map is free-form
+        self.words = f"a map ({what})"
+
+    def fits(self, value: Any) -> bool:
+        return isinstance(value, dict)
+
+    def check(self, value: Any, span: Span, walk: Walk) -> bool:
+        if not super().check(value, span, walk):
+            return False
+        given = set(value)
+        for key in list(value):
+            if not self._check_key(value, key, walk):
+                del value[key]
+        for key, field in self.fields.items():
+            if field.required and key not in given:
+                walk.problems.add(
+                    self.missing, span, f"{self.what} has no {key!r}", f"add `{key}:`, {field.doc}"
+                )
+        return True
+
+    def _check_key(self, value: Any, key: str, walk: Walk) -> bool:
+        field = self.fields.get(key)
+        if field is not None:
+            if field.rewrite is not None and not walk.classic:
+                walk.problems.add(
+                    MIXED, key_span(value, key), f"{key!r} is of the classic dialect", field.rewrite
+                )
+                return False
+            return field.shape.check(value[key], span_in(value, key), walk)
+        if self.kinds and (kind := walk.kinds.get(key)) is not None:
+            return MapOf(Data()).check(value[key], span_in(value, key), walk) and check_defaults(
+                value[key], kind, walk
+            )
+        if self.rest is not None and key not in self.retired:
+            return self.rest.check(value[key], span_in(value, key), walk)
+        self._refuse(value, key, walk)
+        return False
+
+    def _refuse(self, value: Any, key: str, walk: Walk) -> None:
+        where = key_span(value, key)
+        if retired := self.retired.get(key):
+            walk.problems.add(retired.check, where, retired.message, retired.hint)
+            return
+        known = [name for name, field in self.fields.items() if walk.classic or field.rewrite is None]
+        hint = did_you_mean(key, known) or f"known keys: {', '.join(known)}"
+        walk.problems.add(UNKNOWN_KEY, where, f"{key!r} is not a key of {self.what}", hint)
+
+    def schema(self) -> Schema:
+        properties = {}
+        for key, field in self.fields.items():
+            properties[key] = {**field.shape.embed(), "description": field.doc}
+            if field.rewrite is not None:
+                properties[key]["deprecated"] = True
+        required = [key for key, field in self.fields.items() if field.required]
+        closed: Schema = {} if self.kinds or self.rest else {"additionalProperties": False}
+        return {
+            "type": "object",
+            "properties": properties,
+            **closed,
+            **({"required": required} if required else {}),
+        }
+
+
+class Form(NamedTuple):
+    """One way to write a value; classic ones say how to rewrite them."""
+
+    applies: Callable[[Any], bool]
+    shape: Shape
+    rewrite: str | None = None
+
+
+class OneOf(Shape):
+    """A value that may be written in several ways, told apart by how it looks."""
+
+    def __init__(self, what: str, *forms: Form) -> None:
+        self.words, self.forms = what, forms
+
+    def check(self, value: Any, span: Span, walk: Walk) -> bool:
+        for form in self.forms:
+            if form.applies(value):
+                if form.rewrite is not None and not walk.classic:
+                    message = f"this way to write {self.words} is of the classic dialect"
+                    walk.problems.add(MIXED, span, message, form.rewrite)
+                    return False
+                return form.shape.check(value, span, walk)
+        walk.problems.add(WRONG_VALUE, span, f"expected {self.words}, found {describe(value)}")
+        return False
+
+    def schema(self) -> Schema:
+        return {"anyOf": [form.shape.embed() for form in self.forms]}
+
+
+def is_map(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def is_scalar(value: Any) -> bool:
+    return not isinstance(value, dict | list)
+
+
+def anything(value: Any) -> bool:
+    return True

@@ -1,0 +1,66 @@
+"""Every error noetl raises on purpose.
+
+NoetlError
+ +-- PlaybookInvalid        the document has problems; carries all of them
+ +-- FileMissing            a file named by the user does not exist or can't be read
+ +-- UsageError             the command line asks for something impossible
+ +-- TemplateError          a template; carries the offset in its source
+      +-- TemplateSyntax    it does not parse, or uses what playbooks may not use
+      +-- TemplateUndefined a value it needs is missing
+      +-- TemplateFailed    it raised while it was evaluated
+      +-- BudgetExceeded    it took too long, grew too large, or looped too often
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from noetl.dsl.problem import Problem
+
+
+class NoetlError(Exception):
+    """Base of all errors that noetl raises on purpose."""
+
+
+class PlaybookInvalid(NoetlError):
+    """The playbook can't run until its problems are mended."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        errors = [problem for problem in problems if problem.severity == "error"]
+        super().__init__(f"{len(errors)} problem{'s' * (len(errors) != 1)}; the first: {errors[0]}")
+        self.problems = tuple(problems)
+
+
+class FileMissing(NoetlError):
+    """A file that was named does not exist or can't be read."""
+
+
+class UsageError(NoetlError):
+    """The request itself makes no sense; nothing was done."""
+
+
+class TemplateError(NoetlError):
+    """A template is at fault. `offset` counts characters into `source`."""
+
+    def __init__(self, message: str, source: str = "", offset: int = 0, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message, self.source, self.offset, self.hint = message, source, offset, hint
+        self.path: tuple[str | int, ...] = ()  # where in a rendered value the template stands
+
+
+class TemplateSyntax(TemplateError):
+    """The template does not parse, or uses a construct that playbooks may not use."""
+
+
+class TemplateUndefined(TemplateError):
+    """A value that the template needs does not exist."""
+
+
+class TemplateFailed(TemplateError):
+    """Evaluating the template raised."""
+
+
+class BudgetExceeded(TemplateError):
+    """The template took too long, grew too large or looped too often."""

@@ -1,0 +1,200 @@
+"""Arithmetic, comparison and membership, with Missing and the bounds taken care of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any
+
+from noetl.expression.budget import DEPTH, INTEGER_BITS, Budget, bounded_int
+from noetl.expression.fault import Fault, OutOfBudget
+from noetl.expression.missing import SCALARS, Missing, View, kind_of, unwrapped
+from noetl.expression.text import printf, to_text
+
+Binary = Callable[[Any, Any, Budget], Any]
+
+
+def add(a: Any, b: Any, budget: Budget) -> Any:
+    if _numbers(a, b):
+        return _number(a + b)
+    if isinstance(a, str) and isinstance(b, str):
+        budget.string(len(a) + len(b))
+        return a + b
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        budget.elements(len(a) + len(b))
+        return [*a, *b] if isinstance(a, list) or isinstance(b, list) else (*a, *b)
+    return _refused("add", a, "to", b, swap=True)
+
+
+def subtract(a: Any, b: Any, budget: Budget) -> Any:
+    return _number(a - b) if _numbers(a, b) else _refused("subtract", a, "from", b, swap=True)
+
+
+def multiply(a: Any, b: Any, budget: Budget) -> Any:
+    if _numbers(a, b):
+        if isinstance(a, int) and isinstance(b, int) and a.bit_length() + b.bit_length() > INTEGER_BITS + 1:
+            raise Fault(f"the product has more than {INTEGER_BITS} bits")
+        return _number(a * b)
+    if isinstance(a, int) and isinstance(b, str | list | tuple):
+        a, b = b, a
+    if isinstance(a, str) and isinstance(b, int):
+        budget.string(len(a) * max(b, 0))
+        return a * b
+    if isinstance(a, list | tuple) and isinstance(b, int):
+        budget.elements(len(a) * max(b, 0))
+        return a * b
+    return _refused("multiply", a, "by", b)
+
+
+def divide(a: Any, b: Any, budget: Budget) -> Any:
+    return _number(a / b) if _numbers(a, b) else _refused("divide", a, "by", b)
+
+
+def floor_divide(a: Any, b: Any, budget: Budget) -> Any:
+    return _number(a // b) if _numbers(a, b) else _refused("divide", a, "by", b)
+
+
+def modulo(a: Any, b: Any, budget: Budget) -> Any:
+    if isinstance(a, str):
+        return printf(a, b, budget)
+    return _number(a % b) if _numbers(a, b) else _refused("divide", a, "by", b)
+
+
+def power(a: Any, b: Any, budget: Budget) -> Any:
+    if not _numbers(a, b):
+        return _refused("raise", a, "to the power of", b)
+    if (
+        isinstance(a, int)
+        and isinstance(b, int)
+        and abs(a) > 1
+        and b > 0
+        and a.bit_length() * b > INTEGER_BITS
+    ):
+        raise Fault(f"the power has more than {INTEGER_BITS} bits")
+    result = a**b
+    if isinstance(result, complex):
+        raise Fault("a root of a negative number is not a real number")
+    return _number(result)
+
+
+def negative(a: Any, budget: Budget) -> Any:
+    return -a if isinstance(a, int | float) else _refused("negate", a)
+
+
+def positive(a: Any, budget: Budget) -> Any:
+    return +a if isinstance(a, int | float) else _refused("take the number of", a)
+
+
+def concatenate(values: list[Any], budget: Budget) -> str:
+    """The `~` operator."""
+    texts = [to_text(value, budget) for value in values]
+    budget.string(sum(map(len, texts)))
+    return "".join(texts)
+
+
+def _numbers(a: Any, b: Any) -> bool:
+    return isinstance(a, int | float) and isinstance(b, int | float)
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, int):
+        return bounded_int(value)
+    if not isfinite(value):
+        raise Fault("the number is too large")
+    return value
+
+
+def _refused(verb: str, a: Any, word: str = "", b: Any = None, *, swap: bool = False) -> Any:
+    if not word:
+        raise Fault(f"can't {verb} {kind_of(a)}")
+    first, second = (b, a) if swap else (a, b)
+    hint = None
+    if isinstance(a, str) != isinstance(b, str):
+        hint = "convert with | int, | float or | string, or join texts with ~"
+    raise Fault(f"can't {verb} {kind_of(first)} {word} {kind_of(second)}", hint)
+
+
+def equal(a: Any, b: Any, budget: Budget | None = None, depth: int = 0) -> bool:
+    """Deep equality that pays per element: two structures that share their parts may be exponential."""
+    if type(a) in SCALARS or type(b) in SCALARS:
+        return bool(a == b)
+    a, b = unwrapped(a), unwrapped(b)
+    if isinstance(a, Missing) or isinstance(b, Missing):
+        return False
+    if a is b:
+        return True
+    budget = budget or Budget()
+    if depth >= DEPTH:
+        raise Fault("the values are nested too deeply to compare")
+    budget.check()
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return len(a) == len(b) and all(key in b and equal(a[key], b[key], budget, depth + 1) for key in a)
+    for sequence in (list, tuple):
+        if isinstance(a, sequence) and isinstance(b, sequence):
+            pairs = zip(a, b, strict=False)
+            return len(a) == len(b) and all(equal(x, y, budget, depth + 1) for x, y in pairs)
+    return bool(a == b) if type(a) is type(b) else False
+
+
+def contains(needle: Any, haystack: Any, budget: Budget | None = None) -> bool:
+    """needle in haystack; false when either is missing."""
+    needle, haystack = unwrapped(needle), unwrapped(haystack)
+    if isinstance(needle, Missing) or isinstance(haystack, Missing):
+        return False
+    if isinstance(haystack, str):
+        if isinstance(needle, str):
+            return needle in haystack
+        raise Fault(f"can't search for {kind_of(needle)} in a string", "convert it with | string")
+    if isinstance(haystack, Mapping):
+        return type(needle) in SCALARS and needle in haystack
+    if isinstance(haystack, list | tuple):
+        if type(needle) in SCALARS:
+            return needle in haystack
+        budget = budget or Budget()
+        return any(equal(needle, element, budget) for element in budget.each(haystack))
+    raise Fault(f"can't search in {kind_of(haystack)}")
+
+
+def ordered(a: Any, b: Any, symbol: str, budget: Budget | None = None) -> bool:
+    """a < b and its like; false when either is missing, an error between kinds that have no order."""
+    a, b = unwrapped(a), unwrapped(b)
+    if isinstance(a, Missing) or isinstance(b, Missing):
+        return False
+    if _numbers(a, b) or (isinstance(a, str) and isinstance(b, str)):
+        return bool(_ORDER[symbol](a, b))
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        budget = budget or Budget()
+        for x, y in zip(a, b, strict=False):
+            if not equal(x, y, budget):
+                return ordered(x, y, symbol, budget)
+        return bool(_ORDER[symbol](len(a), len(b)))
+    raise Fault(
+        f"can't compare {kind_of(a)} with {kind_of(b)} by '{symbol}'",
+        "test for it first, or convert one with | int, | float or | string",
+    )
+
+
+_ORDER: dict[str, Callable[[Any, Any], Any]] = {
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+def has_missing(value: Any, budget: Budget, depth: int = 0) -> Missing | None:
+    """The first missing value inside a list or map, if any."""
+    if isinstance(value, Missing):
+        return value
+    if type(value) in SCALARS or isinstance(value, View):
+        return None
+    if depth >= DEPTH:
+        raise OutOfBudget("the value is nested too deeply")
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    budget.check()
+    for element in inner:
+        budget.charge(1)
+        found = has_missing(element, budget, depth + 1)
+        if found is not None:  # a Missing is false
+            return found
+    return None

@@ -1,0 +1,151 @@
+"""A parsed template: what it reads and uses, and how it is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import nodes
+
+from noetl.errors import TemplateError, TemplateSyntax
+from noetl.expression.budget import Budget
+from noetl.expression.compile import Closure, Comparison, Compiler, Read, Run, Statement, Unknown, Use
+from noetl.expression.fault import located, undefined
+from noetl.expression.missing import Missing, View
+from noetl.expression.operators import has_missing
+from noetl.expression.parsing import has_syntax, syntax_tree
+
+CACHED = 4096
+
+
+class Template:
+    """A template that parsed. Immutable; one may be evaluated by many threads."""
+
+    __slots__ = (
+        "_body",
+        "_expression",
+        "_simple",
+        "filters",
+        "functions",
+        "is_constant",
+        "is_expression",
+        "reads",
+        "source",
+        "string_comparisons",
+        "tests",
+        "unknown",
+    )
+
+    source: str
+    is_constant: bool
+    """It has no template syntax at all."""
+    is_expression: bool
+    """It is exactly one `{{ expression }}`, so it yields the value itself."""
+    reads: tuple[Read, ...]
+    filters: tuple[Use, ...]
+    tests: tuple[Use, ...]
+    functions: tuple[Use, ...]
+    unknown: tuple[Unknown, ...]
+    string_comparisons: tuple[Comparison, ...]
+    _expression: Closure | None
+    _body: Statement | None
+    _simple: bool
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.is_constant = not has_syntax(source)
+        self.is_expression = False
+        self._expression = self._body = None
+        compiler = Compiler(source)
+        if not self.is_constant:
+            self._compile(compiler)
+        self._simple = compiler.simple
+        self.reads = tuple(compiler.reads)
+        self.filters, self.tests = tuple(compiler.filters), tuple(compiler.tests)
+        self.functions, self.unknown = tuple(compiler.functions), tuple(compiler.unknown)
+        self.string_comparisons = tuple(compiler.comparisons)
+
+    def _compile(self, compiler: Compiler) -> None:
+        try:
+            tree = syntax_tree(self.source)
+            single = _single_expression(self.source, tree)
+            self.is_expression = single is not None
+            if single is not None:
+                self._expression = compiler.expression(single)
+            else:
+                self._body = compiler.body(tree.body)
+        except RecursionError:
+            raise TemplateSyntax("the template is nested too deeply", self.source, 0) from None
+
+    def __repr__(self) -> str:
+        return f"Template({self.source!r})"
+
+    def evaluate(self, scope: Mapping[str, Any], *, budget: Budget | None = None) -> Any:
+        """The value of a single expression, untouched; of anything else, a string.
+
+        Raises TemplateUndefined where a value is missing, TemplateFailed, BudgetExceeded.
+        """
+        if self.is_constant:
+            return self.source
+        run = None if self._simple and budget is None else Run(budget or Budget())
+        try:
+            return self._text(scope, run) if self._expression is None else self._value(scope, run)
+        except TemplateError:
+            raise
+        except Exception as error:
+            raise located(error, self.source, 0) from None
+
+    def test(self, scope: Mapping[str, Any], *, budget: Budget | None = None) -> bool:
+        """Whether a guard holds: a missing value is false, any other counts as in Python."""
+        if self._expression is None:
+            return bool(self.evaluate(scope, budget=budget))
+        try:
+            run = None if self._simple else Run(budget or Budget())
+            return bool(self._expression(scope, run))
+        except TemplateError:
+            raise
+        except Exception as error:
+            raise located(error, self.source, 0) from None
+
+    def _value(self, scope: Mapping[str, Any], run: Run | None) -> Any:
+        assert self._expression is not None
+        value = self._expression(scope, run)
+        if isinstance(value, Missing):
+            raise undefined(value, self.source, 0)
+        if run is not None and run.holes and not isinstance(value, View):
+            hole = has_missing(value, run.budget)
+            if hole is not None:
+                raise undefined(hole, self.source, 0)
+        return value
+
+    def _text(self, scope: Mapping[str, Any], run: Run | None) -> str:
+        assert self._body is not None
+        run = run or Run(Budget())
+        self._body(scope, run)
+        return "".join(run.out)
+
+
+def _single_expression(source: str, tree: nodes.Template) -> nodes.Expr | None:
+    """The expression of a source that is nothing else."""
+    text = source.strip()
+    if not (text.startswith("{{") and text.endswith("}}") and len(tree.body) == 1):
+        return None
+    output = tree.body[0]
+    if not isinstance(output, nodes.Output):
+        return None
+    spaces = [n for n in output.nodes if isinstance(n, nodes.TemplateData) and n.data.isspace()]
+    rest = [n for n in output.nodes if n not in spaces]
+    return rest[0] if len(rest) == 1 and not isinstance(rest[0], nodes.TemplateData) else None
+
+
+def parse(source: str) -> Template:
+    """The template of a source. Parsed once: the last few thousand are kept. Raises TemplateSyntax only."""
+    return _constant(source) if not has_syntax(source) else _parsed(source)
+
+
+_parsed = lru_cache(maxsize=CACHED)(Template)
+
+
+def _constant(source: str) -> Template:
+    return Template(source)

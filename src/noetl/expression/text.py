@@ -1,0 +1,249 @@
+"""Values as text: what is printed, JSON, printf and format, all bounded before anything is made.
+
+A structure that shares its parts ([x, x] of [y, y] of ...) is small in memory and exponential in print, so
+everything here walks a value in Python and pays for each element from the budget.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from string import Formatter
+from typing import Any
+
+from noetl.expression.budget import DEPTH, Budget
+from noetl.expression.fault import Fault, Undefined
+from noetl.expression.missing import Missing, View, kind_of, unwrapped
+
+MAX_WIDTH = 1000  # of one formatted field
+
+
+def to_text(value: Any, budget: Budget) -> str:
+    """The text that a template prints for a value: Python's str, as in Jinja."""
+    if type(value) is str:
+        return value
+    value = unwrapped(value)
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int | float) or value is None:
+        return _scalar(value)
+    parts: list[str] = []
+    _write(value, parts, budget, 0)
+    return budget.made("".join(parts))
+
+
+def _scalar(value: Any) -> str:
+    try:
+        return str(value)
+    except ValueError:
+        raise Fault("the number has too many digits to print") from None
+
+
+def _write(value: Any, parts: list[str], budget: Budget, depth: int) -> None:
+    """Appends Python's repr of a nested value, a piece at a time."""
+    value = unwrapped(value)
+    budget.charge(32)
+    if isinstance(value, str):
+        budget.string(len(value))
+        parts.append(repr(value))
+    elif isinstance(value, Mapping):
+        _write_items(value.items(), "{", "}", parts, budget, depth)
+    elif isinstance(value, list | tuple):
+        opening, closing = ("[", "]") if isinstance(value, list) else ("(", ",)" if len(value) == 1 else ")")
+        _write_items(((element,) for element in value), opening, closing, parts, budget, depth)
+    elif isinstance(value, Missing):
+        raise Undefined(value)
+    elif isinstance(value, View):
+        raise Fault("this value can't be used as text")
+    elif isinstance(value, int | float) or value is None:
+        parts.append(_scalar(value))
+    else:
+        raise Fault(f"{kind_of(value)} can't be used as text")
+
+
+def _write_items(
+    items: Any, opening: str, closing: str, parts: list[str], budget: Budget, depth: int
+) -> None:
+    if depth >= DEPTH:
+        raise Fault("the value is nested too deeply to print")
+    budget.check()
+    separator = opening
+    for group in items:
+        parts.append(separator)
+        for place, value in enumerate(group):
+            if place:
+                parts.append(": ")
+            _write(value, parts, budget, depth + 1)
+        separator = ", "
+    parts.append(closing if separator != opening else opening + closing)
+
+
+def to_json(value: Any, budget: Budget, indent: int | None = None) -> str:
+    """Plain JSON with sorted keys, so that equal values give equal text."""
+    value = unwrapped(value)
+    _measure(value, budget, 0, indent or 0)
+    separators = (",", ": ") if indent else (", ", ": ")
+    text = json.dumps(
+        value,
+        ensure_ascii=False,
+        allow_nan=False,
+        sort_keys=True,
+        indent=indent,
+        separators=separators,
+        default=_plain,
+    )
+    return budget.made(text)
+
+
+def _measure(value: Any, budget: Budget, depth: int, indent: int) -> None:
+    """Pays for the JSON of a value before it is written; refuses what JSON does not have."""
+    budget.charge(8 + indent * depth)
+    if isinstance(value, str):
+        budget.string(len(value))
+    elif isinstance(value, list | tuple):
+        _deeper(depth, budget)
+        for element in value:
+            _measure(unwrapped(element), budget, depth + 1, indent)
+    elif isinstance(value, Mapping):
+        _deeper(depth, budget)
+        for key, element in value.items():
+            _measure(key, budget, depth + 1, indent)
+            _measure(unwrapped(element), budget, depth + 1, indent)
+    elif isinstance(value, Missing):
+        raise Undefined(value)
+    elif not isinstance(value, int | float) and value is not None:
+        raise Fault(f"{kind_of(value)} can't be written as JSON")
+
+
+def _deeper(depth: int, budget: Budget) -> None:
+    if depth >= DEPTH:
+        raise Fault("the value is nested too deeply for JSON")
+    budget.check()
+
+
+def _plain(value: Any) -> Any:
+    """json's hook for what it does not know: views and mappings that are not dicts."""
+    value = unwrapped(value)
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+_PRINTF = re.compile(
+    r"%(?:\((?P<key>[^)]*)\))?(?P<flags>[-#0 +]*)(?P<width>\d*)(?:\.(?P<precision>\d*))?(?P<type>.)", re.S
+)
+
+
+def printf(template: str, arguments: Any, budget: Budget) -> str:
+    """template % arguments, with bounded fields and no `*`."""
+    arguments = unwrapped(arguments)
+    by_name = isinstance(arguments, Mapping)
+    queue = list(arguments) if isinstance(arguments, tuple) else [arguments]
+    parts: list[str] = []
+    end = used = 0
+    for match in _PRINTF.finditer(template):
+        parts.append(template[end : match.start()])
+        end = match.end()
+        if match["type"] == "%":
+            parts.append("%")
+            continue
+        if match["key"] is not None:
+            value = _named(arguments, match["key"])
+        elif used < len(queue):
+            value, used = queue[used], used + 1
+        else:
+            raise Fault("not enough arguments for the format string")
+        parts.append(_printf_field(match, value, budget))
+    if used < len(queue) and not by_name:
+        raise Fault("not all arguments are used by the format string")
+    tail = template[end:]
+    if "%" in tail:
+        raise Fault("the format string ends within a field", "write %% for a percent sign")
+    return _joined([*parts, tail], budget)
+
+
+def _named(arguments: Any, key: str) -> Any:
+    if not isinstance(arguments, Mapping):
+        raise Fault("a named field needs named arguments")
+    if key not in arguments:
+        raise Fault(f"the format string names {key!r}, which is not given")
+    return arguments[key]
+
+
+def _printf_field(match: re.Match[str], value: Any, budget: Budget) -> str:
+    kind = match["type"]
+    if kind not in "diufFeEgGsrxXoc":
+        raise Fault(f"the format string has an unknown field type {kind!r}")
+    _bound_width(match["width"], match["precision"])
+    value = unwrapped(value)
+    if isinstance(value, Missing):
+        raise Undefined(value)
+    if kind in "sr":
+        value = to_text(value if kind == "s" else [value], budget)
+        value = value[1:-1] if kind == "r" else value
+        kind = "s"
+    elif not isinstance(value, int | float) and not (kind == "c" and isinstance(value, str)):
+        raise Fault(f"a %{kind} field needs a number, not {kind_of(value)}")
+    precision = "" if match["precision"] is None else "." + match["precision"]
+    spec = f"%{match['flags']}{match['width']}{precision}{kind}"
+    try:
+        return spec % (value,)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise Fault(f"the format string does not fit its argument: {error}") from None
+
+
+def _bound_width(*digits: str | None) -> None:
+    for count in digits:
+        if count and (len(count) > 4 or int(count) > MAX_WIDTH):
+            raise Fault(f"a formatted field may be at most {MAX_WIDTH} wide")
+
+
+def _joined(parts: Sequence[str], budget: Budget) -> str:
+    budget.string(sum(map(len, parts)))
+    return "".join(parts)
+
+
+_SPEC = re.compile(
+    r"(?:.?[<>=^])?[-+ ]?z?#?0?(?P<width>\d*)[,_]?(?:\.(?P<precision>\d+))?[bcdeEfFgGosxX%]?", re.S
+)
+
+
+def format_fields(template: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], budget: Budget) -> str:
+    """str.format without attribute and item access, which is how format strings escape from sandboxes."""
+    parts: list[str] = []
+    automatic = 0
+    for literal, name, spec, conversion in Formatter().parse(template):
+        parts.append(literal)
+        if name is None:
+            continue
+        if not name:
+            name, automatic = str(automatic), automatic + 1
+        value = _field_value(name, args, kwargs)
+        parts.append(_format_field(value, spec or "", conversion, budget))
+    return _joined(parts, budget)
+
+
+def _field_value(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    if name in kwargs:
+        return kwargs[name]
+    if name.isdecimal() and len(name) < 5:
+        if int(name) < len(args):
+            return args[int(name)]
+        raise Fault("not enough arguments for the format string")
+    if not name.isidentifier():
+        raise Fault("fields of a format string are names or numbers", "pass the value itself in")
+    raise Fault(f"the format string names {name!r}, which is not given")
+
+
+def _format_field(value: Any, spec: str, conversion: str | None, budget: Budget) -> str:
+    match = _SPEC.fullmatch(spec)
+    if match is None:
+        raise Fault("the format string has a field that is not understood")
+    _bound_width(match["width"], match["precision"])
+    value = unwrapped(value)
+    if isinstance(value, Missing):
+        raise Undefined(value)
+    if conversion is not None and conversion != "s":
+        raise Fault("only the conversion !s can be used in a format string")
+    if conversion == "s" or not isinstance(value, int | float | str):
+        value = to_text(value, budget)
+    return format(value, spec)

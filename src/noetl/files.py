@@ -1,0 +1,37 @@
+"""Playbooks in files: the one place where the front end touches the disk."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from noetl.dsl.compile import Loaded, load
+from noetl.dsl.reader import MAX_BYTES
+from noetl.errors import FileMissing
+from noetl.model.playbook import Playbook
+from noetl.tools.registry import KINDS
+
+STDIN = "-"
+
+
+def read_file(name: str) -> bytes:
+    """The file's bytes, no more than one beyond what a playbook may have; FileMissing if there is no such file."""
+    try:
+        if name == STDIN:
+            return sys.stdin.buffer.read(MAX_BYTES + 1)
+        with Path(name).open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise FileMissing(f"no such file: {name}") from None
+    except OSError as error:
+        raise FileMissing(f"can't read {name}: {error.strerror or error}") from None
+
+
+def load_file(name: str, *, strict: bool = False) -> Loaded:
+    """Read, check and compile a file; `-` is standard input."""
+    return load("<stdin>" if name == STDIN else name, read_file(name), KINDS, strict=strict)
+
+
+def load_playbook(path: str | Path) -> Playbook:
+    """The playbook in a file. PlaybookInvalid carries every problem; FileMissing if there is no such file."""
+    return load_file(str(path)).require()

@@ -1,0 +1,389 @@
+"""What a kind takes, in words for people, as JSON Schema for editors, and as a check of literal values.
+
+All three read the kind's input model, so they cannot disagree with it or with each other. The words are
+those of YAML: text, number, yes/no, list, map. An author may write a template in the place of any value, so a
+string that holds one is never judged; what it becomes is known only when it is rendered.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import inspect
+
+from noetl.model.kind import Kind
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Keys and indexes from an input's value down to a part of it."""
+
+TEMPLATE = {"type": "string", "pattern": r"\{[{%]"}
+"""Schema of a string that holds a template."""
+
+
+class Field(NamedTuple):
+    """One input of a kind, or one key of a map inside an input (`tls.verify`, `mounts[].source`)."""
+
+    name: str
+    type: inspect.Type
+    required: bool
+    default: Any
+    """`msgspec.UNSET` where leaving the input out is not the same as any value of it."""
+    description: str
+
+    @property
+    def words(self) -> str:
+        """The type in words; that an optional input may also be null goes unsaid."""
+        words = [_words(one) for one in _telling(self.type)]
+        return _joined(words, comma="," if any(" of " in word for word in words) else "")
+
+    @property
+    def default_text(self) -> str:
+        """The default as one would write it in YAML; empty if there is none worth telling."""
+        if self.default is msgspec.UNSET or self.default in (None, {}, []):
+            return ""
+        return self.default if isinstance(self.default, str) else msgspec.json.encode(self.default).decode()
+
+
+class Row(NamedTuple):
+    """A line of the reference."""
+
+    name: str
+    type: str
+    required: bool
+    default: str
+    description: str
+
+
+class Misfit(NamedTuple):
+    """A literal that its input can't take; `path` leads to it from the input's value."""
+
+    path: Path
+    message: str
+
+
+@cache
+def fields(model: type[msgspec.Struct]) -> Mapping[str, Field]:
+    """The inputs of a model by the name an author writes, in the order they are declared."""
+    return {field.name: field for field in _fields(inspect.type_info(model))}
+
+
+def rows(kind: Kind) -> list[Row]:
+    """The reference table of a kind, keys of known maps included."""
+    return [
+        Row(field.name, field.words, field.required, field.default_text, field.description)
+        for field in _with_nested(fields(kind.inputs).values())
+    ]
+
+
+def schema(kind: Kind) -> dict[str, Any]:
+    """JSON Schema of the inputs: `properties`, `required`, and a `oneOf` for each group of alternatives.
+
+    It has no references, so it can be put into a larger schema. Keys that every task has are not in it.
+    """
+    whole = msgspec.json.schema(kind.inputs)
+    definitions, ref = whole["$defs"], whole["$ref"]
+    body = _inner({"$ref": ref}, definitions, ())
+    if kind.one_of:
+        body["allOf"] = [{"oneOf": [{"required": [name]} for name in group]} for group in kind.one_of]
+    return body
+
+
+def check_value(field: Field, value: object) -> str | None:
+    """What is wrong with a literal for this input, or None. Never stricter than the tool itself."""
+    if (found := misfit(field, value)) is None:
+        return None
+    return f"{_at(found.path)}: {found.message}" if found.path else found.message
+
+
+def misfit(field: Field, value: object) -> Misfit | None:
+    """The first part of a literal that this input can't take, or None."""
+    return _misfit(field.type, value, ())
+
+
+# Fields
+
+
+def _fields(struct: inspect.Type) -> Iterator[Field]:
+    assert isinstance(struct, inspect.StructType)
+    for field in struct.fields:
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        elif field.default is not msgspec.NODEFAULT:
+            default = field.default
+        else:
+            default = msgspec.UNSET
+        yield Field(field.encode_name, field.type, field.required, default, _description(field.type))
+
+
+def _description(kind: inspect.Type) -> str:
+    """Of nested notes the outermost speaks: a shared field may carry one, and its user another."""
+    if not isinstance(kind, inspect.Metadata):
+        return ""
+    return (kind.extra_json_schema or {}).get("description") or _description(kind.type)
+
+
+def _with_nested(these: Iterable[Field]) -> Iterator[Field]:
+    for field in these:
+        yield field
+        for suffix, struct in _structs(field.type):
+            yield from (part._replace(name=f"{field.name}{suffix}.{part.name}") for part in _fields(struct))
+
+
+def _structs(kind: inspect.Type) -> Iterator[tuple[str, inspect.StructType]]:
+    """Maps with known keys among the values of a type, each with the way to them."""
+    for one in _alternatives(kind):
+        match one:
+            case inspect.StructType():
+                yield "", one
+            case inspect.CollectionType(item_type=item):
+                yield from ((f"[]{suffix}", struct) for suffix, struct in _structs(item))
+            case inspect.DictType(value_type=item):
+                yield from ((f".NAME{suffix}", struct) for suffix, struct in _structs(item))
+
+
+def _alternatives(kind: inspect.Type) -> tuple[inspect.Type, ...]:
+    match kind:
+        case inspect.Metadata(type=inner):
+            return _alternatives(inner)
+        case inspect.UnionType(types=types):
+            return tuple(one for each in types for one in _alternatives(each))
+        case _:
+            return (kind,)
+
+
+# Words
+
+
+def _words(kind: inspect.Type, plural: bool = False) -> str:
+    s = "s" if plural else ""
+    match kind:
+        case inspect.StrType():
+            return "text"
+        case inspect.BoolType():
+            return "yes/no"
+        case inspect.IntType():
+            return f"whole number{s}"
+        case inspect.FloatType():
+            return f"number{s}"
+        case inspect.NoneType():
+            return "null"
+        case inspect.LiteralType() | inspect.EnumType():
+            return f"one of {', '.join(map(str, _choices(kind)))}"
+        case inspect.CollectionType(item_type=item):
+            return f"list{s}{_of(item)}"
+        case inspect.DictType(value_type=item):
+            return f"map{s}{_of(item)}"
+        case inspect.StructType():
+            return f"map{s}"
+        case _:
+            return "any value"
+
+
+def _of(item: inspect.Type) -> str:
+    kinds = _telling(item)
+    if any(isinstance(one, inspect.AnyType) for one in kinds):
+        return ""
+    if {type(one) for one in kinds} >= {inspect.StrType, inspect.FloatType, inspect.BoolType}:
+        containers = [one for one in kinds if isinstance(one, inspect.CollectionType | inspect.DictType)]
+        return f" of {_joined(['scalars', *(_words(one, plural=True) for one in containers)])}"
+    return f" of {_joined([_words(one, plural=True) for one in kinds])}"
+
+
+def _telling(kind: inspect.Type) -> list[inspect.Type]:
+    """The alternatives that a reader wants to hear of: not null, and `number` covers whole ones."""
+    kinds = [one for one in _alternatives(kind) if not isinstance(one, inspect.NoneType)]
+    if any(isinstance(one, inspect.FloatType) for one in kinds):
+        kinds = [one for one in kinds if not isinstance(one, inspect.IntType)]
+    return kinds
+
+
+def _joined(words: list[str], comma: str = "") -> str:
+    """`text`, `text or a list`, `text, a list or a map`."""
+    words = list(dict.fromkeys(words))
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])}{comma} or {words[-1]}"
+
+
+def _choices(kind: inspect.LiteralType | inspect.EnumType) -> tuple[object, ...]:
+    if isinstance(kind, inspect.LiteralType):
+        return kind.values
+    return tuple(member.value for member in kind.cls)
+
+
+def _at(path: Path) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
+# Values
+
+
+def _misfit(kind: inspect.Type, value: object, path: Path) -> Misfit | None:
+    if isinstance(value, str) and ("{{" in value or "{%" in value):
+        return None
+    fitting = [one for one in _alternatives(kind) if _fits(one, value)]
+    if not fitting:
+        return Misfit(path, _refusal(kind, value))
+    inside = [_inside(one, value, path) for one in fitting]
+    return None if None in inside else inside[0]
+
+
+def _fits(kind: inspect.Type, value: object) -> bool:
+    """Whether the value has the outer shape of the type; types without a YAML word are left to the tool."""
+    match kind:
+        case inspect.StrType():
+            return isinstance(value, str)
+        case inspect.BoolType():
+            return isinstance(value, bool)
+        case inspect.IntType():
+            return isinstance(value, int) and not isinstance(value, bool)
+        case inspect.FloatType():
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case inspect.NoneType():
+            return value is None
+        case inspect.LiteralType() | inspect.EnumType():
+            return any(value == choice and type(value) is type(choice) for choice in _choices(kind))
+        case inspect.CollectionType():
+            return isinstance(value, list | tuple)
+        case inspect.DictType() | inspect.StructType(array_like=False):
+            return isinstance(value, Mapping)
+        case _:
+            return True
+
+
+def _inside(kind: inspect.Type, value: Any, path: Path) -> Misfit | None:
+    parts: Iterator[Misfit | None]
+    match kind:
+        case inspect.IntType() | inspect.FloatType():
+            return _out_of_bounds(kind, value, path)
+        case inspect.CollectionType(item_type=item):
+            parts = (_misfit(item, part, (*path, index)) for index, part in enumerate(value))
+        case inspect.DictType():
+            parts = (_entry(kind, key, part, path) for key, part in value.items())
+        case inspect.StructType(array_like=False):
+            parts = _keys(kind, value, path)
+        case _:
+            return None
+    return next((found for found in parts if found is not None), None)
+
+
+def _entry(kind: inspect.DictType, key: object, value: object, path: Path) -> Misfit | None:
+    if isinstance(kind.key_type, inspect.StrType) and not isinstance(key, str):
+        found = f"found {_found(key)} ({_literal(key)})"
+        return Misfit(path, f"expected text as a key, {found}: put it in quotes")
+    return _misfit(kind.value_type, value, (*path, str(key)))
+
+
+def _keys(struct: inspect.StructType, value: Mapping[Any, object], path: Path) -> Iterator[Misfit | None]:
+    known = {field.name: field for field in _fields(struct)}
+    for key, part in value.items():
+        if key in known:
+            yield _misfit(known[key].type, part, (*path, key))
+        elif struct.forbid_unknown_fields and key != struct.tag_field:
+            yield Misfit((*path, str(key)), f"unknown key; there are {', '.join(known)}")
+    for name, field in known.items():
+        if field.required and name not in value:
+            yield Misfit(path, f"{name!r} is missing")
+
+
+def _out_of_bounds(kind: inspect.IntType | inspect.FloatType, value: float, path: Path) -> Misfit | None:
+    bounds = [
+        ("at least", kind.ge, operator.ge),
+        ("more than", kind.gt, operator.gt),
+        ("at most", kind.le, operator.le),
+        ("less than", kind.lt, operator.lt),
+    ]
+    for words, bound, holds in bounds:
+        if bound is not None and not holds(value, bound):
+            return Misfit(path, f"expected {words} {bound}, found {value}")
+    return None
+
+
+def _refusal(kind: inspect.Type, value: object) -> str:
+    wanted = [_article(one) for one in _telling(kind)]
+    expected = f"expected {_joined(wanted)}, found"
+    if isinstance(value, str) and any(word.startswith("one of") for word in wanted):
+        return f"{expected} {value!r}"
+    if isinstance(value, int | float) and "text" in wanted:
+        return f"{expected} {_found(value)} ({_literal(value)}): put it in quotes"
+    if isinstance(value, float) and "a whole number" in wanted:
+        return f"{expected} {value}"
+    return f"{expected} {_found(value)}"
+
+
+def _article(kind: inspect.Type) -> str:
+    match kind:
+        case inspect.CollectionType():
+            return "a list"
+        case inspect.DictType() | inspect.StructType():
+            return "a map"
+        case inspect.IntType() | inspect.FloatType():
+            return f"a {_words(kind)}"
+        case _:
+            return _words(kind)
+
+
+def _found(value: object) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "yes/no"
+        case int() | float():
+            return "a number"
+        case str():
+            return "text"
+        case list() | tuple():
+            return "a list"
+        case Mapping():
+            return "a map"
+        case _:
+            return "something else"
+
+
+def _literal(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# JSON Schema
+
+
+def _object(node: dict[str, Any], definitions: dict[str, Any], seen: tuple[str, ...]) -> dict[str, Any]:
+    """A map with known keys. Its title is a Python name and is dropped."""
+    out = {key: value for key, value in node.items() if key != "title"}
+    out["properties"] = {
+        name: _admit(part, definitions, seen) for name, part in node.get("properties", {}).items()
+    }
+    return out
+
+
+def _admit(node: dict[str, Any], definitions: dict[str, Any], seen: tuple[str, ...]) -> dict[str, Any]:
+    """The same schema, but a template will do as well."""
+    told = {key: node[key] for key in ("description", "default", "examples") if node.get(key) is not None}
+    shape = {key: value for key, value in node.items() if key not in ("description", "default", "examples")}
+    options = [_inner(one, definitions, seen) for one in shape.get("anyOf", [shape])]
+    if any(one in ({}, {"type": "string"}) for one in options):
+        options = [{}] if {} in options else options
+    else:
+        options.append(TEMPLATE)
+    return (options[0] if len(options) == 1 else {"anyOf": options}) | told
+
+
+def _inner(node: dict[str, Any], definitions: dict[str, Any], seen: tuple[str, ...]) -> dict[str, Any]:
+    ref = node.get("$ref")
+    if ref in seen:
+        return {}  # a model that holds itself: deeper down, anything goes
+    if ref is not None:
+        return _inner(definitions[ref.removeprefix("#/$defs/")], definitions, (*seen, ref))
+    if "properties" in node:
+        return _object(node, definitions, seen)
+    return {
+        key: _admit(value, definitions, seen)
+        if key in ("items", "additionalProperties") and isinstance(value, dict)
+        else value
+        for key, value in node.items()
+    }

@@ -1,0 +1,32 @@
+"""A tool kind as the front end and the registry see it: its name, what it takes, and what it needs installed."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One tool kind.
+
+    `inputs` is the model of the task's keys: field names are the keys an author may write, types are what the tool
+    gets after rendering, `msgspec.Meta(description=...)` documents each. Keys every task has (`kind`, `spec`,
+    `args`, `name`) are not among them.
+    """
+
+    name: str
+    summary: str
+    inputs: type[msgspec.Struct]
+    timeout: float | None = None
+    """Seconds a call may take when no `spec.timeout` is given; None where the kind has no limit of its own."""
+    extra: str | None = None
+    """The extra of the distribution that brings its driver."""
+    sql: tuple[str, ...] = ()
+    """Inputs that hold SQL, where a template is one bound value and `ident` and `raw_sql` exist."""
+    verbatim: tuple[str, ...] = ()
+    """Inputs that are never rendered, such as program code."""
+    outcome: str | None = None
+    """Name of the kind's own field on the outcome (`http`, `pg`, `py`)."""
+    result: str = "value"
+    """What classic templates call `result`: the `value` itself, its `data` (a body), or its `rows`."""
+    one_of: tuple[tuple[str, ...], ...] = ()
+    """Groups of inputs of which exactly one must be given."""

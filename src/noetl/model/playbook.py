@@ -1,0 +1,220 @@
+"""A playbook as the engine knows it: one language, frozen, without positions.
+
+Both dialects compile to these structures. Positions in the author's file live apart, in `noetl.dsl.compile.Compiled`,
+so two playbooks that mean the same are equal and have the same digest, however they are laid out.
+
+Strings inside `Templated` values are templates and are rendered exactly once; everything else is data. A `Guard` is
+a boolean or the source of one `{{ expression }}`. Durations are seconds.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+Templated: TypeAlias = Any
+Guard: TypeAlias = "bool | str"
+
+Directive: TypeAlias = Literal["continue", "retry", "jump", "break", "fail", "skip"]
+Backoff: TypeAlias = Literal["none", "linear", "exponential"]
+RouteMode: TypeAlias = Literal["exclusive", "inclusive"]
+JoinMode: TypeAlias = Literal["any", "all"]
+
+
+class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Base of every part of a playbook."""
+
+
+class Then(Part, frozen=True):
+    """What a matching rule does: one directive, its knobs, and patches."""
+
+    do: Directive
+    attempts: int | None = None
+    backoff: Backoff | None = None
+    delay: float | str | None = None
+    max_delay: float | None = None
+    jitter: bool = False
+    to: str | None = None
+    set_iter: dict[str, Templated] = {}
+    set_ctx: dict[str, Templated] = {}
+
+
+class Rule(Part, frozen=True):
+    """One line of a task's policy; `when` is None for `else`."""
+
+    when: Guard | None
+    then: Then
+
+
+class Poll(Part, frozen=True):
+    """Classic only: repeat a call until its result satisfies `until`."""
+
+    until: Guard
+    interval: float = 1.0
+    max_attempts: int | None = None
+    deadline: float | None = None
+
+
+class Task(Part, frozen=True):
+    """One labelled tool call of a pipeline.
+
+    `policy` is None when the author wrote none (ok continues, error fails), which differs from an empty one.
+    `spec` holds the effective knobs after layering. `body` is the inner pipeline of an `iterator` task.
+    """
+
+    label: str
+    kind: str
+    inputs: dict[str, Templated] = {}
+    args: dict[str, Templated] = {}
+    spec: dict[str, Any] = {}
+    policy: tuple[Rule, ...] | None = None
+    body: tuple[Task, ...] = ()
+    poll: Poll | None = None
+
+
+class AdmitRule(Part, frozen=True):
+    """One line of the admission gate; `when` is None for `else`."""
+
+    when: Guard | None
+    allow: bool
+
+
+class Admit(Part, frozen=True):
+    """The gate a token passes before its step is scheduled."""
+
+    rules: tuple[AdmitRule, ...]
+    mode: RouteMode = "exclusive"
+
+
+class Loop(Part, frozen=True):
+    """Runs the step's pipeline once per item of `collection`."""
+
+    collection: Templated
+    iterator: str
+    mode: Literal["sequential", "parallel"] = "sequential"
+    max_in_flight: int | None = None
+    exec: Literal["distributed", "local"] = "distributed"
+    on_error: Literal["fail", "continue"] = "fail"
+    collect: bool = True
+
+
+class Arc(Part, frozen=True):
+    """A way out of a step. `when` True is the unguarded arc."""
+
+    step: str
+    when: Guard = True
+    args: dict[str, Templated] = {}
+    delay: float | None = None
+
+
+class Router(Part, frozen=True):
+    """The arcs of a step, and whether the first or all matching ones fire."""
+
+    arcs: tuple[Arc, ...] = ()
+    mode: RouteMode = "exclusive"
+
+
+class Goto(Part, frozen=True):
+    """Classic only: a `next` inside a chain. Targets may be computed."""
+
+    to: tuple[Arc, ...]
+    policy: Literal["end_step", "break_chain", "defer"] | None = None
+    priority: int | None = None
+    delay: float | None = None
+
+
+class Branch(Part, frozen=True):
+    """Classic only: one `when`/`then` of a case, with its chain of calls and gotos. `when` is None for `else`."""
+
+    when: Guard | None
+    chain: tuple[Task | Goto, ...] = ()
+    set_vars: dict[str, Templated] = {}
+    priority: int = 0
+    chain_attempts: int | None = None
+
+
+class Cases(Part, frozen=True):
+    """Classic only: the case of a step as far as it has no canonical spelling."""
+
+    branches: tuple[Branch, ...]
+    mode: RouteMode = "exclusive"
+    evaluate: Literal["on_entry", "on_event"] = "on_entry"
+    order: Literal["source", "priority"] = "source"
+    next_policy: Literal["end_step", "break_chain", "defer"] = "end_step"
+
+
+class Tail(Part, frozen=True):
+    """Classic only: what a step does between its tool and its token, where no canonical spelling exists."""
+
+    set_vars: dict[str, Templated] = {}
+    cases: Cases | None = None
+    sink: Task | None = None
+
+
+class Step(Part, frozen=True):
+    """A transition of the net: admission gate, loop, pipeline, router."""
+
+    name: str
+    desc: str | None = None
+    spec: dict[str, Any] = {}
+    join: JoinMode = "any"
+    admit: Admit | None = None
+    loop: Loop | None = None
+    tasks: tuple[Task, ...] = ()
+    router: Router = Router()
+    tail: Tail | None = None
+
+
+class Credential(Part, frozen=True):
+    """A keychain entry: what the playbook needs, and where it comes from."""
+
+    name: str
+    kind: str
+    credential: str | None = None
+    provider: str | None = None
+    key: str | None = None
+    map: dict[str, str] = {}
+
+
+class Executor(Part, frozen=True):
+    """Runtime choices for the whole playbook."""
+
+    profile: Literal["local", "distributed"] = "local"
+    pool: str = "default"
+    timeout: float | None = None
+    on_failure: Literal["stop", "finish"] = "stop"
+    durability: Literal["task", "step"] = "task"
+    max_step_runs: int = 100_000
+    output: Templated = None
+    inline_bytes: int = 65_536
+    result_store: dict[str, Any] = {}
+
+
+class Playbook(Part, frozen=True):
+    """The whole net. Every execution pins the digest of the one it runs."""
+
+    name: str
+    path: str
+    steps: tuple[Step, ...]
+    entry: str
+    final: str | None = None
+    version: str | None = None
+    description: str | None = None
+    metadata: dict[str, Any] = {}
+    keychain: tuple[Credential, ...] = ()
+    executor: Executor = Executor()
+    workload: dict[str, Templated] = {}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the canonical JSON of the content."""
+        return sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
+
+    def step(self, name: str) -> Step:
+        """The step of that name; KeyError if there is none."""
+        for step in self.steps:
+            if step.name == name:
+                return step
+        raise KeyError(name)

@@ -1,0 +1,1 @@
+"""Tools: one file per kind, found through `noetl.tools.registry`."""

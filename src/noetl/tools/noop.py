@@ -1,0 +1,22 @@
+"""kind: noop. Calls nothing: a place for a policy, a patch or a value."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct
+
+from noetl.model.kind import Kind
+
+
+class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
+    result: Annotated[
+        Any, Meta(description="Value to give; without it the previous task's result passes through")
+    ] = UNSET
+
+
+KIND = Kind(
+    name="noop",
+    summary="Does nothing, so that rules can patch, jump or give a value",
+    inputs=Inputs,
+)

@@ -1,0 +1,132 @@
+"""Which tool kinds exist.
+
+The built-in kinds are the dict below. Others come from installed distributions through the entry point group
+`noetl.tools`, where the name is the kind and the object a module with a `KIND`. A module is imported when its
+kind is first asked for, and entry points are read when a name is asked for that is not built in: both would
+slow every start.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from noetl.errors import NoetlError
+from noetl.model.kind import Kind
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "noetl.tools"
+
+BUILTIN: dict[str, str] = {
+    "noop": "noetl.tools.noop",
+    "http": "noetl.tools.http",
+    "postgres": "noetl.tools.postgres",
+    "duckdb": "noetl.tools.duckdb",
+    "snowflake": "noetl.tools.snowflake",
+    "python": "noetl.tools.python",
+    "shell": "noetl.tools.shell",
+    "script": "noetl.tools.script",
+    "container": "noetl.tools.container",
+    "workbook": "noetl.tools.workbook",
+    "playbook": "noetl.tools.playbook",
+    "iterator": "noetl.tools.iterator",
+    "wait": "noetl.tools.wait",
+    "secrets": "noetl.tools.secrets",
+    "gcs": "noetl.tools.gcs",
+    "s3": "noetl.tools.s3",
+    "object": "noetl.tools.object",
+    "nats": "noetl.tools.nats",
+    "transfer": "noetl.tools.transfer",
+    "quantum": "noetl.tools.quantum",
+}
+
+
+class ToolKindTaken(NoetlError):
+    """Two tools claim one kind: uninstall one of them, or have its author rename it."""
+
+    def __init__(self, kind: str, owner: str, other: str) -> None:
+        super().__init__(f"tool kind {kind!r} of {other} is already taken by {owner}")
+        self.kind, self.owner, self.other = kind, owner, other
+
+
+class ToolKindBroken(NoetlError):
+    """A plug-in is installed but what it offers is no tool kind."""
+
+    def __init__(self, kind: str, owner: str, why: str) -> None:
+        super().__init__(f"tool kind {kind!r} of {owner} can't be used: {why}")
+        self.kind, self.owner = kind, owner
+
+
+class Registry:
+    """The tool kinds of this installation. Each kind is loaded once."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Kind] = {}
+
+    def get(self, name: str) -> Kind | None:
+        """The kind of that name, or None if nothing installed has it."""
+        if name not in self._loaded:
+            kind = builtin(name) or self._plugin(name)
+            if kind is None:
+                return None
+            self._loaded[name] = kind
+        return self._loaded[name]
+
+    def names(self) -> list[str]:
+        """All names, built-in ones first, then those of plug-ins by the alphabet. Loads no kind."""
+        return [*BUILTIN, *sorted(self._entry_points)]
+
+    def all(self) -> dict[str, Kind]:
+        """Every kind by name. Loads them all."""
+        return {name: kind for name in self.names() if (kind := self.get(name)) is not None}
+
+    def _plugin(self, name: str) -> Kind | None:
+        entry = self._entry_points.get(name)
+        if entry is None:
+            return None
+        try:
+            loaded = entry.load()
+        except Exception as error:  # a plug-in is foreign code: whatever it raises, say whose it is
+            raise ToolKindBroken(name, _owner(entry), f"{type(error).__name__}: {error}") from error
+        kind = getattr(loaded, "KIND", None)
+        if not isinstance(kind, Kind):
+            raise ToolKindBroken(name, _owner(entry), f"{entry.value} has no KIND")
+        if kind.name != name:
+            raise ToolKindBroken(name, _owner(entry), f"its KIND calls itself {kind.name!r}")
+        return kind
+
+    @cached_property
+    def _entry_points(self) -> dict[str, EntryPoint]:
+        from importlib.metadata import entry_points
+
+        found: dict[str, EntryPoint] = {}
+        for entry in entry_points(group=GROUP):
+            if entry.name in BUILTIN:
+                raise ToolKindTaken(entry.name, "noetl itself", _owner(entry))
+            if entry.name in found:
+                raise ToolKindTaken(entry.name, _owner(found[entry.name]), _owner(entry))
+            found[entry.name] = entry
+        return found
+
+
+def builtin(name: str) -> Kind | None:
+    """The built-in kind of that name, or None."""
+    if name not in BUILTIN:
+        return None
+    kind: Kind = import_module(BUILTIN[name]).KIND
+    return kind
+
+
+def _owner(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist is not None else entry.value
+
+
+KINDS = Registry()
+"""The registry of this process."""
+
+load_kind = KINDS.get
+kind_names = KINDS.names
+all_kinds = KINDS.all

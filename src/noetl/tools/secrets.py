@@ -1,0 +1,34 @@
+"""kind: secrets. Fetches a secret as a handle; its value never reaches the log."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from noetl.model.kind import Kind
+from noetl.tools.fields import Auth
+
+
+class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
+    provider: Annotated[
+        Literal["env", "file", "credential", "google", "aws", "vault"],
+        Meta(description="Where the secret lives; `credential` is noetl's own store"),
+    ] = "credential"
+    key: Annotated[str, Meta(description="Name or path of the secret, as the provider spells it")]
+    version: Annotated[
+        int | str | None, Meta(description="Version of the secret; the newest if not given")
+    ] = None
+    map: Annotated[
+        dict[str, str],
+        Meta(description="Fields of the handle, each with the field of the secret that it stands for"),
+    ] = {}
+    auth: Auth = None
+
+
+KIND = Kind(
+    name="secrets",
+    summary="Fetches a secret; the result is a handle that only tool inputs can open",
+    inputs=Inputs,
+    timeout=60,
+)

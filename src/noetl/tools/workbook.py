@@ -1,0 +1,16 @@
+"""kind: workbook. A named task of the playbook's workbook, with args of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from noetl.model.kind import Kind
+
+
+class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
+    name: Annotated[str, Meta(description="Task of the workbook to run")]
+
+
+KIND = Kind(name="workbook", summary="Runs a named task of the playbook's workbook", inputs=Inputs)
