@@ -5,23 +5,23 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 RUN_LOCKS := requirements/run.txt requirements/build.txt
 DEV_LOCK := requirements/dev.txt
 
-.PHONY: run test setup check bench soak docs lock clean
+.PHONY: run test setup check bench soak docs lock clean bytecode
 
-run: .venv/run.stamp
+run: .venv/run.stamp bytecode
 	@$(BIN)/noetl validate examples/hello.yaml
 	@$(BIN)/noetl graph examples/hello.yaml
 
 test: .venv/dev.stamp
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
-setup: .venv/dev.stamp
+setup: .venv/dev.stamp bytecode
 
 check: .venv/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/dev.stamp
+bench: .venv/dev.stamp bytecode
 	$(BIN)/python -m bench
 
 soak: .venv/dev.stamp
@@ -37,6 +37,11 @@ lock: .venv/bin/python
 	    --no-annotate --custom-compile-command "make lock" $(LOCK_FLAGS) \
 	    $$([ $$part = run ] && echo pyproject.toml || echo requirements/$$part.in) -o requirements/$$part.txt; \
 	done
+
+# An editable install is not compiled by pip, and some environments forbid Python to do it on import: without
+# this every start would compile the sources anew.
+bytecode: .venv/run.stamp
+	@$(BIN)/python -m compileall -q src/noetl
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 
 from noetl.dsl.compile import Loaded, load
 from noetl.dsl.reader import MAX_BYTES
@@ -19,7 +19,7 @@ def read_file(name: str) -> bytes:
     try:
         if name == STDIN:
             return sys.stdin.buffer.read(MAX_BYTES + 1)
-        with Path(name).open("rb") as file:
+        with open(name, "rb") as file:
             return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise FileMissing(f"no such file: {name}") from None
@@ -32,6 +32,6 @@ def load_file(name: str, *, strict: bool = False) -> Loaded:
     return load("<stdin>" if name == STDIN else name, read_file(name), KINDS, strict=strict)
 
 
-def load_playbook(path: str | Path) -> Playbook:
+def load_playbook(path: str | os.PathLike[str]) -> Playbook:
     """The playbook in a file. PlaybookInvalid carries every problem; FileMissing if there is no such file."""
-    return load_file(str(path)).require()
+    return load_file(os.fspath(path)).require()

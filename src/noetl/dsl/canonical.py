@@ -78,9 +78,7 @@ class Builder:
         results = layered(spec.get("result"), spec.get("results"))
         limit = spec.get("policy", {}).get("limits", {}).get("max_payload_bytes")
         inline = results.get("inline_bytes", limit if limit is not None else 65_536)
-        values = {
-            key: spec[key] for key in ("pool", "on_failure", "durability", "max_step_runs") if key in spec
-        }
+        values = {key: spec[key] for key in ("pool", "on_failure", "durability", "max_step_runs") if key in spec}
         return model.Executor(
             profile=given.get("profile", given.get("kind", "local")),
             timeout=seconds(spec.get("timeout")),
@@ -154,9 +152,7 @@ class Builder:
         inputs = layered({name: value for name, value in defaults.items() if name in known}, own)
         for group in kind.one_of:  # a default must not stand beside the task's own choice
             if chosen := set(group) & set(own):
-                inputs = {
-                    name: value for name, value in inputs.items() if name not in group or name in chosen
-                }
+                inputs = {name: value for name, value in inputs.items() if name not in group or name in chosen}
         body: tuple[model.Task, ...] = ()
         if kind.name == "iterator":
             inputs.pop("tool")
@@ -166,7 +162,7 @@ class Builder:
             kind=kind.name,
             inputs=inputs,
             args=layered(*given_args),
-            spec=_task_spec(layers, defaults, given_spec),
+            spec=_task_spec(layers, kind.name, given_spec),
             policy=self._policy(key, given_spec),
             body=body,
         )
@@ -245,13 +241,7 @@ class Builder:
         return _replace(task, **changes)
 
     def _sink(self, key: str, tree: Any, layers: tuple[Any, ...]) -> model.Task:
-        task = self.task(key, "sink", tree["tool"], layers)
-        inputs = dict(task.inputs)
-        if "table" in tree:
-            inputs["table"] = tree["table"]
-        if "args" in tree:
-            inputs["rows"] = plain(tree["args"])
-        return _replace(task, inputs=inputs)
+        return self.task(key, "sink", tree["tool"], layers)
 
     def _place(self, key: str, span: Span) -> None:
         self.places[key] = self.mark(span.start)
@@ -288,13 +278,14 @@ def _step_spec(spec: Any) -> dict[str, Any]:
     return found
 
 
-def _task_spec(layers: tuple[Any, ...], defaults: dict[str, Any], specs: list[Any]) -> dict[str, Any]:
-    inherited = [{key: layer[key] for key in INHERITED if key in layer} for layer in layers]
-    of_kind = {key: value for key, value in defaults.items() if key in LAYERED}
-    own = [
-        {key: spec[key] for key in (*INHERITED, *OWN_TASK_SPEC, "timeout") if key in spec} for spec in specs
-    ]
-    merged = layered(*inherited, of_kind, *own)
+def _task_spec(layers: tuple[Any, ...], kind: str, specs: list[Any]) -> dict[str, Any]:
+    """The knobs of a task from the outside in; within one scope, what is said of the kind is said more closely."""
+    inherited: list[Any] = []
+    for layer in layers:
+        inherited.append({key: layer[key] for key in INHERITED if key in layer})
+        inherited.append({key: value for key, value in layer.get(kind, {}).items() if key in LAYERED})
+    own = [{key: spec[key] for key in (*INHERITED, *OWN_TASK_SPEC, "timeout") if key in spec} for spec in specs]
+    merged = layered(*inherited, *own)
     if "timeout" in merged:
         merged["timeout"] = timeout(merged["timeout"])
     if "results" in merged and "store" in merged["results"]:

@@ -73,10 +73,9 @@ def _canonical_step(step: Any) -> bool:
     following, tool = step.get("next"), step.get("tool")
     if isinstance(following, dict) and "arcs" in following:
         return True
-    labelled = [
-        task for task in _list(tool) if isinstance(task, dict) and len(task) == 1 and "kind" not in task
-    ]
-    return bool(labelled) or any("policy" in _map(part.get("spec")) for part in (step, *_tasks_of(tool)))
+    labelled = [task for task in _list(tool) if isinstance(task, dict) and len(task) == 1 and "kind" not in task]
+    parts = (step, *_tasks_of(tool), *_chain_tools(step.get("case")))
+    return bool(labelled) or any("policy" in _map(part.get("spec")) for part in parts)
 
 
 def _classic_step(step: Any) -> bool:
@@ -104,9 +103,7 @@ class _Rewriter:
         self.root, self.kinds, self.maker = root, kinds, maker
         self.steps = _list(root.get("workflow"))
         self.names = {step.get("step") for step in self.steps}
-        self.workbook = {
-            entry.get("name"): entry for entry in _list(root.get("workbook")) if isinstance(entry, dict)
-        }
+        self.workbook = {entry.get("name"): entry for entry in _list(root.get("workbook")) if isinstance(entry, dict)}
         self.leftovers: list[Leftover] = []
 
     def run(self) -> list[Leftover]:
@@ -117,8 +114,9 @@ class _Rewriter:
                 position += 1
                 _insert(self.steps, position, step)
             position += 1
-        for entry in self.workbook.values():
+        for entry in self.workbook.values():  # callers have taken both over
             entry.pop("sink", None)
+            _map(entry.get("tool")).pop("retry", None)
         self._rename_everywhere(self.root)
         return self.leftovers
 
@@ -133,16 +131,19 @@ class _Rewriter:
         added: list[Any] = []
         try:
             routed = self._router(step, case, fallback, added)
-            self._refuse_after_loop(step, sinks)
+            self._refuse_after_loop(step)
         except NotCanonical as reason:
             self.leftovers.append(Leftover(step["step"], reason.node, reason.what))
             self._chain_policies(step)
             self._policies(step, with_vars="loop" not in step)
+            if "sink" in step:
+                step["sink"] = self._tail_sink(step["sink"], None)
             if not isinstance(fallback, dict) and fallback is not None:
                 step["next"] = self._plain_router(step, fallback)
+            self._store(step, sinks)
             return []
         self._policies(step, with_vars=True)
-        self._store(step, sinks)
+        self._store(step, [*sinks, *([step["sink"]] if "sink" in step else [])])
         for key in ("case", "vars", "sink"):
             step.pop(key, None)
         self._drop_case_spec(step)
@@ -150,11 +151,11 @@ class _Rewriter:
             step["next"] = routed
         return added
 
-    def _refuse_after_loop(self, step: Any, sinks: list[Any]) -> None:
+    def _refuse_after_loop(self, step: Any) -> None:
         if "loop" in step and "vars" in step:
             raise NotCanonical(step["vars"], "`vars` of a loop step (they read the results of all items)")
-        if "loop" in step and sinks:
-            raise NotCanonical(sinks[0], "`sink` of a loop step (it stores the results of all items)")
+        if "loop" in step and "sink" in step:
+            raise NotCanonical(step["sink"], "`sink` of a loop step (it stores the results of all items)")
 
     def _drop_case_spec(self, step: Any) -> None:
         spec = _map(step.get("spec"))
@@ -236,22 +237,29 @@ class _Rewriter:
             chain = branch.get("then", branch.get("else"))
             retry = _map(chain).get("retry", branch.get("retry"))
             default = step.get("retry") if retry is None else None if retry.get("scope") == "chain" else retry
-            bodies = (
-                chain.values()
-                if isinstance(chain, dict)
-                else [body for item in chain for body in item.values()]
-            )
-            for body in bodies:
-                if isinstance(body, dict) and isinstance(body.get("tool"), dict):
-                    if "retry" in body:
-                        body["tool"]["retry"] = body.pop("retry")
-                    self._policy(body["tool"], default)
+            for item in [chain] if isinstance(chain, dict) else chain:
+                for name in list(item):
+                    if name == "sink":
+                        item[name] = self._tail_sink(item[name], default)
+                    elif name not in ("next", "set", "retry"):
+                        body = item[name]
+                        if "retry" in body:
+                            body["tool"]["retry"] = body.pop("retry")
+                        self._policy(body["tool"], default)
 
-    def _policy(
-        self, task: Any, default: Any, ignore: bool = False, found: Any = None, skip: Any = None
-    ) -> None:
+    def _tail_sink(self, sink: Any, default: Any) -> Any:
+        """A sink that stays where it is: the classic names keep their meaning there."""
+        rewritten = self.maker.map(sink)
+        rewritten["tool"] = self._sink_task(sink, {"result": "result"}, default)
+        return rewritten
+
+    def _policy(self, task: Any, default: Any, ignore: bool = False, found: Any = None, skip: Any = None) -> None:
+        for inner in _tasks_of(task.get("tool")) if task.get("kind") == "iterator" else ():
+            self._policy(inner, None)
         retry = task.pop("retry", None)
         retry = default if retry is None else retry
+        if retry is None and task.get("kind") == "workbook":
+            retry = _map(self._workbook_tool(task.get("name"))).get("retry")
         names = self._rule_names(task)
         rules = self.maker.seq(task)
         if skip is not None:
@@ -295,9 +303,7 @@ class _Rewriter:
             when: Any = IS_ERROR
         else:
             parts = [] if go_on is None else [f"({_inner(go_on, names)})"]
-            if (
-                stop is not None
-            ):  # when attempts run out the last outcome stands, so this rule must not fail it
+            if stop is not None:  # when attempts run out the last outcome stands, so this rule must not fail it
                 parts += [f"not ({_inner(stop, names)})", f"_attempt < {attempts}"]
             when = "{{ " + " and ".join(parts) + " }}"
         return self._rule(task, when, do="retry", attempts=attempts, **_backoff(retry))
@@ -379,12 +385,10 @@ class _Rewriter:
         return router
 
     def _fallback_arc(self, step: Any, fallback: Any, added: list[Any]) -> Any:
-        targets = list(_targets(fallback, self.maker))
+        targets = self._fallback_arcs(step, fallback)
         if len(targets) == 1:
             return targets[0]
-        return self._routing_step(
-            step, f"{step['step']}_next", fallback, self._plain_router(step, fallback), added
-        )
+        return self._routing_step(step, f"{step['step']}_next", fallback, self._plain_router(step, fallback), added)
 
     def _routing_step(self, step: Any, name: str, at: Any, router: Any, added: list[Any]) -> Any:
         """A step that only routes, for a fork behind an exclusive choice. Returns the arc that leads to it."""
@@ -417,15 +421,11 @@ class _Rewriter:
             chain = chain[:-1]
         if any("next" in item for item in chain):
             raise NotCanonical(branch, "tasks after `next` in a chain")
-        arcs = (
-            [_renamed_arc(arc, names, self.maker) for arc in _targets(goto, self.maker)]
-            if goto is not None
-            else []
-        )
+        arcs = [_renamed_arc(arc, names, self.maker) for arc in _targets(goto, self.maker)] if goto is not None else []
         if not chain and len(arcs) == 1:
             return arcs[0]
         if goto is None and fallback is not None:
-            arcs = list(_targets(fallback, self.maker))
+            arcs = self._fallback_arcs(step, fallback)
         return self._chain_step(
             step, number, branch, chain, arcs, retry if retry is not None else step.get("retry"), names, added
         )
@@ -504,8 +504,12 @@ class _Rewriter:
         if isinstance(following, dict):
             return following
         return self._arcs_router(
-            following if isinstance(following, list) else step, list(_targets(following, self.maker))
+            following if isinstance(following, list) else step, self._fallback_arcs(step, following)
         )
+
+    def _fallback_arcs(self, step: Any, following: Any) -> list[Any]:
+        names = self._step_names(step)
+        return [_renamed_arc(arc, names, self.maker) for arc in _targets(following, self.maker)]
 
     def _arcs_router(self, at: Any, arcs: list[Any]) -> Any:
         router = self.maker.map(at)
@@ -519,12 +523,9 @@ class _Rewriter:
     # -- sinks ------------------------------------------------------------------------------------------------------
 
     def _sinks(self, step: Any) -> list[Any]:
-        found = [step["sink"]] if "sink" in step else []
-        for task in _tasks_of(step.get("tool")):
-            entry = self.workbook.get(task.get("name")) if task.get("kind") == "workbook" else None
-            if entry and "sink" in entry:
-                found.insert(0, entry["sink"])
-        return found
+        """Sinks of the workbook tasks that the step calls: they follow the call, in a loop for each item."""
+        called = [task.get("name") for task in _tasks_of(step.get("tool")) if task.get("kind") == "workbook"]
+        return [self.workbook[name]["sink"] for name in called if "sink" in self.workbook.get(name, {})]
 
     def _store(self, step: Any, sinks: list[Any]) -> None:
         """Append the sinks to the pipeline, and restore the result of the call behind them."""
@@ -565,7 +566,7 @@ class _Rewriter:
         if "table" in sink:
             task["table"] = sink["table"]
         if task.get("kind") in SQL_ROWS and "table" in task:
-            task["rows"] = content
+            task["rows"] = self._one_row(content) if isinstance(content, dict) else content
         elif task.get("kind") == "http" and not any(key in task for key in ("body", "json", "form", "files")):
             task["body"] = content
         elif isinstance(content, dict):
@@ -577,6 +578,11 @@ class _Rewriter:
             skip = "{{ not (" + _inner(sink["when"], names) + ") }}"
         self._policy(task, retry, skip=skip)
         return task
+
+    def _one_row(self, columns: Any) -> Any:
+        rows = self.maker.seq(columns)
+        rows.append(columns)
+        return rows
 
     # -- names that read the same everywhere ------------------------------------------------------------------------
 
@@ -680,9 +686,7 @@ def _renamed(node: Any, names: dict[str, str], maker: Maker) -> Any:
     """A copy of the node with names replaced in its templates."""
     if isinstance(node, dict):
         copy = maker.map(node)
-        copy.update(
-            {key: value if key == "code" else _renamed(value, names, maker) for key, value in node.items()}
-        )
+        copy.update({key: value if key == "code" else _renamed(value, names, maker) for key, value in node.items()})
         return copy
     if isinstance(node, list):
         items = maker.seq(node)
@@ -735,15 +739,16 @@ def _chain_tools(case: Any) -> Iterator[Any]:
     for branch in _list(case):
         chain = branch.get("then", branch.get("else")) if isinstance(branch, dict) else None
         for item in _list(chain):
-            for body in item.values() if isinstance(item, dict) else ():
-                if isinstance(body, dict) and isinstance(body.get("tool"), dict):
+            for name, body in item.items() if isinstance(item, dict) else ():
+                if name not in ("sink", "set", "next") and isinstance(_map(body).get("tool"), dict):
                     yield body["tool"]
 
 
 def _sink_tools(step: Any) -> Iterator[Any]:
     sinks = [step.get("sink")]
     for branch in _list(step.get("case")):
-        sinks.append(_map(branch.get("then") or branch.get("else")).get("sink"))
+        chain = branch.get("then", branch.get("else"))
+        sinks += [item.get("sink") for item in ([chain] if isinstance(chain, dict) else _list(chain))]
     for sink in sinks:
         if isinstance(sink, dict) and isinstance(sink.get("tool"), dict):
             yield sink["tool"]

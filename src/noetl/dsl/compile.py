@@ -42,9 +42,7 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
     is_classic = classic.is_classic(root)
     dialect: Literal["canonical", "classic"] = "classic" if is_classic else "canonical"
     if is_classic and strict:
-        problems.add(
-            names.CLASSIC_REFUSED, span_in(root, "workflow"), "the playbook is classic", "run `noetl migrate`"
-        )
+        problems.add(names.CLASSIC_REFUSED, span_in(root, "workflow"), "the playbook is classic", "run `noetl migrate`")
     ROOT.check(root, root.span, Walk(problems, is_classic, kinds, _defaults(root, kinds)))
     names.check(root, problems, is_classic)
     policies.check(root, problems)
@@ -72,9 +70,7 @@ def _defaults(root: Map, kinds: KindSource) -> dict[str, set[str]]:
     return found
 
 
-def _build(
-    root: Map, problems: Problems, kinds: KindSource, is_classic: bool
-) -> tuple[Playbook, dict[str, Mark]]:
+def _build(root: Map, problems: Problems, kinds: KindSource, is_classic: bool) -> tuple[Playbook, dict[str, Mark]]:
     declared = {step["step"] for step in outline.steps(root) if "join" in step.get("spec", {})}
     if "join" in root.get("executor", {}).get("spec", {}):
         declared |= {step["step"] for step in outline.steps(root)}

@@ -12,7 +12,6 @@ from noetl.dsl.inputs import check_inputs
 from noetl.dsl.problem import Check, did_you_mean
 from noetl.dsl.shape import (
     MISSING_KEY,
-    UNKNOWN_KEY,
     WRONG_VALUE,
     Boolean,
     Choice,

@@ -8,7 +8,7 @@ aliases and merge keys work, but count as what they expand to. Whatever the inpu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import yaml
@@ -137,13 +137,14 @@ def _decode(data: bytes | str) -> tuple[str, tuple[Check, int, str, str | None] 
 class _Open:
     """A map or list that is still being read."""
 
-    __slots__ = ("anchor", "bare_template", "height", "key", "key_span", "merges", "node", "weight")
+    __slots__ = ("anchor", "bare_template", "height", "key", "key_span", "merges", "node", "wants_key", "weight")
 
     def __init__(self, node: Map | Seq, anchor: str | None) -> None:
         self.node = node
         self.anchor = anchor
         self.bare_template = False
-        self.key: str | None = None
+        self.key = ""
+        self.wants_key = isinstance(node, Map)  # and not a value
         self.key_span = node.span
         self.merges: list[tuple[Any, Span]] = []
         self.weight = 1  # nodes below, aliases expanded
@@ -167,33 +168,33 @@ class _Composer:
         self.problems = problems
         self.stack: list[_Open] = []
         self.anchors: dict[str, _Anchored | None] = {}  # None while it is still open
+        self.documents = 0
         self.nodes = 0
         self.root: Any = None
 
     def compose(self) -> Map:
-        documents = 0
-        event: Any
+        handlers: dict[type, Callable[[Any], None]] = {
+            yaml.ScalarEvent: self._scalar,
+            yaml.MappingStartEvent: self._open,
+            yaml.SequenceStartEvent: self._open,
+            yaml.MappingEndEvent: self._close,
+            yaml.SequenceEndEvent: self._close,
+            yaml.AliasEvent: self._alias,
+            yaml.DocumentStartEvent: self._document,
+        }
         for event in self._events():
-            start = event.start_mark.index
-            match event:
-                case yaml.ScalarEvent():
-                    self._scalar(event)
-                case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
-                    self._open(event)
-                case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
-                    self._close(event)
-                case yaml.AliasEvent():
-                    self._alias(event)
-                case yaml.DocumentStartEvent():
-                    documents += 1
-                    if documents > 1:
-                        self._fail(NOT_A_MAP, start, "a second document starts here", "keep one per file")
-                case _:
-                    pass
+            handler = handlers.get(type(event))
+            if handler is not None:
+                handler(event)
         if not isinstance(self.root, Map):
             found = "empty" if self.root is None else f"a {_words(self.root)}, not a map"
             self._fail(NOT_A_MAP, 0, f"the document is {found}", "start with `apiVersion: noetl.io/v2`")
         return self.root  # type: ignore[no-any-return]
+
+    def _document(self, event: Any) -> None:
+        self.documents += 1
+        if self.documents > 1:
+            self._fail(NOT_A_MAP, event.start_mark.index, "a second document starts here", "keep one per file")
 
     def _events(self) -> Iterator[Any]:
         try:
@@ -282,18 +283,19 @@ class _Composer:
         start = event.start_mark.index
         self._count(1, 1, start)
         span = Span(start, event.end_mark.index, event.style or "")
-        if self.stack and isinstance(self.stack[-1].node, Map) and self.stack[-1].key is None:
-            value: Any = event.value  # keys are text as it was written
-        else:
+        value: Any = event.value
+        if self.stack and self.stack[-1].wants_key:
+            pass  # keys are text as it was written
+        elif event.implicit[0] or event.tag:
             value = self._value(event, span)
         if event.anchor:
             self.anchors[event.anchor] = _Anchored(value, 1, 1)
         self._add(value, span, 1, 1)
 
     def _value(self, event: Any, span: Span) -> Any:
-        if event.tag and event.tag != "!":
-            return self._tagged(event, span)
-        return resolve(event.value, self, span) if event.implicit[0] else event.value
+        if event.tag:
+            return event.value if event.tag == "!" else self._tagged(event, span)
+        return resolve(event.value, self, span)
 
     def _tagged(self, event: Any, span: Span) -> Any:
         tag = event.tag.removeprefix(_TAG)
@@ -319,13 +321,14 @@ class _Composer:
             return
         top = self.stack[-1]
         top.weight += weight
-        top.height = max(top.height, height + 1)
-        if isinstance(top.node, Seq):
-            top.node.put(value, span)
-        elif top.key is None:
+        if height >= top.height:
+            top.height = height + 1
+        if top.wants_key:
             self._key(top, value, span)
+        elif isinstance(top.node, Seq):
+            top.node.put(value, span)
         else:
-            key, top.key = top.key, None
+            key, top.wants_key = top.key, True
             if key == "<<" and top.key_span.style == "":
                 top.merges.append((value, span))
             else:
@@ -340,11 +343,11 @@ class _Composer:
             self.problems.add(UNQUOTED, span.start - 1, "a template must be quoted", _quoted(rest))
             key, top.bare_template = "{{", True
         if key in top.node and isinstance(top.node, Map):
-            first = self.problems.text.mark(top.node.key_spans[key].start).line
+            first = self.problems.text.mark(top.node.spans[key][0].start).line
             self.problems.add(
                 DUPLICATE_KEY, span, f"the key {key!r} stands here and at line {first}", "remove one of them"
             )
-        top.key, top.key_span = key, span
+        top.key, top.key_span, top.wants_key = key, span, False
 
     def _merge(self, node: Any, source: Any, where: Span) -> None:
         for one in source if isinstance(source, Seq) else [source]:
@@ -354,7 +357,7 @@ class _Composer:
                 )
             for key in one:
                 if key not in node:
-                    node.put(key, one[key], one.key_spans[key], one.value_spans[key])
+                    node.put(key, one[key], *one.spans[key])
 
     def refuse(self, span: Span, message: str) -> None:
         """A scalar that JSON has no room for."""

@@ -32,18 +32,16 @@ NOWHERE = Span(0, 0)
 class Map(dict[str, Any]):
     """A mapping with the place of itself, of each key and of each value."""
 
-    __slots__ = ("key_spans", "span", "value_spans")
+    __slots__ = ("span", "spans")
 
     def __init__(self, span: Span = NOWHERE) -> None:
         super().__init__()
         self.span = span
-        self.key_spans: dict[str, Span] = {}
-        self.value_spans: dict[str, Span] = {}
+        self.spans: dict[str, tuple[Span, Span]] = {}
 
     def put(self, key: str, value: Any, key_span: Span, value_span: Span) -> None:
         self[key] = value
-        self.key_spans[key] = key_span
-        self.value_spans[key] = value_span
+        self.spans[key] = (key_span, value_span)
 
 
 class Seq(list[Any]):
@@ -68,19 +66,20 @@ def span_of(node: Any) -> Span:
     return node.span if isinstance(node, Seq) else NOWHERE
 
 
-def span_in(container: Any, key: Any) -> Span:
+def span_in(container: Any, key: str | int) -> Span:
     """Where the value at `key` of a map, or at that index of a list, stands."""
-    if isinstance(container, Map):
-        found: Span = container.value_spans.get(key, container.span)
-        return found
+    if isinstance(key, str):
+        return container.spans[key][1] if isinstance(container, Map) and key in container.spans else span_of(container)
     if isinstance(container, Seq) and key < len(container.item_spans):
         return container.item_spans[key]
     return span_of(container)
 
 
-def key_span(container: Map, key: str) -> Span:
+def key_span(container: Any, key: str) -> Span:
     """Where the key itself stands."""
-    return container.key_spans.get(key, container.span)
+    if isinstance(container, Map) and key in container.spans:
+        return container.spans[key][0]
+    return span_of(container)
 
 
 def plain(node: Any) -> Any:

@@ -6,7 +6,7 @@
 
 Playbooks are written in Jinja2, by people and by other systems, and some of those are hostile. Jinja's lexer
 and parser give us the grammar and the syntax tree. Its code generator and its runtime are not used: the
-tree is compiled into Python closures (`compile.py`), for four reasons.
+tree is compiled into Python closures (`compile.py`, `statements.py`), for four reasons.
 
 *Escapes.* Every escape from Jinja's sandbox, known or to come, goes through attribute access on Python
 objects, through str.format, or through generated code. Here is no generated code; `a.b` is a key of a map or

@@ -1,9 +1,9 @@
-"""Jinja's syntax tree to Python closures.
+"""Expressions of Jinja's syntax tree to Python closures (statements.py does the statements).
 
-An expression becomes `closure(scope, run) -> value`, a statement `closure(scope, run) -> None` that appends
-to `run.out`. There is one method per node type that playbooks have; a node type without one is refused, so
-nothing works by accident. `run` holds the budget and the template's own variables; an expression that needs
-neither (names, paths, constants, comparisons, and/or/not, default, tests) is `simple` and runs with None.
+An expression becomes `closure(scope, run) -> value`. There is one method per node type that playbooks have;
+a node type without one is refused, so nothing works by accident. `run` holds the budget and the template's
+own variables; an expression that needs neither (names, paths, constants, comparisons, and/or/not, default,
+`is defined`) is `simple` and runs with None.
 
 Names are read from the scope unless the template binds them. Values that came out of a path are unwrapped
 (see View) unless they are looked into further.
@@ -12,24 +12,33 @@ Names are read from the scope unless the template binds them. Values that came o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from jinja2 import nodes
 
 from noetl.errors import TemplateFailed, TemplateSyntax
 from noetl.expression import operators
-from noetl.expression.budget import CHARACTERS, Budget
-from noetl.expression.fault import Fault, OutOfBudget, located, undefined
-from noetl.expression.filters import FILTERS, SQL_FILTERS, TOLERANT, Entry, sequence
+from noetl.expression.budget import Budget
+from noetl.expression.fault import Fault, located
+from noetl.expression.filters import FILTERS, SQL_FILTERS, TOLERANT, Entry
 from noetl.expression.functions import FUNCTIONS, METHOD_NAMES, method_of
-from noetl.expression.missing import NOTHING, SCALARS, Missing, View, item, lookup, unwrapped
+from noetl.expression.missing import NOTHING, SCALARS, Missing, View, item, lookup
 from noetl.expression.predicates import TESTS, holds
-from noetl.expression.text import to_text
+from noetl.expression.run import Loop, Run
+from noetl.expression.shape import (
+    Path,
+    constant_key,
+    constant_values,
+    described,
+    path_text,
+    start,
+    static_path,
+    string_values,
+)
 
 MAX_DEPTH = 96  # of the tree; evaluation takes a Python frame or two per level
 
-Path = tuple[str | int, ...]
 Scope = Mapping[str, Any]
 
 
@@ -68,82 +77,11 @@ class Comparison(NamedTuple):
     offset: int
 
 
-class Run:
-    """One evaluation under way."""
-
-    __slots__ = ("budget", "holes", "locals", "out", "size")
-
-    def __init__(self, budget: Budget) -> None:
-        self.budget = budget
-        self.locals: dict[str, Any] = {}
-        self.out: list[str] = []
-        self.size = 0
-        self.holes = False  # a missing value was put into a list or map
-
-    def emit(self, text: str) -> None:
-        """Appends to the output."""
-        self.size += len(text)
-        if self.size > CHARACTERS:
-            raise OutOfBudget(f"the result may have at most {CHARACTERS:,} characters")
-        self.out.append(text)
-
-
 Closure = Callable[[Scope, Any], Any]
-Statement = Callable[[Scope, Run], None]
 
 
-class Namespace(View):
-    """What `{% set ns = namespace() %}` binds. Elsewhere it is a map: nobody else sees the object."""
-
-    __slots__ = ("fields",)
-
-    def __init__(self, fields: dict[str, Any]) -> None:
-        self.fields = fields
-
-    def lookup(self, name: str | int) -> Any:
-        return self.fields[name]  # type: ignore[index]
-
-    def value(self) -> Any:
-        return dict(self.fields)
-
-
-class Loop(View):
-    """The `loop` variable."""
-
-    __slots__ = ("index0", "items")
-
-    def __init__(self, items: Sequence[Any]) -> None:
-        self.items, self.index0 = items, 0
-
-    def lookup(self, name: str | int) -> Any:
-        place, count = self.index0, len(self.items)
-        match name:
-            case "index":
-                return place + 1
-            case "index0":
-                return place
-            case "first":
-                return place == 0
-            case "last":
-                return place == count - 1
-            case "length":
-                return count
-            case "revindex":
-                return count - place
-            case "revindex0":
-                return count - place - 1
-            case "previtem" if place > 0:
-                return self.items[place - 1]
-            case "nextitem" if place < count - 1:
-                return self.items[place + 1]
-        raise KeyError(name)
-
-    def value(self) -> Any:
-        raise Fault("'loop' is not a value", "use loop.index, loop.first, loop.last, loop.length ...")
-
-
-class Compiler:
-    """Compiles one template and notes what it reads and uses on the way."""
+class ExpressionCompiler:
+    """Compiles the expressions of one template and notes what they read and use on the way."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -157,25 +95,10 @@ class Compiler:
         self.unknown: list[Unknown] = []
         self.comparisons: list[Comparison] = []
 
-    # --- the two entries
-
     def expression(self, node: nodes.Node, tolerant: bool = False) -> Closure:
         """A closure for the plain value of a node. `tolerant`: a missing value is coped with."""
         closure: Closure = self._visit("expr", node, tolerant)
         return closure
-
-    def body(self, children: list[nodes.Node]) -> Statement:
-        """A closure that runs statements in order."""
-        self.simple = False
-        steps: list[Statement] = [self._visit("stmt", child) for child in children]
-        if len(steps) == 1:
-            return steps[0]
-
-        def run_all(scope: Scope, run: Run) -> None:
-            for step in steps:
-                step(scope, run)
-
-        return run_all
 
     def _visit(self, kind: str, node: nodes.Node, *args: Any) -> Any:
         method = getattr(self, f"_{kind}_{type(node).__name__}", None)
@@ -198,7 +121,10 @@ class Compiler:
         return lambda error: located(error, source, offset)
 
     def missing(self, node: nodes.Node, part: str = "") -> Missing:
-        return Missing(described(node), start(node), part)
+        text, hint = described(node), ""
+        if isinstance(node, nodes.Getattr) and node.attr in METHOD_NAMES:
+            hint = f"if the method is meant, call it: {text}()"
+        return Missing(text, start(node), part, hint)
 
     # --- names and paths
 
@@ -227,9 +153,20 @@ class Compiler:
 
     def _raw(self, node: nodes.Expr, tolerant: bool) -> Closure:
         """The value of a path before it is unwrapped, to look further into it."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            self.refuse(node, "the template is nested too deeply")
+        try:
+            return self._looked_up(node, tolerant)
+        finally:
+            self.depth -= 1
+
+    def _looked_up(self, node: nodes.Expr, tolerant: bool) -> Closure:
         static = static_path(node)
         if static is not None:
             path, root = static
+            if len(path) > MAX_DEPTH:
+                self.refuse(node, "the path is too long")
             if path[0] not in self.bound:
                 self.reads.append(Read(path, root.lineno, tolerant))
                 return self._from_scope(path, node)
@@ -353,10 +290,7 @@ class Compiler:
     def _slice(self, node: nodes.Getitem, bounds: nodes.Slice, tolerant: bool) -> Closure:
         self.simple = False
         inner = self.expression(node.node, tolerant)
-        ends = [
-            None if part is None else self.expression(part)
-            for part in (bounds.start, bounds.stop, bounds.step)
-        ]
+        ends = [None if part is None else self.expression(part) for part in (bounds.start, bounds.stop, bounds.step)]
         gap, fail = self.missing(node), self.failing(node)
 
         def cut(scope: Scope, run: Run) -> Any:
@@ -560,7 +494,7 @@ class Compiler:
             right, op = operand.expr, _SYMBOLS.get(operand.op, "")
             for side, other in ((left, right), (right, left) if op in ("==", "!=") else (None, None)):
                 path = static_path(side) if side is not None else None
-                values = _strings(other, op)
+                values = string_values(other, op)
                 if op and path is not None and values and path[0][0] not in self.bound:
                     self.comparisons.append(Comparison(path[0], op, values, start(node)))
             left = right
@@ -603,9 +537,7 @@ class Compiler:
         if not isinstance(name_node, nodes.Const):
             return
         name, offset = str(name_node.value), name_node.lineno
-        kind, uses, known = (
-            ("filter", self.filters, FILTERS) if node.name == "map" else ("test", self.tests, TESTS)
-        )
+        kind, uses, known = ("filter", self.filters, FILTERS) if node.name == "map" else ("test", self.tests, TESTS)
         uses.append(Use(name, offset))
         if name not in known:
             self.unknown.append(Unknown(kind, name, offset))
@@ -642,8 +574,10 @@ class Compiler:
         return apply
 
     def failing_at(self, node: nodes.Node) -> Callable[[Exception], Exception]:
-        """Like failing, but at the filter's own name instead of the start of its subject."""
+        """Like failing, but at the name of the filter or method instead of the start of its subject."""
         source, offset = self.source, node.lineno
+        if isinstance(node, nodes.Call):
+            offset = self._behind(_DOT, node.node)
         return lambda error: located(error, source, offset)
 
     def _defaulted(
@@ -753,11 +687,15 @@ class Compiler:
     def _cycle(self, node: nodes.Call) -> Closure:
         self.simple = False
         args, kwargs = self._arguments(node)
+        fail = self.failing(node)
         if not args or kwargs:
             self.refuse(node, "loop.cycle takes the values to choose from")
 
         def cycle(scope: Scope, run: Run) -> Any:
-            return args[run.locals["loop"].index0 % len(args)](scope, run)
+            loop = run.locals["loop"]
+            if not isinstance(loop, Loop):
+                raise fail(Fault("'loop' is not the loop here"))
+            return args[loop.index0 % len(args)](scope, run)
 
         return cycle
 
@@ -778,218 +716,6 @@ class Compiler:
 
     def refuse_call(self, node: nodes.Node, what: str, entry: Entry) -> NoReturn:
         raise TemplateSyntax(f"{what} takes {entry.signature}", self.source, node.lineno)
-
-    # --- statements
-
-    def _stmt_Output(self, node: nodes.Output) -> Statement:
-        parts = [self._printed(child) for child in node.nodes]
-
-        def output(scope: Scope, run: Run) -> None:
-            for part in parts:
-                part(scope, run)
-
-        return parts[0] if len(parts) == 1 else output
-
-    def _printed(self, node: nodes.Expr) -> Statement:
-        fail, source, offset = self.failing(node), self.source, start(node)
-        value = self.expression(node)
-
-        def emit(scope: Scope, run: Run) -> None:
-            found = value(scope, run)
-            if type(found) is Missing:
-                raise undefined(found, source, offset)
-            try:
-                run.emit(found if type(found) is str else to_text(found, run.budget))
-            except Exception as error:
-                raise fail(error) from None
-
-        return emit
-
-    def _stmt_If(self, node: nodes.If) -> Statement:
-        branches: list[tuple[Closure, Statement]] = []
-        outcomes: list[dict[str, bool]] = []
-        before = self.bound
-        for branch in (node, *node.elif_):
-            test = self.expression(branch.test)
-            self.bound = dict(before)
-            branches.append((test, self.body(branch.body)))
-            outcomes.append(self.bound)
-            self.bound = before
-        self.bound = dict(before)
-        otherwise = self.body(node.else_)
-        outcomes.append(self.bound)
-        self.bound = _merged(outcomes)
-
-        def choose(scope: Scope, run: Run) -> None:
-            for test, branch in branches:
-                if test(scope, run):
-                    return branch(scope, run)
-            return otherwise(scope, run)
-
-        return choose
-
-    def _stmt_For(self, node: nodes.For) -> Statement:
-        if node.recursive:
-            self.refuse(node, "recursive loops are not available in playbooks")
-        values, before = self.expression(node.iter), self.bound
-        self.bound = before | dict.fromkeys(_targets(node.target), True)
-        assign = self._target(node.target)
-        keep = self.expression(node.test) if node.test is not None else None
-        self.bound = self.bound | {"loop": True}
-        body = self.body(node.body)
-        self.bound = dict(before)
-        otherwise = self.body(node.else_)
-        self.bound = before
-        fail, at_values = self.failing_at(node), self.failing(node.iter)
-
-        def elements(scope: Scope, run: Run) -> Sequence[Any]:
-            found = values(scope, run)
-            try:
-                found = sequence(run.budget, found)
-            except Exception as error:
-                raise at_values(error) from None
-            return [e for e in found if kept(e, scope, run)] if keep is not None else found
-
-        def kept(element: Any, scope: Scope, run: Run) -> bool:
-            step(run)
-            assign(element, scope, run)
-            return bool(keep is not None and keep(scope, run))
-
-        def step(run: Run) -> None:
-            try:
-                run.budget.step()
-            except Exception as error:
-                raise fail(error) from None
-
-        def repeat(scope: Scope, run: Run) -> None:
-            outer = run.locals
-            run.locals = dict(outer)
-            loop = Loop(elements(scope, run))
-            for place, element in enumerate(loop.items):
-                step(run)
-                loop.index0 = place
-                run.locals = {**outer, "loop": loop}
-                assign(element, scope, run)
-                body(scope, run)
-            run.locals = dict(outer)
-            if not loop.items:
-                otherwise(scope, run)
-            run.locals = outer
-
-        return repeat
-
-    def _target(self, node: nodes.Node) -> Callable[[Any, Scope, Run], None]:
-        """How to bind a value to a name, a tuple of names or a namespace's field."""
-        fail = self.failing(node)
-        if isinstance(node, nodes.Name):
-            name = node.name
-
-            def bind(value: Any, scope: Scope, run: Run) -> None:
-                run.locals[name] = value
-
-            return bind
-        if isinstance(node, nodes.NSRef):
-            return self._field(node)
-        if not isinstance(node, nodes.Tuple):
-            self.refuse(node, "this can't be assigned to")
-        parts = [self._target(child) for child in node.items]
-
-        def unpack(value: Any, scope: Scope, run: Run) -> None:
-            value = unwrapped(value)
-            if not isinstance(value, list | tuple) or len(value) != len(parts):
-                raise fail(Fault(f"a list of {len(parts)} elements is needed to fill {len(parts)} names"))
-            for part, element in zip(parts, value, strict=True):
-                part(element, scope, run)
-
-        return unpack
-
-    def _field(self, node: nodes.NSRef) -> Callable[[Any, Scope, Run], None]:
-        name, field, fail = node.name, node.attr, self.failing(node)
-
-        def assign(value: Any, scope: Scope, run: Run) -> None:
-            target = run.locals.get(name)
-            if not isinstance(target, Namespace):
-                raise fail(
-                    Fault(f"'{name}' is not a namespace", f"write {{% set {name} = namespace() %}} first")
-                )
-            target.fields[field] = value
-
-        return assign
-
-    def _stmt_Assign(self, node: nodes.Assign) -> Statement:
-        value = self.expression(node.node)
-        makes_namespace = (
-            isinstance(node.node, nodes.Call)
-            and isinstance(node.node.node, nodes.Name)
-            and node.node.node.name == "namespace"
-        )
-        return self._assigned(
-            node.target, lambda s, r: Namespace(value(s, r)) if makes_namespace else value(s, r)
-        )
-
-    def _assigned(self, node: nodes.Node, value: Closure) -> Statement:
-        assign = self._target(node)
-        self.bound = self.bound | dict.fromkeys(_targets(node), True)
-
-        def set_(scope: Scope, run: Run) -> None:
-            assign(value(scope, run), scope, run)
-
-        return set_
-
-    def _stmt_AssignBlock(self, node: nodes.AssignBlock) -> Statement:
-        return self._assigned(node.target, self._captured(node.body, node.filter))
-
-    def _captured(self, children: list[nodes.Node], pipe: nodes.Filter | None) -> Closure:
-        """What a body prints, through filters if there are any, as a value."""
-        before = self.bound
-        body = self.body(children)
-        self.bound = before
-
-        def capture(scope: Scope, run: Run) -> str:
-            out, run.out, own = run.out, [], run.locals
-            run.locals = dict(own)
-            body(scope, run)
-            text, run.out, run.locals = "".join(run.out), out, own
-            run.size -= len(text)  # it is not printed yet
-            run.budget.memory -= len(text)
-            return text
-
-        return capture if pipe is None else self._piped(pipe, capture)
-
-    def _piped(self, pipe: nodes.Filter, subject: Closure) -> Closure:
-        inner = self._piped(pipe.node, subject) if isinstance(pipe.node, nodes.Filter) else subject
-        return self._filtered(pipe, inner)
-
-    def _stmt_FilterBlock(self, node: nodes.FilterBlock) -> Statement:
-        text, fail = self._captured(node.body, node.filter), self.failing(node)
-
-        def emit(scope: Scope, run: Run) -> None:
-            value = text(scope, run)
-            try:
-                run.emit(to_text(value, run.budget))
-            except Exception as error:
-                raise fail(error) from None
-
-        return emit
-
-    def _stmt_With(self, node: nodes.With) -> Statement:
-        before = self.bound
-        values = [self.expression(value) for value in node.values]
-        assigns = [self._target(target) for target in node.targets]
-        names = {name: True for target in node.targets for name in _targets(target)}
-        self.bound = before | names
-        body = self.body(node.body)
-        self.bound = before
-
-        def with_(scope: Scope, run: Run) -> None:
-            found = [value(scope, run) for value in values]
-            outer, run.locals = run.locals, dict(run.locals)
-            for assign, value in zip(assigns, found, strict=True):
-                assign(value, scope, run)
-            body(scope, run)
-            run.locals = outer
-
-        return with_
 
 
 # --- tables ------------------------------------------------------------------------------------------
@@ -1018,114 +744,6 @@ _COMPARE: dict[str, Callable[[Any, Any, Budget | None], bool]] = {
 _IS = re.compile(r"is\s+(not\s+)?")
 _DOT = re.compile(r"\.\s*")
 _SYMBOLS = {"eq": "==", "ne": "!=", "in": "in", "notin": "not in"}
-
-
-# --- questions about nodes ---------------------------------------------------------------------------
-
-
-def start(node: nodes.Node) -> int:
-    """Where the text of a node starts. Jinja gives operators the place of a later token."""
-    while True:
-        match node:
-            case nodes.BinExpr():
-                node = node.left
-            case nodes.Compare():
-                node = node.expr
-            case nodes.CondExpr():
-                node = node.expr1
-            case nodes.Concat() if node.nodes:
-                node = node.nodes[0]
-            case nodes.Getattr() | nodes.Getitem() | nodes.Call() | nodes.Filter() | nodes.Test() if (
-                node.node
-            ):
-                node = node.node
-            case _:
-                return node.lineno or 0
-
-
-def described(node: nodes.Node | None) -> str:
-    """The expression as its author wrote it, as far as a message needs."""
-    match node:
-        case nodes.Name():
-            return node.name
-        case nodes.Getattr():
-            return f"{described(node.node)}.{node.attr}"
-        case nodes.Getitem():
-            key = "..." if isinstance(node.arg, nodes.Slice) else described(node.arg)
-            return f"{described(node.node)}[{key}]"
-        case nodes.Const():
-            return repr(node.value)[:40]
-        case nodes.Filter():
-            return f"{described(node.node)} | {node.name}"
-        case nodes.Call():
-            return f"{described(node.node)}()"
-    return "(...)"
-
-
-def path_text(path: Path) -> str:
-    """A path as it is written in a template."""
-    text = str(path[0])
-    for key in path[1:]:
-        text += f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]"
-    return text
-
-
-def static_path(node: nodes.Node | None) -> tuple[Path, nodes.Name] | None:
-    """The path of a chain of constant keys, and the name at its root."""
-    keys: list[str | int] = []
-    while True:
-        match node:
-            case nodes.Name():
-                return (node.name, *reversed(keys)), node
-            case nodes.Getattr():
-                keys.append(node.attr)
-            case nodes.Getitem():
-                key = constant_key(node.arg)
-                if key is None:
-                    return None
-                keys.append(key)
-            case _:
-                return None
-        node = node.node
-
-
-def constant_key(node: nodes.Node) -> str | int | None:
-    """The key of x['key'], x[0] or x[-1]."""
-    if isinstance(node, nodes.Const) and type(node.value) in (str, int):
-        key: str | int = node.value
-        return key
-    if isinstance(node, nodes.Neg) and isinstance(node.node, nodes.Const) and type(node.node.value) is int:
-        return -int(node.node.value)
-    return None
-
-
-def constant_values(node: nodes.Node) -> list[Any] | None:
-    """The values of a list or tuple of constants."""
-    if isinstance(node, nodes.List | nodes.Tuple) and all(isinstance(e, nodes.Const) for e in node.items):
-        return [element.value for element in node.items if isinstance(element, nodes.Const)]
-    return None
-
-
-def _strings(node: nodes.Node | None, op: str) -> tuple[str, ...]:
-    """The string constants that a side of a comparison consists of."""
-    if op in ("==", "!="):
-        values = [node.value] if isinstance(node, nodes.Const) else []
-    else:
-        values = (constant_values(node) if node is not None else None) or []
-    return tuple(values) if all(isinstance(value, str) for value in values) else ()
-
-
-def _targets(node: nodes.Node) -> list[str]:
-    """The names that an assignment binds."""
-    if isinstance(node, nodes.Name):
-        return [node.name]
-    return [name for child in node.items for name in _targets(child)] if isinstance(node, nodes.Tuple) else []
-
-
-def _merged(outcomes: list[dict[str, bool]]) -> dict[str, bool]:
-    """Names bound after an if: surely where every branch binds them, else perhaps."""
-    names = {name for outcome in outcomes for name in outcome}
-    return {name: all(outcome.get(name, False) for outcome in outcomes) for name in names}
 
 
 def _sliced(value: Any, numbers: list[Any], budget: Budget) -> Any:

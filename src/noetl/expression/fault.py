@@ -39,7 +39,7 @@ class Undefined(Fault):
 def undefined(missing: Missing, source: str, offset: int) -> TemplateUndefined:
     """The error for a missing value that had to be there."""
     text = missing.text or "this expression"
-    hint = "give it a value, or write | default(...) behind it"
+    hint = missing.hint or "give it a value, or write | default(...) behind it"
     if missing.part and missing.part != missing.text:
         hint = f"'{missing.part}' does not exist; {hint}"
     return TemplateUndefined(f"'{text}' is undefined", source, max(missing.offset, 0) or offset, hint)

@@ -23,6 +23,7 @@ from noetl.expression.operators import add
 from noetl.expression.text import printf, to_json, to_text
 
 _SLOW_TEXT = 1 << 16  # for work that Python does character by character
+_SORTED_TEXT = 4 << 20  # characters of all keys together
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class Entry:
         names = code.co_varnames[2 : code.co_argcount]
         plain = len(names) - len(defaults)
         shown = [n if i < plain else f"{n}={defaults[i - plain]!r}" for i, n in enumerate(names)]
+        if code.co_flags & 0x04:
+            shown.append("...")  # *args
         return f"({', '.join(shown)})"
 
     def refuses(self, positional: int, keywords: Sequence[str]) -> bool:
@@ -85,24 +88,26 @@ def getter(attribute: str | int | None) -> Callable[[Any], Any]:
     return get
 
 
-def _folded(value: Any, case_sensitive: bool) -> Any:
-    return value.lower() if isinstance(value, str) and not case_sensitive else value
+def _folded(budget: Budget, value: Any, case_sensitive: bool) -> Any:
+    return budget.made(value.lower()) if isinstance(value, str) and not case_sensitive else value
 
 
 def _sort_key(value: Any) -> Any:
-    """Scalars and flat lists of scalars have an order; deeper ones could take for ever to compare."""
+    """Scalars and short lists of scalars have an order; others could take for ever to compare."""
     if isinstance(value, Missing):
         raise Undefined(value)
-    if type(value) in SCALARS or (isinstance(value, list | tuple) and all(type(v) in SCALARS for v in value)):
+    if type(value) in SCALARS:
+        return value
+    if isinstance(value, list | tuple) and len(value) <= 16 and all(type(v) in SCALARS for v in value):
         return value
     raise Fault(f"can't sort by {kind_of(value)}", "sort by a field with attribute='...'")
 
 
-def _sorted(
-    budget: Budget, values: Sequence[Any], key: Callable[[Any], Any], reverse: bool = False
-) -> list[Any]:
+def _sorted(budget: Budget, values: Sequence[Any], key: Callable[[Any], Any], reverse: bool = False) -> list[Any]:
     budget.elements(len(values))
     keys = [_sort_key(key(value)) for value in budget.each(values)]
+    if sum(len(key) for key in keys if isinstance(key, str)) > _SORTED_TEXT:  # sorted() looks at no clock
+        raise OutOfBudget("the texts are too long to sort")
     order = range(len(values))
     try:
         return [values[i] for i in sorted(order, key=keys.__getitem__, reverse=bool(reverse))]
@@ -431,7 +436,7 @@ def dictsort(
     if by not in ("key", "value"):
         raise Fault("by is key or value")
     place = 0 if by == "key" else 1
-    return _sorted(budget, items(budget, value), lambda pair: _folded(pair[place], case_sensitive), reverse)
+    return _sorted(budget, items(budget, value), lambda pair: _folded(budget, pair[place], case_sensitive), reverse)
 
 
 def first(budget: Budget, value: Any) -> Any:
@@ -451,7 +456,7 @@ def groupby(
         return default if isinstance(key, Missing) and default is not None else key
 
     def key(element: Any) -> Any:
-        return _folded(shown(element), case_sensitive)
+        return _folded(budget, shown(element), case_sensitive)
 
     values = _sorted(budget, sequence(budget, value), key)
     budget.elements(len(values))
@@ -531,6 +536,7 @@ def apply(budget: Budget, name: Any, value: Any, args: Sequence[Any], kwargs: Ma
         raise Fault(f"no filter is called {clipped(repr(name))}")
     if entry.refuses(len(args), list(kwargs)):
         raise Fault(f"filter '{name}' takes {entry.signature}")
+    budget.check()
     value = unwrapped(value)
     if isinstance(value, Missing) and name not in TOLERANT:
         return value
@@ -551,7 +557,7 @@ def _extreme(budget: Budget, value: Any, case_sensitive: Any, attribute: Any, pl
     get, values = getter(attribute), sequence(budget, value)
     if not values:
         return NOTHING
-    keys = [_folded(get(element), case_sensitive) for element in budget.each(values)]
+    keys = [_folded(budget, get(element), case_sensitive) for element in budget.each(values)]
     wanted = _sorted(budget, keys, lambda key: key)[place]
     return next(element for element, key in zip(values, keys, strict=True) if key == wanted)
 
@@ -620,7 +626,7 @@ def sort(
     gets = [getter(a) for a in attribute.split(",")] if isinstance(attribute, str) else [getter(attribute)]
 
     def key(element: Any) -> Any:
-        found = [_folded(_sort_key(get(element)), case_sensitive) for get in gets]
+        found = [_folded(budget, _sort_key(get(element)), case_sensitive) for get in gets]
         return found[0] if len(found) == 1 else found
 
     return _sorted(budget, sequence(budget, value), key, reverse)
@@ -644,7 +650,7 @@ def unique(budget: Budget, value: Any, case_sensitive: Any = False, attribute: A
     seen: set[Any] = set()
     kept = []
     for element in budget.each(values):
-        key = _folded(get(element), case_sensitive)
+        key = _folded(budget, get(element), case_sensitive)
         mark = key if type(key) in SCALARS else ("json", to_json(key, budget))
         if mark not in seen:
             seen.add(mark)
@@ -659,7 +665,8 @@ def b64decode(budget: Budget, value: Any) -> str:
     """The text (UTF-8) that was encoded as base64."""
     text = _string(unwrapped(value), "base64")
     try:
-        return budget.made(binascii.a2b_base64(text.encode("ascii")).decode())
+        data = "".join(text.split()).encode("ascii")  # mail wraps its lines
+        return budget.made(binascii.a2b_base64(data, strict_mode=True).decode())
     except (ValueError, UnicodeError):
         raise Fault("this is not the base64 of a text") from None
 

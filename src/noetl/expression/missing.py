@@ -20,10 +20,10 @@ SCALARS = frozenset({str, int, float, bool, type(None)})
 class Missing:
     """A value that does not exist. `text` is the expression as written, `part` what of it is missing."""
 
-    __slots__ = ("offset", "part", "text")
+    __slots__ = ("hint", "offset", "part", "text")
 
-    def __init__(self, text: str, offset: int = -1, part: str = "") -> None:
-        self.text, self.offset, self.part = text, offset, part
+    def __init__(self, text: str, offset: int = -1, part: str = "", hint: str = "") -> None:
+        self.text, self.offset, self.part, self.hint = text, offset, part, hint
 
     def __bool__(self) -> bool:
         return False
@@ -40,9 +40,7 @@ class Missing:
         return f"Missing({self.text!r})"
 
 
-NOTHING = Missing(
-    ""
-)  # a filter's "there is none"; the closure that called it puts a located one in its place
+NOTHING = Missing("")  # a filter's "there is none"; the closure that called it puts a located one in its place
 
 
 class View:

@@ -11,6 +11,8 @@ from noetl.expression.fault import Fault, OutOfBudget
 from noetl.expression.missing import SCALARS, Missing, View, kind_of, unwrapped
 from noetl.expression.text import printf, to_text
 
+LONG = 4096  # characters; longer texts are compared with an eye on the clock
+
 Binary = Callable[[Any, Any, Budget], Any]
 
 
@@ -63,13 +65,7 @@ def modulo(a: Any, b: Any, budget: Budget) -> Any:
 def power(a: Any, b: Any, budget: Budget) -> Any:
     if not _numbers(a, b):
         return _refused("raise", a, "to the power of", b)
-    if (
-        isinstance(a, int)
-        and isinstance(b, int)
-        and abs(a) > 1
-        and b > 0
-        and a.bit_length() * b > INTEGER_BITS
-    ):
+    if isinstance(a, int) and isinstance(b, int) and abs(a) > 1 and b > 0 and a.bit_length() * b > INTEGER_BITS:
         raise Fault(f"the power has more than {INTEGER_BITS} bits")
     result = a**b
     if isinstance(result, complex):
@@ -128,11 +124,14 @@ def equal(a: Any, b: Any, budget: Budget | None = None, depth: int = 0) -> bool:
         raise Fault("the values are nested too deeply to compare")
     budget.check()
     if isinstance(a, Mapping) and isinstance(b, Mapping):
-        return len(a) == len(b) and all(key in b and equal(a[key], b[key], budget, depth + 1) for key in a)
+        return len(a) == len(b) and all(
+            key in b and equal(a[key], b[key], budget, depth + 1) for key in budget.each(list(a))
+        )
     for sequence in (list, tuple):
         if isinstance(a, sequence) and isinstance(b, sequence):
-            pairs = zip(a, b, strict=False)
-            return len(a) == len(b) and all(equal(x, y, budget, depth + 1) for x, y in pairs)
+            return len(a) == len(b) and all(
+                equal(x, y, budget, depth + 1) for x, y in zip(budget.each(a), b, strict=True)
+            )
     return bool(a == b) if type(a) is type(b) else False
 
 
@@ -148,7 +147,7 @@ def contains(needle: Any, haystack: Any, budget: Budget | None = None) -> bool:
     if isinstance(haystack, Mapping):
         return type(needle) in SCALARS and needle in haystack
     if isinstance(haystack, list | tuple):
-        if type(needle) in SCALARS:
+        if type(needle) in SCALARS and not (isinstance(needle, str) and len(needle) > LONG):
             return needle in haystack
         budget = budget or Budget()
         return any(equal(needle, element, budget) for element in budget.each(haystack))
@@ -164,7 +163,7 @@ def ordered(a: Any, b: Any, symbol: str, budget: Budget | None = None) -> bool:
         return bool(_ORDER[symbol](a, b))
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         budget = budget or Budget()
-        for x, y in zip(a, b, strict=False):
+        for x, y in zip(budget.each(a), b, strict=False):
             if not equal(x, y, budget):
                 return ordered(x, y, symbol, budget)
         return bool(_ORDER[symbol](len(a), len(b)))

@@ -56,9 +56,7 @@ _CHARACTER_HINTS = {
     '"': "the string that starts here is never closed",
     "`": "use ' or \" for strings",
 }
-_IGNORED = frozenset(
-    {"comment_begin", "comment", "comment_end", "whitespace", "raw_begin", "raw_end", "linecomment"}
-)
+_IGNORED = frozenset({"comment_begin", "comment", "comment_end", "whitespace", "raw_begin", "raw_end", "linecomment"})
 _OPEN = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -158,9 +156,7 @@ def _fail_lexing(message: str, found: list[Lexeme], source: str, offset: int, ch
     start = opened[-1] if opened else None
     if message.startswith("Missing end of") and start is not None:
         closing = "'#}'" if start.type == "comment_begin" else "'{% endraw %}'"
-        raise TemplateSyntax(
-            f"'{start.text.strip()}' is never closed", source, start.offset, f"add {closing}"
-        )
+        raise TemplateSyntax(f"'{start.text.strip()}' is never closed", source, start.offset, f"add {closing}")
     brackets = _open_brackets(found)
     if "expected" in message and brackets:
         raise _unclosed(brackets[-1], source)
@@ -168,9 +164,7 @@ def _fail_lexing(message: str, found: list[Lexeme], source: str, offset: int, ch
         closing = "}}" if start.type == "variable_begin" else "%}"
         hint = f"close '{start.text[:2]}' with '{closing}'" if character == "}" else None
         raise TemplateSyntax(f"unexpected '{character}'", source, offset, hint)
-    raise TemplateSyntax(
-        f"unexpected character {character!r}", source, offset, _CHARACTER_HINTS.get(character)
-    )
+    raise TemplateSyntax(f"unexpected character {character!r}", source, offset, _CHARACTER_HINTS.get(character))
 
 
 def _unclosed(lexeme: Lexeme, source: str) -> TemplateSyntax:

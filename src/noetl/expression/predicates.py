@@ -196,6 +196,7 @@ def check(budget: Budget, name: Any, value: Any, args: Sequence[Any]) -> bool:
         raise Fault(f"no test is called {clipped(repr(name))}")
     if found.refuses(len(args), ()):
         raise Fault(f"test '{name}' takes {found.signature}")
+    budget.check()
     return holds(found, budget, unwrapped(value), args)
 
 

@@ -10,11 +10,13 @@ from jinja2 import nodes
 
 from noetl.errors import TemplateError, TemplateSyntax
 from noetl.expression.budget import Budget
-from noetl.expression.compile import Closure, Comparison, Compiler, Read, Run, Statement, Unknown, Use
+from noetl.expression.compile import Closure, Comparison, Read, Unknown, Use
 from noetl.expression.fault import located, undefined
 from noetl.expression.missing import Missing, View
 from noetl.expression.operators import has_missing
 from noetl.expression.parsing import has_syntax, syntax_tree
+from noetl.expression.run import Run
+from noetl.expression.statements import Compiler, Statement
 
 CACHED = 4096
 

@@ -62,9 +62,7 @@ def _write(value: Any, parts: list[str], budget: Budget, depth: int) -> None:
         raise Fault(f"{kind_of(value)} can't be used as text")
 
 
-def _write_items(
-    items: Any, opening: str, closing: str, parts: list[str], budget: Budget, depth: int
-) -> None:
+def _write_items(items: Any, opening: str, closing: str, parts: list[str], budget: Budget, depth: int) -> None:
     if depth >= DEPTH:
         raise Fault("the value is nested too deeply to print")
     budget.check()
@@ -152,7 +150,7 @@ def printf(template: str, arguments: Any, budget: Budget) -> str:
             value, used = queue[used], used + 1
         else:
             raise Fault("not enough arguments for the format string")
-        parts.append(_printf_field(match, value, budget))
+        parts.append(budget.made(_printf_field(match, value, budget)))
     if used < len(queue) and not by_name:
         raise Fault("not all arguments are used by the format string")
     tail = template[end:]
@@ -202,9 +200,7 @@ def _joined(parts: Sequence[str], budget: Budget) -> str:
     return "".join(parts)
 
 
-_SPEC = re.compile(
-    r"(?:.?[<>=^])?[-+ ]?z?#?0?(?P<width>\d*)[,_]?(?:\.(?P<precision>\d+))?[bcdeEfFgGosxX%]?", re.S
-)
+_SPEC = re.compile(r"(?:.?[<>=^])?[-+ ]?z?#?0?(?P<width>\d*)[,_]?(?:\.(?P<precision>\d+))?[bcdeEfFgGosxX%]?", re.S)
 
 
 def format_fields(template: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], budget: Budget) -> str:
@@ -218,7 +214,7 @@ def format_fields(template: str, args: tuple[Any, ...], kwargs: Mapping[str, Any
         if not name:
             name, automatic = str(automatic), automatic + 1
         value = _field_value(name, args, kwargs)
-        parts.append(_format_field(value, spec or "", conversion, budget))
+        parts.append(budget.made(_format_field(value, spec or "", conversion, budget)))
     return _joined(parts, budget)
 
 

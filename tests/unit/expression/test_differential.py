@@ -1,5 +1,6 @@
 """Where the meaning is meant to be Jinja's, the result is Jinja's."""
 
+# ruff: noqa: E501 (one case of a table a line reads best)
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,6 @@
 """A missing value chains, makes comparisons false, and is an error where a value is needed."""
 
+# ruff: noqa: E501 (one case of a table a line reads best)
 from __future__ import annotations
 
 from typing import Any
@@ -29,7 +30,8 @@ def value(expression: str) -> Any:
 def test_missing_value_is_an_error_as_a_result(expression: str) -> None:
     with pytest.raises(TemplateUndefined, match="is undefined"):
         value(expression)
-    assert parse("{{ (" + expression + ") | default('absent') }}").evaluate(SCOPE) is not None
+    if not expression.startswith(("[", "{", "dict")):  # those exist, with a hole in them
+        assert value(f"({expression}) | default('absent')") == "absent"
 
 
 @pytest.mark.parametrize(
@@ -57,9 +59,7 @@ def test_missing_value_is_coped_with(expression: str, expected: Any) -> None:
     assert type(result) is type(expected)
 
 
-@pytest.mark.parametrize(
-    "source", ["a{{ x }}", "{{ a.x }} ", "{% for i in x %}{% endfor %}", "{% print x %}"]
-)
+@pytest.mark.parametrize("source", ["a{{ x }}", "{{ a.x }} ", "{% for i in x %}{% endfor %}", "{% print x %}"])
 def test_missing_value_in_text_is_an_error(source: str) -> None:
     with pytest.raises(TemplateUndefined):
         parse("-" + source).evaluate(SCOPE)

@@ -1,5 +1,6 @@
 """Bombs: each must end with an error, in bounded memory, soon."""
 
+# ruff: noqa: E501 (one case of a table a line reads best)
 from __future__ import annotations
 
 import signal
@@ -13,9 +14,7 @@ from noetl.errors import TemplateError
 from noetl.expression import Budget, parse
 
 MIB = 1 << 20
-DOUBLE_LIST = (
-    "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}"
-)
+DOUBLE_LIST = "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}"
 DOUBLE_BOTH = (
     "{% set ns = namespace(x=[1], y=[1]) %}"
     "{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}"
@@ -84,6 +83,8 @@ BOMBS = [
     "{{ 1" + " if 1 else 1" * 3000 + " }}",
     "{{ x" + "[x" * 3000 + "]" * 3000 + " }}",
     "{{ x" + "[0:1]" * 5000 + " }}",
+    "{{ x" + ".a" * 20000 + " }}",
+    "{{ x[y]" + ".a" * 20000 + " }}",
     "{% if 1 %}" * 2000 + "{% endif %}" * 2000,
     "{% for a in [1] %}" * 1000 + "{% endfor %}" * 1000,
     "{{ 1 }}" * 10000,
@@ -129,6 +130,18 @@ BOMBS = [
     "{{ ('é' * 1000000) ~ ('é' * 1000000) }}",
     "{{ [('x' * 1000000)] | map('list') | list }}",
     "{{ 1 | round(10 ** 9) }}",
+    "{{ ('%(a)999d' * 100000) % {'a': 1} }}",
+    "{{ ('{0:>999}' * 100000).format(1) }}",
+    "{{ ([range(9999)] * 9999) | sort }}",
+    "{{ (['x' * 1000000, 'x' * 1000000] * 40000) | sort }}",
+    "{{ (['x' * 1000000, 'x' * 1000000] * 40000) | max }}",
+    "{{ (['x' * 1000000, 'x' * 1000000] * 40000) | unique }}",
+    "{{ ('x' * 999999 ~ 'y') in (['x' * 1000000] * 90000) }}",
+    "{{ (['x' * 1000000] * 90000) == (['x' * 1000000] * 90000) }}",
+    "{{ (['x' * 1000000] * 90000) < (['x' * 1000000] * 90000) }}",
+    "{{ (['x' * 1000000] * 90000) | select('lower') | list }}",
+    "{{ (['x' * 60000] * 90000) | map('wordcount') | list }}",
+    "{{ (['<' * 60000] * 90000) | map('striptags') | list }}",
 ]
 
 

@@ -1,5 +1,6 @@
 """Values stay what they are; names, views, functions and what a template tells about itself."""
 
+# ruff: noqa: E501 (one case of a table a line reads best)
 from __future__ import annotations
 
 from collections import ChainMap, UserDict
@@ -10,8 +11,21 @@ import pytest
 
 from noetl.errors import TemplateError, TemplateFailed, TemplateSyntax, TemplateUndefined
 from noetl.expression import (
-    FILTERS, FUNCTIONS, METHODS, NOW_KEY, SQL_FILTERS, TESTS, Comparison, Interruption, Read, Unknown, View, parse,
-    prepare, rename, render,
+    FILTERS,
+    FUNCTIONS,
+    METHODS,
+    NOW_KEY,
+    SQL_FILTERS,
+    TESTS,
+    Comparison,
+    Interruption,
+    Read,
+    Unknown,
+    View,
+    parse,
+    prepare,
+    rename,
+    render,
 )  # fmt: skip
 
 
@@ -127,9 +141,7 @@ def test_view_without_a_value_has_no_text() -> None:
 def test_now_is_the_injected_time_in_utc() -> None:
     moment = datetime(2026, 3, 1, 14, 0, tzinfo=timezone(timedelta(hours=2)))
     assert parse("{{ now() }}").evaluate({NOW_KEY: moment}) == "2026-03-01T12:00:00Z"
-    assert (
-        parse("{{ now() }}").evaluate({NOW_KEY: datetime(2026, 3, 1, tzinfo=UTC)}) == "2026-03-01T00:00:00Z"
-    )
+    assert parse("{{ now() }}").evaluate({NOW_KEY: datetime(2026, 3, 1, tzinfo=UTC)}) == "2026-03-01T00:00:00Z"
     with pytest.raises(TemplateFailed, match="there is no time here"):
         parse("{{ now() }}").evaluate({})
 
@@ -146,6 +158,12 @@ def test_now_is_the_injected_time_in_utc() -> None:
 )  # fmt: skip
 def test_what_jinja_does_not_have_or_does_otherwise(expression: str, expected: Any) -> None:
     assert parse("{{ " + expression + " }}").evaluate({}) == expected
+
+
+def test_loop_may_be_hidden_without_harm() -> None:
+    assert parse("{% for loop in [1] %}{{ loop }}{% endfor %}").evaluate({}) == "1"
+    with pytest.raises(TemplateFailed, match="not the loop"):
+        parse("{% for i in [1] %}{% set loop = 1 %}{{ loop.cycle(1, 2) }}{% endfor %}").evaluate({})
 
 
 def test_maybe_bound_name_falls_back_to_the_scope() -> None:

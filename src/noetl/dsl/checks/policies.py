@@ -174,7 +174,7 @@ def _check_patches(site: TaskSite, then: Any, problems: Problems) -> None:
     for patch in ("set_ctx", "set_iter"):
         for key, value in then.get(patch, {}).items():
             if not isinstance(value, dict) or not any(name.startswith("$") for name in value):
-                if patch == "set_ctx" and site.place == "pipeline" and outline.is_parallel(site.step):
+                if patch == "set_ctx" and site.place == "pipeline" and _side_by_side(site):
                     message = f"items that run side by side write ctx key {key!r}"
                     hint = f"use `set_iter`, or a reducer: `{key}: {{$append: ...}}`"
                     problems.add(PARALLEL_CTX, key_span(then[patch], key), message, hint)
@@ -182,6 +182,12 @@ def _check_patches(site: TaskSite, then: Any, problems: Problems) -> None:
                 given = ", ".join(value)
                 hint = did_you_mean(next(iter(value)), REDUCERS) or f"reducers: {', '.join(REDUCERS)}"
                 problems.add(BAD_REDUCER, span_in(then[patch], key), f"{given[:60]!r} is not a reducer", hint)
+
+
+def _side_by_side(site: TaskSite) -> bool:
+    """True if several items may be at this task at once."""
+    inside = (outer.tree.get("spec", {}).get("mode") == "parallel" for outer in site.outer)
+    return outline.is_parallel(site.step) or any(inside)
 
 
 # -- can the pipeline end? ------------------------------------------------------------------------------------------

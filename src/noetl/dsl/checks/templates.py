@@ -13,8 +13,7 @@ from noetl.dsl.problem import Check, Problems, did_you_mean
 from noetl.dsl.shape import TEMPLATE_HERE, KindSource, is_template
 from noetl.dsl.tree import key_span, span_in
 from noetl.errors import TemplateSyntax
-from noetl.expression import FILTERS, FUNCTIONS, TESTS, Template, parse
-from noetl.expression import Read
+from noetl.expression import FILTERS, FUNCTIONS, TESTS, Read, Template, parse
 
 SYNTAX = Check(
     "NTL501",
@@ -108,6 +107,15 @@ FOREIGN_OUTCOME = Check(
     "a rule reads a field its kind does not have",
     "`outcome` has `status`, `result`, `error`, `meta` and the kind's own field, such as `http` or `pg`.",
 )
+
+WRITERS = {
+    "ctx": (CTX_NEVER_SET, "nothing writes the ctx key {!r}", "write it with `set_ctx`, or use `| default(...)`"),
+    "vars": (CTX_NEVER_SET, "nothing writes the variable {!r}", "write it in `vars` of a step that runs before"),
+    "args": (ARG_NEVER_SET, "no arc supplies the arg {!r}", "add it to `args` of the arc that leads here"),
+    "iter": (ITER_NEVER_SET, "nothing writes the iter key {!r}", "write it with `set_iter`"),
+    "workload": (WORKLOAD_TYPO, "`workload` has no default for {!r}", ""),
+}
+"""For a key that nothing writes, by namespace: the check, its message and advice."""
 
 BOUNDARY = ("step.done", "step.failed", "loop.done")
 
@@ -246,6 +254,7 @@ class _Checker:
             self._add(HIDDEN, site, read.offset, message, f"write `{home}.{root}`")
 
     def _check_path(self, site: Site, read: Read) -> None:
+        """The part behind a namespace: does the step, key or field exist?"""
         if len(read.path) < 2 or not isinstance(read.path[1], str):
             return
         root, name = read.path[0], read.path[1]
@@ -257,29 +266,27 @@ class _Checker:
             case "keychain" if name not in self.names.keychain:
                 hint = did_you_mean(name, self.names.keychain) or "declare it in the root `keychain`"
                 self._add(UNKNOWN_CREDENTIAL, site, read.offset, f"the keychain has no entry {name!r}", hint)
-            case "ctx" if not read.guarded and name not in self.names.ctx and name != "vars":
-                hint = (
-                    did_you_mean(name, self.names.ctx) or "write it with `set_ctx`, or use `| default(...)`"
-                )
-                self._add(CTX_NEVER_SET, site, read.offset, f"nothing writes the ctx key {name!r}", hint)
-            case "vars" if not read.guarded and name not in self.names.vars:
-                hint = did_you_mean(name, self.names.vars) or "write it in `vars` of a step that runs before"
-                self._add(CTX_NEVER_SET, site, read.offset, f"nothing writes the variable {name!r}", hint)
-            case "args" if not read.guarded and name not in self.names.args | site.local.args:
-                hint = did_you_mean(name, self.names.args) or "add it to `args` of the arc that leads here"
-                self._add(ARG_NEVER_SET, site, read.offset, f"no arc supplies the arg {name!r}", hint)
-            case "iter" if not read.guarded and name not in site.local.iter:
-                hint = did_you_mean(name, site.local.iter) or "write it with `set_iter`"
-                self._add(ITER_NEVER_SET, site, read.offset, f"nothing writes the iter key {name!r}", hint)
-            case "workload" if not read.guarded and name not in self.names.workload:
-                if hint := did_you_mean(name, self.names.workload):
-                    self._add(
-                        WORKLOAD_TYPO, site, read.offset, f"`workload` has no default for {name!r}", hint
-                    )
             case "outcome":
                 self._check_outcome(site, read, name)
+            case "ctx" | "vars" | "args" | "iter" | "workload" if not read.guarded:
+                self._check_written(site, read, root, name)
             case _:
                 pass
+
+    def _check_written(self, site: Site, read: Read, root: str, name: str) -> None:
+        """A key of a namespace that something should have written before it is read."""
+        known = {
+            "ctx": self.names.ctx | {"vars"},
+            "vars": self.names.vars,
+            "args": self.names.args | site.local.args,
+            "iter": site.local.iter,
+            "workload": self.names.workload,
+        }[root]
+        guess = did_you_mean(name, known) if name not in known else None
+        if name in known or (root == "workload" and guess is None):  # a request may bring any input along
+            return
+        check, message, advice = WRITERS[root]
+        self._add(check, site, read.offset, message.format(name), guess or advice)
 
     def _part(self, site: Site, read: Read, message: str, known: frozenset[str]) -> None:
         hint = did_you_mean(read.path[1], known) or f"there are: {', '.join(sorted(known)[:12]) or 'none'}"

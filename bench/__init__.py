@@ -1,0 +1,1 @@
+"""Benchmarks: figures beside the machine's own limits, from one run. `make bench` prints them."""

@@ -1,0 +1,14 @@
+"""Runs every benchmark and prints one table."""
+
+from __future__ import annotations
+
+from bench import language
+from bench.measure import print_figures
+
+
+def main() -> None:
+    print_figures(language.figures())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""Statements: if, for, set, with, filter blocks and the text between them.
+
+A statement becomes `closure(scope, run) -> None` that appends to `run.out`. Names that a statement binds are
+known while its body is compiled, so a name is either the template's own or read from the scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jinja2 import nodes
+
+from noetl.expression.compile import Closure, ExpressionCompiler, Scope
+from noetl.expression.fault import Fault, undefined
+from noetl.expression.filters import sequence
+from noetl.expression.missing import Missing, unwrapped
+from noetl.expression.run import Loop, Namespace, Run, as_namespace
+from noetl.expression.shape import start
+from noetl.expression.text import to_text
+
+Statement = Callable[[Scope, Run], None]
+
+
+class Compiler(ExpressionCompiler):
+    """Compiles a whole template."""
+
+    def body(self, children: list[nodes.Node]) -> Statement:
+        """A closure that runs statements in order."""
+        self.simple = False
+        steps: list[Statement] = [self._visit("stmt", child) for child in children]
+        if len(steps) == 1:
+            return steps[0]
+
+        def run_all(scope: Scope, run: Run) -> None:
+            for step in steps:
+                step(scope, run)
+
+        return run_all
+
+    def _stmt_Output(self, node: nodes.Output) -> Statement:
+        parts = [self._printed(child) for child in node.nodes]
+
+        def output(scope: Scope, run: Run) -> None:
+            for part in parts:
+                part(scope, run)
+
+        return parts[0] if len(parts) == 1 else output
+
+    def _printed(self, node: nodes.Expr) -> Statement:
+        fail, source, offset = self.failing(node), self.source, start(node)
+        value = self.expression(node)
+
+        def emit(scope: Scope, run: Run) -> None:
+            found = value(scope, run)
+            if type(found) is Missing:
+                raise undefined(found, source, offset)
+            try:
+                run.emit(found if type(found) is str else to_text(found, run.budget))
+            except Exception as error:
+                raise fail(error) from None
+
+        return emit
+
+    def _stmt_If(self, node: nodes.If) -> Statement:
+        branches: list[tuple[Closure, Statement]] = []
+        outcomes: list[dict[str, bool]] = []
+        before = self.bound
+        for branch in (node, *node.elif_):
+            test = self.expression(branch.test)
+            self.bound = dict(before)
+            branches.append((test, self.body(branch.body)))
+            outcomes.append(self.bound)
+            self.bound = before
+        self.bound = dict(before)
+        otherwise = self.body(node.else_)
+        outcomes.append(self.bound)
+        self.bound = _merged(outcomes)
+
+        def choose(scope: Scope, run: Run) -> None:
+            for test, branch in branches:
+                if test(scope, run):
+                    return branch(scope, run)
+            return otherwise(scope, run)
+
+        return choose
+
+    def _stmt_For(self, node: nodes.For) -> Statement:
+        if node.recursive:
+            self.refuse(node, "recursive loops are not available in playbooks")
+        values, before = self.expression(node.iter), self.bound
+        self.bound = before | dict.fromkeys(_targets(node.target), True)
+        assign = self._target(node.target)
+        keep = self.expression(node.test) if node.test is not None else None
+        self.bound = self.bound | {"loop": True}
+        body = self.body(node.body)
+        self.bound = dict(before)
+        otherwise = self.body(node.else_)
+        self.bound = before
+        fail, at_values = self.failing_at(node), self.failing(node.iter)
+
+        def elements(scope: Scope, run: Run) -> Sequence[Any]:
+            found = values(scope, run)
+            try:
+                found = sequence(run.budget, found)
+            except Exception as error:
+                raise at_values(error) from None
+            return [e for e in found if kept(e, scope, run)] if keep is not None else found
+
+        def kept(element: Any, scope: Scope, run: Run) -> bool:
+            step(run)
+            assign(element, scope, run)
+            return bool(keep is not None and keep(scope, run))
+
+        def step(run: Run) -> None:
+            try:
+                run.budget.step()
+            except Exception as error:
+                raise fail(error) from None
+
+        def repeat(scope: Scope, run: Run) -> None:
+            outer = run.locals
+            run.locals = dict(outer)
+            loop = Loop(elements(scope, run))
+            for place, element in enumerate(loop.items):
+                step(run)
+                loop.index0 = place
+                run.locals = {**outer, "loop": loop}
+                assign(element, scope, run)
+                body(scope, run)
+            run.locals = dict(outer)
+            if not loop.items:
+                otherwise(scope, run)
+            run.locals = outer
+
+        return repeat
+
+    def _target(self, node: nodes.Node) -> Callable[[Any, Scope, Run], None]:
+        """How to bind a value to a name, a tuple of names or a namespace's field."""
+        fail = self.failing(node)
+        if isinstance(node, nodes.Name):
+            name = node.name
+
+            def bind(value: Any, scope: Scope, run: Run) -> None:
+                run.locals[name] = value
+
+            return bind
+        if isinstance(node, nodes.NSRef):
+            return self._field(node)
+        if not isinstance(node, nodes.Tuple):
+            self.refuse(node, "this can't be assigned to")
+        parts = [self._target(child) for child in node.items]
+
+        def unpack(value: Any, scope: Scope, run: Run) -> None:
+            value = unwrapped(value)
+            if not isinstance(value, list | tuple) or len(value) != len(parts):
+                raise fail(Fault(f"a list of {len(parts)} elements is needed to fill {len(parts)} names"))
+            for part, element in zip(parts, value, strict=True):
+                part(element, scope, run)
+
+        return unpack
+
+    def _field(self, node: nodes.NSRef) -> Callable[[Any, Scope, Run], None]:
+        name, field, fail = node.name, node.attr, self.failing(node)
+
+        def assign(value: Any, scope: Scope, run: Run) -> None:
+            target = run.locals.get(name)
+            if not isinstance(target, Namespace):
+                raise fail(Fault(f"'{name}' is not a namespace", f"write {{% set {name} = namespace() %}} first"))
+            target.fields[field] = value
+
+        return assign
+
+    def _stmt_Assign(self, node: nodes.Assign) -> Statement:
+        value, call = self.expression(node.node), node.node
+        if isinstance(call, nodes.Call) and isinstance(call.node, nodes.Name) and call.node.name == "namespace":
+            return self._assigned(node.target, lambda scope, run: as_namespace(value(scope, run)))
+        return self._assigned(node.target, value)
+
+    def _assigned(self, node: nodes.Node, value: Closure) -> Statement:
+        assign = self._target(node)
+        self.bound = self.bound | dict.fromkeys(_targets(node), True)
+
+        def set_(scope: Scope, run: Run) -> None:
+            assign(value(scope, run), scope, run)
+
+        return set_
+
+    def _stmt_AssignBlock(self, node: nodes.AssignBlock) -> Statement:
+        return self._assigned(node.target, self._captured(node.body, node.filter))
+
+    def _captured(self, children: list[nodes.Node], pipe: nodes.Filter | None) -> Closure:
+        """What a body prints, through filters if there are any, as a value."""
+        before = self.bound
+        body = self.body(children)
+        self.bound = before
+
+        def capture(scope: Scope, run: Run) -> str:
+            out, run.out, own = run.out, [], run.locals
+            run.locals = dict(own)
+            body(scope, run)
+            text, run.out, run.locals = "".join(run.out), out, own
+            run.size -= len(text)  # it is not printed yet
+            run.budget.memory -= len(text)
+            return text
+
+        return capture if pipe is None else self._piped(pipe, capture)
+
+    def _piped(self, pipe: nodes.Filter, subject: Closure) -> Closure:
+        inner = self._piped(pipe.node, subject) if isinstance(pipe.node, nodes.Filter) else subject
+        return self._filtered(pipe, inner)
+
+    def _stmt_FilterBlock(self, node: nodes.FilterBlock) -> Statement:
+        text, fail = self._captured(node.body, node.filter), self.failing(node)
+
+        def emit(scope: Scope, run: Run) -> None:
+            value = text(scope, run)
+            try:
+                run.emit(to_text(value, run.budget))
+            except Exception as error:
+                raise fail(error) from None
+
+        return emit
+
+    def _stmt_With(self, node: nodes.With) -> Statement:
+        before = self.bound
+        values = [self.expression(value) for value in node.values]
+        assigns = [self._target(target) for target in node.targets]
+        names = {name: True for target in node.targets for name in _targets(target)}
+        self.bound = before | names
+        body = self.body(node.body)
+        self.bound = before
+
+        def with_(scope: Scope, run: Run) -> None:
+            found = [value(scope, run) for value in values]
+            outer, run.locals = run.locals, dict(run.locals)
+            for assign, value in zip(assigns, found, strict=True):
+                assign(value, scope, run)
+            body(scope, run)
+            run.locals = outer
+
+        return with_
+
+
+def _targets(node: nodes.Node) -> list[str]:
+    """The names that an assignment binds."""
+    if isinstance(node, nodes.Name):
+        return [node.name]
+    return [name for child in node.items for name in _targets(child)] if isinstance(node, nodes.Tuple) else []
+
+
+def _merged(outcomes: list[dict[str, bool]]) -> dict[str, bool]:
+    """Names bound after an if: surely where every branch binds them, else perhaps."""
+    names = {name for outcome in outcomes for name in outcome}
+    return {name: all(outcome.get(name, False) for outcome in outcomes) for name in names}
