@@ -10,6 +10,7 @@ from pathlib import Path
 from bench.measure import Figure, best_command, best_seconds
 from noetl.dsl.compile import load
 from noetl.expression import parse
+from noetl.expression.template import clear_cache
 from noetl.tools.registry import KINDS
 
 STEPS = 50
@@ -102,7 +103,7 @@ def figures() -> Iterator[Figure]:
     yield Figure("noetl --help, times bare Python start", f"{best_command(NOETL, '--help') / bare:.1f}")
 
     def compile_once() -> None:
-        parse.cache_clear()
+        clear_cache()
         assert load("bench.yaml", text, KINDS).playbook is not None
 
     seconds = best_seconds(compile_once, 5)

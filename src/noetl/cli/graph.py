@@ -32,4 +32,4 @@ def command(ctx: click.Context, file: str, form: Any) -> None:
         print_problems(loaded.problems, stream=sys.stderr)
         click.echo(f"{file}: {summary(loaded.problems)}", err=True)
         ctx.exit(3)
-    click.echo(draw(loaded.playbook, form, width=shutil.get_terminal_size((100, 24)).columns))
+    click.echo(draw(loaded.playbook, form, width=shutil.get_terminal_size((100, 24)).columns), nl=False)

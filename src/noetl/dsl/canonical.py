@@ -12,7 +12,7 @@ from typing import Any
 from noetl.dsl.duration import seconds
 from noetl.dsl.inputs import LAYERED
 from noetl.dsl.shape import KindSource, is_template
-from noetl.dsl.tree import Mark, Span, plain, span_in, span_of
+from noetl.dsl.tree import Mark, Span, key_span, plain, span_in, span_of
 from noetl.model import playbook as model
 from noetl.model.inputs import fields
 
@@ -45,7 +45,7 @@ def delay(value: Any) -> float | str | None:
 
 
 class Builder:
-    """Builds the playbook and remembers where its parts stand, by keys such as `fetch`, `fetch/save`, `fetch/next/0`."""
+    """Builds the playbook and remembers where its parts stand: by `fetch`, `fetch/save`, `fetch/next/0` and so on."""
 
     def __init__(self, root: Any, kinds: KindSource, mark: Callable[[int], Mark]) -> None:
         self.root, self.kinds, self.mark = root, kinds, mark
@@ -172,8 +172,10 @@ class Builder:
         if not policies:
             return None
         rules = policies[-1]["rules"]
-        for i in range(len(rules)):
+        for i, (_, then) in enumerate(_rules(rules)):
             self._place(f"{key}/rules/{i}", span_in(rules, i))
+            for name in then.get("set_ctx", ()):
+                self._place(f"{key}/rules/{i}/{name}", key_span(then["set_ctx"], name))
         return tuple(model.Rule(_guard(rule), _then(body)) for rule, body in _rules(rules))
 
     # -- classic leftovers ------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The classic dialect, rewritten into the canonical one.
 
-One rewriting serves two masters: `compile` applies it to the tree it read, `migrate` to a round-trip tree that keeps
-comments. So a migrated playbook compiles to an equal model by construction, and the engine knows one language.
+One rewriting serves two masters: `compile` builds the model from the rewritten tree, `migrate` writes it back to text.
+So a migrated playbook compiles to an equal model by construction, and the engine knows one language.
 
 What becomes what:
 
@@ -23,10 +23,14 @@ targets, chains retried as a whole, `vars` and `sink` of a loop, `this.meta`. Th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+from noetl.dsl import outline
+from noetl.dsl.outline import labelled_items
 from noetl.dsl.shape import KindSource, is_template
+from noetl.dsl.tree import Map, Seq, span_of, unshare
 from noetl.errors import TemplateSyntax
 from noetl.expression import parse, rename
 
@@ -34,6 +38,12 @@ STEP_KEYS = ("args", "retry", "vars", "case", "sink")
 CASE_SPEC = ("case_mode", "eval_mode", "branch_order", "next_policy", "on_error")
 SQL_ROWS = ("postgres", "duckdb", "snowflake")
 IS_ERROR = "{{ outcome.status == 'error' }}"
+EVENT = frozenset(["event"])
+CREDENTIALS = {
+    "postgres": "postgres_credential",
+    "snowflake": "snowflake_credential",
+    "gcs": "gcs_credential",
+}
 _EVENT = re.compile(r"""event\.name\s*==\s*(['"])(call\.done|call\.error|step\.exit)\1""")
 _DSN = re.compile(r"^postgres(ql)?://|=")
 
@@ -42,31 +52,30 @@ class Leftover(NamedTuple):
     """A construct that the canonical dialect can't spell."""
 
     step: str
-    node: Any
+    container: Any
+    key: Any
     what: str
-
-
-class Maker(NamedTuple):
-    """How to make a map or a list that stands where `at` stood, in the tree that is being rewritten."""
-
-    map: Callable[[Any], Any]
-    seq: Callable[[Any], Any]
-
-
-class NotCanonical(Exception):
-    """Raised where a part of a step has no canonical spelling."""
-
-    def __init__(self, node: Any, what: str) -> None:
-        super().__init__(what)
-        self.node, self.what = node, what
+    hint: str
 
 
 def is_classic(root: Any) -> bool:
     """True if the document uses classic constructs and none that only the canonical dialect has."""
     steps = [step for step in _list(root.get("workflow")) if isinstance(step, dict)]
-    return not any(map(_canonical_step, steps)) and (
-        any(map(_classic_step, steps)) or _classic_workbook(root.get("workbook"))
-    )
+    return not any(map(_canonical_step, steps)) and next(_constructs(root), None) is not None
+
+
+def first_construct(root: Any) -> tuple[Any, str]:
+    """The map and the key of the first classic construct of a classic document."""
+    return next(_constructs(root))
+
+
+def _constructs(root: Any) -> Iterator[tuple[Any, str]]:
+    for step in _list(root.get("workflow")):
+        if isinstance(step, dict):
+            yield from _classic_keys(step)
+    for entry in _list(root.get("workbook")):
+        if isinstance(entry, dict) and "sink" in entry:
+            yield entry, "sink"
 
 
 def _canonical_step(step: Any) -> bool:
@@ -74,39 +83,42 @@ def _canonical_step(step: Any) -> bool:
     if isinstance(following, dict) and "arcs" in following:
         return True
     labelled = [task for task in _list(tool) if isinstance(task, dict) and len(task) == 1 and "kind" not in task]
-    parts = (step, *_tasks_of(tool), *_chain_tools(step.get("case")))
+    chained = [_map(_map(body).get("tool")) for body in _chain_calls(step.get("case"))]
+    parts = (step, *_tasks_of(tool), *chained)
     return bool(labelled) or any("policy" in _map(part.get("spec")) for part in parts)
 
 
-def _classic_step(step: Any) -> bool:
-    loop, spec = _map(step.get("loop")), _map(step.get("spec"))
-    return (
-        any(key in step for key in STEP_KEYS)
-        or isinstance(step.get("next"), str | list)
-        or any(key in loop for key in ("mode", "collection", "element"))
-        or "batch_size" in _map(loop.get("spec"))
-        or any(key in spec for key in CASE_SPEC)
-    )
+def _classic_keys(step: Any) -> Iterator[tuple[Any, str]]:
+    loop = _map(step.get("loop"))
+    yield from ((step, key) for key in step if key in STEP_KEYS)
+    if isinstance(step.get("next"), str | list):
+        yield step, "next"
+    for part, keys in (
+        (loop, ("mode", "collection", "element")),
+        (_map(loop.get("spec")), ("batch_size",)),
+        (_map(step.get("spec")), CASE_SPEC),
+    ):
+        yield from ((part, key) for key in part if key in keys)
 
 
-def _classic_workbook(workbook: Any) -> bool:
-    return any(isinstance(entry, dict) and "sink" in entry for entry in _list(workbook))
-
-
-def rewrite(root: Any, kinds: KindSource, maker: Maker) -> list[Leftover]:
+def rewrite(root: Map, kinds: KindSource) -> list[Leftover]:
     """Rewrite the document in place; what could not be rewritten is still there and returned."""
-    return _Rewriter(root, kinds, maker).run()
+    return _Rewriter(root, kinds).run()
 
 
 class _Rewriter:
-    def __init__(self, root: Any, kinds: KindSource, maker: Maker) -> None:
-        self.root, self.kinds, self.maker = root, kinds, maker
+    def __init__(self, root: Map, kinds: KindSource) -> None:
+        self.root, self.kinds = root, kinds
         self.steps = _list(root.get("workflow"))
         self.names = {step.get("step") for step in self.steps}
         self.workbook = {entry.get("name"): entry for entry in _list(root.get("workbook")) if isinstance(entry, dict)}
         self.leftovers: list[Leftover] = []
+        self.current = ""
+        self.locals: frozenset[str] = frozenset()  # bare names that only the current step's own parts can see
 
     def run(self) -> list[Leftover]:
+        unshare(self.root)
+        self._credentials()
         position = 0
         while position < len(self.steps):
             added = self._step(self.steps[position])
@@ -117,23 +129,38 @@ class _Rewriter:
         for entry in self.workbook.values():  # callers have taken both over
             entry.pop("sink", None)
             _map(entry.get("tool")).pop("retry", None)
-        self._rename_everywhere(self.root)
+        self._rename_everywhere()
         return self.leftovers
+
+    def _refuse(self, container: Any, key: Any, what: str, hint: str) -> None:
+        """Note that the current step has to stay classic, why, and what would help."""
+        self.leftovers.append(Leftover(self.current, container, key, what, hint))
+
+    def _refuse_names(self, container: Any, key: Any, names: frozenset[str], where: str) -> None:
+        """Refuse templates that read names which the place they would move to does not have."""
+        for holder, at, text in _strings(container, self.kinds, key):
+            with suppress(TemplateSyntax):
+                for read in parse(text).reads:
+                    if read.path[0] in names or (".".join(map(str, read.path[:2])) in names):
+                        what = f"`{read.path[0]}` {where}"
+                        self._refuse(holder, at, what, "keep what it reads in `vars`, or read `steps.NAME.result`")
 
     # -- one step ---------------------------------------------------------------------------------------------------
 
     def _step(self, step: Any) -> list[Any]:
+        self.current, self.locals = step["step"], self._locals(step)
+        if "tool" not in step and ("vars" in step or "sink" in step):
+            step["tool"] = _map_at(step)
+            step["tool"]["kind"] = "noop"
         self._loop(step)
-        self._credentials(step)
         self._args(step)
         case, fallback = step.get("case"), step.get("next")
         sinks = self._sinks(step)
-        added: list[Any] = []
-        try:
-            routed = self._router(step, case, fallback, added)
-            self._refuse_after_loop(step)
-        except NotCanonical as reason:
-            self.leftovers.append(Leftover(step["step"], reason.node, reason.what))
+        before, added = len(self.leftovers), list[Any]()
+        routed = self._router(step, case, fallback, added)
+        self._refuse_outside(step)
+        if len(self.leftovers) > before:
+            self.names -= {extra["step"] for extra in added}
             self._chain_policies(step)
             self._policies(step, with_vars="loop" not in step)
             if "sink" in step:
@@ -151,11 +178,25 @@ class _Rewriter:
             step["next"] = routed
         return added
 
-    def _refuse_after_loop(self, step: Any) -> None:
+    def _locals(self, step: Any) -> frozenset[str]:
+        loop = _map(step.get("loop"))
+        found = {loop.get("iterator"), loop.get("element"), "index", "parent", "loop_index", "iter"}
+        found |= {"tasks", "_prev", "_task", "_attempt"}
+        found |= {label for label, *_ in labelled_items(step["tool"])} if "tool" in step else set()
+        found |= {name for key in _map(step.get("args")) for name in (key, f"args.{key}")}
+        return frozenset(found - set(_map(self.root.get("workload"))) - {None})
+
+    def _refuse_outside(self, step: Any) -> None:
+        """What a step does after its tool sees the whole loop and the event, and a task of a pipeline neither."""
         if "loop" in step and "vars" in step:
-            raise NotCanonical(step["vars"], "`vars` of a loop step (they read the results of all items)")
+            what = "`vars` of a loop step (they read the results of all items)"
+            self._refuse(step, "vars", what, "move them to a step that follows the loop")
         if "loop" in step and "sink" in step:
-            raise NotCanonical(step["sink"], "`sink` of a loop step (it stores the results of all items)")
+            what = "`sink` of a loop step (it stores the results of all items)"
+            self._refuse(step, "sink", what, "move it to a step that follows the loop")
+        for key in ("vars", "sink"):
+            if key in step:
+                self._refuse_names(step, key, EVENT, f"in `{key}`")
 
     def _drop_case_spec(self, step: Any) -> None:
         spec = _map(step.get("spec"))
@@ -171,7 +212,7 @@ class _Rewriter:
         for old, new in (("collection", "in"), ("element", "iterator")):
             if old in loop:
                 _rename_key(loop, old, new)
-        spec: Any = loop.get("spec") if isinstance(loop.get("spec"), dict) else self.maker.map(loop)
+        spec: Any = loop.get("spec") if isinstance(loop.get("spec"), dict) else _map_at(loop)
         if "mode" in loop:
             spec["mode"] = "sequential" if loop.pop("mode") == "sequential" else "parallel"
         if "batch_size" in spec:
@@ -183,39 +224,62 @@ class _Rewriter:
         given = step.pop("args", None)
         if not given:
             return
-        for task in [*_tasks_of(step.get("tool")), *_chain_tools(step.get("case"))]:
-            merged = self.maker.map(given)
-            merged.update(given)
-            merged.update(_map(task.get("args")))
-            task["args"] = merged
+        for call in [*_tasks_of(step.get("tool")), *_chain_calls(step.get("case"))]:
+            merged = _renamed(given, {})
+            _keep_places(merged, _map(call.get("args")))
+            merged.update(_map(call.get("args")))
+            call["args"] = merged
 
-    def _credentials(self, step: Any) -> None:
-        """Classic postgres calls may leave out the credential, and name one that is not declared."""
-        tools = [*_tasks_of(step.get("tool")), *_chain_tools(step.get("case")), *_sink_tools(step)]
-        tools += [_map(entry.get("tool")) for entry in self.workbook.values()]
-        default = _map(_map(_map(self.root.get("executor")).get("spec")).get("postgres")).get("auth")
-        for tool in tools:
-            if tool.get("kind") != "postgres" or "dsn" in tool:
-                continue
-            if "auth" not in tool and default is None:
-                tool["auth"] = "postgres"
-            name = tool.get("auth", default)
-            if isinstance(name, str) and not is_template(name):
-                self._declare(tool, name)
+    def _credentials(self) -> None:
+        """Classic calls may name a credential that is not declared, and postgres may leave it out."""
+        spec = _map(_map(self.root.get("executor")).get("spec"))
+        for kind, defaults in spec.items():
+            if isinstance(defaults, dict) and self.kinds.get(kind):
+                self._credential(kind, defaults)
+        for step in self.steps:
+            self.current = step["step"]
+            layers = (spec, _map(step.get("spec")), _map(_map(step.get("loop")).get("spec")))
+            for task in (site.tree for site in outline.tasks(step)):
+                self._task_credential(task, layers)
+        for task in (site.tree for _, site in outline.workbook(self.root)):
+            self._task_credential(task, (spec,))
+        for entry in self.workbook.values():
+            self._task_credential(_map(_map(entry.get("sink")).get("tool")), (spec,))
 
-    def _declare(self, tool: Any, name: str) -> None:
-        if _DSN.search(name):
-            tool["dsn"] = name
-            del tool["auth"]
+    def _task_credential(self, task: Any, layers: tuple[Any, ...]) -> None:
+        given = [task, *(_map(layer.get("postgres")) for layer in layers)]
+        if task.get("kind") == "postgres" and not any("auth" in one or "dsn" in one for one in given):
+            task["auth"] = "postgres"
+        self._credential(task.get("kind"), task)
+
+    def _credential(self, kind: Any, holder: Any) -> None:
+        name = holder.get("auth")
+        if not isinstance(name, str) or is_template(name):
             return
-        keychain = self.root.get("keychain")
-        if not isinstance(keychain, list):
-            keychain = self.maker.seq(self.root)
-            _put_after(self.root, "metadata", "keychain", keychain)
-        if all(entry.get("name") != name for entry in keychain):
-            entry = self.maker.map(tool)
-            entry.update(name=name, kind="postgres_credential")
-            keychain.append(entry)
+        if kind == "postgres" and _DSN.search(name):
+            _rename_key(holder, "auth", "dsn")
+            return
+        declared = self._keychain()
+        known = re.sub(r"\W", "_", name)
+        if known not in declared and kind not in CREDENTIALS:
+            what = f"`auth: {name}` without a keychain entry (its kind is not known)"
+            self._refuse(holder, "auth", what, f"add `keychain: [{{name: {known}, kind: ...}}]`")
+            return
+        if known not in declared:
+            entry = _map_at(self.root)
+            entry.update({"name": known, "kind": CREDENTIALS[kind]})
+            if known != name:
+                entry["credential"] = name
+            self._keychain(entry)
+        holder["auth"] = known
+
+    def _keychain(self, entry: Any = None) -> set[str]:
+        """The names it has; a new entry is added to it."""
+        if entry is not None:
+            if not isinstance(self.root.get("keychain"), list):
+                _put_after(self.root, "metadata", "keychain", _seq_at(self.root))
+            self.root["keychain"].append(entry)
+        return {entry.get("name") for entry in _list(self.root.get("keychain"))}
 
     # -- policies ---------------------------------------------------------------------------------------------------
 
@@ -225,11 +289,12 @@ class _Rewriter:
         default = step.pop("retry", None)
         on_error = _map(step.get("spec")).get("on_error", "fail")
         if on_error == "retry" and default is None:
-            default = self.maker.map(step)
+            default = _map_at(step)
         found = step.pop("vars", None) if with_vars else None
         for task in tasks:
             last = task is tasks[-1]
-            self._policy(task, default, on_error == "ignore" and last, found if last else None)
+            ignore = None if on_error != "ignore" else "continue" if last else "break"
+            self._policy(task, default, ignore, found if last else None)
 
     def _chain_policies(self, step: Any) -> None:
         """Retries of calls in chains that stay: the innermost `retry` that speaks wins."""
@@ -249,11 +314,11 @@ class _Rewriter:
 
     def _tail_sink(self, sink: Any, default: Any) -> Any:
         """A sink that stays where it is: the classic names keep their meaning there."""
-        rewritten = self.maker.map(sink)
+        rewritten = _map_at(sink)
         rewritten["tool"] = self._sink_task(sink, {"result": "result"}, default)
         return rewritten
 
-    def _policy(self, task: Any, default: Any, ignore: bool = False, found: Any = None, skip: Any = None) -> None:
+    def _policy(self, task: Any, default: Any, ignore: str | None = None, found: Any = None, skip: Any = None) -> None:
         for inner in _tasks_of(task.get("tool")) if task.get("kind") == "iterator" else ():
             self._policy(inner, None)
         retry = task.pop("retry", None)
@@ -261,37 +326,37 @@ class _Rewriter:
         if retry is None and task.get("kind") == "workbook":
             retry = _map(self._workbook_tool(task.get("name"))).get("retry")
         names = self._rule_names(task)
-        rules = self.maker.seq(task)
+        rules = _seq_at(task)
         if skip is not None:
             rules.append(self._rule(task, skip, do="skip"))
         if retry is not None:
             rules.append(self._retry_rule(task, retry, names))
         if not rules and not ignore and not found:
             return
-        rules.append(self._rule(task, IS_ERROR, do="continue" if ignore else "fail"))
+        rules.append(self._rule(task, IS_ERROR, do=ignore or "fail"))
         then = self._then(task, do="continue")
         if found:
-            patch = self.maker.map(found)
-            patch["$merge"] = _renamed(found, names, self.maker)
-            then["set_ctx"] = self.maker.map(found)
+            patch = _map_at(found)
+            patch["$merge"] = _renamed(found, names)
+            then["set_ctx"] = _map_at(found)
             then["set_ctx"]["vars"] = patch
-        otherwise, body = self.maker.map(task), self.maker.map(task)
+        otherwise, body = _map_at(task), _map_at(task)
         body["then"] = then
         otherwise["else"] = body
         rules.append(otherwise)
-        spec: Any = task.get("spec") if isinstance(task.get("spec"), dict) else self.maker.map(task)
-        spec["policy"] = self.maker.map(task)
+        spec: Any = task.get("spec") if isinstance(task.get("spec"), dict) else _map_at(task)
+        spec["policy"] = _map_at(task)
         spec["policy"]["rules"] = rules
         task["spec"] = spec
 
     def _rule(self, at: Any, when: Any, **then: Any) -> Any:
-        rule = self.maker.map(at)
+        rule = _map_at(at)
         rule["when"] = when
         rule["then"] = self._then(at, **then)
         return rule
 
     def _then(self, at: Any, **fields: Any) -> Any:
-        then = self.maker.map(at)
+        then = _map_at(at)
         then.update({key: value for key, value in fields.items() if value is not None})
         return then
 
@@ -302,7 +367,7 @@ class _Rewriter:
         if go_on is None and stop is None:
             when: Any = IS_ERROR
         else:
-            parts = [] if go_on is None else [f"({_inner(go_on, names)})"]
+            parts = [] if go_on is None else [f"({_inner(go_on, names)})" if stop is not None else _inner(go_on, names)]
             if stop is not None:  # when attempts run out the last outcome stands, so this rule must not fail it
                 parts += [f"not ({_inner(stop, names)})", f"_attempt < {attempts}"]
             when = "{{ " + " and ".join(parts) + " }}"
@@ -341,7 +406,7 @@ class _Rewriter:
     def _step_names(self, step: Any) -> dict[str, str]:
         """Classic names as they read once the step has ended."""
         name, tasks = step["step"], _tasks_of(step.get("tool"))
-        own = f"steps.{name}" if name.isidentifier() else f"steps['{name}']"
+        own = _path("steps", name)
         view = self._view(tasks[-1]) if tasks else ""
         result = f"{own}.result{view}"
         if "loop" in step and view:
@@ -357,13 +422,15 @@ class _Rewriter:
             return self._plain_router(step, fallback) if fallback is not None else None
         spec = _map(step.get("spec"))
         if spec.get("eval_mode") == "on_event":
-            raise NotCanonical(case, "`eval_mode: on_event` (the step listens to events)")
+            what = "`eval_mode: on_event` (the step listens to events)"
+            self._refuse(spec, "eval_mode", what, "wait for one signal with `kind: wait`")
         if spec.get("case_mode") == "inclusive":
-            raise NotCanonical(case, "`case_mode: inclusive` (all matching chains run in one step)")
+            what = "`case_mode: inclusive` (all matching chains run in one step)"
+            self._refuse(spec, "case_mode", what, "give each chain a step, and lead to them by an inclusive `next`")
         branches = list(enumerate(case))
         if spec.get("branch_order") == "priority":
             branches.sort(key=lambda pair: -pair[1].get("priority", 0))
-        on_call = self.maker.seq(case)
+        on_call = _seq_at(case)
         on_exit: list[Any] = []
         otherwise: list[Any] = []
         names = self._step_names(step)
@@ -372,20 +439,57 @@ class _Rewriter:
             if "else" in branch:
                 otherwise.append(arc)
                 continue
-            for guard, exits in _guards(branch["when"], names, "loop" in step):
-                copy = self.maker.map(branch)
-                copy.update(step=arc["step"], when=guard)
+            for guard, exits in self._guards(branch, names, "loop" in step):
+                copy = _map_at(branch)
+                _keep_places(copy, branch, "when")
+                copy["step"] = arc["step"]
+                if guard is not True:
+                    copy["when"] = guard
                 copy.update({key: value for key, value in arc.items() if key != "step"})
                 (on_exit if exits else on_call).append(copy)
         on_call.extend([*on_exit, *otherwise])
         if fallback is not None and not otherwise:
             on_call.append(self._fallback_arc(step, fallback, added))
-        router = self.maker.map(case)
+        router = _map_at(case)
         router["arcs"] = on_call
         return router
 
+    def _guards(self, branch: Any, names: dict[str, str], loop: bool) -> Iterator[tuple[Any, bool]]:
+        """The guard of a branch as arcs see it, for the call and for the exit."""
+        when = branch["when"]
+        if not isinstance(when, str):
+            yield when, False
+            return
+        found = [match.group(2) for match in _EVENT.finditer(when)]
+        try:
+            reads = parse(when).reads
+        except TemplateSyntax:
+            yield when, False
+            return
+        self._refuse_names(branch, "when", self.locals, "in a condition")
+        if any(read.path[0] == "this" and len(read.path) > 1 and read.path[1] == "meta" for read in reads):
+            self._refuse(branch, "when", "`this.meta` in a condition", "read `this.data` or `this.error`")
+        if sum(read.path[0] == "event" for read in reads) != len(found):
+            what = "a condition on events other than `event.name == 'call.done'`"
+            self._refuse(branch, "when", what, "compare `event.name` with call.done, call.error or step.exit")
+        done = "'loop.done'" if loop else "'step.done'"
+        on_call = {
+            "call.done": f"event.name == {done}",
+            "call.error": "event.name == 'step.failed'",
+            "step.exit": "false",
+        }
+        on_exit = {
+            "call.done": "false",
+            "call.error": "false",
+            "step.exit": f"event.name in [{done}, 'step.failed']",
+        }
+        if not found or {"call.done", "call.error"} & set(found):
+            yield _rename(_EVENT.sub(lambda match: on_call[match.group(2)], when), names), False
+        if "step.exit" in found:
+            yield _rename(_EVENT.sub(lambda match: on_exit[match.group(2)], when), names), True
+
     def _fallback_arc(self, step: Any, fallback: Any, added: list[Any]) -> Any:
-        targets = self._fallback_arcs(step, fallback)
+        targets = self._fallback_arcs(step)
         if len(targets) == 1:
             return targets[0]
         return self._routing_step(step, f"{step['step']}_next", fallback, self._plain_router(step, fallback), added)
@@ -395,12 +499,12 @@ class _Rewriter:
         while name in self.names:
             name += "_"
         self.names.add(name)
-        extra = self.maker.map(at)
+        extra = _map_at(at)
         extra["step"] = name
         if router is not None:
             extra["next"] = router
         added.append(extra)
-        arc = self.maker.map(at)
+        arc = _map_at(at)
         arc["step"] = name
         return arc
 
@@ -414,24 +518,31 @@ class _Rewriter:
             retry = chain.get("retry", retry)
             chain = [self._single(chain, key) for key in ("sink", "set", "next") if key in chain]
         if _map(retry).get("scope") == "chain":
-            raise NotCanonical(retry, "`retry.scope: chain` (the chain is retried as a whole)")
+            what = "`retry.scope: chain` (the chain is retried as a whole)"
+            self._refuse(retry, "scope", what, "retry each call, or `jump` back to the first from a rule of the last")
         goto = None
         if chain and "next" in chain[-1]:
-            goto = chain[-1]["next"]
-            chain = chain[:-1]
-        if any("next" in item for item in chain):
-            raise NotCanonical(branch, "tasks after `next` in a chain")
-        arcs = [_renamed_arc(arc, names, self.maker) for arc in _targets(goto, self.maker)] if goto is not None else []
+            goto, chain = chain[-1], chain[:-1]
+        for item in chain:
+            if "next" in item:
+                self._refuse(item, "next", "`next` before the end of a chain", "move it to the end")
+        arcs = self._arcs(goto, names) if goto is not None else []
+        labels = {name for item in chain for name in item}
+        moved = EVENT if chain or len(arcs) > 1 else frozenset[str]()
+        if goto is not None:
+            self._refuse_names(goto, "next", self.locals | labels | moved, "in `args` of a chain's `next`")
         if not chain and len(arcs) == 1:
             return arcs[0]
         if goto is None and fallback is not None:
-            arcs = self._fallback_arcs(step, fallback)
+            self._refuse_names(step, "next", EVENT, "in `args` of the `next` that follows a chain")
+            arcs = self._fallback_arcs(step)
         return self._chain_step(
             step, number, branch, chain, arcs, retry if retry is not None else step.get("retry"), names, added
         )
 
     def _single(self, chain: Any, key: str) -> Any:
-        item = self.maker.map(chain)
+        item = _map_at(chain)
+        _keep_places(item, chain, key)
         item[key] = chain[key]
         return item
 
@@ -446,77 +557,145 @@ class _Rewriter:
         names: dict[str, str],
         added: list[Any],
     ) -> Any:
-        tasks = self.maker.seq(branch)
+        tasks = _seq_at(branch)
+        labels: set[str] = set()
         for item in chain:
-            ((name, body),) = item.items()
-            tasks.extend(self._chain_tasks(branch, name, body, retry, names))
+            self._refuse_moved(item, labels)
+            for name, body in item.items():
+                tasks.extend(self._chain_tasks(branch, name, body, retry, names, labels))
         router = self._arcs_router(branch, arcs) if arcs else None
         arc = self._routing_step(step, f"{step['step']}_case_{number}", branch, router, added)
         if tasks:
             extra = added[-1]
             following = extra.pop("next", None)
+            if inherited := self._inherited(step):
+                extra["spec"] = inherited
             extra["tool"] = tasks
             if following is not None:
                 extra["next"] = following
         return arc
 
-    def _chain_tasks(self, at: Any, name: str, body: Any, retry: Any, names: dict[str, str]) -> Iterator[Any]:
+    def _inherited(self, step: Any) -> Any:
+        """What the step's `spec` gives to its calls."""
+        spec = _map(step.get("spec"))
+        own = (*CASE_SPEC, "timeout", "timers", "join", "policy")
+        return _renamed(_without(spec, own), {})
+
+    def _refuse_moved(self, item: Any, labels: set[str]) -> None:
+        """A chain becomes a step of its own: it no longer sees what only the first step had."""
+        for name, body in item.items():
+            foreign = (self.locals | EVENT) - {"tasks", *labels}
+            if name == "set":
+                self._refuse_names(item, name, foreign, "in `set`")
+                continue
+            for key in ("tool", "args", "when", "table"):
+                if key in _map(body):
+                    given = {part for part in _map(body.get("args")) if name != "sink"}
+                    visible = given | {f"args.{part}" for part in given}
+                    self._refuse_names(body, key, foreign - (visible if key == "tool" else set()), "in a chain")
+
+    def _chain_tasks(
+        self, at: Any, name: str, body: Any, retry: Any, names: dict[str, str], labels: set[str]
+    ) -> Iterator[Any]:
+        if name == "next":
+            return
         if name == "set":
-            yield self._labelled(at, "set", self._set_task(at, body, names))
+            yield self._labelled(at, self._label("set", labels), self._set_task(at, body, names))
             return
         if "poll" in body:
-            raise NotCanonical(body["poll"], "`poll` (a call repeated until its result is ready)")
+            what = "`poll` (a call repeated until its result is ready)"
+            self._refuse(body, "poll", what, "`jump` back to the call, with a `delay`, from a rule of its policy")
         if name == "sink":
-            yield self._labelled(at, "sink", self._sink_task(body, names, retry))
+            yield self._labelled(at, self._label("sink", labels), self._sink_task(body, names, retry))
             return
-        task = _renamed(body["tool"], names, self.maker)
+        task = _renamed(body["tool"], names)
         if "args" in body:
-            merged = _renamed(body["args"], names, self.maker)
+            merged = _renamed(body["args"], names)
+            _keep_places(merged, _map(task.get("args")))
             merged.update(_map(task.get("args")))
             task["args"] = merged
         if "retry" in body:
             task["retry"] = body["retry"]
         self._policy(task, retry)
+        labels.add(name)
         yield self._labelled(at, name, task)
+        for sink in self._entry_sinks(task):
+            yield self._labelled(
+                at, self._label("sink", labels), self._sink_task(sink, self._task_names(name, task), retry)
+            )
+
+    def _label(self, label: str, taken: set[str]) -> str:
+        """A label that no other task of the pipeline has, and no step: a bare name may mean that step."""
+        number, found = 1, label
+        while found in taken or found in self.names:
+            number += 1
+            found = f"{label}_{number}"
+        taken.add(found)
+        return found
 
     def _labelled(self, at: Any, label: str, task: Any) -> Any:
-        item = self.maker.map(at)
+        item = _map_at(at)
         item[label] = task
         return item
 
     def _set_task(self, at: Any, values: Any, names: dict[str, str]) -> Any:
-        task = self.maker.map(at)
+        task = _map_at(at)
         task["kind"] = "noop"
         then = self._then(at, do="continue")
-        then["set_ctx"] = self.maker.map(at)
-        then["set_ctx"]["vars"] = self.maker.map(at)
-        then["set_ctx"]["vars"]["$merge"] = _renamed(values, names, self.maker)
-        rule, body = self.maker.map(at), self.maker.map(at)
+        then["set_ctx"] = _map_at(at)
+        then["set_ctx"]["vars"] = _map_at(at)
+        then["set_ctx"]["vars"]["$merge"] = _renamed(values, names)
+        rule, body = _map_at(at), _map_at(at)
         body["then"] = then
         rule["else"] = body
-        task["spec"] = self.maker.map(at)
-        task["spec"]["policy"] = self.maker.map(at)
-        task["spec"]["policy"]["rules"] = self.maker.seq(at)
+        task["spec"] = _map_at(at)
+        task["spec"]["policy"] = _map_at(at)
+        task["spec"]["policy"]["rules"] = _seq_at(at)
         task["spec"]["policy"]["rules"].append(rule)
         return task
 
     def _plain_router(self, step: Any, following: Any) -> Any:
         if isinstance(following, dict):
             return following
-        return self._arcs_router(
-            following if isinstance(following, list) else step, self._fallback_arcs(step, following)
-        )
+        return self._arcs_router(following if isinstance(following, list) else step, self._fallback_arcs(step))
 
-    def _fallback_arcs(self, step: Any, following: Any) -> list[Any]:
-        names = self._step_names(step)
-        return [_renamed_arc(arc, names, self.maker) for arc in _targets(following, self.maker)]
+    def _fallback_arcs(self, step: Any) -> list[Any]:
+        self._refuse_names(step, "next", frozenset(["loop_index"]), "in `args` of `next`")
+        return self._arcs(step, self._step_names(step))
+
+    def _arcs(self, holder: Any, names: dict[str, str]) -> list[Any]:
+        """Arcs to the targets of a `next` in any of its classic forms."""
+        at, key, delay = holder, "next", None
+        if isinstance(holder["next"], dict):
+            at, key = holder["next"], "to"
+            delay = _map(at.get("spec")).get("delay")
+            if at.get("policy") == "defer":
+                what = "`policy: defer` (the chain goes on behind `next`)"
+                self._refuse(at, "policy", what, "move `next` to the end of the chain, without a policy")
+        arcs = []
+        following = at[key]
+        for i, target in enumerate([following] if isinstance(following, str) else _list(following)):
+            where: tuple[Any, Any] = (following, i) if isinstance(following, list) else (at, key)
+            if isinstance(target, dict):
+                arc, where = _renamed(target, names), (target, "step")
+            else:
+                arc = _map_at(at)
+                arc["step"] = target
+            if is_template(arc["step"]):
+                what = "a computed target (`step` is a template)"
+                self._refuse(*where, what, "write a branch for each step it can lead to")
+            if delay is not None:
+                arc["spec"] = _map_at(at)
+                arc["spec"]["delay"] = delay
+            arcs.append(arc)
+        return arcs
 
     def _arcs_router(self, at: Any, arcs: list[Any]) -> Any:
-        router = self.maker.map(at)
+        router = _map_at(at)
         if len(arcs) > 1:
-            router["spec"] = self.maker.map(at)
+            router["spec"] = _map_at(at)
             router["spec"]["mode"] = "inclusive"
-        router["arcs"] = self.maker.seq(at)
+        router["arcs"] = _seq_at(at)
         router["arcs"].extend(arcs)
         return router
 
@@ -524,33 +703,40 @@ class _Rewriter:
 
     def _sinks(self, step: Any) -> list[Any]:
         """Sinks of the workbook tasks that the step calls: they follow the call, in a loop for each item."""
-        called = [task.get("name") for task in _tasks_of(step.get("tool")) if task.get("kind") == "workbook"]
-        return [self.workbook[name]["sink"] for name in called if "sink" in self.workbook.get(name, {})]
+        return [sink for task in _tasks_of(step.get("tool")) for sink in self._entry_sinks(task)]
+
+    def _entry_sinks(self, task: Any) -> list[Any]:
+        found = []
+        while task.get("kind") == "workbook" and task.get("name") in self.workbook:
+            entry = self.workbook[task["name"]]
+            found += [entry["sink"]] if "sink" in entry else []
+            task = entry["tool"]
+        return found
 
     def _store(self, step: Any, sinks: list[Any]) -> None:
         """Append the sinks to the pipeline, and restore the result of the call behind them."""
-        if not sinks or not step.get("tool"):
+        if not sinks:
             return
         tool = step["tool"]
+        labels = {label for label, *_ in labelled_items(tool)} if isinstance(tool, list) else set()
         if isinstance(tool, dict):
-            pipeline = self.maker.seq(tool)
-            pipeline.append(self._labelled(tool, "call", tool))
-            label, call = "call", tool
+            label, call = self._label("call", labels), tool
+            pipeline = _seq_at(tool)
+            pipeline.append(self._labelled(tool, label, tool))
         else:
             pipeline = tool
-            label, call = _label_of(tool[-1], len(tool)), _tasks_of(tool)[-1]
+            *_, (label, call, _, _) = labelled_items(tool)
         names = self._task_names(label, call)
-        for number, sink in enumerate(sinks):
-            name = "sink" if number == 0 else f"sink_{number + 1}"
-            pipeline.append(self._labelled(sink, name, self._sink_task(sink, names, None)))
-        result = self.maker.map(tool)
-        result.update(kind="noop", result=f"{{{{ tasks.{label}.result }}}}")
-        pipeline.append(self._labelled(tool, "result", result))
+        for sink in sinks:
+            pipeline.append(self._labelled(sink, self._label("sink", labels), self._sink_task(sink, names, None)))
+        result = _map_at(tool)
+        result.update({"kind": "noop", "result": f"{{{{ {_path('tasks', label)}.result }}}}"})
+        pipeline.append(self._labelled(tool, self._label("result", labels), result))
         step["tool"] = pipeline
 
     def _task_names(self, label: str, call: Any) -> dict[str, str]:
         """Classic names as they read in a later task of the same pipeline."""
-        own = f"tasks.{label}"
+        own = _path("tasks", label)
         return _envelope(
             f"{own}.result",
             f"{own}.result{self._view(call)}",
@@ -560,9 +746,16 @@ class _Rewriter:
         )
 
     def _sink_task(self, sink: Any, names: dict[str, str], retry: Any) -> Any:
-        task = _renamed(sink["tool"], names, self.maker)
-        given = sink.get("args", task.pop("args", None))
-        content = _renamed(given, names, self.maker) if given else f"{{{{ {names['result']} }}}}"
+        task = _renamed(sink["tool"], names)
+        content, own = _renamed(sink.get("args"), names), task.pop("args", None)
+        if own:
+            if isinstance(content, dict):
+                _keep_places(content, own)
+                content.update(own)
+            else:
+                content = own if content is None else content
+        if not content:
+            content = f"{{{{ {names['result']} }}}}"
         if "table" in sink:
             task["table"] = sink["table"]
         if task.get("kind") in SQL_ROWS and "table" in task:
@@ -580,16 +773,18 @@ class _Rewriter:
         return task
 
     def _one_row(self, columns: Any) -> Any:
-        rows = self.maker.seq(columns)
+        rows = _seq_at(columns)
         rows.append(columns)
         return rows
 
     # -- names that read the same everywhere ------------------------------------------------------------------------
 
-    def _rename_everywhere(self, node: Any) -> None:
+    def _rename_everywhere(self) -> None:
         names = {"vars": "ctx.vars", "loop_index": "iter.index"}
-        for container, key, value in _strings(node, self.kinds):
-            container[key] = _rename(value, names)
+        for section in self.root:
+            if section not in ("metadata", "workload"):
+                for container, key, value in _strings(self.root, self.kinds, section):
+                    container[key] = _rename(value, names)
 
 
 def _envelope(value: str, result: str, error: str, code: str, status: str) -> dict[str, str]:
@@ -605,38 +800,6 @@ def _envelope(value: str, result: str, error: str, code: str, status: str) -> di
             f"{envelope}.headers": f"{value}.headers",
         }
     return names
-
-
-def _guards(when: Any, names: dict[str, str], loop: bool) -> Iterator[tuple[Any, bool]]:
-    """The guard of a branch as arcs see it, for the call and for the exit."""
-    if not isinstance(when, str):
-        yield when, False
-        return
-    found = [match.group(2) for match in _EVENT.finditer(when)]
-    try:
-        reads = parse(when).reads
-    except TemplateSyntax:
-        yield when, False
-        return
-    if any(read.path[0] == "this" and len(read.path) > 1 and read.path[1] == "meta" for read in reads):
-        raise NotCanonical(when, "`this.meta` in a condition")
-    if sum(read.path[0] == "event" for read in reads) != len(found):
-        raise NotCanonical(when, "a condition on events other than `event.name == 'call.done'`")
-    done = "'loop.done'" if loop else "'step.done'"
-    on_call = {
-        "call.done": f"event.name == {done}",
-        "call.error": "event.name == 'step.failed'",
-        "step.exit": "false",
-    }
-    on_exit = {
-        "call.done": "false",
-        "call.error": "false",
-        "step.exit": f"event.name in [{done}, 'step.failed']",
-    }
-    if not found or {"call.done", "call.error"} & set(found):
-        yield _rename(_EVENT.sub(lambda match: on_call[match.group(2)], when), names), False
-    if "step.exit" in found:
-        yield _rename(_EVENT.sub(lambda match: on_exit[match.group(2)], when), names), True
 
 
 def _backoff(retry: Any) -> dict[str, Any]:
@@ -656,43 +819,33 @@ def _backoff(retry: Any) -> dict[str, Any]:
     return {"delay": f"{{{{ {1 if delay is None else delay} * {growth} ** (_attempt - 1) }}}}"}
 
 
-def _targets(following: Any, maker: Maker) -> Iterator[Any]:
-    """Arcs to the targets of a `next` in any of its classic forms."""
-    delay = None
-    at = following
-    if isinstance(following, dict):
-        if following.get("policy") == "defer":
-            raise NotCanonical(following, "`policy: defer` (the chain goes on behind `next`)")
-        delay = _map(following.get("spec")).get("delay")
-        following = following.get("to")
-    for target in [following] if isinstance(following, str) else _list(following):
-        arc = maker.map(target if isinstance(target, dict) else at)
-        arc.update(target if isinstance(target, dict) else {"step": target})
-        if is_template(arc.get("step")):
-            raise NotCanonical(at, "a computed target (`step` is a template)")
-        if delay is not None:
-            arc["spec"] = maker.map(at)
-            arc["spec"]["delay"] = delay
-        yield arc
-
-
-def _renamed_arc(arc: Any, names: dict[str, str], maker: Maker) -> Any:
-    if "args" in arc:
-        arc["args"] = _renamed(arc["args"], names, maker)
-    return arc
-
-
-def _renamed(node: Any, names: dict[str, str], maker: Maker) -> Any:
-    """A copy of the node with names replaced in its templates."""
+def _renamed(node: Any, names: dict[str, str]) -> Any:
+    """A copy of the node with names replaced in its templates; a task's code and retry have names of their own."""
     if isinstance(node, dict):
-        copy = maker.map(node)
-        copy.update({key: value if key == "code" else _renamed(value, names, maker) for key, value in node.items()})
+        copy = _map_at(node)
+        _keep_places(copy, node)
+        for key, value in node.items():
+            own = "kind" in node and key in ("code", "retry")
+            copy[key] = _renamed(value, {} if own else names)
         return copy
     if isinstance(node, list):
-        items = maker.seq(node)
-        items.extend(_renamed(item, names, maker) for item in node)
+        items = _seq_at(node)
+        _keep_places(items, node)
+        items.extend(_renamed(item, names) for item in node)
         return items
-    return _rename(node, names)
+    return _rename(node, names) if names else node
+
+
+def _without(node: Any, keys: tuple[str, ...]) -> Any:
+    copy = _map_at(node)
+    _keep_places(copy, node)
+    copy.update({key: value for key, value in node.items() if key not in keys})
+    return copy
+
+
+def _path(root: str, name: str) -> str:
+    """How a template reads a step or task, whose name may have dashes and dots."""
+    return f"{root}.{name}" if name.isidentifier() else f"{root}['{name}']"
 
 
 def _rename(value: Any, names: dict[str, str]) -> Any:
@@ -709,19 +862,21 @@ def _inner(guard: Any, names: dict[str, str]) -> str:
     if isinstance(guard, bool):
         return str(guard).lower()
     text = str(_rename(guard, names)).strip()
-    return text[2:-2].strip() if text.startswith("{{") and text.endswith("}}") else repr(text)
+    expression = re.fullmatch(r"\{\{[-+]?(.*?)[-+]?\}\}", text, re.DOTALL)
+    return expression.group(1).strip() if expression else repr(text)
 
 
-def _strings(node: Any, kinds: KindSource) -> Iterator[tuple[Any, Any, str]]:
-    """Every template of a document with its container; program code is not one."""
-    pairs = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-    kind = kinds.get(node["kind"]) if isinstance(node, dict) and isinstance(node.get("kind"), str) else None
-    for key, value in list(pairs):
-        if is_template(value):
-            if kind is None or key not in kind.verbatim:
-                yield node, key, value
-        else:
-            yield from _strings(value, kinds)
+def _strings(container: Any, kinds: KindSource, key: Any) -> Iterator[tuple[Any, Any, str]]:
+    """Every template of a value with the container and key that hold it; program code is not one."""
+    value = container[key]
+    if is_template(value):
+        yield container, key, value
+        return
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    kind = kinds.get(value["kind"]) if isinstance(value, dict) and isinstance(value.get("kind"), str) else None
+    for inner, _ in list(pairs):
+        if kind is None or inner not in kind.verbatim:
+            yield from _strings(value, kinds, inner)
 
 
 def _tasks_of(tool: Any) -> list[Any]:
@@ -735,29 +890,20 @@ def _tasks_of(tool: Any) -> list[Any]:
     return found
 
 
-def _chain_tools(case: Any) -> Iterator[Any]:
+def _chain_calls(case: Any) -> Iterator[Any]:
     for branch in _list(case):
-        chain = branch.get("then", branch.get("else")) if isinstance(branch, dict) else None
-        for item in _list(chain):
-            for name, body in item.items() if isinstance(item, dict) else ():
-                if name not in ("sink", "set", "next") and isinstance(_map(body).get("tool"), dict):
-                    yield body["tool"]
+        for item in _list(_map(branch).get("then", _map(branch).get("else"))):
+            yield from (body for name, body in _map(item).items() if name not in ("sink", "set", "next"))
 
 
-def _sink_tools(step: Any) -> Iterator[Any]:
-    sinks = [step.get("sink")]
-    for branch in _list(step.get("case")):
-        chain = branch.get("then", branch.get("else"))
-        sinks += [item.get("sink") for item in ([chain] if isinstance(chain, dict) else _list(chain))]
-    for sink in sinks:
-        if isinstance(sink, dict) and isinstance(sink.get("tool"), dict):
-            yield sink["tool"]
+def _map_at(node: Any) -> Map:
+    """A new map that stands where the node stands."""
+    return Map(span_of(node))
 
 
-def _label_of(item: Any, place: int) -> str:
-    if "kind" in item:
-        return str(item.get("name", f"task_{place}"))
-    return str(next(iter(item)))
+def _seq_at(node: Any) -> Seq:
+    """A new list that stands where the node stands."""
+    return Seq(span_of(node))
 
 
 def _map(node: Any) -> Any:
@@ -774,6 +920,16 @@ def _rename_key(mapping: Any, old: str, new: str) -> None:
     mapping.clear()
     for key, value in pairs:
         mapping[new if key == old else key] = value
+    if old in mapping.spans:
+        mapping.spans[new] = mapping.spans[old]
+
+
+def _keep_places(copy: Any, node: Any, *keys: str) -> None:
+    """Let a copy, or these keys of it, stand where the original stands."""
+    if isinstance(node, Seq):
+        copy.item_spans = list(node.item_spans)
+    elif isinstance(node, Map):
+        copy.spans.update({key: node.spans[key] for key in keys or node.spans if key in node.spans})
 
 
 def _insert(steps: Any, position: int, step: Any) -> None:

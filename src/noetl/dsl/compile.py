@@ -6,16 +6,14 @@ from typing import Any, Literal, NamedTuple
 
 from noetl.dsl import classic, outline
 from noetl.dsl.canonical import Builder
-from noetl.dsl.checks import names, net, policies, templates
+from noetl.dsl.checks import names, net, policies, size, templates
 from noetl.dsl.document import ROOT
 from noetl.dsl.problem import Check, Problem, Problems
 from noetl.dsl.reader import read
 from noetl.dsl.shape import KindSource, Walk
-from noetl.dsl.tree import Map, Mark, Seq, span_in, span_of
+from noetl.dsl.tree import Map, Mark, key_span
 from noetl.errors import PlaybookInvalid
 from noetl.model.playbook import Playbook
-
-TREE = classic.Maker(map=lambda at: Map(span_of(at)), seq=lambda at: Seq(span_of(at)))
 
 
 class Loaded(NamedTuple):
@@ -25,7 +23,7 @@ class Loaded(NamedTuple):
     problems: list[Problem]
     dialect: Literal["canonical", "classic"]
     places: dict[str, Mark]
-    """Where each part stands: `STEP`, `STEP/LABEL`, `STEP/next/0`, `STEP/LABEL/rules/0`."""
+    """Where each part stands: `STEP`, `STEP/LABEL`, `STEP/next/0`, `STEP/LABEL/rules/0`, and behind that a ctx key."""
 
     def require(self) -> Playbook:
         """The playbook; PlaybookInvalid with all problems if there is none."""
@@ -42,11 +40,15 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
     is_classic = classic.is_classic(root)
     dialect: Literal["canonical", "classic"] = "classic" if is_classic else "canonical"
     if is_classic and strict:
-        problems.add(names.CLASSIC_REFUSED, span_in(root, "workflow"), "the playbook is classic", "run `noetl migrate`")
+        where, construct = classic.first_construct(root)
+        message = f"{construct!r} makes this playbook a classic one, which `--strict` refuses"
+        problems.add(names.CLASSIC_REFUSED, key_span(where, construct), message, "rewrite it with `noetl migrate`")
     ROOT.check(root, root.span, Walk(problems, is_classic, kinds, _defaults(root, kinds)))
     names.check(root, problems, is_classic)
     policies.check(root, problems)
     templates.check(root, problems, kinds, is_classic)
+    if not problems.count("error"):
+        size.check(root, problems)
     if problems.count("error"):
         return Loaded(None, problems.sorted(), dialect, {})
     playbook, places = _build(root, problems, kinds, is_classic)
@@ -75,7 +77,7 @@ def _build(root: Map, problems: Problems, kinds: KindSource, is_classic: bool) -
     if "join" in root.get("executor", {}).get("spec", {}):
         declared |= {step["step"] for step in outline.steps(root)}
     if is_classic:
-        classic.rewrite(root, kinds, TREE)
+        classic.rewrite(root, kinds)
     builder = Builder(root, kinds, problems.text.mark)
     playbook = builder.playbook()
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.dsl.inputs import check_inputs
-from noetl.dsl.problem import Check, did_you_mean
+from noetl.dsl.inputs import check_inputs, check_table
+from noetl.dsl.problem import Check
 from noetl.dsl.shape import (
     MISSING_KEY,
     WRONG_VALUE,
@@ -140,9 +140,7 @@ class Exactly(Shape):
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         if value != self.word:
-            walk.problems.add(
-                self.check_code, span, f"expected {self.words}, found {describe(value)}", self.advice
-            )
+            walk.problems.add(self.check_code, span, f"expected {self.words}, found {describe(value)}", self.advice)
         return True
 
     def schema(self) -> Schema:
@@ -157,21 +155,22 @@ class RuntimeVersion(Shape):
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         major = str(value).rpartition("/")[2].lstrip("v").split(".")[0]
         if major != "2" or isinstance(value, dict | list):
-            walk.problems.add(EXECUTOR_VERSION, span, f"expected {self.words}, found {describe(value)}")
+            message = f"expected {self.words}, found {describe(value)}"
+            walk.problems.add(EXECUTOR_VERSION, span, message, "write `noetl-runtime/2`, or leave it out")
         return True
 
     def schema(self) -> Schema:
         return {"anyOf": [{"type": "string", "pattern": r"^(.*/)?v?2(\..*)?$"}, {"const": 2}]}
 
 
-def _old(word: str, hint: str) -> Retired:
-    return Retired(OLD_KEYWORD, f"{word!r} is a keyword of an older language", hint)
+def _old(word: str, hint: str, *stands_for: str) -> Retired:
+    return Retired(OLD_KEYWORD, f"{word!r} is a keyword of an older language", hint, stands_for)
 
 
 OLD = {
-    "expr": _old("expr", "write the condition as `when`"),
-    "eval": _old("eval", "write the condition as `when`, in a rule or on an arc"),
-    "pipe": _old("pipe", "write the tasks as the list `tool`"),
+    "expr": _old("expr", "write the condition as `when`", "when"),
+    "eval": _old("eval", "write the condition as `when`, in a rule or on an arc", "when"),
+    "pipe": _old("pipe", "write the tasks as the list `tool`", "tool"),
 }
 NO_DIRECTIVE = {"do": Retired(DO_OUTSIDE, "'do' stands outside task rules", RULES_HINT)}
 NO_RULES = {
@@ -187,9 +186,7 @@ STORE = OneOf(
         Fields(
             "a result store",
             {
-                "kind": Field(
-                    Choice("db", "file", "nats_object", "object"), "where large results go", required=True
-                ),
+                "kind": Field(Choice("db", "file", "nats_object", "object"), "where large results go", required=True),
                 "bucket": Field(Text(), "bucket of an object store"),
                 "url": Field(Text(), "address of an object store, such as s3://bucket/prefix"),
                 "path": Field(Text(), "folder of the file store"),
@@ -213,9 +210,7 @@ SANDBOX = OneOf(
         Fields(
             "a sandbox",
             {
-                "kind": Field(
-                    Choice("none", "bubblewrap", "landlock"), "how processes are confined", required=True
-                ),
+                "kind": Field(Choice("none", "bubblewrap", "landlock"), "how processes are confined", required=True),
                 "network": Field(Boolean(), "whether the process may use the network"),
                 "read": Field(ListOf(Text()), "folders it may read"),
                 "write": Field(ListOf(Text()), "folders it may write"),
@@ -227,9 +222,7 @@ SANDBOX = OneOf(
 INHERITED = {
     "results": Field(RESULTS, "how large results are stored"),
     "sandbox": Field(SANDBOX, "how child processes are confined"),
-    "on_lost": Field(
-        Choice("retry", "error"), "what happens to a task whose worker was lost: `retry` or `error`"
-    ),
+    "on_lost": Field(Choice("retry", "error"), "what happens to a task whose worker was lost: `retry` or `error`"),
     "max_visits": Field(Integer(1, 1_000_000), "how often a task may be visited in one run (10,000)"),
     "retry": Field(Integer(0, 100), "transport retries inside one outcome"),
 }
@@ -239,9 +232,7 @@ METADATA = Fields(
     {
         "name": Field(Text(), "name of the playbook", required=True),
         "path": Field(Text(), "its path in the catalog; the name where it is missing"),
-        "version": Field(
-            OneOf("a version", Form(is_text, Text()), Form(anything, Number())), "a label for people"
-        ),
+        "version": Field(OneOf("a version", Form(is_text, Text()), Form(anything, Number())), "a label for people"),
         "description": Field(Description(), "what it is for"),
     },
     rest=Data(),
@@ -266,9 +257,7 @@ CREDENTIAL = Fields(
             required=True,
         ),
         "credential": Field(Text(), "name in the credential store; the entry's own where it is missing"),
-        "provider": Field(
-            Text(), "provider of a secret manager, such as env, file, store, google, aws or vault"
-        ),
+        "provider": Field(Text(), "provider of a secret manager, such as env, file, store, google, aws or vault"),
         "key": Field(Text(), "key at that provider"),
         "map": Field(MapOf(Text()), "names of fields by names at the provider"),
     },
@@ -293,11 +282,7 @@ EXECUTOR_SPEC = Fields(
                     "limits": Field(
                         Fields(
                             "limits",
-                            {
-                                "max_payload_bytes": Field(
-                                    Integer(1), "values above this size become references"
-                                )
-                            },
+                            {"max_payload_bytes": Field(Integer(1), "values above this size become references")},
                         ),
                         "size limits",
                     ),
@@ -322,9 +307,7 @@ EXECUTOR_SPEC = Fields(
     retired=NO_DIRECTIVE,
     kinds=True,
 )
-_CREDENTIALS = Retired(
-    CREDENTIALS_HERE, "credentials are not declared under `executor`", "use the root `keychain`"
-)
+_CREDENTIALS = Retired(CREDENTIALS_HERE, "credentials are not declared under `executor`", "use the root `keychain`")
 EXECUTOR = Fields(
     "executor",
     {
@@ -361,7 +344,7 @@ class _Rule(Shape):
                         {"then": Field(then, "what happens", required=True)},
                         retired={
                             "do": Retired(
-                                RULE_SHAPE, "'do' stands beside `then`", "write `else: {then: {do: ...}}`"
+                                RULE_SHAPE, "'do' stands outside `then`", "write `else: {then: {do: ...}}`", ("then",)
                             )
                         },
                         missing=RULE_SHAPE,
@@ -398,7 +381,7 @@ TASK_THEN = Fields(
     "then",
     {
         "do": Field(
-            Choice("continue", "retry", "jump", "break", "fail", "skip"), "the directive", required=True
+            Choice("continue", "retry", "jump", "break", "fail", "skip"), "what the pipeline does next", required=True
         ),
         "attempts": Field(Integer(1, 10_000), "retry: how often the task runs in all (3)"),
         "backoff": Field(Choice("none", "linear", "exponential"), "retry: how the wait grows (none)"),
@@ -432,11 +415,7 @@ class _Policy(Fields):
 
 TASK_POLICY = _Policy(
     "a task policy",
-    {
-        "rules": Field(
-            ListOf(TASK_RULE, least=1, what="the list of rules"), "rules, tried in order", required=True
-        )
-    },
+    {"rules": Field(ListOf(TASK_RULE, least=1, what="the list of rules"), "rules, tried in order", required=True)},
     retired={**OLD, **NO_DIRECTIVE},
     missing=POLICY_SHAPE,
     definition="taskPolicy",
@@ -470,9 +449,7 @@ TASK_SPEC = Fields(
     retired={
         **OLD,
         **NO_DIRECTIVE,
-        "rules": Retired(
-            POLICY_SHAPE, "'rules' stands outside `policy`", "write `spec: {policy: {rules: [...]}}`"
-        ),
+        "rules": Retired(POLICY_SHAPE, "'rules' stands outside `policy`", "write `spec: {policy: {rules: [...]}}`"),
     },
     definition="taskSpec",
 )
@@ -510,13 +487,10 @@ class TaskShape(Shape):
     def _unknown_kind(self, value: Any, walk: Walk) -> None:
         where, given = span_in(value, "kind"), value["kind"]
         if is_template(given):
-            walk.problems.add(
-                UNKNOWN_KIND, where, "the kind of a task can't be a template", "write the kind itself"
-            )
+            walk.problems.add(UNKNOWN_KIND, where, "the kind of a task can't be a template", "write the kind itself")
             return
-        hint = (
-            did_you_mean(given, walk.kinds.names()) or f"known kinds: {', '.join(sorted(walk.kinds.names()))}"
-        )
+        known = sorted(walk.kinds.names())
+        hint = walk.problems.did_you_mean(given, known) or f"known kinds: {', '.join(known)}"
         walk.problems.add(
             UNKNOWN_KIND, where, f"no tool kind is called {describe(given).removeprefix('the text ')}", hint
         )
@@ -557,9 +531,7 @@ class PipelineShape(Shape):
             walk.problems.add(WRONG_VALUE, span, f"expected {self.words}, found {describe(value)}")
             return False
         if not value:
-            walk.problems.add(
-                WRONG_VALUE, span, "the list of tasks is empty", "add a task, or leave `tool` out"
-            )
+            walk.problems.add(WRONG_VALUE, span, "the list of tasks is empty", "add a task, or leave `tool` out")
             return False
         drop_items(value, [self._check_item(item, span_in(value, i), walk) for i, item in enumerate(value)])
         return True
@@ -637,9 +609,7 @@ ARC = Fields(
         "step": Field(Label(), "the step it leads to", required=True),
         "when": Field(Guard(), "its guard (always)"),
         "args": Field(ARGS, "what the token carries"),
-        "spec": Field(
-            Fields("arc.spec", {"delay": Field(Duration(), "time before the token arrives")}), "knobs"
-        ),
+        "spec": Field(Fields("arc.spec", {"delay": Field(Duration(), "time before the token arrives")}), "knobs"),
     },
     retired={**OLD, **NO_DIRECTIVE},
 )
@@ -647,7 +617,7 @@ ARC = Fields(
 
 def _next_when(word: str) -> Retired:
     hint = "write `next: {arcs: [{step: ..., when: ...}]}`, or in the classic dialect a `case`"
-    return Retired(NEXT_WHEN, f"{word!r} can't stand in `next`", hint)
+    return Retired(NEXT_WHEN, f"{word!r} can't stand in `next`", hint, ("step", "to", "arcs"))
 
 
 TARGET = Fields(
@@ -658,9 +628,7 @@ TARGET = Fields(
     },
     retired={word: _next_when(word) for word in ("when", "then", "else")},
 )
-TARGETS = ListOf(
-    OneOf("a step", Form(is_text, Label()), Form(anything, TARGET)), least=1, what="the list of steps"
-)
+TARGETS = ListOf(OneOf("a step", Form(is_text, Label()), Form(anything, TARGET)), least=1, what="the list of steps")
 ROUTER = Fields(
     "next",
     {
@@ -668,12 +636,8 @@ ROUTER = Fields(
             Fields(
                 "next.spec",
                 {
-                    "mode": Field(
-                        Choice("exclusive", "inclusive"), "whether the first or every matching arc fires"
-                    ),
-                    "policy": Field(
-                        Fields("next.spec.policy", {}, retired=NO_RULES), "reserved; must be empty"
-                    ),
+                    "mode": Field(Choice("exclusive", "inclusive"), "whether the first or every matching arc fires"),
+                    "policy": Field(Fields("next.spec.policy", {}, retired=NO_RULES), "reserved; must be empty"),
                 },
                 retired=NO_DIRECTIVE,
             ),
@@ -684,9 +648,17 @@ ROUTER = Fields(
     retired={**{word: _next_when(word) for word in ("when", "then", "else")}, **OLD, **NO_DIRECTIVE},
 )
 NEXT_REWRITE = "write `next: {arcs: [{step: NAME}]}`; for several steps at once add `spec: {mode: inclusive}`"
+
+
+def _has_conditions(value: Any) -> bool:
+    """A list of conditions, as version 1 had it: the advice to drop the list would lose them."""
+    return is_list(value) and any(is_map(item) and {"when", "then", "else"} & set(item) for item in value)
+
+
 NEXT = OneOf(
     "the router `next`",
     Form(is_text, Label(), NEXT_REWRITE),
+    Form(_has_conditions, TARGETS),
     Form(is_list, TARGETS, NEXT_REWRITE),
     Form(anything, ROUTER),
 )
@@ -727,7 +699,23 @@ POLL = Fields(
         "deadline": Field(Duration(), "how long in all"),
     },
 )
-SINK = Fields(
+
+
+class _Sink(Fields):
+    """A sink may name its table itself, beside the tool."""
+
+    def check(self, value: Any, span: Span, walk: Walk) -> bool:
+        tool = value.get("tool") if is_map(value) else None
+        name = tool.get("kind") if isinstance(tool, dict) else None
+        kind = walk.kinds.get(name) if isinstance(name, str) else None
+        if kind is not None and "table" in value:
+            check_table(value, tool, kind, walk)
+            known = walk.defaults.get(kind.name, set()) | {"table"}
+            walk = walk._replace(defaults={**walk.defaults, kind.name: known})
+        return super().check(value, span, walk) and "tool" in value
+
+
+SINK = _Sink(
     "a sink",
     {
         "tool": Field(TASK, "the tool that stores", required=True),
@@ -739,9 +727,7 @@ SINK = Fields(
     definition="sink",
 )
 SET = MapOf(Data(), Name())
-COMPUTED = OneOf(
-    "a step's name, or a template that gives one", Form(is_template, Data()), Form(anything, Label())
-)
+COMPUTED = OneOf("a step's name, or a template that gives one", Form(is_template, Data()), Form(anything, Label()))
 CHAIN_TARGET = Fields(
     "a target",
     {"step": Field(COMPUTED, "the step", required=True), "args": Field(ARGS, "what the token carries")},
@@ -761,12 +747,8 @@ GOTO = OneOf(
             {
                 "to": Field(CHAIN_TARGETS, "the steps to go to", required=True),
                 "policy": Field(Choice("end_step", "break_chain", "defer"), "what it does to other branches"),
-                "priority": Field(
-                    Integer(-1_000_000, 1_000_000), "which `next` wins where several are reached"
-                ),
-                "spec": Field(
-                    Fields("next.spec", {"delay": Field(Duration(), "time to wait before")}), "knobs"
-                ),
+                "priority": Field(Integer(-1_000_000, 1_000_000), "which `next` wins where several are reached"),
+                "spec": Field(Fields("next.spec", {"delay": Field(Duration(), "time to wait before")}), "knobs"),
             },
             retired={
                 **{word: _next_when(word) for word in ("when", "then", "else")},
@@ -856,9 +838,7 @@ class _Branch(Shape):
         },
         retired=OLD,
     )
-    otherwise = Fields(
-        "a branch", {"else": Field(CHAIN, "what happens when nothing matched", required=True), **common}
-    )
+    otherwise = Fields("a branch", {"else": Field(CHAIN, "what happens when nothing matched", required=True), **common})
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         if not is_map(value):
@@ -910,12 +890,8 @@ STEP_SPEC = Fields(
             ),
             "server-side policy",
         ),
-        "case_mode": Field(
-            Choice("exclusive", "inclusive"), "first or all matching branches", rewrite=_CASE_REWRITE
-        ),
-        "eval_mode": Field(
-            Choice("on_entry", "on_event"), "when the case is looked at", rewrite=_CASE_REWRITE
-        ),
+        "case_mode": Field(Choice("exclusive", "inclusive"), "first or all matching branches", rewrite=_CASE_REWRITE),
+        "eval_mode": Field(Choice("on_entry", "on_event"), "when the case is looked at", rewrite=_CASE_REWRITE),
         "branch_order": Field(Choice("source", "priority"), "order of branches", rewrite=_CASE_REWRITE),
         "next_policy": Field(
             Choice("end_step", "break_chain", "defer"),
@@ -930,9 +906,7 @@ STEP_SPEC = Fields(
         **INHERITED,
     },
     retired={
-        "next_mode": Retired(
-            NEXT_MODE, "`spec.next_mode` is gone", "write `next: {spec: {mode: ...}, arcs: [...]}`"
-        ),
+        "next_mode": Retired(NEXT_MODE, "`spec.next_mode` is gone", "write `next: {spec: {mode: ...}, arcs: [...]}`"),
         **NO_DIRECTIVE,
     },
     kinds=True,
@@ -946,17 +920,11 @@ STEP = Fields(
         "loop": Field(LOOP, "runs the pipeline once per item"),
         "tool": Field(PIPELINE, "the pipeline: tasks in order"),
         "next": Field(NEXT, "the router: arcs to other steps"),
-        "args": Field(
-            ARGS, "arguments of the tool", rewrite="give `args` to the task, or to the arc that leads here"
-        ),
-        "vars": Field(
-            SET, "variables from the result", rewrite="write `set_ctx` in a rule of the task's policy"
-        ),
+        "args": Field(ARGS, "arguments of the tool", rewrite="give `args` to the task, or to the arc that leads here"),
+        "vars": Field(SET, "variables from the result", rewrite="write `set_ctx` in a rule of the task's policy"),
         "case": Field(CASE, "branches on the outcome", rewrite=_CASE_REWRITE),
         "sink": Field(SINK, "stores the result", rewrite="add a storage task to the end of `tool`"),
-        "retry": Field(
-            RETRY, "how the tool is retried", rewrite="write a rule with `do: retry` in the task's policy"
-        ),
+        "retry": Field(RETRY, "how the tool is retried", rewrite="write a rule with `do: retry` in the task's policy"),
     },
     retired={
         "when": Retired(STEP_WHEN, "a step can't have 'when'", ADMIT_HINT),
@@ -1007,11 +975,13 @@ ROOT = Fields(
     {
         "apiVersion": Field(
             Exactly("noetl.io/v2", API_VERSION, "this engine runs noetl.io/v2 only"),
-            "noetl.io/v2",
+            "version of the language: `noetl.io/v2`",
             required=True,
         ),
         "kind": Field(
-            Exactly("Playbook", DOCUMENT_KIND, "write `kind: Playbook`"), "Playbook", required=True
+            Exactly("Playbook", DOCUMENT_KIND, "write `kind: Playbook`"),
+            "what the document is: `Playbook`",
+            required=True,
         ),
         "metadata": Field(METADATA, "name, path and what else describes it", required=True),
         "keychain": Field(ListOf(CREDENTIAL), "credentials it needs"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noetl.dsl.problem import Check, did_you_mean
+from noetl.dsl.problem import Check
 from noetl.dsl.tree import Span, key_span, span_in
 from noetl.model.inputs import fields, misfit
 from noetl.model.kind import Kind
@@ -27,9 +27,7 @@ WRONG_INPUT = Check(
     "an input is of the wrong type",
     "Literal values are checked now; templates when they are rendered.",
 )
-UNDER_SPEC = frozenset(
-    ["timeout", "policy", "retry", "pool", "on_lost", "max_visits", "sandbox", "exactly_once"]
-)
+UNDER_SPEC = frozenset(["timeout", "policy", "retry", "pool", "on_lost", "max_visits", "sandbox", "exactly_once"])
 LAYERED = frozenset(["timeout", "retry", "sandbox", "on_lost", "max_visits"])
 """Knobs that may stand among the default inputs of a kind."""
 COMMON = frozenset(["kind", "name", "args", "spec"])
@@ -72,17 +70,27 @@ def check_defaults(values: Any, kind: Kind, walk: Walk) -> bool:
     return True
 
 
+def check_table(sink: Any, tool: Any, kind: Kind, walk: Walk) -> None:
+    """The table of a sink that stands beside its tool: the kind must take one, and not be told otherwise."""
+    if "table" not in fields(kind.inputs):
+        _refuse(sink, "table", kind, walk)
+    for group in kind.one_of:
+        if "table" in group and set(group) & set(tool):
+            _check_one_of(group, {*tool, "table"}, kind, key_span(sink, "table"), walk)
+
+
 def _check_value(task: Any, key: str, kind: Kind, walk: Walk) -> bool:
     if kind.name == "iterator" and key == "tool":
         return True  # a pipeline, checked as such
     found = misfit(fields(kind.inputs)[key], task[key])
     if found is None:
         return True
+    hint = f"`noetl tools schema {kind.name}` shows what it takes"
     container: Any = task
     last: str | int = key
     for part in found.path:
         container, last = container[last], part
-    walk.problems.add(WRONG_INPUT, span_in(container, last), f"{key!r} of {kind.name}: {found.message}")
+    walk.problems.add(WRONG_INPUT, span_in(container, last), f"{key!r} of {kind.name}: {found.message}", hint)
     return False
 
 
@@ -91,9 +99,8 @@ def _refuse(task: Any, key: str, kind: Kind, walk: Walk) -> None:
     if key in UNDER_SPEC:
         hint: str | None = f"move it under `spec`: `spec: {{{key}: ...}}`"
     else:
-        hint = (
-            did_you_mean(key, known) or f"inputs of {kind.name}: {', '.join(fields(kind.inputs)) or 'none'}"
-        )
+        inputs = ", ".join(fields(kind.inputs)) or "none"
+        hint = walk.problems.did_you_mean(key, known) or f"inputs of {kind.name}: {inputs}"
     walk.problems.add(UNKNOWN_INPUT, key_span(task, key), f"{kind.name} has no input {key!r}", hint)
 
 
@@ -103,6 +110,4 @@ def _check_one_of(group: tuple[str, ...], given: set[str], kind: Kind, span: Spa
         return
     names = ", ".join(group)
     message = f"{kind.name} needs one of {names}" if not found else f"{kind.name} takes only one of {names}"
-    walk.problems.add(
-        MISSING_INPUT, span, message, f"found {' and '.join(found)}" if found else f"add `{group[0]}:`"
-    )
+    walk.problems.add(MISSING_INPUT, span, message, f"found {' and '.join(found)}" if found else f"add `{group[0]}:`")

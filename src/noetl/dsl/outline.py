@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from noetl.dsl.shape import is_template
+from noetl.dsl.tree import Span, key_span, span_in
 
 
 class TaskSite(NamedTuple):
@@ -23,6 +24,8 @@ class TaskSite(NamedTuple):
     """The iterator tasks around it, innermost last."""
     place: str = "pipeline"
     """`pipeline`, `chain` (of a classic case), `sink`, or `workbook`."""
+    visible: frozenset[str] = frozenset()
+    """The labels of its own and all outer pipelines, one set for all tasks of a pipeline."""
 
 
 class Target(NamedTuple):
@@ -53,14 +56,27 @@ def labelled_items(tool: Any) -> Iterator[tuple[str, Any, Any, str]]:
             yield f"task_{place}", item, item, "kind"
 
 
-def pipeline(
-    step: Any, tool: Any, outer: tuple[TaskSite, ...] = (), place: str = "pipeline"
-) -> Iterator[TaskSite]:
+def label_span(label: str, item: Any, key: str) -> Span:
+    """Where the label of one of the `labelled_items` stands."""
+    return key_span(item, key) if key == label else span_in(item, key)
+
+
+def _lost_labels(tool: Any) -> Iterator[str]:
+    """Labels of tasks that were refused: still names that others may refer to."""
+    for item in getattr(tool, "lost", ()):
+        if isinstance(item, dict):
+            label = item.get("name") if "kind" in item else next(iter(item), None)
+            if isinstance(label, str):
+                yield label
+
+
+def pipeline(step: Any, tool: Any, outer: tuple[TaskSite, ...] = (), place: str = "pipeline") -> Iterator[TaskSite]:
     """The tasks of a `tool`, and those inside iterators."""
     items = list(labelled_items(tool))
-    labels = tuple(label for label, *_ in items)
+    labels = (*(label for label, *_ in items), *_lost_labels(tool))
+    visible = frozenset(labels).union(*(site.visible for site in outer[-1:]))
     for label, task, *_ in items:
-        site = TaskSite(step, label, task, labels, outer, place)
+        site = TaskSite(step, label, task, labels, outer, place, visible)
         yield site
         if task.get("kind") == "iterator" and "tool" in task:
             yield from pipeline(step, task["tool"], (*outer, site), place)
@@ -73,13 +89,14 @@ def tasks(step: Any) -> Iterator[TaskSite]:
     for branch in step.get("case", []):
         items = list(chain_items(branch))
         labels = tuple(name for name, *_ in items if name not in ("next", "set"))
+        visible = frozenset(labels)
         for name, body, *_ in items:
             if name == "sink":
-                yield TaskSite(step, name, body["tool"], labels, (), "sink")
+                yield TaskSite(step, name, body["tool"], labels, (), "sink", visible)
             elif name not in ("next", "set"):
-                yield TaskSite(step, name, body["tool"], labels, (), "chain")
+                yield TaskSite(step, name, body["tool"], labels, (), "chain", visible)
     if "sink" in step:
-        yield TaskSite(step, "sink", step["sink"]["tool"], ("sink",), (), "sink")
+        yield TaskSite(step, "sink", step["sink"]["tool"], ("sink",), (), "sink", frozenset(["sink"]))
 
 
 def workbook(root: Any) -> Iterator[tuple[str, TaskSite]]:
@@ -114,9 +131,7 @@ def targets(step: Any) -> Iterator[Target]:
     """Every step that this one leads to; computed targets are not known and left out."""
     found = [_next_targets(step, "next")] if "next" in step else []
     for branch in step.get("case", []):
-        found += [
-            _next_targets(container, "next") for name, _, container in chain_items(branch) if name == "next"
-        ]
+        found += [_next_targets(container, "next") for name, _, container in chain_items(branch) if name == "next"]
     for some in found:
         for target in some:
             if isinstance(target.name, str) and not is_template(target.name):

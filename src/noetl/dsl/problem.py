@@ -6,7 +6,9 @@ check has a page in docs/reference/problems, with the examples from tests/checks
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+from itertools import chain
 from typing import Any, Literal
 
 import msgspec
@@ -14,6 +16,12 @@ import msgspec
 from noetl.dsl.tree import Mark, Span, Text
 
 Severity = Literal["error", "warning"]
+
+MAX_PROBLEMS = 10_000
+"""More errors, or warnings, than anybody reads; a hostile text could have millions."""
+GUESSES = 100_000
+"""How many names are compared with misspelt ones in one text."""
+FEW = 12
 
 CHECKS: dict[str, Check] = {}
 """All checks by code, filled as the modules that declare them are imported (`noetl.dsl.checks` imports them all)."""
@@ -47,11 +55,13 @@ class Check:
 
 
 class Problems:
-    """Collects the problems of one text. All are reported at once, each finding once."""
+    """Collects the problems of one text. All are reported at once, each finding once, up to a limit by severity."""
 
     def __init__(self, text: Text) -> None:
         self.text = text
         self._found: dict[tuple[Any, ...], Problem] = {}
+        self._counts: dict[Severity, int] = {"error": 0, "warning": 0}
+        self._guesses = GUESSES
 
     def add(self, check: Check, where: Span | int, message: str, hint: str | None = None) -> None:
         """Record a finding of `check` at a span or an offset."""
@@ -59,14 +69,23 @@ class Problems:
 
     def add_at(self, check: Check, mark: Mark, message: str, hint: str | None = None) -> None:
         """Record a finding of `check` at a line and column."""
-        line = self.text.line(mark.line)[:500]
-        problem = Problem(
+        message = message if len(message) <= 1000 else f"{message[:1000]}…"
+        key = (mark, check.code, message)
+        if key in self._found or self._counts[check.severity] >= MAX_PROBLEMS:
+            return
+        self._counts[check.severity] += 1
+        line = self.text.line(mark.line, 500)
+        self._found[key] = Problem(
             self.text.file, mark.line, mark.column, check.code, check.severity, message, hint, line
         )
-        self._found.setdefault((mark, check.code, message), problem)
+
+    def did_you_mean(self, name: object, *known: Collection[str]) -> str | None:
+        """A hint naming the closest known name, until so much was compared in this text that it would take seconds."""
+        self._guesses -= sum(map(len, known))
+        return did_you_mean(name, chain(*known)) if self._guesses >= 0 else None
 
     def count(self, severity: Severity = "error") -> int:
-        return sum(problem.severity == severity for problem in self._found.values())
+        return self._counts[severity]
 
     def sorted(self) -> list[Problem]:
         """In the order of the text."""
@@ -91,3 +110,10 @@ def did_you_mean(name: object, known: Iterable[str]) -> str | None:
     """A hint naming the closest known name, or None."""
     guess = closest(name, known)
     return f"did you mean {guess!r}?" if guess else None
+
+
+@lru_cache(maxsize=64)
+def few(known: Collection[str]) -> str:
+    """The first of some names, for a hint. Pass a frozenset or tuple that is kept, not a new one each time."""
+    names = sorted(known)
+    return ", ".join(names[:FEW]) + ", …" * (len(names) > FEW) or "none"

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from noetl.dsl.problem import Check, Problems
+from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.tree import Map, Seq, Span, Text
 
 MAX_BYTES = 1 << 20
@@ -84,9 +84,11 @@ _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _NUMBER_START = frozenset("0123456789+-.")
-_FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-_BARE_TEMPLATE = re.compile(r"(?:^|[:\-,\[]\s+|^\s*)(\{[{%])")
+_FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+_BARE_TEMPLATE = re.compile(r"^(?:[^'\"#]*(?:[:\-?]\s+|[,\[]\s*))?\s*(\{[{%])")
+_TAG_DIRECTIVE = re.compile(r"^%TAG", re.MULTILINE)
 _TAG = "tag:yaml.org,2002:"
+_MOVE_OUT = "move data out of the playbook: into a file, a table, or the request's payload"
 
 
 class _Stop(Exception):
@@ -108,10 +110,11 @@ def read(file: str, data: bytes | str) -> tuple[Map | None, Problems]:
 
 
 def _decode(data: bytes | str) -> tuple[str, tuple[Check, int, str, str | None] | None]:
-    if len(data) > MAX_BYTES:
+    size = len(data) if isinstance(data, bytes) else len(data.encode("utf-8", "surrogatepass"))
+    if size > MAX_BYTES:
         text = data[:4096] if isinstance(data, str) else data[:4096].decode("utf-8", "replace")
-        message = f"the text has {len(data):,} bytes, more than {MAX_BYTES:,}"
-        return text, (TOO_LARGE, 0, message, "move data out of the playbook")
+        message = f"the text has {size:,} bytes, more than {MAX_BYTES:,}"
+        return text, (TOO_LARGE, 0, message, _MOVE_OUT)
     if isinstance(data, str):
         text = data
     else:
@@ -131,13 +134,15 @@ def _decode(data: bytes | str) -> tuple[str, tuple[Check, int, str, str | None] 
             message,
             "remove it, or write it as an escape in double quotes",
         )
+    if match := _TAG_DIRECTIVE.search(text):  # of no use without tags, and the parser compares each with all others
+        return text, (BAD_VALUE, match.start(), "`%TAG` is not allowed", "remove the line")
     return text, None
 
 
 class _Open:
     """A map or list that is still being read."""
 
-    __slots__ = ("anchor", "bare_template", "height", "key", "key_span", "merges", "node", "wants_key", "weight")
+    __slots__ = ("anchor", "bare_template", "height", "key", "key_span", "node", "own", "wants_key", "weight")
 
     def __init__(self, node: Map | Seq, anchor: str | None) -> None:
         self.node = node
@@ -146,7 +151,7 @@ class _Open:
         self.key = ""
         self.wants_key = isinstance(node, Map)  # and not a value
         self.key_span = node.span
-        self.merges: list[tuple[Any, Span]] = []
+        self.own: dict[str, Span] = {}  # keys that stand in the map itself, not in one it merges
         self.weight = 1  # nodes below, aliases expanded
         self.height = 1  # levels below, aliases expanded
 
@@ -215,11 +220,14 @@ class _Composer:
         if self.text[at : at + 1] == "\t":
             self._fail(SYNTAX, at, "a tab can't indent YAML", "indent with spaces")
         line = self.problems.text.mark(at).line
-        for number in {line, max(line - 1, 1)}:
+        for number in (line, max(line - 1, 1)):
             self._refuse_bare_template(number)
         message, hint = _explain(error.problem or "the YAML does not parse")
         if error.context and error.context_mark is not None:
             opened: Any = error.context_mark
+            if "quoted scalar" in error.context:  # the text ran on to some later place: show where it began
+                quote = self.text[opened.index : opened.index + 1]
+                self._fail(SYNTAX, opened.index, "this quote is never closed", f"add the closing {quote}")
             started = self.problems.text.mark(opened.index)
             message = f"{message}, {error.context} that starts at line {started.line}"
         self._fail(SYNTAX, at, message, hint)
@@ -234,9 +242,11 @@ class _Composer:
     def _count(self, weight: int, height: int, at: int) -> None:
         self.nodes += weight
         if self.nodes > MAX_NODES:
-            self._fail(TOO_LARGE, at, f"more than {MAX_NODES:,} nodes (aliases count as what they expand to)")
+            self._fail(
+                TOO_LARGE, at, f"more than {MAX_NODES:,} nodes (aliases count as what they expand to)", _MOVE_OUT
+            )
         if len(self.stack) + height > MAX_DEPTH:
-            self._fail(TOO_LARGE, at, f"nested more than {MAX_DEPTH} levels deep")
+            self._fail(TOO_LARGE, at, f"nested more than {MAX_DEPTH} levels deep", "make it flatter")
 
     def _open(self, event: Any) -> None:
         start = event.start_mark.index
@@ -253,19 +263,17 @@ class _Composer:
         top = self.stack.pop()
         start = top.node.span.start
         top.node.span = span = Span(start, event.end_mark.index)
+        node: Any = top.node
         if top.bare_template:  # reported; go on as if it had been quoted, to find what else is wrong
-            self._add(self.text[span.start : span.end], span, 1, 1)
-            return
-        for source, where in top.merges:
-            self._merge(top.node, source, where)
+            node, top.weight, top.height = self.text[span.start : span.end], 1, 1
         if top.anchor:
-            self.anchors[top.anchor] = _Anchored(top.node, top.weight, top.height)
-        self._add(top.node, span, top.weight, top.height)
+            self.anchors[top.anchor] = _Anchored(node, top.weight, top.height)
+        self._add(node, span, top.weight, top.height)
 
     def _alias(self, event: Any) -> None:
         start = event.start_mark.index
         if event.anchor not in self.anchors:
-            known = ", ".join(sorted(self.anchors)) or "none"
+            known = few(tuple(self.anchors))
             self._fail(
                 RECURSIVE,
                 start,
@@ -274,7 +282,12 @@ class _Composer:
             )
         anchored = self.anchors[event.anchor]
         if anchored is None:
-            self._fail(RECURSIVE, start, f"the alias {event.anchor!r} stands inside its own anchor")
+            self._fail(
+                RECURSIVE,
+                start,
+                f"the alias {event.anchor!r} stands inside its own anchor",
+                "refer to a part before it",
+            )
             return
         self._count(anchored.weight, anchored.height, start)
         self._add(anchored.node, Span(start, event.end_mark.index), anchored.weight, anchored.height)
@@ -330,34 +343,34 @@ class _Composer:
         else:
             key, top.wants_key = top.key, True
             if key == "<<" and top.key_span.style == "":
-                top.merges.append((value, span))
+                self._merge(top, value, span)
             else:
                 top.node.put(key, value, top.key_span, span)
 
     def _key(self, top: _Open, key: Any, span: Span) -> None:
         if isinstance(key, Map | Seq):
             if not self.text.startswith("{{", span.start - 1):
-                self._fail(BAD_KEY, span, f"a {_words(key)} can't be a key")
-            line = self.problems.text.line(self.problems.text.mark(span.start).line)
-            rest = line[self.problems.text.mark(span.start).column - 2 :]
+                self._fail(BAD_KEY, span, f"a {_words(key)} can't be a key", "write a key of plain text, or quote it")
+            rest = self.text[span.start - 1 : span.start + 200]
             self.problems.add(UNQUOTED, span.start - 1, "a template must be quoted", _quoted(rest))
             key, top.bare_template = "{{", True
-        if key in top.node and isinstance(top.node, Map):
-            first = self.problems.text.mark(top.node.spans[key][0].start).line
-            self.problems.add(
-                DUPLICATE_KEY, span, f"the key {key!r} stands here and at line {first}", "remove one of them"
-            )
+        elif not isinstance(key, str):  # an alias of one
+            self._fail(BAD_KEY, span, f"a {_words(key)} can't be a key", "write a key of plain text, or quote it")
+        if key in top.own:
+            first = self.problems.text.mark(top.own[key].start).line
+            hint = "merge a list: `<<: [*one, *two]`" if key == "<<" else "remove one of them"
+            self.problems.add(DUPLICATE_KEY, span, f"the key {key[:60]!r} stands here and at line {first}", hint)
+        top.own.setdefault(key, span)
         top.key, top.key_span, top.wants_key = key, span, False
 
-    def _merge(self, node: Any, source: Any, where: Span) -> None:
+    def _merge(self, top: _Open, source: Any, where: Span) -> None:
+        """Put in the keys of other maps, where `<<` stands. The map's own keys win, then the first of several maps."""
         for one in source if isinstance(source, Seq) else [source]:
             if not isinstance(one, Map):
-                self._fail(
-                    BAD_VALUE, where, "`<<` merges a map or a list of maps", "refer to a map by its alias"
-                )
+                self._fail(BAD_VALUE, where, "`<<` merges a map or a list of maps", "refer to a map by its alias")
             for key in one:
-                if key not in node:
-                    node.put(key, one[key], *one.spans[key])
+                if key not in top.node:
+                    top.node.put(key, one[key], *one.spans[key])
 
     def refuse(self, span: Span, message: str) -> None:
         """A scalar that JSON has no room for."""
@@ -392,7 +405,7 @@ def _integer(text: str, reader: _Composer, span: Span) -> int:
 
 
 def _quoted(rest: str) -> str:
-    value = rest.split(" #")[0].strip().rstrip(",]")
+    value = rest.partition("\n")[0].partition(" #")[0].strip().rstrip(",]")
     quote = "'" if '"' in value and "'" not in value else '"'
     return f"write {quote}{value[:80]}{quote}"
 

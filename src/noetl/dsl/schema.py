@@ -66,9 +66,7 @@ def _task(kind: Kind) -> Schema:
 def _with_kind_defaults(schema: Any, kinds: Mapping[str, Kind]) -> Any:
     """Close the `spec` maps that also hold defaults of kinds."""
     for spec in _open_specs(schema):
-        spec["properties"] |= {
-            name: {"type": "object", "description": f"default inputs of {name}"} for name in kinds
-        }
+        spec["properties"] |= {name: {"type": "object", "description": f"default inputs of {name}"} for name in kinds}
         spec["additionalProperties"] = False
     return schema
 
@@ -80,7 +78,5 @@ def _open_specs(schema: Any) -> list[Any]:
     if not isinstance(schema, dict):
         return []
     own = schema.get("properties", {})
-    here = (
-        [schema] if "max_visits" in own and "policy" in own and "additionalProperties" not in schema else []
-    )
+    here = [schema] if "max_visits" in own and "policy" in own and "additionalProperties" not in schema else []
     return here + [found for value in schema.values() for found in _open_specs(value)]

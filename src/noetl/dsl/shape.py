@@ -25,9 +25,7 @@ UNKNOWN_KEY = Check(
     "Every key has a meaning or is refused, so that a misspelling can't be ignored silently. Free-form places are "
     "`metadata`, `workload`, `args` and tool inputs that are maps.",
 )
-MISSING_KEY = Check(
-    "NTL102", "error", "a required key is missing", "The part can't mean anything without this key."
-)
+MISSING_KEY = Check("NTL102", "error", "a required key is missing", "The part can't mean anything without this key.")
 WRONG_VALUE = Check(
     "NTL103", "error", "a value is of the wrong kind", "The message says what is expected and what was found."
 )
@@ -109,13 +107,13 @@ class Shape:
                 walk.problems.add(TEMPLATE_HERE, span, "a template can't stand here", f"write {self.words}")
                 return False
         if not self.fits(value):
-            walk.problems.add(
-                WRONG_VALUE, span, f"expected {self.words}, found {describe(value)}", self.hint(value)
-            )
+            walk.problems.add(WRONG_VALUE, span, f"expected {self.words}, found {describe(value)}", self.hint(value))
             return False
         return True
 
     def hint(self, value: Any) -> str | None:
+        if isinstance(value, int | float) and self.fits(str(value)):
+            return "put it in quotes"
         return None
 
     def schema(self) -> Schema:
@@ -169,11 +167,7 @@ class Name(Shape):
 
     def hint(self, value: Any) -> str | None:
         candidate = re.sub(r"\W+", "_", str(value)).strip("_")
-        return (
-            f"for instance {candidate!r}"
-            if candidate and self.fits(candidate) and len(candidate) < 60
-            else None
-        )
+        return f"for instance {candidate!r}" if candidate and self.fits(candidate) and len(candidate) < 60 else None
 
     def schema(self) -> Schema:
         return {"type": "string", "pattern": f"^{self.pattern.pattern}$"}
@@ -197,7 +191,7 @@ class Choice(Shape):
         return isinstance(value, str) and value in self.choices
 
     def hint(self, value: Any) -> str | None:
-        return did_you_mean(value, self.choices)
+        return did_you_mean(value, self.choices) or f"write one of: {', '.join(self.choices)}"
 
     def schema(self) -> Schema:
         return {"enum": list(self.choices)}
@@ -208,9 +202,7 @@ class Integer(Shape):
 
     def __init__(self, least: int = 0, most: int = 1 << 40) -> None:
         self.least, self.most = least, most
-        self.words = f"a whole number of at least {least}" + (
-            f" and at most {most:,}" if most < 1 << 40 else ""
-        )
+        self.words = f"a whole number of at least {least}" + (f" and at most {most:,}" if most < 1 << 40 else "")
 
     def fits(self, value: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most
@@ -251,7 +243,7 @@ class Boolean(Shape):
 class Duration(Shape):
     """Seconds, or a text such as `30s`."""
 
-    words = "a duration: seconds, or a text such as 30s, 5m, 2h"
+    words = "a duration"
 
     def __init__(self, templates: bool = False) -> None:
         self.templates = templates
@@ -259,11 +251,12 @@ class Duration(Shape):
     def fits(self, value: Any) -> bool:
         return seconds(value) is not None
 
+    def hint(self, value: Any) -> str | None:
+        return "write seconds as a number, or a text such as 30s, 5m, 2h or 1h30m"
+
     def schema(self) -> Schema:
         text: Schema = {"type": "string", "pattern": r"^\s*([0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h|d))+\s*$"}
-        return {
-            "anyOf": [{"type": "number", "minimum": 0}, text, *([TEMPLATE_SCHEMA] if self.templates else [])]
-        }
+        return {"anyOf": [{"type": "number", "minimum": 0}, text, *([TEMPLATE_SCHEMA] if self.templates else [])]}
 
 
 class Guard(Shape):
@@ -295,7 +288,7 @@ class ListOf(Shape):
         if not super().check(value, span, walk):
             return False
         if len(value) < self.least:
-            walk.problems.add(WRONG_VALUE, span, f"{self.words} needs at least {self.least} item")
+            walk.problems.add(WRONG_VALUE, span, f"{self.words} is empty", "add an item")
             return False
         kept = [self.item.check(item, span_in(value, i), walk) for i, item in enumerate(value)]
         drop_items(value, kept)
@@ -314,8 +307,10 @@ def drop_items(seq: Any, kept: Sequence[bool]) -> None:
     if all(kept):
         return
     spans = [span_in(seq, i) for i in range(len(seq))]
+    lost = [item for item, keep in zip(seq, kept, strict=True) if not keep]
     seq[:] = [item for item, keep in zip(seq, kept, strict=True) if keep]
     if isinstance(seq, Seq):
+        seq.lost += lost
         seq.item_spans = [span for span, keep in zip(spans, kept, strict=True) if keep]
 
 
@@ -359,6 +354,8 @@ class Retired(NamedTuple):
     check: Check
     message: str
     hint: str
+    stands_for: tuple[str, ...] = ()
+    """Keys that are not missing where this one stands: one mistake is reported once."""
 
 
 class Fields(Shape):
@@ -390,26 +387,23 @@ class Fields(Shape):
         for key in list(value):
             if not self._check_key(value, key, walk):
                 del value[key]
+        if isinstance(value, Map):
+            value.lost |= given - set(value)
+        meant = {name for key in given if key in self.retired for name in self.retired[key].stands_for}
         for key, field in self.fields.items():
-            if field.required and key not in given:
-                walk.problems.add(
-                    self.missing, span, f"{self.what} has no {key!r}", f"add `{key}:`, {field.doc}"
-                )
+            if field.required and key not in given | meant:
+                walk.problems.add(self.missing, span, f"{self.what} has no {key!r}", f"add `{key}:`, {field.doc}")
         return True
 
     def _check_key(self, value: Any, key: str, walk: Walk) -> bool:
         field = self.fields.get(key)
         if field is not None:
             if field.rewrite is not None and not walk.classic:
-                walk.problems.add(
-                    MIXED, key_span(value, key), f"{key!r} is of the classic dialect", field.rewrite
-                )
+                walk.problems.add(MIXED, key_span(value, key), f"{key!r} is of the classic dialect", field.rewrite)
                 return False
             return field.shape.check(value[key], span_in(value, key), walk)
         if self.kinds and (kind := walk.kinds.get(key)) is not None:
-            return MapOf(Data()).check(value[key], span_in(value, key), walk) and check_defaults(
-                value[key], kind, walk
-            )
+            return MapOf(Data()).check(value[key], span_in(value, key), walk) and check_defaults(value[key], kind, walk)
         if self.rest is not None and key not in self.retired:
             return self.rest.check(value[key], span_in(value, key), walk)
         self._refuse(value, key, walk)
@@ -421,7 +415,7 @@ class Fields(Shape):
             walk.problems.add(retired.check, where, retired.message, retired.hint)
             return
         known = [name for name, field in self.fields.items() if walk.classic or field.rewrite is None]
-        hint = did_you_mean(key, known) or f"known keys: {', '.join(known)}"
+        hint = walk.problems.did_you_mean(key, known) or f"known keys: {', '.join(known)}"
         walk.problems.add(UNKNOWN_KEY, where, f"{key!r} is not a key of {self.what}", hint)
 
     def schema(self) -> Schema:

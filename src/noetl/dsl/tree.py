@@ -7,7 +7,9 @@ YAML has no identity of its own. They are offsets; lines and columns are worked 
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 
@@ -27,16 +29,18 @@ class Span(NamedTuple):
 
 
 NOWHERE = Span(0, 0)
+_ESCAPED_LINE_END = re.compile(r"\\\r?\n[ \t]*")
 
 
 class Map(dict[str, Any]):
     """A mapping with the place of itself, of each key and of each value."""
 
-    __slots__ = ("span", "spans")
+    __slots__ = ("lost", "span", "spans")
 
     def __init__(self, span: Span = NOWHERE) -> None:
         super().__init__()
         self.span = span
+        self.lost: set[str] = set()  # keys that were refused and removed: written, but of no use
         self.spans: dict[str, tuple[Span, Span]] = {}
 
     def put(self, key: str, value: Any, key_span: Span, value_span: Span) -> None:
@@ -47,11 +51,12 @@ class Map(dict[str, Any]):
 class Seq(list[Any]):
     """A list with the place of itself and of each item."""
 
-    __slots__ = ("item_spans", "span")
+    __slots__ = ("item_spans", "lost", "span")
 
     def __init__(self, span: Span = NOWHERE) -> None:
         super().__init__()
         self.span = span
+        self.lost: list[Any] = []  # items that were refused and removed
         self.item_spans: list[Span] = []
 
     def put(self, value: Any, span: Span) -> None:
@@ -82,6 +87,18 @@ def key_span(container: Any, key: str) -> Span:
     return span_of(container)
 
 
+def unshare(node: Any, seen: set[int] | None = None) -> None:
+    """Give every place a node of its own: an alias is one object at several places, and rewriting one changes all."""
+    seen = set() if seen is None else seen
+    pairs = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in list(pairs):
+        if isinstance(value, dict | list):
+            if id(value) in seen:
+                node[key] = value = deepcopy(value)
+            seen.add(id(value))
+            unshare(value, seen)
+
+
 def plain(node: Any) -> Any:
     """The node as ordinary dicts and lists, for the model."""
     if isinstance(node, dict):
@@ -96,6 +113,7 @@ class Text:
 
     def __init__(self, file: str, text: str) -> None:
         self.file, self.text = file, text
+        self._walked: tuple[Span | None, list[int]] = (None, [])  # the last scalar that was asked about
         self._starts = [0]
         at = text.find("\n")
         while at >= 0:
@@ -108,33 +126,45 @@ class Text:
         line = bisect_right(self._starts, offset)
         return Mark(line, offset - self._starts[line - 1] + 1)
 
-    def line(self, number: int) -> str:
-        """The line of that number, without its end."""
+    def line(self, number: int, limit: int = 1 << 20) -> str:
+        """The line of that number, without its end, cut at a limit."""
+        start = self._starts[number - 1]
         end = self._starts[number] - 1 if number < len(self._starts) else len(self.text)
-        return self.text[self._starts[number - 1] : end].rstrip("\r")
+        return self.text[start : min(end, start + limit)].rstrip("\r")
 
     def offset_in(self, span: Span, value: str, offset: int) -> int:
-        """Where character `offset` of a scalar's value stands in the text.
+        """Where character `offset` of a scalar's value stands in the text."""
+        if self._walked[0] != span:
+            self._walked = span, self._walk(span, value)
+        places = self._walked[1]
+        return places[min(max(offset, 0), len(places) - 1)]
+
+    def _walk(self, span: Span, value: str) -> list[int]:
+        """Where each character of the value stands, and behind the last one its end.
 
         Walks the value and its source side by side. Folding, indentation and escapes make the two differ, but never
         in the order of what can be seen, so blanks are skipped on either side and an escape counts as one character.
         """
+        if span.style == "" and self.text.startswith("*", span.start):
+            return [span.start]  # an alias: the value stands elsewhere
         at, end = self._content(span)
-        seen = 0
-        while at < end and seen < len(value):
-            here, there = value[seen], self.text[at]
-            if here.isspace() and not there.isspace() and there != "\\":
-                if seen >= offset:
+        escapes = span.style == '"'
+        places = []
+        for char in value:
+            before = at
+            while at < end:
+                if escapes and (line_end := _ESCAPED_LINE_END.match(self.text, at, end)):
+                    at = line_end.end()
+                elif self.text[at].isspace() and self.text[at] != char:
+                    at += 1
+                else:
                     break
-                seen += 1
-            elif there.isspace() and there != here:
-                at += 1
-            elif seen >= offset:
-                break
-            else:
+            places.append(min(at, end))
+            seen = at < end and not self.text[at].isspace()
+            folded = char.isspace() and seen and (at > before or not escapes or self.text[at] != "\\")
+            if at < end and not folded:
                 at += self._width(at, span.style)
-                seen += 1
-        return min(at, end)
+        return [*places, min(at, end)]
 
     def _content(self, span: Span) -> tuple[int, int]:
         """The slice of a scalar without its quotes or block header."""

@@ -29,6 +29,10 @@ def start(node: nodes.Node) -> int:
                 return node.lineno or 0
 
 
+MAX_PATH = 96
+"""A longer chain of keys is no path that anybody means; looking for its root again and again would take for ever."""
+
+
 def described(node: nodes.Node | None) -> str:
     """The expression as its author wrote it, as far as a message needs."""
     match node:
@@ -59,7 +63,7 @@ def path_text(path: Path) -> str:
 def static_path(node: nodes.Node | None) -> tuple[Path, nodes.Name] | None:
     """The path of a chain of constant keys, and the name at its root."""
     keys: list[str | int] = []
-    while True:
+    while len(keys) <= MAX_PATH:
         match node:
             case nodes.Name():
                 return (node.name, *reversed(keys)), node
@@ -73,6 +77,7 @@ def static_path(node: nodes.Node | None) -> tuple[Path, nodes.Name] | None:
             case _:
                 return None
         node = node.node
+    return None
 
 
 def constant_key(node: nodes.Node) -> str | int | None:

@@ -6,10 +6,11 @@ not evaluated, so most findings are warnings.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import combinations
 from typing import NamedTuple
 
+from noetl.dsl.graph import SHOWN, Graph, arrows
 from noetl.dsl.problem import Check
 from noetl.model.playbook import Arc, Goto, Playbook, Step, Task
 
@@ -23,7 +24,8 @@ SHADOWED = Check(
     "NTL403",
     "warning",
     "an arc is never tried",
-    "In exclusive mode the first matching arc wins, and an arc without a guard always matches: those behind it are dead.",
+    "In exclusive mode the first matching arc wins, and an arc without a guard always matches: those behind it are "
+    "dead.",
 )
 MEETING = Check(
     "NTL405",
@@ -61,10 +63,11 @@ def check(playbook: Playbook, declared_joins: set[str], report: Report) -> None:
     """All checks of the net."""
     ways = {step.name: list(_ways(step)) for step in playbook.steps}
     computed = any(_computed(step) for step in playbook.steps)
+    graph = Graph({name: [way.target for way in out] for name, out in ways.items()})
     if not computed:  # a computed target may be any step
-        _check_reachable(playbook, ways, report)
+        _check_reachable(playbook, graph, report)
     _check_shadowed(playbook, report)
-    _check_forks(playbook, ways, declared_joins, report)
+    _check_forks(playbook, graph, declared_joins, report)
     _check_endless(playbook, ways, report)
 
 
@@ -92,31 +95,29 @@ def _computed(step: Step) -> bool:
 # -- reachability ---------------------------------------------------------------------------------------------------
 
 
-def _check_reachable(playbook: Playbook, ways: dict[str, list[Way]], report: Report) -> None:
-    starts = [playbook.entry, *([playbook.final] if playbook.final else [])]
-    seen = set(_paths(starts, ways))
+def _check_reachable(playbook: Playbook, graph: Graph, report: Report) -> None:
+    seen = {playbook.entry, playbook.final}
+    todo = [start for start in (playbook.entry, playbook.final) if start is not None]
+    for name in todo:
+        todo += (fresh := [to for to in graph.after[name] if to not in seen])
+        seen.update(fresh)
     for step in playbook.steps:
         if step.name not in seen:
-            sources = [name for name, out in ways.items() if any(way.target == step.name for way in out)]
-            because = f"only {', '.join(map(repr, sources))} lead to it" if sources else "no arc leads to it"
+            path = _way_back(step.name, graph)
+            because = f"nothing leads to {path[0]!r} in {arrows(path)}" if path[1:] else "no arc leads to it"
             hint = f"the entry step is {playbook.entry!r}; add an arc to it, or remove it"
             report(UNREACHABLE, step.name, f"step {step.name!r} can't be reached: {because}", hint)
 
 
-def _paths(
-    starts: list[str], ways: dict[str, list[Way]], stop: Callable[[str], bool] = lambda name: False
-) -> dict[str, list[str]]:
-    """A shortest path to every step that can be reached, not going on behind those where `stop` holds."""
-    found = {start: [start] for start in starts}
-    todo = list(starts)
-    for name in todo:
-        if stop(name) and name not in starts:
-            continue
-        for way in ways.get(name, ()):
-            if way.target not in found:
-                found[way.target] = [*found[name], way.target]
-                todo.append(way.target)
-    return found
+def _way_back(name: str, graph: Graph) -> list[str]:
+    """A path to a step that can't be reached, from as far back as it goes, or as is of use to a reader."""
+    path = [name]
+    while len(path) < SHOWN:
+        before = [source for source in graph.before[path[0]] if source not in path]
+        if not before:
+            return path
+        path.insert(0, before[0])
+    return path
 
 
 def _check_shadowed(playbook: Playbook, report: Report) -> None:
@@ -128,7 +129,7 @@ def _check_shadowed(playbook: Playbook, report: Report) -> None:
             if open_arc is None or i <= open_arc or _catches_failure(step, arc):
                 continue
             first = step.router.arcs[open_arc].step
-            message = f"the arc to {arc.step!r} is never tried: the arc to {first!r} before it always matches"
+            message = f"{step.name} → {arc.step} is never tried: {step.name} → {first} before it always matches"
             hint = "move it before, give the other a guard, or set `next.spec.mode: inclusive`"
             report(SHADOWED, f"{step.name}/next/{i}", message, hint)
 
@@ -142,68 +143,129 @@ def _catches_failure(step: Step, arc: Arc) -> bool:
 # -- branches that run side by side ---------------------------------------------------------------------------------
 
 
-def _check_forks(playbook: Playbook, ways: dict[str, list[Way]], declared: set[str], report: Report) -> None:
+class _Fork:
+    """Branches that start side by side at one step, and which steps belong to one of them alone."""
+
+    def __init__(self, step: str, branches: list[str], graph: Graph, reach: dict[str, int]) -> None:
+        self.step, self.branches, self.graph, self.reach = step, branches, graph, reach
+        once = self.shared = 0
+        for branch in branches:
+            self.shared |= once & reach[branch]
+            once |= reach[branch]
+        self.apart = once & ~self.shared
+
+    def meetings(self) -> Iterator[tuple[str, list[str], list[str]]]:
+        """Where branches first come together; what lies behind such a step meets only because they do."""
+        for name in self._border():
+            arriving = (branch for branch in self.branches if self._arrives(branch, name))
+            left, right = next(arriving, None), next(arriving, None)
+            if left is not None and right is not None:
+                yield name, self.path(left, name), self.path(right, name)
+
+    def _border(self) -> list[str]:
+        """The shared steps that a branch may come to from steps of its own; looked for from the smaller side."""
+        graph, starts = self.graph, set(self.branches)
+        if self.apart.bit_count() < self.shared.bit_count():
+            sources = [*graph.among(self.apart), *self.branches]
+            found = self.shared & graph.union({*starts, *(to for name in sources for to in graph.after[name])})
+            return list(graph.among(found))
+        own = self.apart | graph.union(starts)
+        return [
+            name
+            for name in graph.among(self.shared)
+            if name in starts or any(graph.bit[source] & own for source in graph.before[name])
+        ]
+
+    def _arrives(self, branch: str, name: str) -> bool:
+        own = self.reach[branch] & self.apart | self.graph.bit[branch]
+        return branch == name or any(self.graph.bit[source] & own for source in self.graph.before[name])
+
+    def path(self, branch: str, name: str) -> list[str]:
+        """The way from the fork to a step, by one branch."""
+        return [self.step, *self.graph.path(branch, name, self.reach[branch] & self.apart)]
+
+
+def _check_forks(playbook: Playbook, graph: Graph, declared: set[str], report: Report) -> None:
     joins = {step.name for step in playbook.steps if step.join == "all"}
-    writes = {step.name: _writes(step) for step in playbook.steps}
+    behind = Graph({name: [] if name in joins else out for name, out in graph.after.items()})
+    reach = behind.reach()
+    told = declared | joins
+    races = _Races(playbook, behind, report)
     for step in playbook.steps:
-        for left, right in _side_by_side(step):
-            if left == right:
-                if left not in declared and left not in joins:
-                    _report_meeting(report, left, [step.name, left], [step.name, right])
-                continue
-            one = _paths([left], ways, joins.__contains__)
-            two = _paths([right], ways, joins.__contains__)
-            common = one.keys() & two.keys()
-            for name in _first_meetings(one, two, common):
-                if name not in declared and name not in joins:
-                    _report_meeting(report, name, [step.name, *one[name]], [step.name, *two[name]])
-            _check_races(step, one, two, common, writes, report)
+        for targets in _side_by_side(step):
+            times = Counter(target for target in targets if target in reach)
+            fork = _Fork(step.name, list(times), behind, reach)
+            twice = [(name, [step.name, name], [step.name, name]) for name in times if times[name] > 1]
+            for name, left, right in [*twice, *fork.meetings()]:
+                if name not in told:  # what is to be done about it is done at that step, so once is enough
+                    told.add(name)
+                    _report_meeting(report, name, left, right)
+            races.check(fork)
 
 
-def _side_by_side(step: Step) -> Iterator[tuple[str, str]]:
-    """Pairs of steps that may get a token at the same time."""
+def _side_by_side(step: Step) -> Iterator[list[str]]:
+    """Steps that may get a token at the same time."""
     if step.router.mode == "inclusive":
-        yield from combinations([arc.step for arc in step.router.arcs if arc.when is not False][:50], 2)
+        yield [arc.step for arc in step.router.arcs if arc.when is not False]
     for goto, _ in _gotos(step):
-        yield from combinations([arc.step for arc in goto.to][:50], 2)
-
-
-def _first_meetings(one: dict[str, list[str]], two: dict[str, list[str]], common: set[str]) -> list[str]:
-    """The common steps that each branch first comes to; what lies behind them meets only because they do."""
-    return [
-        name
-        for name in one
-        if name in common and not common & set(one[name][:-1]) and not common & set(two[name][:-1])
-    ]
+        yield [arc.step for arc in goto.to]
 
 
 def _report_meeting(report: Report, name: str, left: list[str], right: list[str]) -> None:
-    message = f"two tokens may meet at {name!r}: {' → '.join(left)} and {' → '.join(right)}"
-    hint = (
-        "declare `spec: {join: all}` to run once when all have come, or `spec: {join: any}` to run for each"
-    )
+    message = f"two tokens may meet at {name!r}: {arrows(left)} and {arrows(right)}"
+    hint = "declare `spec: {join: all}` to run once when all have come, or `spec: {join: any}` to run for each"
     report(MEETING, name, message, hint)
 
 
-def _check_races(
-    step: Step,
-    one: dict[str, list[str]],
-    two: dict[str, list[str]],
-    common: set[str],
-    writes: dict[str, dict[str, str]],
-    report: Report,
-) -> None:
-    for left in one.keys() - common:
-        for right in two.keys() - common:
-            for key in sorted(writes.get(left, {}).keys() & writes.get(right, {}).keys()):
-                paths = f"{' → '.join([step.name, *one[left]])} and {' → '.join([step.name, *two[right]])}"
-                message = f"both {left!r} and {right!r} write the ctx key {key!r} side by side: {paths}"
-                hint = f"use two keys, or a reducer such as `{key}: {{$append: ...}}`"
-                report(RACE, writes[right][key], message, hint)
+class _Races:
+    """Steps of different branches that write the same key of ctx."""
+
+    def __init__(self, playbook: Playbook, graph: Graph, report: Report) -> None:
+        self.graph, self.report = graph, report
+        self.places = {step.name: _writes(step) for step in playbook.steps}
+        self.writers: dict[str, int] = {}
+        for name, places in self.places.items():
+            for key in places:
+                self.writers[key] = self.writers.get(key, 0) | graph.bit[name]
+        self.all_writers = 0
+        for bits in self.writers.values():
+            self.all_writers |= bits
+        self.told: set[tuple[str, str, str]] = set()
+        self.seen: set[frozenset[int]] = set()
+
+    def check(self, fork: _Fork) -> None:
+        writing = fork.apart & self.all_writers
+        groups = frozenset(writing & fork.reach[branch] for branch in fork.branches)
+        if writing.bit_count() < 2 or groups in self.seen:
+            return
+        self.seen.add(groups)
+        rank = {
+            name: place
+            for place, branch in enumerate(fork.branches)
+            for name in self.graph.among(writing & fork.reach[branch])
+        }
+        for key in sorted(self.writers):
+            together = self.writers[key] & writing
+            if together & (together - 1):
+                first: dict[str, str] = {}  # a writer of each branch
+                for name in sorted(self.graph.among(together), key=rank.__getitem__):
+                    first.setdefault(fork.branches[rank[name]], name)
+                self._report(fork, key, first)
+
+    def _report(self, fork: _Fork, key: str, first: dict[str, str]) -> None:
+        (branch, left), *others = first.items()
+        for other, right in others:
+            if (left, right, key) in self.told:
+                continue
+            self.told.add((left, right, key))
+            paths = f"{arrows(fork.path(branch, left))} and {arrows(fork.path(other, right))}"
+            message = f"both {left!r} and {right!r} write the ctx key {key!r} side by side: {paths}"
+            hint = f"use two keys, or a reducer such as `{key}: {{$append: ...}}`"
+            self.report(RACE, self.places[right][key], message, hint)
 
 
 def _writes(step: Step) -> dict[str, str]:
-    """Keys of ctx that a step writes without a reducer, with the place of the rule."""
+    """Keys of ctx that a step writes without a reducer, with the place where."""
     found: dict[str, str] = {}
 
     def visit(tasks: tuple[Task, ...], owner: str) -> None:
@@ -212,7 +274,7 @@ def _writes(step: Step) -> dict[str, str]:
             for i, rule in enumerate(task.policy or ()):
                 for name, value in rule.then.set_ctx.items():
                     if not (isinstance(value, dict) and any(part.startswith("$") for part in value)):
-                        found.setdefault(name, f"{key}/rules/{i}")
+                        found.setdefault(name, f"{key}/rules/{i}/{name}")
             visit(task.body, key)
 
     visit(step.tasks, step.name)
@@ -227,18 +289,16 @@ def _check_endless(playbook: Playbook, ways: dict[str, list[Way]], report: Repor
     certain = {name: next((way.target for way in out if way.certain), None) for name, out in ways.items()}
     told: set[str] = set()
     for step in playbook.steps:
-        path: list[str] = []
+        path: dict[str, None] = {}
         name: str | None = step.name
         while name is not None and name not in path and name not in told:
-            path.append(name)
+            path[name] = None
             name = certain.get(name)
+        told |= path.keys()
         if name is None or name not in path:
-            told |= set(path)
             continue
-        circle = path[path.index(name) :]
-        told |= set(path)
-        leaving = [way for member in circle for way in ways[member] if way.target not in circle]
-        if not leaving:
-            shown = " → ".join([*circle, circle[0]])
+        circle = list(path)[list(path).index(name) :]
+        members = set(circle)
+        if all(way.target in members for member in circle for way in ways[member]):
             hint = "give one of its arcs a guard, or add an arc that leads out"
-            report(ENDLESS, circle[0], f"these steps run for ever: {shown}", hint)
+            report(ENDLESS, circle[0], f"these steps run for ever: {arrows([*circle, circle[0]])}", hint)

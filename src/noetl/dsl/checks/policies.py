@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from noetl.dsl import outline
+from noetl.dsl.graph import arrows
 from noetl.dsl.outline import TaskSite
-from noetl.dsl.problem import Check, Problems, did_you_mean
-from noetl.dsl.shape import is_template
+from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.tree import key_span, span_in, span_of
-from noetl.errors import TemplateSyntax
-from noetl.expression import parse
 
 UNKNOWN_LABEL = Check(
     "NTL304", "error", "a jump leads to a task that does not exist", "A jump stays inside its own pipeline."
@@ -100,9 +98,7 @@ def check(root: Any, problems: Problems) -> None:
 def _pipelines(step: Any, sites: list[TaskSite]) -> Iterator[Any]:
     if "tool" in step:
         yield step["tool"]
-    yield from (
-        site.tree["tool"] for site in sites if site.tree.get("kind") == "iterator" and "tool" in site.tree
-    )
+    yield from (site.tree["tool"] for site in sites if site.tree.get("kind") == "iterator" and "tool" in site.tree)
 
 
 def _check_task(site: TaskSite, problems: Problems) -> None:
@@ -112,9 +108,11 @@ def _check_task(site: TaskSite, problems: Problems) -> None:
         if otherwise and i < len(found) - 1:
             problems.add(ELSE_PLACE, span_of(rule), "`else` is not the last rule", "move it to the end")
         _check_then(site, rule, then, otherwise, problems)
-    if found and not any(otherwise for *_, otherwise in found):
-        rules = site.tree["spec"]["policy"]["rules"]
-        hint = "add `- else: {then: {do: continue}}`, and a rule for errors: `when: \"{{ outcome.status == 'error' }}\"`"
+    rules = site.tree.get("spec", {}).get("policy", {}).get("rules", [])
+    if found and not any(otherwise for *_, otherwise in found) and not getattr(rules, "lost", ()):
+        hint = (
+            "add `- else: {then: {do: continue}}`, and a rule for errors: `when: \"{{ outcome.status == 'error' }}\"`"
+        )
         problems.add(NO_ELSE, span_of(rules), f"the rules of {site.label!r} have no `else`", hint)
 
 
@@ -124,14 +122,10 @@ def _check_kind_knobs(site: TaskSite, problems: Problems) -> None:
         return
     for key, owner in KIND_KNOBS.items():
         if key in spec and kind != owner:
-            problems.add(
-                IDLE_KNOB, key_span(spec, key), f"{key!r} means nothing to {kind}", f"it belongs to {owner}"
-            )
+            problems.add(IDLE_KNOB, key_span(spec, key), f"{key!r} means nothing to {kind}", f"it belongs to {owner}")
     if isinstance(spec.get("timeout"), dict) and kind != "http":
         hint = "give one duration, such as 30s"
-        problems.add(
-            IDLE_KNOB, span_in(spec, "timeout"), f"{kind} has one time limit, not connect and read", hint
-        )
+        problems.add(IDLE_KNOB, span_in(spec, "timeout"), f"{kind} has one time limit, not connect and read", hint)
 
 
 def _check_then(site: TaskSite, rule: Any, then: Any, otherwise: bool, problems: Problems) -> None:
@@ -145,29 +139,14 @@ def _check_then(site: TaskSite, rule: Any, then: Any, otherwise: bool, problems:
             JUMP_WITHOUT_TO,
             span_in(then, "do"),
             "the jump has no 'to'",
-            f"labels here: {', '.join(site.labels)}",
+            f"labels here: {few(site.labels)}",
         )
     elif do == "jump" and then["to"] not in site.labels:
-        hint = did_you_mean(then["to"], site.labels) or f"labels here: {', '.join(site.labels)}"
+        hint = problems.did_you_mean(then["to"], site.labels) or f"labels here: {few(site.labels)}"
         problems.add(UNKNOWN_LABEL, span_in(then, "to"), f"no task here is called {then['to']!r}", hint)
-    if do == "skip":
-        _check_skip(rule, otherwise, problems)
-    _check_patches(site, then, problems)
-
-
-def _check_skip(rule: Any, otherwise: bool, problems: Problems) -> None:
-    if otherwise:
+    if do == "skip" and otherwise:  # that its guard can't look at the outcome is seen by the template checks
         problems.add(SKIP_RULE, span_of(rule), "`do: skip` can't stand in `else`", "give it a `when`")
-    elif is_template(rule.get("when")):
-        try:
-            reads = parse(rule["when"]).reads
-        except TemplateSyntax:
-            return
-        if any(read.path[0] == "outcome" for read in reads):
-            message = "a rule with `do: skip` can't look at `outcome`: it is decided before the tool runs"
-            problems.add(
-                SKIP_RULE, span_in(rule, "when"), message, "look at `ctx`, `iter`, `args` or `_prev`"
-            )
+    _check_patches(site, then, problems)
 
 
 def _check_patches(site: TaskSite, then: Any, problems: Problems) -> None:
@@ -180,7 +159,7 @@ def _check_patches(site: TaskSite, then: Any, problems: Problems) -> None:
                     problems.add(PARALLEL_CTX, key_span(then[patch], key), message, hint)
             elif len(value) != 1 or next(iter(value)) not in REDUCERS:
                 given = ", ".join(value)
-                hint = did_you_mean(next(iter(value)), REDUCERS) or f"reducers: {', '.join(REDUCERS)}"
+                hint = problems.did_you_mean(next(iter(value)), REDUCERS) or f"reducers: {', '.join(REDUCERS)}"
                 problems.add(BAD_REDUCER, span_in(then[patch], key), f"{given[:60]!r} is not a reducer", hint)
 
 
@@ -197,7 +176,9 @@ END, FAIL = "(end)", "(fail)"
 
 def _check_end(tool: Any, problems: Problems) -> None:
     """Follow every directive: a task from which neither the end nor a failure can be reached runs for ever."""
-    items = [(label, task, item, key) for label, task, item, key in outline.labelled_items(tool)]
+    if getattr(tool, "lost", ()):
+        return  # a task that was refused may be the one that ends it
+    items = list(outline.labelled_items(tool))
     labels = [label for label, *_ in items]
     ways = {label: set(_ways(task, labels, i)) for i, (label, task, *_) in enumerate(items)}
     reached = _reachable(labels[0], ways) if labels else set()
@@ -206,14 +187,13 @@ def _check_end(tool: Any, problems: Problems) -> None:
     stuck = [label for label in labels if label in reached and label not in ending]
     if not stuck:
         return
-    circle = _circle(stuck[0], ways)
-    where = {label: span_of(task) for label, task, *_ in items}[circle[0]]
-    shown = " → ".join(circle)
-    if any(label not in failing for label in stuck):
-        problems.add(
-            NO_WAY_OUT, where, f"the pipeline can't end: {shown}", "add a rule with `do: break` or `do: fail`"
-        )
-    else:
+    endless = [label for label in stuck if label not in failing]
+    circle = _circle((endless or stuck)[0], ways)
+    where = {label: outline.label_span(label, item, key) for label, _, item, key in items}[circle[0]]
+    shown = arrows(circle)
+    if endless:
+        problems.add(NO_WAY_OUT, where, f"the pipeline can't end: {shown}", "add a rule with `do: break` or `do: fail`")
+    elif circle[0] == circle[-1] and len(circle) > 1:  # without a circle, failing is what its author meant
         hint = "add a rule with `do: break` for when the work is done"
         problems.add(ENDS_BY_FAILURE, where, f"the pipeline ends only when a call fails: {shown}", hint)
 
@@ -222,7 +202,7 @@ def _ways(task: Any, labels: list[str], place: int) -> Iterator[str]:
     """Where the pipeline may go from a task."""
     after = labels[place + 1] if place + 1 < len(labels) else END
     found = list(outline.rules(task))
-    can_fail = task.get("kind") not in ("noop",)
+    can_fail = task.get("kind") != "noop" or "result" in task
     if not found:
         yield after
         if can_fail:
@@ -259,22 +239,20 @@ def _reachable(start: str, ways: dict[str, set[str]]) -> set[str]:
 
 def _leads_to(goal: str, ways: dict[str, set[str]]) -> set[str]:
     """Every label from which the goal can be reached."""
-    found = {goal}
-    grown = True
-    while grown:
-        more = {label for label, following in ways.items() if label not in found and following & found}
-        found |= more
-        grown = bool(more)
-    return found
+    back: dict[str, set[str]] = {}
+    for label, following in ways.items():
+        for to in following:
+            back.setdefault(to, set()).add(label)
+    return _reachable(goal, back)
 
 
 def _circle(start: str, ways: dict[str, set[str]]) -> list[str]:
     """A path that comes back on itself, as a counterexample."""
-    path = [start]
-    while True:
-        following = sorted(label for label in ways[path[-1]] if label in ways)
-        if not following:
-            return path
-        if following[0] in path:
-            return [*path[path.index(following[0]) :], following[0]]
-        path.append(following[0])
+    path = {start: None}
+    label = start
+    while following := sorted(to for to in ways[label] if to in ways):
+        label = following[0]
+        if label in path:
+            return [*list(path)[list(path).index(label) :], label]
+        path[label] = None
+    return list(path)

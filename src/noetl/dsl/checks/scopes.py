@@ -6,9 +6,11 @@ A *root* is a namespace or a local that the engine provides. A *bare name* is a 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from noetl.dsl import outline
+from noetl.dsl.graph import Graph
 from noetl.dsl.outline import TaskSite
 
 BASE = frozenset(["workload", "ctx", "steps", "execution_id"])
@@ -84,6 +86,39 @@ HOME = {
 RETRY_NAMES = frozenset(["attempt", "max_attempts", "status_code", "success"])
 
 
+class Arriving:
+    """Args that a token may carry when it comes to a step: each arc adds its own to those the token already has."""
+
+    def __init__(self, root: Any, final: str | None) -> None:
+        self._bit: dict[str, int] = {}
+        own: dict[tuple[str, str], int] = {}
+        arcs: dict[str, list[str]] = {step["step"]: [] for step in outline.steps(root)}
+        for step in outline.steps(root):
+            for target in outline.targets(step):
+                arcs[step["step"]].append(target.name)
+                given = target.container.get("args", {}) if target.key == "step" else {}
+                arc = (step["step"], target.name)
+                own[arc] = own.get(arc, 0) | self._bits(given)
+        graph = Graph(arcs)
+        self._found = {final: self._bits(["summary"])} if final in arcs else {}
+        for group in reversed(graph.circles()):  # sources first
+            bits = 0
+            for name in group:
+                bits |= self._found.get(name, 0)
+                for source in graph.before[name]:
+                    bits |= self._found.get(source, 0) | own[source, name]
+            self._found.update(dict.fromkeys(group, bits))
+
+    def _bits(self, names: Iterable[str]) -> int:
+        bits = 0
+        for name in names:
+            bits |= self._bit.setdefault(name, 1 << len(self._bit))
+        return bits
+
+    def brings(self, step: str, arg: str) -> bool:
+        return bool(self._found.get(step, 0) & self._bit.get(arg, 0))
+
+
 class Names(NamedTuple):
     """The bare names of a document."""
 
@@ -93,6 +128,7 @@ class Names(NamedTuple):
     args: frozenset[str]
     steps: frozenset[str]
     keychain: frozenset[str]
+    arriving: Arriving
 
     def everywhere(self) -> frozenset[str]:
         return self.workload | self.ctx | self.args | self.steps
@@ -131,23 +167,49 @@ def names_of(root: Any) -> Names:
         args=frozenset(args | ({"summary"} if final else set())),
         steps=frozenset(step["step"] for step in outline.steps(root)),
         keychain=frozenset(entry["name"] for entry in root.get("keychain", []) if "name" in entry),
+        arriving=Arriving(root, final),
     )
 
 
-def local_of(site: TaskSite) -> Local:
-    """What a task can see beside the names of the whole document."""
-    step = site.step
-    loop = step.get("loop", {})
-    found = {"index", "parent"} | {name for key in ("iterator", "element") if (name := loop.get(key))}
-    for other in outline.tasks(step) if step else ():
-        for _, then, _ in outline.rules(other.tree):
-            found |= set(then.get("set_iter", {}))
-    labels = set(site.labels)
-    for outer in site.outer:
-        found |= {outer.tree.get("iterator", "")}
-        labels |= set(outer.labels)
-    return Local(
-        frozenset(found),
-        frozenset(labels),
-        frozenset(site.tree.get("args", {})) | frozenset(step.get("args", {})),
-    )
+class Locals:
+    """Finds what tasks can see beside the names of the whole document. What a step's tasks share is found once."""
+
+    def __init__(self) -> None:
+        self._iter: dict[int, frozenset[str]] = {}
+        self._args: dict[int, frozenset[str]] = {}
+        self._steps: dict[int, Local] = {}
+
+    def of(self, site: TaskSite) -> Local:
+        """The names that one task can see."""
+        found = self._of_step(site.step)
+        if site.outer:
+            found |= {outer.tree.get("iterator", "") for outer in site.outer}
+        args = self._args_of(site.step)
+        return Local(found, site.visible, args.union(own) if (own := site.tree.get("args")) else args)
+
+    def _args_of(self, step: Any) -> frozenset[str]:
+        if "args" not in step:
+            return frozenset()
+        if id(step) not in self._args:
+            self._args[id(step)] = frozenset(step["args"])
+        return self._args[id(step)]
+
+    def of_step(self, step: Any) -> Local:
+        """What a step's own classic parts can see: the names of its pipeline."""
+        if id(step) not in self._steps:
+            items = outline.labelled_items(step["tool"]) if "tool" in step else ()
+            visible = frozenset(label for label, *_ in items)
+            self._steps[id(step)] = self.of(TaskSite(step, "", {}, (), visible=visible))
+        return self._steps[id(step)]
+
+    def _of_step(self, step: Any) -> frozenset[str]:
+        if not step:  # of a task in the workbook
+            return frozenset(["index", "parent"])
+        if id(step) not in self._iter:
+            loop = step.get("loop", {})
+            found = {"index", "parent"} | {name for key in ("iterator", "element") if (name := loop.get(key))}
+            for site in outline.tasks(step):
+                for _, then, _ in outline.rules(site.tree):
+                    found |= set(then.get("set_iter", {}))
+            self._iter[id(step)] = frozenset(found)
+        return self._iter[id(step)]

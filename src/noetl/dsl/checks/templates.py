@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from noetl.dsl import outline
 from noetl.dsl.checks.names import UNKNOWN_CREDENTIAL
-from noetl.dsl.checks.scopes import HOME, PLACES, RETRY_NAMES, ROOTS, Local, Names, local_of, names_of
+from noetl.dsl.checks.policies import SKIP_RULE
+from noetl.dsl.checks.scopes import HOME, PLACES, RETRY_NAMES, ROOTS, Local, Locals, Names, names_of
 from noetl.dsl.outline import TaskSite
-from noetl.dsl.problem import Check, Problems, did_you_mean
+from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.shape import TEMPLATE_HERE, KindSource, is_template
 from noetl.dsl.tree import key_span, span_in
 from noetl.errors import TemplateSyntax
@@ -59,9 +60,7 @@ RAW_SQL = Check(
     "`raw_sql` splices text into SQL",
     "Everything else in SQL is bound as one value. Spliced text is as safe as where it comes from.",
 )
-SQL_ONLY = Check(
-    "NTL510", "error", "an SQL filter outside SQL", "`ident` and `raw_sql` exist only in the text of SQL."
-)
+SQL_ONLY = Check("NTL510", "error", "an SQL filter outside SQL", "`ident` and `raw_sql` exist only in the text of SQL.")
 UNKNOWN_PART = Check(
     "NTL513",
     "error",
@@ -86,9 +85,7 @@ CTX_NEVER_SET = Check(
     "a ctx key is read but never written",
     "No `set_ctx` writes it. It exists only if the request brings it along.",
 )
-ARG_NEVER_SET = Check(
-    "NTL411", "warning", "an arg is read that no arc supplies", "Arcs supply args: `arcs[].args`."
-)
+ARG_NEVER_SET = Check("NTL411", "warning", "an arg is read that no arc supplies", "Arcs supply args: `arcs[].args`.")
 ITER_NEVER_SET = Check(
     "NTL412",
     "warning",
@@ -117,6 +114,7 @@ WRITERS = {
 }
 """For a key that nothing writes, by namespace: the check, its message and advice."""
 
+LOOP_INDEX, VARS = frozenset(["loop_index"]), frozenset(["vars"])
 BOUNDARY = ("step.done", "step.failed", "loop.done")
 
 
@@ -132,6 +130,8 @@ class Site(NamedTuple):
     step: Any = None
     guard: bool = False
     sql: bool = False
+    own_args: bool = False
+    """Whether it stands in the task's own `args`, which it can't see yet."""
 
 
 def check(root: Any, problems: Problems, kinds: KindSource, classic: bool) -> None:
@@ -179,13 +179,11 @@ class _Checker:
     def _check_filters(self, site: Site, template: Template) -> None:
         for unknown in template.unknown:
             known = {"filter": FILTERS, "test": TESTS, "function": FUNCTIONS}.get(unknown.kind, {})
-            hint = did_you_mean(unknown.name, known) or "docs/reference/templates.md lists what exists"
-            self._add(
-                UNKNOWN_FILTER, site, unknown.offset, f"no {unknown.kind} is called {unknown.name!r}", hint
-            )
+            hint = self.problems.did_you_mean(unknown.name, known) or "docs/reference/templates.md lists what exists"
+            self._add(UNKNOWN_FILTER, site, unknown.offset, f"no {unknown.kind} is called {unknown.name!r}", hint)
         for name, offset in template.filters:
             if name in ("ident", "raw_sql") and not site.sql:
-                self._add(SQL_ONLY, site, offset, f"the filter {name!r} exists only in SQL")
+                self._add(SQL_ONLY, site, offset, f"the filter {name!r} exists only in SQL", "remove it")
             elif name == "raw_sql":
                 hint = "bind values as they are; quote names with `ident`"
                 self._add(RAW_SQL, site, offset, "`raw_sql` splices text into SQL", hint)
@@ -202,44 +200,41 @@ class _Checker:
         elif root == "keychain":
             message = f"a secret can't be read {PLACES[site.place]}"
             self._add(SECRET_HERE, site, read.offset, message, "give the tool the credential by `auth`")
-        elif root in self._bare(site):
+        elif root == "outcome" and site.place == "skip":
+            message = "a rule with `do: skip` can't look at `outcome`: it is decided before the tool runs"
+            self._add(SKIP_RULE, site, read.offset, message, "look at `ctx`, `iter`, `args` or `_prev`")
+        elif any(root in names for names in self._bare(site)):
             self._check_hidden(site, read)
         elif not read.guarded or root in HOME:
             self._unknown(site, read)
 
-    def _bare(self, site: Site) -> frozenset[str]:
-        if site.place in ("workload",):
-            return self.names.workload
-        found = self.everywhere | site.local.iter | site.local.labels | site.local.args
-        return (
-            found | {"loop_index"}
-            if self.classic and site.place not in ("admit", "loop", "output")
-            else found
-        )
+    def _bare(self, site: Site) -> tuple[frozenset[str], ...]:
+        """Where bare names come from; sets that are not united, since a document may have very many names."""
+        if site.place == "workload":
+            return (self.names.workload,)
+        found = (self.everywhere, *site.local)
+        return (*found, LOOP_INDEX) if self.classic and site.place not in ("admit", "loop", "output") else found
 
     def _unknown(self, site: Site, read: Read) -> None:
         root = str(read.path[0])
-        if root in HOME and (self.classic or root != "vars" or "vars" not in self._bare(site)):
+        if root in HOME and (self.classic or root != "vars" or not any("vars" in names for names in self._bare(site))):
             home, hint = HOME[root]
-            self._add(
-                WRONG_PLACE, site, read.offset, f"{root!r} can't be seen {PLACES[site.place]}: {home}", hint
-            )
+            self._add(WRONG_PLACE, site, read.offset, f"{root!r} can't be seen {PLACES[site.place]}: {home}", hint)
             return
         if self.classic and root in RETRY_NAMES:
-            message = (
-                f"{root!r} can't be seen {PLACES[site.place]}: it exists in `retry_when` and `stop_when`"
-            )
+            message = f"{root!r} can't be seen {PLACES[site.place]}: it exists in `retry_when` and `stop_when`"
             self._add(WRONG_PLACE, site, read.offset, message)
             return
-        known = self._bare(site) | ROOTS[site.place]
-        hint = did_you_mean(root, known) or f"give it a default in `workload`, or write `workload.{root}`"
+        guess = self.problems.did_you_mean(root, *self._bare(site), ROOTS[site.place])
+        hint = guess or f"give it a default in `workload`, or write `workload.{root}`"
         self._add(UNKNOWN_NAME, site, read.offset, f"nothing provides {root!r} {PLACES[site.place]}", hint)
 
     def _check_hidden(self, site: Site, read: Read) -> None:
         root = str(read.path[0])
         local, names = site.local, self.names
+        arriving = names.arriving.brings((site.step or {}).get("step", ""), root)
         providers = [
-            ("an arg", root in names.args or root in local.args),
+            ("an arg", arriving or (root in local.args and not site.own_args)),
             ("a ctx key", root in names.ctx),
             ("an iter key", root in local.iter),
             ("a workload key", root in names.workload),
@@ -264,7 +259,7 @@ class _Checker:
             case "tasks" if name not in site.local.labels:
                 self._part(site, read, f"no task here is called {name!r}", site.local.labels)
             case "keychain" if name not in self.names.keychain:
-                hint = did_you_mean(name, self.names.keychain) or "declare it in the root `keychain`"
+                hint = self.problems.did_you_mean(name, self.names.keychain) or "declare it in the root `keychain`"
                 self._add(UNKNOWN_CREDENTIAL, site, read.offset, f"the keychain has no entry {name!r}", hint)
             case "outcome":
                 self._check_outcome(site, read, name)
@@ -275,21 +270,23 @@ class _Checker:
 
     def _check_written(self, site: Site, read: Read, root: str, name: str) -> None:
         """A key of a namespace that something should have written before it is read."""
-        known = {
-            "ctx": self.names.ctx | {"vars"},
-            "vars": self.names.vars,
-            "args": self.names.args | site.local.args,
-            "iter": site.local.iter,
-            "workload": self.names.workload,
+        known: tuple[frozenset[str], ...] = {
+            "ctx": (self.names.ctx, VARS),
+            "vars": (self.names.vars,),
+            "args": (self.names.args, site.local.args),
+            "iter": (site.local.iter,),
+            "workload": (self.names.workload,),
         }[root]
-        guess = did_you_mean(name, known) if name not in known else None
-        if name in known or (root == "workload" and guess is None):  # a request may bring any input along
+        if any(name in names for names in known):
+            return
+        guess = self.problems.did_you_mean(name, *known)
+        if root == "workload" and guess is None:  # a request may bring any input along
             return
         check, message, advice = WRITERS[root]
         self._add(check, site, read.offset, message.format(name), guess or advice)
 
     def _part(self, site: Site, read: Read, message: str, known: frozenset[str]) -> None:
-        hint = did_you_mean(read.path[1], known) or f"there are: {', '.join(sorted(known)[:12]) or 'none'}"
+        hint = self.problems.did_you_mean(read.path[1], known) or f"there are: {few(known)}"
         self._add(UNKNOWN_PART, site, read.offset, message, hint)
 
     def _check_outcome(self, site: Site, read: Read, name: str) -> None:
@@ -299,7 +296,7 @@ class _Checker:
         known = {"status", "result", "error", "meta", *([kind.outcome] if kind.outcome else [])}
         if name not in known:
             message = f"the outcome of {kind.name} has no field {name!r}"
-            hint = did_you_mean(name, known) or f"fields: {', '.join(sorted(known))}"
+            hint = self.problems.did_you_mean(name, known) or f"fields: {', '.join(sorted(known))}"
             self._add(FOREIGN_OUTCOME, site, read.offset, message, hint)
 
     def _check_events(self, site: Site, template: Template) -> None:
@@ -330,23 +327,25 @@ def _sites(root: Any, problems: Problems, kinds: KindSource) -> Iterator[Site]:
             yield from walk.data(spec, name, "input")
     for step in outline.steps(root):
         yield from walk.step(step)
-    calls = _calls(root)
+    calls = _calls(root, walk.locals)
     for name, site in outline.workbook(root):
-        local = local_of(site)
-        called = [local_of(call) for call in calls.get(name, [])]
-        for one in called:
-            local = Local(local.iter | one.iter, local.labels | one.labels, local.args | one.args)
-        yield from walk.task(site, local)
+        local, called = walk.locals.of(site), calls.get(name, Local())
+        seen = Local(local.iter | called.iter, local.labels | called.labels, local.args | called.args)
+        yield from walk.task(site, seen)
 
 
-def _calls(root: Any) -> dict[str, list[TaskSite]]:
-    """Who calls each workbook task: its templates see what the caller sees."""
-    found: dict[str, list[TaskSite]] = {}
+def _calls(root: Any, find: Locals) -> dict[str, Local]:
+    """What the callers of each workbook task can see: its templates see it too."""
+    found: dict[str, list[Local]] = {}
     for step in outline.steps(root):
         for site in outline.tasks(step):
             if site.tree.get("kind") == "workbook" and isinstance(site.tree.get("name"), str):
-                found.setdefault(site.tree["name"], []).append(site)
-    return found
+                found.setdefault(site.tree["name"], []).append(find.of(site))
+    return {name: _united(several) for name, several in found.items()}
+
+
+def _united(several: list[Local]) -> Local:
+    return Local(*(frozenset[str]().union(*set(parts)) for parts in zip(*several, strict=True)))
 
 
 class _Walker:
@@ -354,6 +353,7 @@ class _Walker:
 
     def __init__(self, problems: Problems, kinds: KindSource) -> None:
         self.problems, self.kinds = problems, kinds
+        self.locals = Locals()
 
     def data(self, container: Any, key: Any, place: str, **more: Any) -> Iterator[Site]:
         """Templates in a value, at any depth."""
@@ -392,9 +392,9 @@ class _Walker:
         for layer in (spec, loop.get("spec", {})):
             for name, value in layer.items():
                 if isinstance(value, dict) and self.kinds.get(name) is not None:
-                    yield from self.data(layer, name, "input", step=step, local=_step_local(step))
+                    yield from self.data(layer, name, "input", step=step, local=self.locals.of_step(step))
         for site in outline.tasks(step):
-            yield from self.task(site, local_of(site))
+            yield from self.task(site, self.locals.of(site))
         yield from self.routing(step)
         yield from self.classic(step)
 
@@ -418,7 +418,9 @@ class _Walker:
                 continue
             if kind and kind.name == "iterator" and key == "tool":
                 continue
-            yield from self.data(site.tree, key, place, sql=bool(kind and key in kind.sql), **more)
+            own = key == "args"
+            for inner, sql in _sql_parts(site.tree, key, kind.sql if kind else ()):
+                yield from self.data(*inner, place, sql=sql, own_args=own, **more)
         for rule, then, _ in outline.rules(site.tree):
             at = "skip" if then.get("do") == "skip" else "rule"
             yield from self.guard(rule, "when", at, **more)
@@ -431,7 +433,7 @@ class _Walker:
             yield from self.guard(holder.get("retry", {}), key, "retry", **more)
 
     def classic(self, step: Any) -> Iterator[Site]:
-        more = {"step": step, "local": _step_local(step)}
+        more = {"step": step, "local": self.locals.of_step(step)}
         yield from self.data(step, "args", "input", **more)
         yield from self.data(step, "vars", "vars", **more)
         yield from self.retry(step, more)
@@ -448,7 +450,7 @@ class _Walker:
     def branch(self, branch: Any, step: Any) -> Iterator[Site]:
         items = list(outline.chain_items(branch))
         labels = frozenset(name for name, *_ in items)
-        own = _step_local(step)
+        own = self.locals.of_step(step)
         more = {"step": step, "local": Local(own.iter, own.labels | labels, own.args)}
         yield from self.guard(branch, "when", "case", step=step, local=own)
         yield from self.retry(branch, more)
@@ -467,11 +469,10 @@ class _Walker:
                 yield from self.guard(body.get("poll", {}), "until", "retry", **more)
 
 
-def _step_local(step: Any) -> Local:
-    """What a step's own classic parts can see: the names of its pipeline."""
-    labels = (
-        frozenset(label for label, *_ in outline.labelled_items(step["tool"]))
-        if "tool" in step
-        else frozenset()
-    )
-    return local_of(TaskSite(step, "", {}, tuple(labels)))
+def _sql_parts(task: Any, key: str, sql: tuple[str, ...]) -> Iterator[tuple[tuple[Any, str], bool]]:
+    """The input, or its parts where only some of them hold SQL (`source.query`)."""
+    inner = {name.partition(".")[2] for name in sql if name.startswith(f"{key}.")}
+    if inner and isinstance(task[key], dict):
+        yield from (((task[key], part), part in inner) for part in task[key])
+    else:
+        yield (task, key), key in sql

@@ -1,0 +1,110 @@
+"""Questions about whole graphs, asked of sets that are the bits of one number.
+
+A playbook may have ten thousand steps, and a check that walks from each of them would take minutes. With sets as
+numbers, what every node can reach costs one `|` per arc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+SHOWN = 10
+
+
+class Graph:
+    """Nodes by name, with the arcs between them; arcs to unknown names are left out."""
+
+    def __init__(self, arcs: Mapping[str, Iterable[str]]) -> None:
+        self.names = list(arcs)
+        self.bit = {name: 1 << i for i, name in enumerate(self.names)}
+        self.after = {name: [to for to in dict.fromkeys(out) if to in arcs] for name, out in arcs.items()}
+        self.before: dict[str, list[str]] = {name: [] for name in self.names}
+        for name, out in self.after.items():
+            for to in out:
+                self.before[to].append(name)
+
+    def among(self, bits: int) -> Iterator[str]:
+        """The names in a set, in their order."""
+        while bits:
+            lowest = bits & -bits
+            yield self.names[lowest.bit_length() - 1]
+            bits ^= lowest
+
+    def union(self, names: Iterable[str]) -> int:
+        """The set of these names."""
+        bits = 0
+        for name in names:
+            bits |= self.bit[name]
+        return bits
+
+    def circles(self) -> list[list[str]]:
+        """The names in groups that lead to each other; a group comes after all that it leads to.
+
+        Tarjan's algorithm with a stack of its own: a chain of steps is deeper than Python's.
+        """
+        groups: list[list[str]] = []
+        number: dict[str, int] = {}
+        low: dict[str, int] = {}
+        path: list[str] = []
+        on_path: set[str] = set()
+        for start in self.names:
+            if start in number:
+                continue
+            work = [(start, iter(self.after[start]))]
+            number[start] = low[start] = len(number)
+            path.append(start)
+            on_path.add(start)
+            while work:
+                name, rest = work[-1]
+                to = next((to for to in rest if to not in number or to in on_path), None)
+                if to is None:
+                    work.pop()
+                    if work:
+                        low[work[-1][0]] = min(low[work[-1][0]], low[name])
+                    if low[name] == number[name]:
+                        groups.append([])
+                        while name in on_path:
+                            groups[-1].append(path.pop())
+                            on_path.discard(groups[-1][-1])
+                elif to in number:
+                    low[name] = min(low[name], number[to])
+                else:
+                    number[to] = low[to] = len(number)
+                    path.append(to)
+                    on_path.add(to)
+                    work.append((to, iter(self.after[to])))
+        return groups
+
+    def reach(self) -> dict[str, int]:
+        """What each node leads to, itself included."""
+        found: dict[str, int] = {}
+        for group in self.circles():
+            bits = self.union(group)
+            for name in group:
+                for to in self.after[name]:
+                    bits |= found.get(to, 0)
+            found.update(dict.fromkeys(group, bits))
+        return found
+
+    def path(self, start: str, goal: str, through: int) -> list[str]:
+        """A shortest path that keeps to the set `through` between its ends."""
+        came: dict[str, str] = {}
+        todo = [start]
+        for name in todo:
+            if name == goal and (came or start == goal):
+                break
+            for to in self.after[name]:
+                if to not in came and to != start and (to == goal or self.bit[to] & through):
+                    came[to] = name
+                    todo.append(to)
+        path = [goal]
+        while path[-1] != start:
+            path.append(came[path[-1]])
+        return path[::-1]
+
+
+def arrows(path: list[str]) -> str:
+    """`a → b → c`; a long path without its middle."""
+    if len(path) > SHOWN:
+        path = [*path[: SHOWN // 2], "…", *path[-SHOWN // 2 :]]
+    return " → ".join(path)

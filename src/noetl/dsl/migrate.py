@@ -1,0 +1,92 @@
+"""A classic playbook in the canonical dialect, with its comments.
+
+The rewriting is the compiler's own (`classic.rewrite`), applied to a tree of its own and written back (`writer.py`).
+It is all or nothing: a playbook that mixes the dialects would be refused, so where one construct has no canonical
+spelling the text stays as it is and every such construct is listed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from noetl.dsl import classic, outline
+from noetl.dsl.compile import load
+from noetl.dsl.problem import Check, Problem
+from noetl.dsl.reader import read
+from noetl.dsl.shape import KindSource
+from noetl.dsl.tree import Map, key_span, span_in
+from noetl.dsl.writer import Writer
+from noetl.errors import NoetlError
+
+NOT_CANONICAL = Check(
+    "NTL601",
+    "warning",
+    "a construct has no canonical spelling",
+    "It runs as it is. `noetl migrate` rewrites a playbook only as a whole, so this one stays classic.",
+)
+
+STEP_ORDER = ("step", "desc", "spec", "loop", "tool", "next")
+LOOP_ORDER = ("in", "iterator", "spec")
+
+
+class MigrationBroken(NoetlError):
+    """The rewritten playbook does not mean the same, so nothing was written: this is a fault of noetl."""
+
+
+class Migration(NamedTuple):
+    """What became of a text. Where there are errors or leftovers it is unchanged."""
+
+    text: str
+    changed: bool
+    problems: list[Problem]
+    """What is wrong with the playbook; errors among it mean that it was not looked at further."""
+    leftovers: list[Problem]
+    """Constructs without a canonical spelling."""
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.leftovers) or any(problem.severity == "error" for problem in self.problems)
+
+
+def migrate(file: str, data: bytes | str, kinds: KindSource) -> Migration:
+    """Rewrite a playbook in the canonical dialect; one that is canonical comes back as it is."""
+    before = load(file, data, kinds)
+    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    if before.playbook is None or before.dialect == "canonical":
+        return Migration(text, False, before.problems, [])
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    lines = text.removeprefix(mark).replace("\r\n", "\n")
+    old, new = _read(file, lines), _read(file, lines)
+    leftovers = classic.rewrite(new, kinds)
+    if leftovers:
+        return Migration(text, False, before.problems, _listed(file, lines, leftovers))
+    for step in outline.steps(new):
+        _order(step, STEP_ORDER)
+        _order(step.get("loop", {}), LOOP_ORDER)
+    written = Writer(lines, old).write(new)
+    after = load(file, written, kinds)
+    if after.playbook != before.playbook or after.dialect != "canonical":
+        raise MigrationBroken(f"{file}: the rewritten playbook does not mean the same; nothing was written")
+    return Migration(mark + (written.replace("\n", "\r\n") if "\r\n" in text else written), True, before.problems, [])
+
+
+def _read(file: str, text: str) -> Map:
+    root, _ = read(file, text)
+    assert root is not None, "it was read before"
+    return root
+
+
+def _listed(file: str, text: str, leftovers: list[classic.Leftover]) -> list[Problem]:
+    _, problems = read(file, text)
+    for left in leftovers:
+        where = left.container
+        span = key_span(where, left.key) if isinstance(where, Map) else span_in(where, left.key)
+        problems.add(NOT_CANONICAL, span, f"{left.what} has no canonical spelling (step {left.step!r})", left.hint)
+    return [problem for problem in problems.sorted() if problem.code == NOT_CANONICAL.code]
+
+
+def _order(node: Any, order: tuple[str, ...]) -> None:
+    """Put the keys of a map into their usual order; others follow."""
+    pairs = sorted(node.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
+    node.clear()
+    node.update(pairs)

@@ -1,0 +1,321 @@
+"""A changed tree back to text, with everything that did not change exactly as it was written.
+
+A node that equals what the source has at its place is copied from the source, indented anew: quotes, comments, flow
+style, anchors and merge keys with it. What is left is written in block style. A comment travels with the line below
+it, or beside the key it stands behind; one whose place is gone is put above the step or section it stood in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from noetl.dsl.layout import Layout
+from noetl.dsl.shape import is_template
+from noetl.dsl.tree import NOWHERE, Map, Seq, Span, span_of
+
+_PLAIN = re.compile(r"[A-Za-z_/$][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./-]+)*|[0-9]+(?:ms|s|m|h|d)")
+_WORDS = frozenset(["null", "true", "false"])
+_COLON = re.compile(r"[ \t]*:(?=\s|\Z)")
+_COMMENT = re.compile(r"[ \t]+#.*")
+
+
+class _Unit:
+    """A root section or a step: a lost comment is put above the one it stood in."""
+
+    def __init__(self, origin: int | None, column: int, above: list[str], lines: list[str]) -> None:
+        self.origin, self.column, self.above, self.lines = origin, column, above, lines
+
+
+class Writer:
+    """Writes one tree that was read from `text` and then changed; `old` is the tree as it was read."""
+
+    def __init__(self, text: str, old: Map) -> None:
+        self.layout, self.old = Layout(text), old
+        self.values = {(span.start, span.end): value for value, span in _nodes(old)}
+        self.indent, self.dash = _indentation(self.layout, old)
+        self.told: set[int] = set()  # lines whose comment is written
+        self.anchored: set[int] = set()  # anchors that are written
+
+    def write(self, root: Map) -> str:
+        layout, start = self.layout, self.old.span.start
+        first, last = layout.line(start), layout.line(layout.end(self.old.span))
+        head = layout.lines[:first]
+        self.told.update(range(first))
+        if not _is_block(layout, self.old) and layout.before(start).strip():
+            head.append(layout.before(start).rstrip())
+        units = [unit for key in root for unit in self._units(root, key)]
+        self._place_lost(units, first, last)
+        _space(units)
+        body = [line for unit in units for line in (*unit.above, *unit.lines)]
+        return "\n".join([*head, *body, *layout.lines[last + 1 :]])
+
+    # -- sections, steps and lost comments --------------------------------------------------------------------------
+
+    def _units(self, root: Map, key: str) -> Iterator[_Unit]:
+        at = _key_at(root, key)
+        above = self._above(at, 0)
+        if key != "workflow":
+            yield _Unit(self._origin(at), 0, above, self._pair(root, key, 0))
+            return
+        yield _Unit(self._origin(at), 0, above, [f"{self._key(root, key)}:{self._beside(at)}"])
+        steps: Seq = root[key]
+        known = set(self.old[key].item_spans)
+        for i in range(len(steps)):
+            span = _item_span(steps, i)
+            above = self._above(span, self.dash)
+            origin = self._origin(span) if span in known else None
+            yield _Unit(origin, self.dash, above, self._item(steps, i, self.dash))
+
+    def _origin(self, span: Span | None) -> int | None:
+        return None if span is None else self.layout.line(span.start)
+
+    def _place_lost(self, units: list[_Unit], first: int, last: int) -> None:
+        for line, offset in sorted(self.layout.comments.items()):
+            if line in self.told or not first <= line <= last:
+                continue
+            home = [unit for unit in units if unit.origin is not None and unit.origin <= line]
+            unit = max(home, key=lambda unit: unit.origin or 0)
+            unit.above.append(" " * unit.column + self.layout.behind(offset).rstrip())
+
+    # -- maps and lists ---------------------------------------------------------------------------------------------
+
+    def _pairs(self, node: Map, column: int) -> tuple[list[str], list[str]]:
+        """The lines of a map, and apart from them the comments above its first key."""
+        first: list[str] = []
+        lines: list[str] = []
+        for key in node:
+            above = self._above(_key_at(node, key), column)
+            if lines:
+                lines += above
+            else:
+                first = above
+            lines += self._pair(node, key, column)
+        return first, lines
+
+    def _pair(self, node: Map, key: str, column: int) -> list[str]:
+        (at, span), value = node.spans.get(key, (None, None)), node[key]
+        if at is not None and span is not None and self._is_kept(value, span) and self._is_line(at, key):
+            return self._copy(at.start, self.layout.end(span), self.layout.column(at.start), column)
+        first, *rest = self._value(value, span, column)
+        beside = "" if rest and first and first[0] in "'\"" else self._beside(at)
+        return [f"{' ' * column}{self._key(node, key)}:{' ' * bool(first)}{first}{beside}", *rest]
+
+    def _key(self, node: Map, key: str) -> str:
+        at = _key_at(node, key)
+        return self._written(at) if at is not None and self._is_key(at, key) else _scalar(key)
+
+    def _written(self, at: Span) -> str:
+        return self.layout.text[at.start : at.end]
+
+    def _is_key(self, at: Span, key: str) -> bool:
+        return self._written(at).strip("'\"") == key
+
+    def _is_line(self, at: Span, key: str) -> bool:
+        """True if a key of this name stands first on its line, or behind dashes, and its value behind a colon."""
+        if self.layout.before(at.start).strip(" -") or not self._is_key(at, key):
+            return False
+        return _COLON.match(self.layout.text, at.end) is not None
+
+    def _item(self, seq: Seq, index: int, column: int) -> list[str]:
+        value, span = seq[index], _item_span(seq, index)
+        inner = column + 2
+        if span is not None and self._is_kept(value, span):
+            lines = self._copy(span.start, self.layout.end(span), self.layout.column(span.start), inner)
+            return [f"{' ' * column}- {lines[0].lstrip(' ')}", *lines[1:]]
+        if isinstance(value, Map) and value:
+            above, lines = self._pairs(value, inner)
+            above = [line[2:] if line.startswith("  ") else line for line in above]
+            return [*above, f"{' ' * column}- {lines[0].lstrip(' ')}", *lines[1:]]
+        first, *rest = self._value(value, span, column)
+        return [f"{' ' * column}-{' ' * bool(first)}{first}", *rest]
+
+    def _value(self, value: Any, span: Span | None, column: int) -> list[str]:
+        """A value behind a key at `column`: what follows on the same line, then the other lines."""
+        if span is not None and self._is_kept(value, span) and not self._is_block(span, value):
+            source = self.layout.before(span.start)
+            base = len(source) - len(source.lstrip(" -"))
+            first, *rest = self._copy(span.start, self.layout.end(span), base, column)
+            return [first.lstrip(" "), *rest]
+        match value:
+            case Map():
+                above, lines = self._pairs(value, column + self.indent)
+                return ["", *above, *lines] if value else ["{}"]
+            case Seq():
+                return ["", *self._items(value, column + self.dash)] if value else ["[]"]
+            case _:
+                return _scalar_lines(value, "" if span is None else span.style, column + self.indent)
+
+    def _items(self, seq: Seq, column: int) -> list[str]:
+        lines = []
+        for i in range(len(seq)):
+            lines += self._above(_item_span(seq, i), column)
+            lines += self._item(seq, i, column)
+        return lines
+
+    # -- what is copied ---------------------------------------------------------------------------------------------
+
+    def _is_block(self, span: Span, value: Any) -> bool:
+        return isinstance(value, Map | Seq) and bool(value) and _is_block_at(self.layout, span)
+
+    def _is_kept(self, value: Any, span: Span) -> bool:
+        """True if the source has this value at this place, and it can be copied.
+
+        That is, every alias in it still has its anchor, and no comment in it is written already.
+        """
+        place = (span.start, span.end)
+        if place not in self.values or not _same(value, self.values[place]):
+            return False
+        layout, end = self.layout, self.layout.end(span)
+        if any(line in self.told and line in layout.comments for line in range(layout.line(span.start), layout.line(end))):
+            return False
+        inside = [target for at, target in layout.aliases if span.start <= at < end]
+        return all(target in self.anchored or span.start <= target < end for target in inside)
+
+    def _copy(self, start: int, end: int, base: int, column: int) -> list[str]:
+        """The lines of a slice, moved from column `base` to `column`, with the comment behind it."""
+        layout = self.layout
+        self.anchored.update(at for at in layout.anchors if start <= at < end)
+        behind = _COMMENT.match(layout.behind(end)) if layout.line(end) in layout.comments else None
+        self.told.update(range(layout.line(start), layout.line(end)))
+        text = layout.text[start:end].removesuffix("\n")
+        if behind and layout.line(end) not in self.told:
+            self.told.add(layout.line(end))
+            text += behind.group()
+        first, *rest = text.split("\n")
+        return [" " * column + first, *(_moved(line, column - base) for line in rest)]
+
+    def _above(self, at: Span | None, column: int) -> list[str]:
+        """The comments and blank lines above a key or item, if it stands first on its line."""
+        layout = self.layout
+        if at is None or layout.before(at.start).strip(" -"):
+            return []
+        line = first = layout.line(at.start)
+        while first > 0 and layout.is_quiet(first - 1) and first - 1 not in self.told:
+            first -= 1
+        self.told.update(range(first, line))
+        source = layout.before(at.start)
+        base = len(source) - len(source.lstrip(" "))
+        return [_moved(text.rstrip(), column - base) for text in layout.lines[first:line]]
+
+    def _beside(self, at: Span | None) -> str:
+        """The comment at the end of a key's line."""
+        if at is None:
+            return ""
+        layout, line = self.layout, self.layout.line(at.start)
+        if line in self.told or line not in layout.comments:
+            return ""
+        self.told.add(line)
+        return "  " + layout.behind(layout.comments[line]).rstrip()
+
+
+def _nodes(node: Any) -> Iterator[tuple[Any, Span]]:
+    """Every value of a tree with its place."""
+    if isinstance(node, Map):
+        for key, value in node.items():
+            yield value, node.spans[key][1]
+            yield from _nodes(value)
+    elif isinstance(node, Seq):
+        for value, span in zip(node, node.item_spans, strict=True):
+            yield value, span
+            yield from _nodes(value)
+
+
+def _key_at(node: Map, key: str) -> Span | None:
+    return node.spans[key][0] if key in node.spans else None
+
+
+def _item_span(seq: Seq, index: int) -> Span | None:
+    span = seq.item_spans[index] if index < len(seq.item_spans) else span_of(seq[index])
+    return None if span == NOWHERE else span
+
+
+def _indentation(layout: Layout, root: Map) -> tuple[int, int]:
+    """How far maps and the dashes of lists are indented."""
+    indent, dash = 2, 2
+    metadata, workflow = root["metadata"], root["workflow"]
+    if _is_block(layout, metadata):
+        indent = layout.column(metadata.span.start) or 2
+    if _is_block(layout, workflow):
+        dash = layout.column(workflow.span.start)
+    return indent, dash
+
+
+def _is_block(layout: Layout, node: Map | Seq) -> bool:
+    return _is_block_at(layout, node.span)
+
+
+def _is_block_at(layout: Layout, span: Span) -> bool:
+    return layout.text[span.start] not in "[{*&!"
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Equal, with numbers of different types apart."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    return type(left) is type(right) and bool(left == right)
+
+
+def _moved(line: str, by: int) -> str:
+    if not line.strip() or by >= 0:
+        return " " * by + line if line.strip() else line
+    return line[min(-by, len(line) - len(line.lstrip(" "))) :]
+
+
+def _space(units: list[_Unit]) -> None:
+    """Set new units apart by a blank line where their neighbours are."""
+    for column in {unit.column for unit in units}:
+        level = [unit for unit in units if unit.column == column]
+        if any(unit.above[:1] == [""] for unit in level):
+            for unit in level:
+                if unit.origin is None:
+                    unit.above.insert(0, "")
+
+
+# -- new scalars ----------------------------------------------------------------------------------------------------
+
+
+def _scalar_lines(value: Any, style: str, column: int) -> list[str]:
+    if isinstance(value, str) and ("\n" in value.rstrip("\n") or style in ("|", ">")):
+        chomp = "" if value.endswith("\n") and not value.endswith("\n\n") else "+" if value.endswith("\n") else "-"
+        lines = value.removesuffix("\n").split("\n")
+        if _is_literal(lines):
+            folded = style == ">" and len(lines) == 1
+            return [(">" if folded else "|") + chomp, *(" " * column + line if line else "" for line in lines)]
+    return [_scalar(value, style)]
+
+
+def _is_literal(lines: list[str]) -> bool:
+    """True if a block scalar can hold the lines as they are."""
+    printable = all(line.replace("\t", "").isprintable() for line in lines)
+    return printable and lines[0].lstrip() == lines[0] != "" and all(line.strip() for line in lines if line)
+
+
+def _scalar(value: Any, style: str = "") -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case str():
+            return _text(value, style)
+        case _:
+            return repr(value)
+
+
+def _text(value: str, style: str) -> str:
+    if style not in ("'", '"') and not is_template(value) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    plain = value.isprintable() and "\\" not in value
+    if plain and ((style == "'" and "'" not in value) or '"' in value):
+        return "'" + value.replace("'", "''") + "'"
+    return '"' + "".join(map(_escaped, value)) + '"'
+
+
+def _escaped(char: str) -> str:
+    if char in '"\\':
+        return "\\" + char
+    return char if char.isprintable() else {"\n": "\\n", "\t": "\\t"}.get(char, f"\\U{ord(char):08x}")

@@ -1,0 +1,74 @@
+"""Every check has an example that it finds and one that it lets pass; the reference shows both (docs/_problems.py)."""
+
+from __future__ import annotations
+
+import pytest
+from docs._problems import EXAMPLES, example
+
+from noetl.dsl.checks import net
+from noetl.dsl.compile import load
+from noetl.dsl.migrate import NOT_CANONICAL, migrate
+from noetl.dsl.problem import CHECKS, Check, Problem
+from noetl.tools.registry import KINDS
+
+STRICT = {"NTL114"}
+"""Found only by `noetl validate --strict`."""
+
+WITH_PATH = {
+    "NTL212",
+    "NTL312",
+    "NTL313",
+    *(check.code for check in vars(net).values() if isinstance(check, Check)),
+}
+"""Checks of a net or a circle: their message shows a path that proves the finding."""
+
+
+def problems(code: str, data: bytes) -> list[Problem]:
+    """What the command that a check belongs to finds."""
+    if code == NOT_CANONICAL.code:
+        found = migrate("playbook.yaml", data, KINDS)
+        return [*found.problems, *found.leftovers]
+    return load("playbook.yaml", data, KINDS, strict=code in STRICT).problems
+
+
+def test_every_check_has_a_bad_and_a_good_example_and_every_example_a_check() -> None:
+    wanted = {f"{code}.{kind}.yaml" for code in CHECKS for kind in ("bad", "good")}
+    assert {path.name for path in EXAMPLES.iterdir()} == wanted
+
+
+@pytest.mark.parametrize("code", sorted(CHECKS))
+def test_the_bad_example_has_this_problem_where_it_says_and_no_other(code: str) -> None:
+    bad = example(code, "bad")
+    assert bad.expected is not None
+    found = problems(code, bad.data)
+    assert {problem.code for problem in found} == {code}
+    line, column, fragment = bad.expected
+    here = [problem for problem in found if (problem.line, problem.column) == (line, column)]
+    assert [fragment for problem in here if fragment in problem.message] == [fragment], found
+    problem = here[0]
+    assert problem.severity == CHECKS[code].severity
+    assert problem.hint
+    assert problem.source == bad.data.decode("utf-8", "replace").split("\n")[problem.line - 1]
+
+
+@pytest.mark.parametrize("code", sorted(CHECKS))
+def test_the_good_example_is_sound(code: str) -> None:
+    found = problems(code, example(code, "good").data)
+    assert code not in {problem.code for problem in found}
+    assert not [problem for problem in found if problem.severity == "error"]
+
+
+@pytest.mark.parametrize("code", sorted(WITH_PATH))
+def test_a_finding_about_paths_shows_one(code: str) -> None:
+    expected = example(code, "bad").expected
+    assert expected is not None
+    assert " → " in expected.fragment
+
+
+@pytest.mark.parametrize("code", sorted(CHECKS))
+def test_a_check_says_why(code: str) -> None:
+    check = CHECKS[code]
+    assert check.why.endswith(".")
+    assert not check.title.endswith(".")
+    assert code[:3] == "NTL"
+    assert code[3:].isdigit()

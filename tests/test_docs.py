@@ -1,0 +1,150 @@
+"""The documentation is true: generated pages are fresh, examples validate, and links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from docs import generate
+from docs._markdown import slug
+from docs._templates import NAMES
+from docs._tools import EXAMPLES as KIND_EXAMPLES
+
+from noetl.cli.main import VERBS
+from noetl.dsl.checks.scopes import PLACES, ROOTS
+from noetl.dsl.compile import load
+from noetl.dsl.document import ROOT
+from noetl.dsl.problem import CHECKS
+from noetl.dsl.shape import Fields, ListOf, MapOf, OneOf, Shape
+from noetl.expression import FILTERS, FUNCTIONS, METHODS, SQL_FILTERS, TESTS
+from noetl.tools.registry import BUILTIN, KINDS
+
+HOME = Path(__file__).parents[1]
+PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md"))]
+PROBLEMS = HOME / "docs" / "reference" / "problems"
+FENCE = re.compile(r"^( *)(```+|~~~+)(\w*)[^\n]*\n(.*?)^\1\2 *$", re.MULTILINE | re.DOTALL)
+INLINE_CODE = re.compile(r"`[^`\n]+`")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def generated() -> dict[str, str]:
+    return generate.pages()
+
+
+def test_generated_pages_are_not_stale(generated: dict[str, str]) -> None:
+    folder = generate.REFERENCE
+    on_disk = {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in folder.rglob("*.md")}
+    stale = sorted(name for name in generated.keys() | on_disk.keys() if generated.get(name) != on_disk.get(name))
+    assert not stale, "run `make docs`"
+
+
+def test_pages_come_out_the_same_every_time(generated: dict[str, str]) -> None:
+    assert generate.pages() == generated
+
+
+def test_every_check_has_a_page(generated: dict[str, str]) -> None:
+    for code in CHECKS:
+        assert f"problems/{code}.md" in generated
+        assert f"({code}.md)" in generated["problems/index.md"]
+
+
+def test_every_kind_has_a_page(generated: dict[str, str]) -> None:
+    for kind in BUILTIN:
+        assert f"tools/{kind}.md" in generated
+        assert f"({kind}.md)" in generated["tools/index.md"]
+
+
+def test_every_verb_is_described(generated: dict[str, str]) -> None:
+    for verb in VERBS:
+        assert f"## noetl {verb}\n" in generated["cli.md"]
+
+
+@pytest.mark.parametrize("entries", [FILTERS, SQL_FILTERS, TESTS, FUNCTIONS, *METHODS.values()])
+def test_everything_a_template_can_use_is_listed(generated: dict[str, str], entries: dict[str, object]) -> None:
+    rows = [line for line in generated["templates.md"].split("\n") if line.startswith("| `")]
+    listed = {name for row in rows for name in re.findall(r"`([^`]+)`", row.split(" | ")[0])}
+    assert set(entries) <= listed
+
+
+def test_every_name_and_place_of_templates_is_explained() -> None:
+    assert set(NAMES) == {name for names in ROOTS.values() for name in names} | {"vars"}
+    assert set(PLACES) == set(ROOTS)
+
+
+def test_every_key_of_the_language_is_listed(generated: dict[str, str]) -> None:
+    for key in _keys(ROOT, set()):
+        assert re.search(rf"^\| `(?:[\w.\[\]]+\.)?{key}` \|", generated["language.md"], re.MULTILINE), key
+
+
+def _keys(shape: Shape, seen: set[int]) -> set[str]:
+    """Every key of every map below a shape."""
+    if id(shape) in seen:
+        return set()
+    seen.add(id(shape))
+    inside: list[Shape] = []
+    match shape:
+        case Fields():
+            inside = [field.shape for field in shape.fields.values()]
+        case ListOf(item=item):
+            inside = [item]
+        case MapOf(value=value):
+            inside = [value]
+        case OneOf(forms=forms):
+            inside = [form.shape for form in forms]
+        case _:
+            inside = [part for part in vars(shape).values() if isinstance(part, Shape)]
+            inside += [part for part in vars(type(shape)).values() if isinstance(part, Shape)]
+    own = set(shape.fields) if isinstance(shape, Fields) else set()
+    return own.union(*(_keys(part, seen) for part in inside))
+
+
+@pytest.mark.parametrize("kind", BUILTIN)
+def test_the_example_of_a_kind_uses_it_and_has_no_problems(kind: str) -> None:
+    path = KIND_EXAMPLES / f"{kind}.yaml"
+    loaded = load(path.name, path.read_bytes(), KINDS)
+    assert loaded.problems == []
+    assert f"kind: {kind}\n" in path.read_text("utf-8") or f"kind: {kind}," in path.read_text("utf-8")
+
+
+def test_there_is_no_example_without_a_kind() -> None:
+    assert {path.name for path in KIND_EXAMPLES.iterdir()} == {f"{kind}.yaml" for kind in BUILTIN}
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if PROBLEMS not in path.parents], ids=str)
+def test_playbooks_shown_in_the_docs_have_no_errors(path: Path) -> None:
+    for match in FENCE.finditer(path.read_text("utf-8")):
+        text = dedent(match.group(4))
+        if match.group(3) == "yaml" and re.search(r"^apiVersion:", text, re.MULTILINE):
+            found = load(path.name, text, KINDS).problems
+            assert [str(problem) for problem in found if problem.severity == "error"] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=str)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in LINK.findall(_prose(path)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        goal = (path.parent / name).resolve() if name else path
+        assert goal.exists(), target
+        if anchor and goal.suffix == ".md":
+            assert anchor in _anchors(goal), target
+
+
+def _prose(path: Path) -> str:
+    return INLINE_CODE.sub("", FENCE.sub("", path.read_text("utf-8")))
+
+
+def _anchors(path: Path) -> set[str]:
+    """Anchors as GitHub makes them; a heading that comes twice gets a number."""
+    found: set[str] = set()
+    for title in HEADING.findall(FENCE.sub("", path.read_text("utf-8"))):
+        anchor, count = slug(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)), 1
+        while anchor in found:
+            anchor, count = f"{slug(title)}-{count}", count + 1
+        found.add(anchor)
+    return found

@@ -1,0 +1,129 @@
+"""Imports point one way. A part may import the parts on the lines above its own, never one below.
+
+    errors                              imported by all, imports nothing of ours
+    model, clock, settings              frozen data, time, the environment
+    expression                          templates
+    scope                               what a template sees
+    dsl, engine, pipeline               text to playbook; commands to events; the tasks of a step
+    tools, drawing, store, results, bus, keychain
+    files                               playbooks on disk
+    runtime, worker                     the shell around the engine
+    server
+    cli                                 the command line
+
+To add a part, give it a line below. If an import has to point the other way, the thing it wants lives in the wrong
+part: move it, or hand it over as an argument (as `dsl` is handed the tool kinds).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "noetl"
+LEVELS = [
+    ["errors"],
+    ["model", "clock", "settings"],
+    ["expression"],
+    ["scope"],
+    ["dsl", "engine", "pipeline"],
+    ["tools", "drawing", "store", "results", "bus", "keychain"],
+    ["files"],
+    ["runtime", "worker"],
+    ["server"],
+    ["cli"],
+]
+LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
+
+PURE = ("errors", "model", "expression", "scope", "dsl", "engine", "drawing")
+"""Parts that touch neither disk nor network nor processes; `files` does that for them."""
+WORLD = frozenset(["asyncio", "glob", "http", "io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile"])
+
+
+class Import(NamedTuple):
+    """A line that imports a module."""
+
+    file: Path
+    line: int
+    module: str
+
+    @property
+    def part(self) -> str:
+        return part_of(self.file)
+
+    @property
+    def imported(self) -> str:
+        """The part of ours that is imported; empty for the package itself."""
+        return [*self.module.split("."), ""][1]
+
+    def __str__(self) -> str:
+        return f"{self.file.relative_to(SOURCE.parent)}:{self.line} imports {self.module}"
+
+
+def part_of(file: Path) -> str:
+    return file.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports() -> Iterator[Import]:
+    """Every import of the source, at the top or inside a function; imports for type checkers in `errors` aside."""
+    for file in sorted(SOURCE.rglob("*.py")):
+        tree = ast.parse(file.read_text("utf-8"))
+        skipped = set(map(id, typing_only(tree))) if part_of(file) == "errors" else set()
+        for node in ast.walk(tree):
+            if id(node) in skipped:
+                continue
+            if isinstance(node, ast.Import):
+                yield from (Import(file, node.lineno, alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{file}:{node.lineno}: write the whole name of the module"
+                module = node.module or ""
+                if module == "noetl":  # `from noetl import dsl`
+                    yield from (Import(file, node.lineno, f"noetl.{alias.name}") for alias in node.names)
+                else:
+                    yield Import(file, node.lineno, module)
+
+
+def typing_only(tree: ast.Module) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            yield from ast.walk(node)
+
+
+IMPORTS = list(imports())
+OURS = [one for one in IMPORTS if one.module.split(".")[0] == "noetl"]
+
+
+def test_every_part_has_a_level() -> None:
+    parts = {part_of(file) for file in SOURCE.rglob("*.py")} - {"__init__"}
+    assert parts - LEVEL.keys() == set(), "give the new part a line in tests/test_imports.py"
+
+
+def test_imports_point_one_way() -> None:
+    reversed_arrows = [
+        f"{one}: `{one.part}` stands above `{one.imported}`"
+        for one in OURS
+        if one.part in LEVEL
+        and one.imported in LEVEL
+        and one.part != one.imported
+        and LEVEL[one.imported] >= LEVEL[one.part]
+    ]
+    assert reversed_arrows == []
+
+
+def test_only_the_command_line_imports_the_package_itself() -> None:
+    assert [str(one) for one in OURS if one.module == "noetl" and one.part != "cli"] == []
+
+
+@pytest.mark.parametrize("part", PURE)
+def test_pure_part_does_not_touch_the_world(part: str) -> None:
+    assert [str(one) for one in IMPORTS if one.part == part and one.module.split(".")[0] in WORLD] == []
+
+
+def test_private_modules_of_others_stay_private() -> None:
+    """`expression` is used through its front door: only its own files know how it is divided."""
+    inside = [one for one in OURS if one.module.startswith("noetl.expression.") and one.part != "expression"]
+    assert [str(one) for one in inside] == []

@@ -1,0 +1,156 @@
+"""One mistake is reported once, at its own place, and what is right is not reported at all."""
+
+from __future__ import annotations
+
+from textwrap import dedent, indent
+
+import pytest
+
+from noetl.dsl.compile import load
+from noetl.dsl.problem import Problem
+from noetl.tools.registry import KINDS
+
+HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: orders, path: shop/orders}\n"
+
+
+def problems(body: str) -> list[Problem]:
+    return load("orders.yaml", HEAD + dedent(body), KINDS).problems
+
+
+def step(tool: str, rest: str = "") -> list[Problem]:
+    """The problems of a playbook with one step."""
+    body = "workload: {city: Paris, table: orders}\nworkflow:\n  - step: fetch\n    tool:\n"
+    return problems(body + indent(dedent(tool), " " * 6) + indent(dedent(rest), " " * 4))
+
+
+def codes(found: list[Problem]) -> list[str]:
+    return [problem.code for problem in found]
+
+
+class TestWhatFollowsFromAMistakeIsNotReported:
+    def test_a_task_of_an_unknown_kind_is_still_a_task_to_jump_to_and_to_read(self) -> None:
+        found = step(
+            """\
+            - call: {kind: htpp, url: "https://shop.example"}
+            - again:
+                kind: noop
+                spec:
+                  policy:
+                    rules:
+                      - when: "{{ tasks.call.status == 'error' }}"
+                        then: {do: jump, to: call}
+                      - else: {then: {do: break}}
+            """
+        )
+        assert codes(found) == ["NTL202"]
+
+    def test_a_rule_with_an_old_keyword_does_not_lack_the_new_one(self) -> None:
+        found = step(
+            """\
+            - call:
+                kind: noop
+                spec: {policy: {rules: [{expr: "{{ true }}", then: {do: break}}, {else: {then: {do: break}}}]}}
+            """
+        )
+        assert codes(found) == ["NTL109"]
+
+    def test_an_else_that_is_wrong_is_an_else(self) -> None:
+        found = step("- call: {kind: noop, spec: {policy: {rules: [{when: true, then: {do: fail}}, {else: 5}]}}}\n")
+        assert codes(found) == ["NTL103"]
+
+    def test_a_step_whose_tool_is_wrong_has_a_tool(self) -> None:
+        assert codes(problems("workflow: [{step: fetch, tool: http}]")) == ["NTL103"]
+
+    @pytest.mark.parametrize("tool", ["[{call: {kind: noop}}]", "{kind: noop}"])
+    def test_conditions_in_next_are_told_in_either_dialect(self, tool: str) -> None:
+        found = problems(
+            f"""\
+            workflow:
+              - step: fetch
+                tool: {tool}
+                next: [{{when: "{{{{ true }}}}", step: save}}]
+              - step: save
+                tool: {{kind: noop}}
+            """
+        )
+        assert codes(found) == ["NTL111"]
+
+    def test_a_circle_of_workbook_tasks_is_one_problem(self) -> None:
+        found = problems(
+            """\
+            workflow: [{step: fetch, tool: {kind: workbook, name: one}}]
+            workbook:
+              one: {kind: workbook, name: two}
+              two: {kind: workbook, name: one}
+            """
+        )
+        assert codes(found) == ["NTL212"]
+
+
+class TestWhatIsRightIsNotReported:
+    def test_args_may_be_named_like_the_workload_key_they_are_made_from(self) -> None:
+        found = step(
+            '- call: {kind: python, args: {city: "{{ city }}"}, code: "result = city"}\n',
+            """\
+            next: {arcs: [{step: save, args: {city: "{{ city }}"}}]}
+            """,
+        )
+        assert codes(found) == ["NTL401"]
+
+    def test_an_arg_hides_a_workload_key_only_where_its_token_goes(self) -> None:
+        body = """\
+            workload: {{city: Paris}}
+            workflow:
+              - step: fetch
+                tool: [{{call: {{kind: noop, result: "{{{{ {first} }}}}"}}}}]
+                next: {{arcs: [{{step: save, args: {{city: Rome}}}}]}}
+              - step: save
+                tool: [{{call: {{kind: noop, result: "{{{{ {second} }}}}"}}}}]
+            """
+        assert codes(problems(body.format(first="city", second="args.city"))) == []
+        assert codes(problems(body.format(first="workload.city", second="city"))) == ["NTL408"]
+
+    def test_sql_may_stand_inside_a_map(self) -> None:
+        query = "SELECT * FROM {{ workload.table | ident }}"
+        ends = f'source: {{kind: duckdb, query: "{query}"}}, target: {{kind: file, path: orders.csv}}'
+        assert step(f"- copy: {{kind: transfer, {ends}}}\n") == []
+
+    def test_a_noop_with_a_template_may_fail_and_so_end_a_circle(self) -> None:
+        found = step(
+            """\
+            - look: {kind: noop, result: "{{ workload.city.first }}"}
+            - again: {kind: noop, spec: {policy: {rules: [{else: {then: {do: jump, to: look}}}]}}}
+            """
+        )
+        assert codes(found) == ["NTL313"]
+
+
+class TestPlaces:
+    def test_a_quote_that_is_never_closed_is_shown_where_it_opens(self) -> None:
+        found = problems('workflow:\n  - step: fetch\n    desc: "Fetch\n    tool: {kind: noop}\n')
+        assert [(problem.line, problem.column) for problem in found] == [(6, 11)]
+
+    def test_the_engine_gives_the_index_and_the_parent(self) -> None:
+        rules = "[{else: {then: {do: break, set_iter: {index: 1, parent: 2, page: 3}}}}]"
+        assert codes(step(f"- call: {{kind: noop, spec: {{policy: {{rules: {rules}}}}}}}\n")) == ["NTL207", "NTL207"]
+
+    @pytest.mark.parametrize("scope", ["spec", "loop: {in: [1], iterator: item, spec"])
+    def test_credentials_among_defaults_are_looked_up(self, scope: str) -> None:
+        close = "}" if scope.startswith("loop") else ""
+        found = step(
+            '- call: {kind: http, url: "https://shop.example"}\n', f"{scope}: {{http: {{auth: shop}}}}{close}\n"
+        )
+        assert codes(found) == ["NTL213"]
+
+    def test_credentials_of_a_transfer_are_looked_up(self) -> None:
+        ends = "source: {kind: postgres, auth: shop, table: orders}, target: {kind: file, path: orders.csv}"
+        assert codes(step(f"- copy: {{kind: transfer, {ends}}}\n")) == ["NTL213"]
+
+    def test_the_path_shown_is_the_one_that_can_not_end(self) -> None:
+        found = step(
+            """\
+            - ask: {kind: http, url: "https://shop.example"}
+            - spin: {kind: noop, spec: {policy: {rules: [{else: {then: {do: jump, to: spin}}}]}}}
+            """
+        )
+        assert [problem.message for problem in found] == ["the pipeline can't end: spin → spin"]
