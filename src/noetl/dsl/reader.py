@@ -8,7 +8,7 @@ aliases and merge keys work, but count as what they expand to. Whatever the inpu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -187,10 +187,17 @@ class _Composer:
             yaml.AliasEvent: self._alias,
             yaml.DocumentStartEvent: self._document,
         }
-        for event in self._events():
-            handler = handlers.get(type(event))
-            if handler is not None:
-                handler(event)
+        try:
+            next_event = yaml.CSafeLoader(self.text).get_event
+            while (event := next_event()) is not None:
+                handler = handlers.get(type(event))
+                if handler is not None:
+                    handler(event)
+        except yaml.MarkedYAMLError as error:
+            self._syntax(error)
+        except yaml.YAMLError as error:
+            where = getattr(error, "position", 0)
+            self._fail(ENCODING, where if isinstance(where, int) else 0, "the text can't be read as YAML")
         if not isinstance(self.root, Map):
             found = "empty" if self.root is None else f"a {_words(self.root)}, not a map"
             self._fail(NOT_A_MAP, 0, f"the document is {found}", "start with `apiVersion: noetl.io/v2`")
@@ -200,15 +207,6 @@ class _Composer:
         self.documents += 1
         if self.documents > 1:
             self._fail(NOT_A_MAP, event.start_mark.index, "a second document starts here", "keep one per file")
-
-    def _events(self) -> Iterator[Any]:
-        try:
-            yield from yaml.parse(self.text, Loader=yaml.CSafeLoader)
-        except yaml.MarkedYAMLError as error:
-            self._syntax(error)
-        except yaml.YAMLError as error:
-            where = getattr(error, "position", 0)
-            self._fail(ENCODING, where if isinstance(where, int) else 0, "the text can't be read as YAML")
 
     def _fail(self, check: Check, where: Span | int, message: str, hint: str | None = None) -> None:
         self.problems.add(check, where, message, hint)

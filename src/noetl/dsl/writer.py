@@ -96,7 +96,7 @@ class Writer:
 
     def _pair(self, node: Map, key: str, column: int) -> list[str]:
         (at, span), value = node.spans.get(key, (None, None)), node[key]
-        if at is not None and span is not None and self._is_kept(value, span) and self._is_line(at, key):
+        if at is not None and span is not None and self._is_line(at, key) and self._is_kept(value, span, at):
             return self._copy(at.start, self.layout.end(span), self.layout.column(at.start), column)
         first, *rest = self._value(value, span, column)
         beside = "" if rest and first and first[0] in "'\"" else self._beside(at)
@@ -159,8 +159,8 @@ class Writer:
     def _is_block(self, span: Span, value: Any) -> bool:
         return isinstance(value, Map | Seq) and bool(value) and _is_block_at(self.layout, span)
 
-    def _is_kept(self, value: Any, span: Span) -> bool:
-        """True if the source has this value at this place, and it can be copied.
+    def _is_kept(self, value: Any, span: Span, key: Span | None = None) -> bool:
+        """True if the source has this value at this place, and it can be copied together with its key.
 
         That is, every alias in it still has its anchor, and no comment in it is written already.
         """
@@ -168,7 +168,8 @@ class Writer:
         if place not in self.values or not _same(value, self.values[place]):
             return False
         layout, end = self.layout, self.layout.end(span)
-        if any(line in self.told and line in layout.comments for line in range(layout.line(span.start), layout.line(end))):
+        lines = range(layout.line((key or span).start), layout.line(end))
+        if any(line in self.told and line in layout.comments for line in lines):
             return False
         inside = [target for at, target in layout.aliases if span.start <= at < end]
         return all(target in self.anchored or span.start <= target < end for target in inside)
