@@ -4,10 +4,12 @@
     model, clock, settings              frozen data, time, the environment
     expression                          templates
     scope                               what a template sees
-    dsl, engine, pipeline               text to playbook; commands to events; the tasks of a step
+    dsl, engine                         text to playbook; commands to events
+    pipeline                            the tasks of a step
     tools, drawing, store, results, bus, keychain
     files                               playbooks on disk
-    runtime, worker                     the shell around the engine
+    worker                              runs work under leases
+    runtime                             the shell around the engine
     server
     cli                                 the command line
 
@@ -30,10 +32,12 @@ LEVELS = [
     ["model", "clock", "settings"],
     ["expression"],
     ["scope"],
-    ["dsl", "engine", "pipeline"],
+    ["dsl", "engine"],
+    ["pipeline"],
     ["tools", "drawing", "store", "results", "bus", "keychain"],
     ["files"],
-    ["runtime", "worker"],
+    ["worker"],
+    ["runtime"],
     ["server"],
     ["cli"],
 ]

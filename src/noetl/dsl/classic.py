@@ -17,7 +17,8 @@ A branch is looked at twice: when the call is done, then on exit if nothing has 
 order too: branches that name `call.done` or `call.error`, those that name `step.exit`, `else`, and last `next`.
 
 What has no canonical spelling stays in the step and is listed: inclusive cases, `on_event`, `defer`, `poll`, computed
-targets, chains retried as a whole, `vars` and `sink` of a loop, `this.meta`. The compiler gives such a step a `Tail`.
+targets, chains retried as a whole, `vars` and `sink` of a loop, `this.meta`, and templates that read what the place
+they would move to can't see (`event` in a chain, for instance). The compiler gives such a step a `Tail`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from noetl.dsl import outline
@@ -158,11 +160,11 @@ class _Rewriter:
         sinks = self._sinks(step)
         before, added = len(self.leftovers), list[Any]()
         routed = self._router(step, case, fallback, added)
-        self._refuse_outside(step)
+        vars_stay = self._refuse_outside(step)
         if len(self.leftovers) > before:
             self.names -= {extra["step"] for extra in added}
             self._chain_policies(step)
-            self._policies(step, with_vars="loop" not in step)
+            self._policies(step, with_vars=not vars_stay)
             if "sink" in step:
                 step["sink"] = self._tail_sink(step["sink"], None)
             if not isinstance(fallback, dict) and fallback is not None:
@@ -186,17 +188,23 @@ class _Rewriter:
         found |= {name for key in _map(step.get("args")) for name in (key, f"args.{key}")}
         return frozenset(found - set(_map(self.root.get("workload"))) - {None})
 
-    def _refuse_outside(self, step: Any) -> None:
-        """What a step does after its tool sees the whole loop and the event, and a task of a pipeline neither."""
-        if "loop" in step and "vars" in step:
-            what = "`vars` of a loop step (they read the results of all items)"
-            self._refuse(step, "vars", what, "move them to a step that follows the loop")
+    def _refuse_outside(self, step: Any) -> bool:
+        """What a step does after its tool sees the whole loop and the event; a task of its pipeline sees neither.
+
+        True if `vars` can't become a patch of the last task.
+        """
         if "loop" in step and "sink" in step:
             what = "`sink` of a loop step (it stores the results of all items)"
             self._refuse(step, "sink", what, "move it to a step that follows the loop")
-        for key in ("vars", "sink"):
-            if key in step:
-                self._refuse_names(step, key, EVENT, f"in `{key}`")
+        if "sink" in step:
+            self._refuse_names(step, "sink", EVENT, "in `sink`")
+        before = len(self.leftovers)
+        if "loop" in step and "vars" in step:
+            what = "`vars` of a loop step (they read the results of all items)"
+            self._refuse(step, "vars", what, "move them to a step that follows the loop")
+        if "vars" in step:
+            self._refuse_names(step, "vars", EVENT, "in `vars`")
+        return len(self.leftovers) > before
 
     def _drop_case_spec(self, step: Any) -> None:
         spec = _map(step.get("spec"))
@@ -330,7 +338,7 @@ class _Rewriter:
         if skip is not None:
             rules.append(self._rule(task, skip, do="skip"))
         if retry is not None:
-            rules.append(self._retry_rule(task, retry, names))
+            rules.append(self._retry_rule(task, retry, names, ignore is not None))
         if not rules and not ignore and not found:
             return
         rules.append(self._rule(task, IS_ERROR, do=ignore or "fail"))
@@ -360,17 +368,20 @@ class _Rewriter:
         then.update({key: value for key, value in fields.items() if value is not None})
         return then
 
-    def _retry_rule(self, task: Any, retry: Any, names: dict[str, str]) -> Any:
+    def _retry_rule(self, task: Any, retry: Any, names: dict[str, str], ignore: bool) -> Any:
         attempts = retry.get("max_attempts", 3)
         names = {**names, "max_attempts": str(attempts)}
         go_on, stop = retry.get("retry_when"), retry.get("stop_when")
-        if go_on is None and stop is None:
-            when: Any = IS_ERROR
-        else:
-            parts = [] if go_on is None else [f"({_inner(go_on, names)})" if stop is not None else _inner(go_on, names)]
-            if stop is not None:  # when attempts run out the last outcome stands, so this rule must not fail it
-                parts += [f"not ({_inner(stop, names)})", f"_attempt < {attempts}"]
-            when = "{{ " + " and ".join(parts) + " }}"
+        parts = [] if go_on is None else [_inner(go_on, names)]
+        if stop is not None:
+            parts.append(f"not ({_inner(stop, names)})")
+        if not parts:
+            parts.append(IS_ERROR[2:-2].strip())
+        if stop is not None or ignore:  # when attempts run out the last outcome stands, so this rule must not fail it
+            parts.append(f"_attempt < {attempts}")
+        if go_on is not None and len(parts) > 1:
+            parts[0] = f"({parts[0]})"
+        when = "{{ " + " and ".join(parts) + " }}"
         return self._rule(task, when, do="retry", attempts=attempts, **_backoff(retry))
 
     # -- result of a call, by where it is read ----------------------------------------------------------------------
@@ -562,7 +573,7 @@ class _Rewriter:
         for item in chain:
             self._refuse_moved(item, labels)
             for name, body in item.items():
-                tasks.extend(self._chain_tasks(branch, name, body, retry, names, labels))
+                tasks.extend(self._chain_tasks(item, name, body, retry, names, labels))
         router = self._arcs_router(branch, arcs) if arcs else None
         arc = self._routing_step(step, f"{step['step']}_case_{number}", branch, router, added)
         if tasks:
@@ -851,8 +862,14 @@ def _path(root: str, name: str) -> str:
 def _rename(value: Any, names: dict[str, str]) -> Any:
     if not is_template(value):
         return value
+    return _renamed_text(value, tuple(names.items()))
+
+
+@lru_cache(maxsize=1024)
+def _renamed_text(value: str, names: tuple[tuple[str, str], ...]) -> str:
+    """Remembered, because what a step gives to its tasks is renamed for each of them."""
     try:
-        return rename(value, names)
+        return rename(value, dict(names))
     except TemplateSyntax:
         return value  # reported by the template checks
 

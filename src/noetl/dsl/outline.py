@@ -25,7 +25,7 @@ class TaskSite(NamedTuple):
     place: str = "pipeline"
     """`pipeline`, `chain` (of a classic case), `sink`, or `workbook`."""
     visible: frozenset[str] = frozenset()
-    """The labels of its own and all outer pipelines, one set for all tasks of a pipeline."""
+    """The labels of its pipeline, as one set for all tasks of it."""
 
 
 class Target(NamedTuple):
@@ -74,7 +74,7 @@ def pipeline(step: Any, tool: Any, outer: tuple[TaskSite, ...] = (), place: str 
     """The tasks of a `tool`, and those inside iterators."""
     items = list(labelled_items(tool))
     labels = (*(label for label, *_ in items), *_lost_labels(tool))
-    visible = frozenset(labels).union(*(site.visible for site in outer[-1:]))
+    visible = frozenset(labels)
     for label, task, *_ in items:
         site = TaskSite(step, label, task, labels, outer, place, visible)
         yield site

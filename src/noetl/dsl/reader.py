@@ -348,6 +348,7 @@ class _Composer:
     def _key(self, top: _Open, key: Any, span: Span) -> None:
         if isinstance(key, Map | Seq):
             if not self.text.startswith("{{", span.start - 1):
+                self._refuse_map_in_template()
                 self._fail(BAD_KEY, span, f"a {_words(key)} can't be a key", "write a key of plain text, or quote it")
             rest = self.text[span.start - 1 : span.start + 200]
             self.problems.add(UNQUOTED, span.start - 1, "a template must be quoted", _quoted(rest))
@@ -360,6 +361,12 @@ class _Composer:
             self.problems.add(DUPLICATE_KEY, span, f"the key {key[:60]!r} stands here and at line {first}", hint)
         top.own.setdefault(key, span)
         top.key, top.key_span, top.wants_key = key, span, False
+
+    def _refuse_map_in_template(self) -> None:
+        """`{{ {'a': 1} }}` without quotes is a map inside two others."""
+        for one in self.stack:
+            if self.text.startswith("{{", start := one.node.span.start):
+                self._fail(UNQUOTED, start, "a template must be quoted", _quoted(self.text[start : start + 200]))
 
     def _merge(self, top: _Open, source: Any, where: Span) -> None:
         """Put in the keys of other maps, where `<<` stands. The map's own keys win, then the first of several maps."""
@@ -396,7 +403,9 @@ def resolve(text: str, reader: _Composer, span: Span) -> Any:
 
 
 def _integer(text: str, reader: _Composer, span: Span) -> int:
-    number = int(text, 0) if text[:2] in ("0o", "0x") else int(text) if len(text) < 40 else 1 << 64
+    digits = text.lstrip("+-").lstrip("0") or "0"  # Python refuses to read very many of them
+    number = int(text, 0) if text[:2] in ("0o", "0x") else int(digits) if len(digits) < 20 else 1 << 64
+    number = -number if text[0] == "-" else number
     if not -(1 << 63) <= number < 1 << 63:
         reader.refuse(span, "the number does not fit 64 bits")
     return number

@@ -29,6 +29,7 @@ class Span(NamedTuple):
 
 
 NOWHERE = Span(0, 0)
+_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 _ESCAPED_LINE_END = re.compile(r"\\\r?\n[ \t]*")
 
 
@@ -151,23 +152,25 @@ class Text:
         escapes = span.style == '"'
         places = []
         for char in value:
-            before = at
+            skipped = False
             while at < end:
                 if escapes and (line_end := _ESCAPED_LINE_END.match(self.text, at, end)):
                     at = line_end.end()
                 elif self.text[at].isspace() and self.text[at] != char:
-                    at += 1
+                    at, skipped = at + 1, True
                 else:
                     break
             places.append(min(at, end))
             seen = at < end and not self.text[at].isspace()
-            folded = char.isspace() and seen and (at > before or not escapes or self.text[at] != "\\")
+            folded = char.isspace() and seen and (skipped or not escapes or self.text[at] != "\\")
             if at < end and not folded:
                 at += self._width(at, span.style)
         return [*places, min(at, end)]
 
     def _content(self, span: Span) -> tuple[int, int]:
-        """The slice of a scalar without its quotes or block header."""
+        """The slice of a scalar without anchor and tag, and without its quotes or block header."""
+        properties = _PROPERTIES.match(self.text, span.start, span.end)
+        span = span._replace(start=properties.end() if properties else span.start)
         if span.style in ("|", ">"):
             newline = self.text.find("\n", span.start, span.end)
             return (newline + 1 if newline >= 0 else span.end), span.end

@@ -24,8 +24,11 @@ _COMMENT = re.compile(r"[ \t]+#.*")
 class _Unit:
     """A root section or a step: a lost comment is put above the one it stood in."""
 
-    def __init__(self, origin: int | None, column: int, above: list[str], lines: list[str]) -> None:
+    def __init__(
+        self, origin: int | None, column: int, above: list[str], lines: list[str], is_step: bool = False
+    ) -> None:
         self.origin, self.column, self.above, self.lines = origin, column, above, lines
+        self.is_step = is_step
 
 
 class Writer:
@@ -66,7 +69,7 @@ class Writer:
             span = _item_span(steps, i)
             above = self._above(span, self.dash)
             origin = self._origin(span) if span in known else None
-            yield _Unit(origin, self.dash, above, self._item(steps, i, self.dash))
+            yield _Unit(origin, self.dash, above, self._item(steps, i, self.dash), is_step=True)
 
     def _origin(self, span: Span | None) -> int | None:
         return None if span is None else self.layout.line(span.start)
@@ -267,10 +270,11 @@ def _moved(line: str, by: int) -> str:
 
 
 def _space(units: list[_Unit]) -> None:
-    """Set new units apart by a blank line where their neighbours are."""
-    for column in {unit.column for unit in units}:
-        level = [unit for unit in units if unit.column == column]
-        if any(unit.above[:1] == [""] for unit in level):
+    """Set new units apart by a blank line where most of their like are."""
+    for is_step in (False, True):
+        level = [unit for unit in units if unit.is_step is is_step]
+        behind = [unit.above[:1] == [""] for unit in level[1:] if unit.origin is not None]
+        if 2 * sum(behind) > len(behind):
             for unit in level:
                 if unit.origin is None:
                     unit.above.insert(0, "")

@@ -13,7 +13,6 @@ from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from msgspec.structs import FieldInfo, fields
 
 Templated: TypeAlias = Any
 Guard: TypeAlias = bool | str
@@ -24,7 +23,7 @@ RouteMode: TypeAlias = Literal["exclusive", "inclusive"]
 JoinMode: TypeAlias = Literal["any", "all"]
 
 
-class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+class Part(msgspec.Struct, frozen=True):
     """Base of every part of a playbook."""
 
 
@@ -210,8 +209,8 @@ class Playbook(Part, frozen=True):
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the canonical JSON of the content, in which a default counts as not said."""
-        return sha256(msgspec.json.encode(_content(self), order="deterministic")).hexdigest()
+        """SHA-256 over the canonical JSON of the content, defaults included."""
+        return sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
 
     def step(self, name: str) -> Step:
         """The step of that name; KeyError if there is none."""
@@ -219,18 +218,3 @@ class Playbook(Part, frozen=True):
             if step.name == name:
                 return step
         raise KeyError(name)
-
-
-def _content(value: Any) -> Any:
-    """What a part says, without what equals a default. (`omit_defaults` goes by identity, so it can't be relied on.)"""
-    if isinstance(value, Part):
-        pairs = [(field, getattr(value, field.name)) for field in fields(type(value))]
-        return {field.encode_name: _content(found) for field, found in pairs if not _is_default(field, found)}
-    if isinstance(value, dict):
-        return {key: _content(item) for key, item in value.items()}
-    return [_content(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _is_default(field: FieldInfo, value: Any) -> bool:
-    default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-    return type(value) is type(default) and bool(value == default)

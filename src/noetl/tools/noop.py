@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct
 
 from noetl.model.kind import Kind
+from noetl.model.outcome import Outcome
+from noetl.tools.base import Context
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -20,3 +22,8 @@ KIND = Kind(
     summary="Does nothing, so that rules can patch, jump or give a value",
     inputs=Inputs,
 )
+
+
+async def run(inputs: Inputs, context: Context) -> Outcome:
+    """The previous task's result passes through, unless there is a value of its own."""
+    return Outcome(result=context.prev if inputs.result is UNSET else inputs.result)

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from noetl.errors import NoetlError
 from noetl.model.kind import Kind
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from noetl.tools.base import Run
 
 GROUP = "noetl.tools"
 
@@ -65,6 +67,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._loaded: dict[str, Kind] = {}
+        self._runners: dict[str, Run | None] = {}
 
     def get(self, name: str) -> Kind | None:
         """The kind of that name, or None if nothing installed has it."""
@@ -74,6 +77,17 @@ class Registry:
                 return None
             self._loaded[name] = kind
         return self._loaded[name]
+
+    def runner(self, name: str) -> Run | None:
+        """How to call a tool of that kind; None if there is no such kind or this version can't run it."""
+        if name not in self._runners:
+            if name in BUILTIN:
+                module: Any = import_module(BUILTIN[name])
+            else:
+                entry = self._entry_points.get(name)
+                module = entry.load() if entry is not None else None
+            self._runners[name] = getattr(module, "run", None)
+        return self._runners[name]
 
     def names(self) -> list[str]:
         """All names, built-in ones first, then those of plug-ins by the alphabet. Loads no kind."""

@@ -53,53 +53,110 @@ def migrated(text: str) -> str:
     assert after.playbook is not None, [found.text, after.problems]
     assert after.playbook.digest == before.playbook.digest
     assert all(step.tail is None for step in after.playbook.steps)
-    assert not set(comments(text)) - set(comments(found.text))
+    assert comments(found.text) == comments(text)
     assert set(re.findall(r"&\w+", found.text)) <= set(re.findall(r"&\w+", text))
     assert migrate("p.yaml", found.text, KINDS) == Migration(found.text, False, after.problems, [])
     return found.text
 
 
-HTTP = "tool: {kind: http, url: http://x}"
-PYTHON = 'tool: {kind: python, code: "result = 1"}'
-
 STEPS = {
-    "args": f"- step: s\n  args: {{x: 1, y: '{{{{ workload.z }}}}'}}\n  {HTTP}\n",
-    "args below the task's own": "- step: s\n  args: {x: 1, y: 2}\n  tool: {kind: http, url: u, args: {y: 3}}\n",
-    "retry": f"- step: s\n  retry: {{max_attempts: 4}}\n  {HTTP}\n",
-    "retry with nothing": f"- step: s\n  retry: {{}}\n  {HTTP}\n",
-    "retry with a delay": f"- step: s\n  retry: {{initial_delay: 0.5, backoff_multiplier: 1}}\n  {HTTP}\n",
-    "retry that doubles": f"- step: s\n  retry: {{initial_delay: 2, backoff_multiplier: 2}}\n  {HTTP}\n",
-    "retry that grows": f"- step: s\n  retry: {{initial_delay: 2, backoff_multiplier: 1.5}}\n  {HTTP}\n",
-    "retry_when": f"- step: s\n  retry: {{retry_when: '{{{{ status_code >= 500 and attempt < 2 }}}}'}}\n  {HTTP}\n",
-    "stop_when": f"- step: s\n  retry: {{stop_when: '{{{{ result.ready }}}}', max_attempts: 9}}\n  {HTTP}\n",
-    "both predicates": f"""
+    "args": """
+        - step: s
+          args: {x: 1, y: '{{ workload.z }}'}
+          tool: {kind: http, url: http://x}
+        """,
+    "args below the task's own": """
+        - step: s
+          args: {x: 1, y: 2}
+          tool: {kind: http, url: u, args: {y: 3}}
+        """,
+    "retry": """
+        - step: s
+          retry: {max_attempts: 4}
+          tool: {kind: http, url: http://x}
+        """,
+    "retry with nothing": """
+        - step: s
+          retry: {}
+          tool: {kind: http, url: http://x}
+        """,
+    "retry with a delay": """
+        - step: s
+          retry: {initial_delay: 0.5, backoff_multiplier: 1}
+          tool: {kind: http, url: http://x}
+        """,
+    "retry that doubles": """
+        - step: s
+          retry: {initial_delay: 2, backoff_multiplier: 2}
+          tool: {kind: http, url: http://x}
+        """,
+    "retry that grows": """
+        - step: s
+          retry: {initial_delay: 2, backoff_multiplier: 1.5}
+          tool: {kind: http, url: http://x}
+        """,
+    "retry_when": """
+        - step: s
+          retry: {retry_when: '{{ status_code >= 500 and attempt < 2 }}'}
+          tool: {kind: http, url: http://x}
+        """,
+    "stop_when": """
+        - step: s
+          retry: {stop_when: '{{ result.ready }}', max_attempts: 9}
+          tool: {kind: http, url: http://x}
+        """,
+    "both predicates": """
         - step: s
           retry:
-            retry_when: "{{{{- success or error == 'slow' -}}}}"
-            stop_when: "{{{{ data.done or attempt == max_attempts }}}}"
-          {HTTP}
+            retry_when: "{{- success or error == 'slow' -}}"
+            stop_when: "{{ data.done or attempt == max_attempts }}"
+          tool: {kind: http, url: http://x}
         """,
-    "retry_when over lines": f"""
+    "retry_when over lines": """
         - step: s
           retry:
             retry_when: |
-              {{{{ status_code == 500
-                 or status_code == 503 }}}}
-          {HTTP}
+              {{ status_code == 500
+                 or status_code == 503 }}
+          tool: {kind: http, url: http://x}
         """,
-    "backoff": f"""
+    "backoff": """
         - step: s
           retry:
             max_attempts: 3
-            backoff: {{type: exponential, delay_seconds: 1, max_delay_seconds: 60, jitter: true}}
-          {HTTP}
+            backoff: {type: exponential, delay_seconds: 1, max_delay_seconds: 60, jitter: true}
+          tool: {kind: http, url: http://x}
         """,
-    "fixed backoff": f"- step: s\n  retry: {{backoff: {{delay_seconds: 3}}}}\n  {HTTP}\n",
-    "linear backoff": f"- step: s\n  retry: {{scope: tool, backoff: {{type: linear}}}}\n  {HTTP}\n",
-    "retry of the tool": "- step: s\n  args: {}\n  tool: {kind: http, url: u, retry: {max_attempts: 2, on: error}}\n",
-    "vars": f"- step: s\n  {HTTP}\n  vars: {{id: '{{{{ result.id }}}}', all: '{{{{ response.headers }}}}'}}\n",
-    "vars and retry": f"- step: s\n  {HTTP}\n  vars: {{id: '{{{{ result.id }}}}'}}\n  retry: {{max_attempts: 2}}\n",
-    "vars without a tool": "- step: s\n  vars: {id: 1}\n",
+    "fixed backoff": """
+        - step: s
+          retry: {backoff: {delay_seconds: 3}}
+          tool: {kind: http, url: http://x}
+        """,
+    "linear backoff": """
+        - step: s
+          retry: {scope: tool, backoff: {type: linear}}
+          tool: {kind: http, url: http://x}
+        """,
+    "retry of the tool": """
+        - step: s
+          args: {}
+          tool: {kind: http, url: u, retry: {max_attempts: 2, on: error}}
+        """,
+    "vars": """
+        - step: s
+          tool: {kind: http, url: http://x}
+          vars: {id: '{{ result.id }}', all: '{{ response.headers }}'}
+        """,
+    "vars and retry": """
+        - step: s
+          tool: {kind: http, url: http://x}
+          vars: {id: '{{ result.id }}'}
+          retry: {max_attempts: 2}
+        """,
+    "vars without a tool": """
+        - step: s
+          vars: {id: 1}
+        """,
     "vars read": """
         - step: s
           tool: {kind: http, url: "{{ vars.base }}/{{ loop_index }}"}
@@ -108,32 +165,47 @@ STEPS = {
             - step: a
               args: {base: "{{ vars.base }}", body: "{{ result.id }}"}
         """,
-    "sink with columns": f"""
+    "sink with columns": """
         - step: s
-          {PYTHON}
+          tool: {kind: python, code: "result = 1"}
           sink:
-            tool: {{kind: postgres, table: t}}
-            args: {{id: "{{{{ result.id }}}}", raw: "{{{{ this.data }}}}"}}
+            tool: {kind: postgres, table: t}
+            args: {id: "{{ result.id }}", raw: "{{ this.data }}"}
         """,
-    "sink with rows": f"- step: s\n  {PYTHON}\n  sink: {{tool: {{kind: postgres}}, table: t, args: [{{a: 1}}, {{a: 2}}]}}\n",
-    "sink of the result": f"- step: s\n  {PYTHON}\n  sink: {{tool: {{kind: postgres, table: t, auth: db}}}}\n",
-    "sink by http": f"- step: s\n  {HTTP}\n  sink: {{tool: {{kind: http, method: POST, url: u}}, args: {{a: 1}}}}\n",
-    "sink with a condition": f"""
+    "sink with rows": """
         - step: s
-          {HTTP}
-          sink:
-            tool: {{kind: duckdb, table: t}}
-            when: "{{{{ result.rows and response.status_code == 200 }}}}"
-            retry: {{max_attempts: 2}}
+          tool: {kind: python, code: "result = 1"}
+          sink: {tool: {kind: postgres}, table: t, args: [{a: 1}, {a: 2}]}
         """,
-    "sink by python": f"""
+    "sink of the result": """
         - step: s
-          {HTTP}
-          sink:
-            tool: {{kind: python, code: "print(a)", args: {{b: 2}}}}
-            args: {{a: "{{{{ result }}}}"}}
+          tool: {kind: python, code: "result = 1"}
+          sink: {tool: {kind: postgres, table: t, auth: db}}
         """,
-    "sink without a tool": "- step: s\n  sink: {tool: {kind: postgres, table: t}, args: {a: 1}}\n",
+    "sink by http": """
+        - step: s
+          tool: {kind: http, url: http://x}
+          sink: {tool: {kind: http, method: POST, url: u}, args: {a: 1}}
+        """,
+    "sink with a condition": """
+        - step: s
+          tool: {kind: http, url: http://x}
+          sink:
+            tool: {kind: duckdb, table: t}
+            when: "{{ result.rows and response.status_code == 200 }}"
+            retry: {max_attempts: 2}
+        """,
+    "sink by python": """
+        - step: s
+          tool: {kind: http, url: http://x}
+          sink:
+            tool: {kind: python, code: "print(a)", args: {b: 2}}
+            args: {a: "{{ result }}"}
+        """,
+    "sink without a tool": """
+        - step: s
+          sink: {tool: {kind: postgres, table: t}, args: {a: 1}}
+        """,
     "sink behind a list of tasks": """
         - step: s
           tool:
@@ -142,150 +214,213 @@ STEPS = {
             - {name: last-one, kind: postgres, query: "select 1"}
           sink: {tool: {kind: postgres, table: t}}
         """,
-    "next": f"- step: s\n  {HTTP}\n  next: a\n",
-    "next as a list": f"- step: s\n  {HTTP}\n  next: [a, b]\n",
-    "next with args": f"- step: s\n  {HTTP}\n  next:\n    - step: a\n      args: {{x: '{{{{ workload.x }}}}'}}\n",
-    "loop": f"- step: s\n  loop: {{collection: '{{{{ workload.items }}}}', element: item}}\n  {HTTP}\n",
-    "loop mode": f"- step: s\n  loop: {{in: [1], iterator: item, mode: async}}\n  {HTTP}\n",
-    "sequential loop": f"- step: s\n  loop: {{in: [1], iterator: item, mode: sequential}}\n  {HTTP}\n",
-    "loop in batches": f"""
+    "next": """
+        - step: s
+          tool: {kind: http, url: http://x}
+          next: a
+        """,
+    "next as a list": """
+        - step: s
+          tool: {kind: http, url: http://x}
+          next: [a, b]
+        """,
+    "next with args": """
+        - step: s
+          tool: {kind: http, url: http://x}
+          next:
+            - step: a
+              args: {x: '{{ workload.x }}'}
+        """,
+    "loop": """
+        - step: s
+          loop: {collection: '{{ workload.items }}', element: item}
+          tool: {kind: http, url: http://x}
+        """,
+    "loop mode": """
+        - step: s
+          loop: {in: [1], iterator: item, mode: async}
+          tool: {kind: http, url: http://x}
+        """,
+    "sequential loop": """
+        - step: s
+          loop: {in: [1], iterator: item, mode: sequential}
+          tool: {kind: http, url: http://x}
+        """,
+    "loop in batches": """
         - step: s
           loop:
-            spec: {{mode: parallel, batch_size: 7, on_error: continue}}
+            spec: {mode: parallel, batch_size: 7, on_error: continue}
             collection: [1, 2]
             element: item
-          {HTTP}
+          tool: {kind: http, url: http://x}
           next: a
         """,
-    "on_error: fail": f"- step: s\n  spec: {{on_error: fail}}\n  {HTTP}\n",
-    "on_error: ignore": f"- step: s\n  spec: {{on_error: ignore, timeout: 5m}}\n  {HTTP}\n",
-    "on_error: retry": f"- step: s\n  spec: {{on_error: retry}}\n  {HTTP}\n",
-    "on_error of a pipeline": "- step: s\n  spec: {on_error: ignore}\n  tool: [{kind: http, url: u}, {kind: http, url: v}]\n",
-    "case with maps": f"""
+    "on_error: fail": """
         - step: s
-          {HTTP}
+          spec: {on_error: fail}
+          tool: {kind: http, url: http://x}
+        """,
+    "on_error: ignore": """
+        - step: s
+          spec: {on_error: ignore, timeout: 5m}
+          tool: {kind: http, url: http://x}
+        """,
+    "on_error: retry": """
+        - step: s
+          spec: {on_error: retry}
+          tool: {kind: http, url: http://x}
+        """,
+    "on_error: ignore after retries": """
+        - step: s
+          spec: {on_error: ignore}
+          retry: {max_attempts: 2}
+          tool: {kind: http, url: http://x}
+        """,
+    "on_error of a pipeline": """
+        - step: s
+          spec: {on_error: ignore}
+          tool: [{kind: http, url: u}, {kind: http, url: v}]
+        """,
+    "case with maps": """
+        - step: s
+          tool: {kind: http, url: http://x}
           case:
-            - when: "{{{{ event.name == 'call.done' and response.status_code == 200 }}}}"
+            - when: "{{ event.name == 'call.done' and response.status_code == 200 }}"
               then:
-                next: [{{step: a, args: {{id: "{{{{ result.id }}}}"}}}}]
-            - when: "{{{{ event.name == 'call.error' }}}}"
-              then: {{next: b}}
+                next: [{step: a, args: {id: "{{ result.id }}"}}]
+            - when: "{{ event.name == 'call.error' }}"
+              then: {next: b}
             - when: true
-              then: {{next: c}}
+              then: {next: c}
           next: a
         """,
-    "case with lists": f"""
+    "case with lists": """
         - step: s
-          {HTTP}
+          tool: {kind: http, url: http://x}
           case:
-            - when: "{{{{ result.ok }}}}"
+            - when: "{{ result.ok }}"
               then:
-                - next: {{to: [{{step: a}}]}}
+                - next: {to: [{step: a}]}
             - else:
-                - next: {{to: [{{step: b}}]}}
+                - next: {to: [{step: b}]}
         """,
-    "case at the exit": f"""
+    "case at the exit": """
         - step: s
-          {HTTP}
+          tool: {kind: http, url: http://x}
           case:
-            - when: "{{{{ event.name == 'step.exit' or event.name == 'call.done' }}}}"
-              then: {{next: a}}
-            - when: "{{{{ event.name == 'call.done' and this.status == 'ok' }}}}"
-              then: {{next: b}}
+            - when: "{{ event.name == 'step.exit' or event.name == 'call.done' }}"
+              then: {next: a}
+            - when: "{{ event.name == 'call.done' and this.status == 'ok' }}"
+              then: {next: b}
         """,
-    "chain": f"""
+    "chain": """
         - step: s
-          spec: {{pool: big, http: {{follow_redirects: false}}, case_mode: exclusive, next_policy: end_step}}
-          args: {{x: 1}}
-          retry: {{max_attempts: 2}}
-          {HTTP}
+          spec: {pool: big, http: {follow_redirects: false}, case_mode: exclusive, next_policy: end_step}
+          args: {x: 1}
+          retry: {max_attempts: 2}
+          tool: {kind: http, url: http://x}
           case:
-            - when: "{{{{ result.ok }}}}"
-              retry: {{max_attempts: 4}}
+            - when: "{{ result.ok }}"
+              retry: {max_attempts: 4}
               then:
                 - first:
-                    tool: {{kind: http, url: "{{{{ result.url }}}}", args: {{y: 2}}}}
-                    args: {{x: 3, z: "{{{{ this.error }}}}"}}
-                    retry: {{retry_when: "{{{{ result.again }}}}"}}
-                - set: {{seen: "{{{{ first.status }}}}"}}
-                - set: {{twice: "{{{{ result.n }}}}"}}
+                    tool: {kind: http, url: "{{ result.url }}", args: {y: 2}}
+                    args: {x: 3, z: "{{ this.error }}"}
+                    retry: {retry_when: "{{ result.again }}"}
+                - set: {seen: "{{ first.status }}"}
+                - set: {twice: "{{ result.n }}"}
                 - second:
-                    tool: {{kind: python, code: "{{{{ result }}}}", args: {{code: "{{{{ result.n }}}}"}}}}
+                    tool: {kind: python, code: "{{ result }}", args: {code: "{{ result.n }}"}}
                 - next:
-                    spec: {{delay: 5s}}
-                    to: [{{step: a}}, b]
+                    spec: {delay: 5s}
+                    to: [{step: a}, b]
             - else:
-                - sink: {{tool: {{kind: postgres, table: t}}, args: {{v: "{{{{ result }}}}"}}}}
+                - sink: {tool: {kind: postgres, table: t}, args: {v: "{{ result }}"}}
           next: [b, c]
         """,
-    "chain as a map": f"""
+    "chain as a map": """
         - step: s
-          {HTTP}
+          tool: {kind: http, url: http://x}
           case:
-            - when: "{{{{ result.ok }}}}"
+            - when: "{{ result.ok }}"
               then:
-                sink: {{tool: {{kind: http, url: u}}}}
-                set: {{n: 1}}
-                retry: {{max_attempts: 2}}
+                sink: {tool: {kind: http, url: u}}
+                set: {n: 1}
+                retry: {max_attempts: 2}
                 next: a
-            - when: "{{{{ result.maybe }}}}"
-              then: {{set: {{n: 2}}}}
+            - when: "{{ result.maybe }}"
+              then: {set: {n: 2}}
         """,
-    "several targets": f"""
+    "several targets": """
         - step: s
-          {HTTP}
+          tool: {kind: http, url: http://x}
           case:
-            - when: "{{{{ result.ok }}}}"
-              then: {{next: [a, b]}}
+            - when: "{{ result.ok }}"
+              then: {next: [a, b]}
           next: [b, c]
         """,
-    "priority": f"""
+    "priority": """
         - step: s
-          spec: {{branch_order: priority}}
-          {HTTP}
+          spec: {branch_order: priority}
+          tool: {kind: http, url: http://x}
           case:
-            - {{when: "{{{{ result.a }}}}", then: {{next: a}}, priority: 1}}
-            - {{when: "{{{{ result.b }}}}", then: {{next: b}}, priority: 5}}
-            - {{when: "{{{{ result.c }}}}", then: {{next: c}}}}
+            - {when: "{{ result.a }}", then: {next: a}, priority: 1}
+            - {when: "{{ result.b }}", then: {next: b}, priority: 5}
+            - {when: "{{ result.c }}", then: {next: c}}
         """,
-    "loop with a case": f"""
+    "loop with a case": """
         - step: s
-          loop: {{in: [1], iterator: item, mode: parallel}}
-          {HTTP}
+          loop: {in: [1], iterator: item, mode: parallel}
+          tool: {kind: http, url: http://x}
           case:
-            - when: "{{{{ event.name == 'call.done' and result | length > 1 }}}}"
+            - when: "{{ event.name == 'call.done' and result | length > 1 }}"
               then:
-                - send: {{tool: {{kind: http, url: u, body: "{{{{ result }}}}"}}}}
+                - send: {tool: {kind: http, url: u, body: "{{ result }}"}}
                 - next: a
         """,
-    "case without a tool": "- step: s\n  case: [{when: '{{ workload.x }}', then: {next: a}}, {else: {next: b}}]\n",
-    "names that are taken": f"""
+    "case without a tool": """
         - step: s
-          {HTTP}
-          sink: {{tool: {{kind: postgres, table: t}}}}
+          case: [{when: '{{ workload.x }}', then: {next: a}}, {else: {next: b}}]
+        """,
+    "names that are taken": """
+        - step: s
+          tool: {kind: http, url: http://x}
+          sink: {tool: {kind: postgres, table: t}}
           case:
-            - when: "{{{{ result }}}}"
-              then: {{set: {{n: 1}}, next: call}}
+            - when: "{{ result }}"
+              then: {set: {n: 1}, next: call}
         - step: s_case_0
-          {HTTP}
+          tool: {kind: http, url: http://x}
           next: sink
         - step: call
-          {HTTP}
+          tool: {kind: http, url: http://x}
           next: s_case_0
         - step: sink
-          {HTTP}
+          tool: {kind: http, url: http://x}
         """,
-    "names with dashes": f"""
+    "names with dashes": """
         - step: s-1.x
-          tool: [{{name: do-it, kind: http, url: u}}]
-          vars: {{n: "{{{{ result.n }}}}"}}
-          sink: {{tool: {{kind: http, url: u}}}}
+          tool: [{name: do-it, kind: http, url: u}]
+          vars: {n: "{{ result.n }}"}
+          sink: {tool: {kind: http, url: u}}
           case:
-            - {{when: "{{{{ result.a }}}}", then: {{next: a}}}}
+            - {when: "{{ result.a }}", then: {next: a}}
         """,
-    "postgres without auth": "- step: s\n  tool: {kind: postgres, query: select 1}\n  next: a\n",
-    "postgres with a dsn": "- step: s\n  tool: {kind: postgres, auth: 'postgresql://u@h/db', query: select 1}\n  next: a\n",
-    "auth with dashes": "- step: s\n  tool: {kind: postgres, auth: my-db, query: select 1}\n  next: a\n",
+    "postgres without auth": """
+        - step: s
+          tool: {kind: postgres, query: select 1}
+          next: a
+        """,
+    "postgres with a dsn": """
+        - step: s
+          tool: {kind: postgres, auth: 'postgresql://u@h/db', query: select 1}
+          next: a
+        """,
+    "auth with dashes": """
+        - step: s
+          tool: {kind: postgres, auth: my-db, query: select 1}
+          next: a
+        """,
     "postgres inside an iterator": """
         - step: s
           tool:
@@ -330,45 +465,78 @@ STEPS = {
 
 ROOTS = {
     "workbook sink": (
-        "- step: s\n  tool: {kind: workbook, name: get}\n  next: a\n",
         """
-        workbook:
-          # the list form
-          - name: get
-            tool: {kind: http, url: "{{ vars.u | default('x') }}"}
-            sink: {tool: {kind: postgres, table: t}, args: {id: "{{ result.id }}"}}
-        """,
+            - step: s
+              tool: {kind: workbook, name: get}
+              next: a
+            """,
+        """
+            workbook:
+              # the list form
+              - name: get
+                tool: {kind: http, url: "{{ vars.u | default('x') }}"}
+                sink: {tool: {kind: postgres, table: t}, args: {id: "{{ result.id }}"}}
+            """,
     ),
     "workbook sink in a chain": (
         """
-        - step: s
-          tool: {kind: noop}
-          case:
-            - when: true
-              then: [{get: {tool: {kind: workbook, name: get}}}, {next: a}]
-        """,
+            - step: s
+              tool: {kind: noop}
+              case:
+                - when: true
+                  then: [{get: {tool: {kind: workbook, name: get}}}, {next: a}]
+            """,
         """
-        workbook:
-          - name: get
-            tool: {kind: http, url: u}
-            sink: {tool: {kind: postgres, table: t}}
-        """,
+            workbook:
+              - name: get
+                tool: {kind: http, url: u}
+                sink: {tool: {kind: postgres, table: t}}
+            """,
     ),
     "workbook map": (
-        "- step: s\n  tool: {kind: workbook, name: get}\n  retry: {max_attempts: 2}\n",
-        "workbook:\n  tasks:\n    get: {kind: postgres, query: select 1}\n",
+        """
+            - step: s
+              tool: {kind: workbook, name: get}
+              retry: {max_attempts: 2}
+            """,
+        """
+            workbook:
+              tasks:
+                get: {kind: postgres, query: select 1}
+            """,
     ),
     "keychain that is there": (
-        "- step: s\n  tool: {kind: http, url: u, auth: api}\n  next: t\n- step: t\n  tool: {kind: postgres, query: select 1}\n",
-        "keychain:\n  - {name: api, kind: bearer}  # ours\n",
+        """
+            - step: s
+              tool: {kind: http, url: u, auth: api}
+              next: t
+            - step: t
+              tool: {kind: postgres, query: select 1}
+            """,
+        """
+            keychain:
+              - {name: api, kind: bearer}  # ours
+            """,
     ),
     "credential of the executor": (
-        "- step: s\n  tool: {kind: postgres, query: select 1}\n  next: a\n",
-        "executor: {spec: {postgres: {auth: 'host=db user=me'}}}\n",
+        """
+            - step: s
+              tool: {kind: postgres, query: select 1}
+              next: a
+            """,
+        """
+            executor: {spec: {postgres: {auth: 'host=db user=me'}}}
+            """,
     ),
     "workload is left alone": (
-        "- step: s\n  tool: {kind: noop}\n  next: a\n",
-        "workload: {vars: 1, x: '{{ vars }}', d: 2024-01-01, n: 0o17, e: ~, f: 1.50}\n",
+        """
+            - step: s
+              tool: {kind: noop}
+              next: a
+            """,
+        """
+            workload: {vars: 1, x: '{{ vars }}', d: 2024-01-01, n: 0o17, e: ~, f: 1.50}
+            """,
     ),
 }
 
@@ -402,8 +570,7 @@ def commented(text: str) -> str:
 def test_comments_survive_on_every_line(name: str) -> None:
     text = commented(playbook(STEPS[name]))
     assert len(comments(text)) > 15
-    after = migrated(text)
-    assert comments(after) == comments(text)
+    migrated(text)
 
 
 @pytest.mark.parametrize("before", sorted(GOLDEN.glob("*.before.yaml")), ids=lambda path: path.name)
@@ -516,53 +683,185 @@ def test_json_is_written_in_block_style() -> None:
 
 
 LEFTOVERS = {
-    "inclusive": (f"- step: s\n  spec: {{case_mode: inclusive}}\n  {HTTP}\n  case: [{{when: true, then: {{next: a}}}}]\n", "case_mode"),
-    "on_event": ("- step: s\n  spec: {eval_mode: on_event}\n  case: [{when: true, then: {next: a}}]\n", "eval_mode"),
-    "defer": (f"- step: s\n  {HTTP}\n  case:\n    - when: true\n      then: {{next: {{to: [a], policy: defer}}}}\n", "policy"),
+    "inclusive": (
+        """
+            - step: s
+              spec: {case_mode: inclusive}
+              tool: {kind: http, url: http://x}
+              case: [{when: true, then: {next: a}}]
+            """,
+        "case_mode",
+    ),
+    "on_event": (
+        """
+            - step: s
+              spec: {eval_mode: on_event}
+              case: [{when: true, then: {next: a}}]
+            """,
+        "eval_mode",
+    ),
+    "defer": (
+        """
+            - step: s
+              tool: {kind: http, url: http://x}
+              case:
+                - when: true
+                  then: {next: {to: [a], policy: defer}}
+            """,
+        "policy",
+    ),
     "poll": (
-        f"- step: s\n  {HTTP}\n  case:\n    - when: true\n      then: [{{x: {{{HTTP}, poll: {{until: '{{{{ result }}}}'}}}}}}]\n",
+        """
+            - step: s
+              tool: {kind: http, url: http://x}
+              case:
+                - when: true
+                  then: [{x: {tool: {kind: http, url: http://x}, poll: {until: '{{ result }}'}}}]
+            """,
         "poll",
     ),
     "computed target": (
-        f"- step: s\n  {HTTP}\n  case:\n    - when: true\n      then: {{next: [{{step: '{{{{ result }}}}'}}]}}\n",
+        """
+            - step: s
+              tool: {kind: http, url: http://x}
+              case:
+                - when: true
+                  then: {next: [{step: '{{ result }}'}]}
+            """,
         "step: '{{ result",
     ),
-    "computed name": (f"- step: s\n  {HTTP}\n  case:\n    - when: true\n      then: {{next: '{{{{ result }}}}'}}\n", "next"),
-    "computed item": (f"- step: s\n  {HTTP}\n  case:\n    - when: true\n      then: {{next: ['{{{{ result }}}}']}}\n", "'{{ result"),
+    "computed name": (
+        """
+            - step: s
+              tool: {kind: http, url: http://x}
+              case:
+                - when: true
+                  then: {next: '{{ result }}'}
+            """,
+        "next",
+    ),
+    "computed item": (
+        """
+            - step: s
+              tool: {kind: http, url: http://x}
+              case:
+                - when: true
+                  then: {next: ['{{ result }}']}
+            """,
+        "'{{ result",
+    ),
     "chain scope": (
-        f"- step: s\n  {HTTP}\n  case:\n    - when: true\n      retry: {{scope: chain}}\n      then: [{{x: {{{HTTP}}}}}]\n",
+        """
+            - step: s
+              tool: {kind: http, url: http://x}
+              case:
+                - when: true
+                  retry: {scope: chain}
+                  then: [{x: {tool: {kind: http, url: http://x}}}]
+            """,
         "scope",
     ),
     "next before the end": (
-        f"- step: s\n  {HTTP}\n  case:\n    - when: true\n      then: [{{next: a}}, {{x: {{{HTTP}}}}}]\n",
+        """
+            - step: s
+              tool: {kind: http, url: http://x}
+              case:
+                - when: true
+                  then: [{next: a}, {x: {tool: {kind: http, url: http://x}}}]
+            """,
         "next",
     ),
-    "loop and vars": (f"- step: s\n  loop: {{in: [1], iterator: i}}\n  {HTTP}\n  vars: {{x: 1}}\n", "vars"),
-    "loop and sink": (f"- step: s\n  loop: {{in: [1], iterator: i}}\n  {HTTP}\n  sink: {{{HTTP}}}\n", "sink"),
-    "this.meta": (f"- step: s\n  {HTTP}\n  case:\n    - when: '{{{{ this.meta.x }}}}'\n      then: {{next: a}}\n", "when"),
+    "loop and vars": (
+        """
+            - step: s
+              loop: {in: [1], iterator: i}
+              tool: {kind: http, url: http://x}
+              vars: {x: 1}
+            """,
+        "vars",
+    ),
+    "loop and sink": (
+        """
+            - step: s
+              loop: {in: [1], iterator: i}
+              tool: {kind: http, url: http://x}
+              sink: {tool: {kind: http, url: http://x}}
+            """,
+        "sink",
+    ),
+    "this.meta": (
+        """
+            - step: s
+              tool: {kind: http, url: http://x}
+              case:
+                - when: '{{ this.meta.x }}'
+                  then: {next: a}
+            """,
+        "when",
+    ),
     "other events": (
-        f"- step: s\n  {HTTP}\n  case:\n    - when: \"{{{{ event.name in ['call.done'] }}}}\"\n      then: {{next: a}}\n",
+        """
+            - step: s
+              tool: {kind: http, url: http://x}
+              case:
+                - when: "{{ event.name in ['call.done'] }}"
+                  then: {next: a}
+            """,
         "when",
     ),
     "event in a chain": (
-        f"- step: s\n  {HTTP}\n  case:\n    - when: true\n      then: {{set: {{n: '{{{{ event.name }}}}'}}}}\n",
+        """
+            - step: s
+              tool: {kind: http, url: http://x}
+              case:
+                - when: true
+                  then: {set: {n: '{{ event.name }}'}}
+            """,
         "n: '{{ event",
     ),
     "item in a chain": (
-        "- step: s\n  loop: {in: [1], iterator: item}\n  args: {x: '{{ item }}'}\n  tool: {kind: noop}\n"
-        "  case:\n    - when: true\n      then: [{send: {tool: {kind: http, url: '{{ item }}'}}}]\n",
+        """
+            - step: s
+              loop: {in: [1], iterator: item}
+              args: {x: '{{ item }}'}
+              tool: {kind: noop}
+              case:
+                - when: true
+                  then: [{send: {tool: {kind: http, url: '{{ item }}'}}}]
+            """,
         "url",
     ),
     "args in a condition": (
-        f"- step: s\n  args: {{x: 1}}\n  {HTTP}\n  case:\n    - when: '{{{{ x == 1 }}}}'\n      then: {{next: a}}\n",
+        """
+            - step: s
+              args: {x: 1}
+              tool: {kind: http, url: http://x}
+              case:
+                - when: '{{ x == 1 }}'
+                  then: {next: a}
+            """,
         "when",
     ),
     "a task of the chain in its next": (
-        f"- step: s\n  {HTTP}\n  case:\n    - when: true\n      then:\n        - send: {{{HTTP}}}\n"
-        "        - next: [{step: a, args: {id: '{{ send.result }}'}}]\n",
+        """
+            - step: s
+              tool: {kind: http, url: http://x}
+              case:
+                - when: true
+                  then:
+                    - send: {tool: {kind: http, url: http://x}}
+                    - next: [{step: a, args: {id: '{{ send.result }}'}}]
+            """,
         "id: '{{ send",
     ),
-    "unknown credential": ("- step: s\n  tool: {kind: http, url: u, auth: token}\n  next: a\n", "auth"),
+    "unknown credential": (
+        """
+            - step: s
+              tool: {kind: http, url: u, auth: token}
+              next: a
+            """,
+        "auth",
+    ),
 }
 
 
@@ -586,24 +885,32 @@ def test_what_has_no_spelling_is_listed_with_its_place(name: str) -> None:
 
 def test_all_leftovers_of_all_steps_are_listed() -> None:
     text = playbook(
-        f"""
+        """
         - step: s
-          spec: {{case_mode: inclusive, eval_mode: on_event}}
-          {HTTP}
+          spec: {case_mode: inclusive, eval_mode: on_event}
+          tool: {kind: http, url: u}
           case:
             - when: true
               then:
-                - x: {{{HTTP}, poll: {{until: true}}}}
+                - x: {tool: {kind: http, url: u}, poll: {until: true}}
           next: t
         - step: t
-          loop: {{in: [1], iterator: i}}
-          {HTTP}
-          vars: {{x: 1}}
-          sink: {{{HTTP}}}
+          loop: {in: [1], iterator: i}
+          tool: {kind: http, url: u}
+          vars: {x: 1}
+          sink: {tool: {kind: http, url: u}}
         """
     )
     found = [problem.message.split("`")[1] for problem in migrate("p.yaml", text, KINDS).leftovers]
     assert found == ["case_mode: inclusive", "eval_mode: on_event", "poll", "vars", "sink"]
+
+
+def test_vars_that_read_the_event_stay_with_the_step() -> None:
+    text = playbook("- step: s\n  tool: {kind: noop}\n  vars: {n: '{{ event.name }}'}\n  next: a\n")
+    step = load("p.yaml", text, KINDS).require().step("s")
+    assert step.tail is not None
+    assert step.tail.set_vars == {"n": "{{ event.name }}"}
+    assert step.tasks[0].policy is None
 
 
 # -- the command ----------------------------------------------------------------------------------------------------
@@ -656,7 +963,9 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
     assert os.listdir(tmp_path) == ["p.yaml"]
 
 
-@pytest.mark.parametrize("text", [playbook(LEFTOVERS["poll"][0]), "workflow: [", playbook("- step: s\n  tool: {kind: x}\n")])
+@pytest.mark.parametrize(
+    "text", [playbook(LEFTOVERS["poll"][0]), "workflow: [", playbook("- step: s\n  tool: {kind: x}\n")]
+)
 def test_leftovers_and_errors_exit_with_3_and_write_nothing(tmp_path: Path, text: str) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(text)
@@ -669,7 +978,16 @@ def test_leftovers_and_errors_exit_with_3_and_write_nothing(tmp_path: Path, text
 # -- any combination ------------------------------------------------------------------------------------------------
 
 EXPRESSIONS = st.sampled_from(
-    ["result.id", "response.status_code == 200", "vars.x", "this.error", "workload.n > 1", "result | length", "event.name", "item"]
+    [
+        "result.id",
+        "response.status_code == 200",
+        "vars.x",
+        "this.error",
+        "workload.n > 1",
+        "result | length",
+        "event.name",
+        "item",
+    ]
 )
 GUARDS = st.one_of(
     st.booleans(),
@@ -678,7 +996,9 @@ GUARDS = st.one_of(
         lambda event: EXPRESSIONS.map(lambda text: f"{{{{ event.name == '{event}' and {text} }}}}")
     ),
 )
-VALUES = st.one_of(st.integers(-3, 3), st.just("a: b # c"), st.just("l1\nl2\n"), EXPRESSIONS.map(lambda text: f"{{{{ {text} }}}}"))
+VALUES = st.one_of(
+    st.integers(-3, 3), st.just("a: b # c"), st.just("l1\nl2\n"), EXPRESSIONS.map(lambda text: f"{{{{ {text} }}}}")
+)
 NAMES = st.sampled_from(["a", "b", "c"])
 RETRIES = st.fixed_dictionaries(
     {},
@@ -703,7 +1023,9 @@ CALLS = st.sampled_from(
 SINKS = st.fixed_dictionaries(
     {"tool": st.sampled_from([{"kind": "postgres", "table": "t"}, {"kind": "http", "url": "http://x"}])},
     optional={
-        "args": st.one_of(st.dictionaries(NAMES, VALUES, max_size=2), st.lists(st.dictionaries(NAMES, VALUES), max_size=2)),
+        "args": st.one_of(
+            st.dictionaries(NAMES, VALUES, max_size=2), st.lists(st.dictionaries(NAMES, VALUES), max_size=2)
+        ),
         "when": GUARDS,
         "retry": RETRIES,
     },
@@ -712,7 +1034,9 @@ SINKS = st.fixed_dictionaries(
 
 def targets(names: list[str]) -> st.SearchStrategy[object]:
     name = st.sampled_from(names)
-    target = st.one_of(name, st.fixed_dictionaries({"step": name}, optional={"args": st.dictionaries(NAMES, VALUES, max_size=2)}))
+    target = st.one_of(
+        name, st.fixed_dictionaries({"step": name}, optional={"args": st.dictionaries(NAMES, VALUES, max_size=2)})
+    )
     return st.one_of(name, st.lists(target, min_size=1, max_size=3))
 
 
@@ -730,7 +1054,9 @@ def branches(names: list[str]) -> st.SearchStrategy[object]:
     tasks = st.dictionaries(st.sampled_from(["send", "check", "call"]), call, max_size=2).map(
         lambda found: [{name: body} for name, body in found.items()]
     )
-    sets = st.lists(st.dictionaries(NAMES, VALUES, min_size=1, max_size=2).map(lambda found: {"set": found}), max_size=2)
+    sets = st.lists(
+        st.dictionaries(NAMES, VALUES, min_size=1, max_size=2).map(lambda found: {"set": found}), max_size=2
+    )
     ends = st.one_of(st.just([]), goto.map(lambda found: [{"next": found}]))
     chain = st.one_of(
         st.tuples(tasks, sets, ends).map(lambda parts: [item for part in parts for item in part]),
@@ -750,7 +1076,7 @@ def documents(draw: st.DrawFn) -> str:
     for name in names:
         optional = {
             "desc": st.just("Says: something"),
-            "args": st.dictionaries(NAMES, st.integers(), min_size=1, max_size=2),
+            "args": st.dictionaries(NAMES, st.integers(0, 9), min_size=1, max_size=2),
             "spec": st.fixed_dictionaries(
                 {},
                 optional={
@@ -764,7 +1090,10 @@ def documents(draw: st.DrawFn) -> str:
             "retry": RETRIES,
             "loop": st.fixed_dictionaries(
                 {"collection": st.just("{{ workload.n }}"), "element": st.just("item")},
-                optional={"mode": st.sampled_from(["async", "parallel", "sequential"]), "spec": st.just({"batch_size": 3})},
+                optional={
+                    "mode": st.sampled_from(["async", "parallel", "sequential"]),
+                    "spec": st.just({"batch_size": 3}),
+                },
             ),
             "vars": st.dictionaries(NAMES, VALUES, min_size=1, max_size=2),
             "case": st.lists(branches(names), min_size=1, max_size=3),

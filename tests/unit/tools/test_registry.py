@@ -97,7 +97,7 @@ def test_asking_for_a_built_in_kind_reads_no_entry_points_and_no_other_kind() ->
         "print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["noetl.tools.noop"]
+    assert done.stdout.split() == ["noetl.model.outcome", "noetl.tools.base", "noetl.tools.noop"]
 
 
 def test_a_plug_in_is_found_by_its_kind(install: Installer) -> None:

@@ -294,7 +294,7 @@ def _check_endless(playbook: Playbook, ways: dict[str, list[Way]], report: Repor
         while name is not None and name not in path and name not in told:
             path[name] = None
             name = certain.get(name)
-        told |= path.keys()
+        told.update(path)
         if name is None or name not in path:
             continue
         circle = list(path)[list(path).index(name) :]

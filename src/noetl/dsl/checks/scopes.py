@@ -181,11 +181,12 @@ class Locals:
 
     def of(self, site: TaskSite) -> Local:
         """The names that one task can see."""
-        found = self._of_step(site.step)
+        found, labels = self._of_step(site.step), site.visible
         if site.outer:
             found |= {outer.tree.get("iterator", "") for outer in site.outer}
+            labels = labels.union(*(outer.visible for outer in site.outer))
         args = self._args_of(site.step)
-        return Local(found, site.visible, args.union(own) if (own := site.tree.get("args")) else args)
+        return Local(found, labels, args.union(own) if (own := site.tree.get("args")) else args)
 
     def _args_of(self, step: Any) -> frozenset[str]:
         if "args" not in step:

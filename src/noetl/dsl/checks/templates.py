@@ -336,16 +336,19 @@ def _sites(root: Any, problems: Problems, kinds: KindSource) -> Iterator[Site]:
 
 def _calls(root: Any, find: Locals) -> dict[str, Local]:
     """What the callers of each workbook task can see: its templates see it too."""
-    found: dict[str, list[Local]] = {}
+    found: dict[str, tuple[set[str], ...]] = {}
+    last: dict[str, Local] = {}
     for step in outline.steps(root):
         for site in outline.tasks(step):
-            if site.tree.get("kind") == "workbook" and isinstance(site.tree.get("name"), str):
-                found.setdefault(site.tree["name"], []).append(find.of(site))
-    return {name: _united(several) for name, several in found.items()}
-
-
-def _united(several: list[Local]) -> Local:
-    return Local(*(frozenset[str]().union(*set(parts)) for parts in zip(*several, strict=True)))
+            name = site.tree.get("name") if site.tree.get("kind") == "workbook" else None
+            if isinstance(name, str):
+                local = find.of(site)
+                united = found.setdefault(name, (set(), set(), set()))
+                for whole, part, before in zip(united, local, last.get(name, Local()), strict=True):
+                    if part is not before:  # the tasks of a pipeline share most of their sets
+                        whole |= part
+                last[name] = local
+    return {name: Local(*map(frozenset, united)) for name, united in found.items()}
 
 
 class _Walker:

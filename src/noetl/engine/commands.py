@@ -1,0 +1,81 @@
+"""What can be asked of an execution. Late and repeated commands are ordinary: they change nothing."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from noetl.engine.events import Event
+from noetl.model.outcome import Outcome
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Begin."""
+
+    payload: dict[str, Any] = {}
+    ctx: dict[str, Any] = {}
+    parent: tuple[str, str, int] | None = None
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """A worker asks for work."""
+
+    worker: str
+    slots: int = 1
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A worker tells what happened under a lease, and may ask for more work with the same breath.
+
+    `facts` are events that workers write. `hand_back` ends the lease of a lane early.
+    """
+
+    fence: int
+    facts: tuple[Event, ...]
+    claim: Claim | None = None
+    hand_back: bool = False
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """The worker that held a lease is gone."""
+
+    fence: int
+
+
+class TimerDue(msgspec.Struct, frozen=True):
+    """A timer's time has come."""
+
+    timer: str
+
+
+class Signal(msgspec.Struct, frozen=True):
+    """A message from outside."""
+
+    type: str
+    id: str
+    payload: Any = None
+
+
+class ChildEnded(msgspec.Struct, frozen=True):
+    """A child execution has ended."""
+
+    child: str
+    outcome: Outcome
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """Stop for good."""
+
+    reason: str = ""
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Hand out nothing new."""
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """Go on after a pause."""
+
+
+Command: TypeAlias = Start | Claim | Report | Lost | TimerDue | Signal | ChildEnded | Cancel | Pause | Resume

@@ -1,0 +1,210 @@
+"""decide(state, command, now): what follows from a command, as events.
+
+Pure but for the state it is given: each event is evolved into it at once, so later decisions of the same turn see
+earlier ones, and the caller drops the state if the events can't be stored. No await, clock, randomness or I/O.
+Late and repeated commands are answered with no events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from noetl.engine import events as e
+from noetl.engine.commands import (
+    Cancel,
+    ChildEnded,
+    Claim,
+    Command,
+    Lost,
+    Pause,
+    Report,
+    Resume,
+    Signal,
+    Start,
+    TimerDue,
+)
+from noetl.engine.evolve import NO_LOOP
+from noetl.engine.grant import claim
+from noetl.engine.patch import SET, BadPatch, written
+from noetl.engine.settle import settle
+from noetl.engine.start import start
+from noetl.engine.state import Execution, Run
+from noetl.engine.turn import Turn
+from noetl.model.outcome import Error, Outcome, failed
+
+MAX_LOSSES = 5
+
+
+def decide(state: Execution, command: Command, now: float) -> list[e.Event]:
+    """The events that follow; the state has already taken them in."""
+    turn = Turn(state, now)
+    if state.over:
+        return turn.events
+    match command:
+        case Start():
+            start(turn, command)
+        case Claim():
+            claim(turn, command)
+        case Report():
+            _report(turn, command)
+        case Lost(fence=fence):
+            _lost(turn, fence)
+        case TimerDue(timer=timer):
+            _timer_due(turn, timer)
+        case Signal():
+            _signal(turn, command)
+        case ChildEnded(child=child, outcome=outcome):
+            _child_ended(turn, child, outcome)
+        case Cancel(reason=reason):
+            if state.status != "cancelling":
+                turn.emit(e.PlaybookCancelled(reason))
+        case Pause():
+            if state.status in ("running", "waiting"):
+                turn.emit(e.PlaybookPaused())
+        case Resume():
+            if state.status == "paused":
+                turn.emit(e.PlaybookResumed())
+    if turn.events:
+        settle(turn)
+    if isinstance(command, Report) and command.claim is not None:
+        claim(turn, command.claim)
+    return turn.events
+
+
+# -- reports --------------------------------------------------------------------------------------------------------
+
+
+def _report(turn: Turn, report: Report) -> None:
+    """Accept what a worker says, as long as its lease is the latest. A fact may end the lease for those behind it."""
+    for fact in report.facts:
+        if report.fence not in turn.state.leases:
+            return
+        ACCEPT.get(type(fact), _accept)(turn, report.fence, fact)
+    lease = turn.state.leases.get(report.fence)
+    if report.hand_back and lease is not None:
+        turn.emit(e.StepPaused(lease.run, report.fence, "returned"))
+
+
+def _accept(turn: Turn, fence: int, fact: e.Event) -> None:
+    turn.emit(fact)
+
+
+def _accept_task(turn: Turn, fence: int, fact: e.TaskDone) -> None:
+    """A patch is looked at before it is taken: another item may have written the key, or a reducer may not fit."""
+    problem = _patch_problem(turn.state, fact) if fact.set_ctx else None
+    if problem is None:
+        turn.emit(fact)
+        return
+    run = turn.state.runs[fact.task.run]
+    turn.emit(msgspec.structs.replace(fact, set_ctx=(), do="fail", to=None))
+    if fact.task.index is None:
+        turn.emit(e.StepFailed(run.id, problem, fact.task.label, fact.attempt))
+    else:
+        _iteration_failed(
+            turn, fence, e.IterationFailed(run.id, fact.task.index, problem, fact.task.label, fact.attempt)
+        )
+
+
+def _patch_problem(state: Execution, fact: e.TaskDone) -> Error | None:
+    run = state.runs[fact.task.run]
+    loop = state.net.steps[run.step].step.loop
+    once = run.loop is not None and loop is not None and loop.mode == "parallel"
+    for key, operator, value in fact.set_ctx:
+        if operator != SET:
+            try:
+                written(state.ctx.get(key), operator, value)
+            except BadPatch as error:
+                return Error("ctx_conflict", f"ctx.{key}: {error}")
+        elif once and run.loop is not None and key in run.loop.writers:
+            writer, old = run.loop.writers[key]
+            if writer != fact.task.index and old != value:
+                return Error("ctx_conflict", f"ctx.{key} was already written by item {writer} with another value")
+    return None
+
+
+def _accept_iteration(turn: Turn, fence: int, fact: e.IterationDone) -> None:
+    run = turn.state.runs[fact.run]
+    turn.emit(fact)
+    _maybe_loop_done(turn, run)
+
+
+def _iteration_failed(turn: Turn, fence: int, fact: e.IterationFailed) -> None:
+    run = turn.state.runs[fact.run]
+    turn.emit(fact)
+    loop = turn.state.net.steps[run.step].step.loop
+    if loop is not None and loop.on_error == "continue":
+        _maybe_loop_done(turn, run)
+    else:
+        turn.emit(e.StepFailed(run.id, fact.error, fact.task, fact.attempt))
+
+
+def _maybe_loop_done(turn: Turn, run: Run) -> None:
+    loop = run.loop
+    if loop is not None and loop.finished == loop.total:
+        turn.emit(e.LoopDone(run.id, loop.total, loop.ok, loop.failed, turn.loop_result(run)))
+
+
+ACCEPT: dict[type[e.Event], Callable[[Turn, int, Any], None]] = {
+    e.TaskDone: _accept_task,
+    e.IterationDone: _accept_iteration,
+    e.IterationFailed: _iteration_failed,
+}
+
+
+# -- leases, timers, signals ----------------------------------------------------------------------------------------
+
+
+def _lost(turn: Turn, fence: int) -> None:
+    lease = turn.state.leases.get(fence)
+    if lease is None:
+        return
+    run = turn.state.runs[lease.run]
+    turn.emit(e.StepPaused(run.id, fence, "lost"))
+    if run.losses >= MAX_LOSSES:
+        error = Error("poison", f"{MAX_LOSSES} workers were lost on this run without any progress")
+        turn.emit(e.StepFailed(run.id, error))
+
+
+def _timer_due(turn: Turn, timer: str) -> None:
+    state = turn.state
+    due = state.timers.get(timer)
+    if due is None or due > turn.now or state.status == "paused":
+        return
+    kind, _, rest = timer.partition(":")
+    turn.emit(e.TimerFired(timer))
+    if kind == "timeout" and rest in state.runs:
+        limit = state.net.steps[state.runs[rest].step].timeout
+        turn.emit(e.StepFailed(rest, Error("timeout", f"the step took longer than {limit:g} s")))
+    elif kind == "wait":
+        run, _, key = rest.rpartition(":")
+        _wake(turn, run, int(key), failed("timeout", "nothing came in time"))
+
+
+def _wake(turn: Turn, name: str, key: int, late: Outcome) -> None:
+    """What a run waited for did not come, or it was only a pause between attempts."""
+    run = turn.state.runs.get(name)
+    if run is None or key not in run.parked:
+        return
+    outcome = None if run.parked[key].until == "retry" else late
+    turn.emit(e.StepResumed(name, None if key == NO_LOOP else key, outcome))
+
+
+def _signal(turn: Turn, signal: Signal) -> None:
+    if signal.id not in turn.state.signal_ids:
+        turn.emit(e.MessageReceived(signal.type, signal.id, signal.payload))
+
+
+def _child_ended(turn: Turn, child: str, outcome: Outcome) -> None:
+    for run, key in _waiting_for(turn.state, "child", child):
+        turn.emit(e.StepResumed(run.id, None if key == NO_LOOP else key, outcome))
+        return
+
+
+def _waiting_for(state: Execution, until: str, key: str) -> Iterator[tuple[Run, int]]:
+    for run in list(state.runs.values()):
+        for index, parked in list(run.parked.items()):
+            if parked.until == until and parked.key == key:
+                yield run, index

@@ -1,0 +1,85 @@
+"""The one envelope in which people and programs see events. A view: what is stored is compact, the rest is derived."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from noetl.engine.events import Event, TaskDone
+from noetl.model.identity import TaskId, action_id, iteration_id
+from noetl.model.reference import Reference
+
+
+def envelope(execution: str, seq: int, at: float, event: Event) -> dict[str, Any]:
+    """The event with its ids, and the other seeds' spellings as aliases."""
+    task: TaskId | None = getattr(event, "task", None) if isinstance(getattr(event, "task", None), TaskId) else None
+    run: str | None = task.run if task else getattr(event, "run", None)
+    index: int | None = task.index if task else getattr(event, "index", None)
+    attempt: int | None = getattr(event, "attempt", None)
+    iteration = iteration_id(run, index) if run is not None and index is not None else None
+    entity, parent = _entity(execution, event, task, run, iteration)
+    time = datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    payload = _payload(event)
+    return {
+        "event_id": f"{execution}.{seq}",
+        "seq": seq,
+        "event_type": event.name,
+        "timestamp": time,
+        "source": event.source,
+        "entity_type": event.entity,
+        "entity_id": entity,
+        "parent_id": parent,
+        "status": _status(event),
+        "execution_id": execution,
+        "step_run_id": run,
+        "task_run_id": str(task) if task else None,
+        "iteration_id": iteration,
+        "task_label": task.label if task else getattr(event, "task", None),
+        "attempt": attempt,
+        "action_id": action_id(execution, task) if task else None,
+        "trace_id": execution.replace("-", ""),
+        "payload": payload,
+        "name": "".join(part.capitalize() for part in event.name.replace("_", ".").split(".")),
+        "ts": time,
+        "entity": event.entity,
+        "data": payload,
+        "workflow_run_id": execution,
+        "tool_run_id": str(task) if task else None,
+        "iteration": index,
+        "page": None,
+    }
+
+
+def _entity(
+    execution: str, event: Event, task: TaskId | None, run: str | None, iteration: str | None
+) -> tuple[str, str | None]:
+    if task is not None:
+        return str(task), iteration or run
+    if iteration is not None:
+        return iteration, run
+    if run is not None:
+        return run, execution
+    token = getattr(event, "token", None)
+    if token is not None:
+        return f"token:{token}", execution
+    return getattr(event, "timer", execution), None
+
+
+def _status(event: Event) -> str:
+    if isinstance(event, TaskDone):
+        return "skipped" if event.skipped else "success" if event.outcome.ok else "error"
+    outcome = getattr(event, "outcome", None)
+    return "error" if outcome in ("failed", "cancelled") else event.status
+
+
+def _payload(event: Event) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(event, enc_hook=_plain)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Reference):
+        return value.as_data()
+    raise TypeError(type(value).__name__)

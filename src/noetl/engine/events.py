@@ -1,0 +1,440 @@
+"""Everything that can happen, one small frozen class per fact.
+
+The wire name is what is stored; the class may be renamed freely. An event carries the decision, not the reason to
+decide again: rendered args, chosen arcs, patches. So replay runs no template and no user code.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from noetl.engine.patch import Patch
+from noetl.model.identity import TaskId
+from noetl.model.outcome import Error, Outcome
+
+Source = Literal["server", "worker"]
+Interval = tuple[int, int]
+"""Iterations from the first number up to, not including, the second."""
+
+EVENTS: dict[str, type[Event]] = {}
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Base of all events. `entity` is what the event is about, `status` how far that has come."""
+
+    name: ClassVar[str] = ""
+    source: ClassVar[Source] = "server"
+    entity: ClassVar[str] = ""
+    status: ClassVar[str] = "success"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        EVENTS[cls.name] = cls
+
+
+# -- playbook and workflow ------------------------------------------------------------------------------------------
+
+
+class ExecutionRequested(Event, frozen=True):
+    """Somebody asked for an execution."""
+
+    name = "playbook.execution.requested"
+    entity = "playbook"
+    status = "in_progress"
+
+    playbook: str
+    path: str
+    payload: dict[str, Any] = {}
+    parent: tuple[str, str, int] | None = None
+    """For a child: the execution and the run that wait for it, and how deep it stands."""
+
+
+class RequestEvaluated(Event, frozen=True):
+    """The playbook was found and its workload merged, rendered and frozen."""
+
+    name = "playbook.request.evaluated"
+    entity = "playbook"
+
+    workload: dict[str, Any] = {}
+    error: dict[str, Any] | None = None
+
+
+class PlaybookStarted(Event, frozen=True):
+    """The execution is on its way."""
+
+    name = "playbook.started"
+    entity = "playbook"
+    status = "in_progress"
+
+
+class WorkflowStarted(Event, frozen=True):
+    """The entry step is about to get its token."""
+
+    name = "workflow.started"
+    entity = "workflow"
+    status = "in_progress"
+
+
+class WorkflowFinished(Event, frozen=True):
+    """Nothing can run any more; the final step, if there is one, comes next."""
+
+    name = "workflow.finished"
+    entity = "workflow"
+
+    outcome: Literal["succeeded", "failed", "cancelled"]
+
+
+class PlaybookProcessed(Event, frozen=True):
+    """The end. Nothing follows."""
+
+    name = "playbook.processed"
+    entity = "playbook"
+
+    outcome: Literal["succeeded", "failed", "cancelled"]
+    result: Any = None
+    error: dict[str, Any] | None = None
+
+
+class PlaybookPaused(Event, frozen=True):
+    """Nothing new is handed out until it is resumed."""
+
+    name = "playbook.paused"
+    entity = "playbook"
+    status = "paused"
+
+
+class PlaybookResumed(Event, frozen=True):
+    """Work is handed out again."""
+
+    name = "playbook.resumed"
+    entity = "playbook"
+    status = "in_progress"
+
+
+class PlaybookCancelled(Event, frozen=True):
+    """Somebody stopped the execution: leases are revoked, nothing is scheduled."""
+
+    name = "playbook.cancelled"
+    entity = "playbook"
+
+    reason: str = ""
+
+
+# -- tokens and steps -----------------------------------------------------------------------------------------------
+
+
+class TokenEnqueued(Event, frozen=True):
+    """A token was put on a step."""
+
+    name = "token.enqueued"
+    entity = "token"
+    status = "in_progress"
+
+    token: int
+    step: str
+    args: dict[str, Any] = {}
+    origin: str | None = None
+    """The run whose arc it came through."""
+    due: float | None = None
+    """When it arrives, if its arc delays it."""
+
+
+class TokenHeld(Event, frozen=True):
+    """The gate did not let the token in; it waits for `ctx` to change or a signal."""
+
+    name = "token.held"
+    entity = "token"
+    status = "paused"
+
+    token: int
+
+
+class TokenDenied(Event, frozen=True):
+    """The gate will never let the token in; its branch ends."""
+
+    name = "token.denied"
+    entity = "token"
+    status = "skipped"
+
+    token: int
+    error: dict[str, Any] | None = None
+    """An admission rule that could not be evaluated; the execution fails."""
+
+
+class StepScheduled(Event, frozen=True):
+    """Tokens were taken and the step may run."""
+
+    name = "step.scheduled"
+    entity = "step"
+    status = "in_progress"
+
+    run: str
+    tokens: tuple[int, ...] = ()
+    args: dict[str, Any] = {}
+    """Only for the final step, which has no token."""
+
+
+class StepStarted(Event, frozen=True):
+    """A worker got a lease on the run, or on some of its iterations."""
+
+    name = "step.started"
+    entity = "step"
+    status = "in_progress"
+
+    run: str
+    fence: int
+    worker: str = ""
+    items: Interval | None = None
+
+
+class StepRegranted(Event, frozen=True):
+    """A lease was lost; its work was handed out again."""
+
+    name = "step.regranted"
+    entity = "step"
+    status = "in_progress"
+
+    run: str
+    fence: int
+    reason: str
+    worker: str = ""
+    items: Interval | None = None
+
+
+class StepPaused(Event, frozen=True):
+    """A lease ended before its run: it was lost or given back, or the run waits for something.
+
+    `until` says for what: `signal`, `child` or `retry`. Then `index` is the iteration that waits.
+    """
+
+    name = "step.paused"
+    entity = "step"
+    status = "paused"
+
+    run: str
+    fence: int
+    reason: Literal["lost", "returned", "waiting"]
+    index: int | None = None
+    until: Literal["signal", "child", "retry"] | None = None
+    key: str = ""
+    """The name of the signal, or the id of the child."""
+    due: float | None = None
+    request: dict[str, Any] | None = None
+    """What the child is to run."""
+
+
+class StepResumed(Event, frozen=True):
+    """What a run waited for has come; it can be handed out again."""
+
+    name = "step.resumed"
+    entity = "step"
+    status = "in_progress"
+
+    run: str
+    index: int | None = None
+    outcome: Outcome | None = None
+    """What the waiting task came to; None if it is simply tried again."""
+    message: str | None = None
+    """The id of the signal that was consumed."""
+
+
+class StepDone(Event, frozen=True):
+    """The pipeline of a run came to its end."""
+
+    name = "step.done"
+    source = "worker"
+    entity = "step"
+
+    run: str
+    result: Any = None
+
+
+class StepFailed(Event, frozen=True):
+    """A run failed."""
+
+    name = "step.failed"
+    source = "worker"
+    entity = "step"
+    status = "error"
+
+    run: str
+    error: Error
+    task: str | None = None
+    attempt: int = 0
+
+
+class NextEvaluated(Event, frozen=True):
+    """The arcs of a run were looked at; those listed fire."""
+
+    name = "next.evaluated"
+    entity = "next"
+
+    run: str
+    on: str
+    selected: tuple[int, ...] = ()
+    error: dict[str, Any] | None = None
+    """A guard or an arg that could not be evaluated; the execution fails."""
+
+
+# -- loops ----------------------------------------------------------------------------------------------------------
+
+
+class LoopStarted(Event, frozen=True):
+    """The collection of a loop is known and stored."""
+
+    name = "loop.started"
+    entity = "loop"
+    status = "in_progress"
+
+    run: str
+    total: int
+    items: Any = None
+    """The collection itself if it is small, else a reference."""
+
+
+class IterationStarted(Event, frozen=True):
+    """An item is being worked on."""
+
+    name = "loop.iteration.started"
+    source = "worker"
+    entity = "loop"
+    status = "in_progress"
+
+    run: str
+    index: int
+
+
+class IterationDone(Event, frozen=True):
+    """An item is finished."""
+
+    name = "loop.iteration.done"
+    source = "worker"
+    entity = "loop"
+
+    run: str
+    index: int
+    result: Any = None
+
+
+class IterationFailed(Event, frozen=True):
+    """An item failed."""
+
+    name = "loop.iteration.failed"
+    source = "worker"
+    entity = "loop"
+    status = "error"
+
+    run: str
+    index: int
+    error: Error
+    task: str | None = None
+    attempt: int = 0
+
+
+class LoopDone(Event, frozen=True):
+    """All items are finished."""
+
+    name = "loop.done"
+    entity = "loop"
+
+    run: str
+    total: int
+    ok: int
+    failed: int
+    result: Any = None
+
+
+# -- tasks ----------------------------------------------------------------------------------------------------------
+
+
+class TaskStarted(Event, frozen=True):
+    """A tool is about to be called."""
+
+    name = "task.started"
+    source = "worker"
+    entity = "task"
+    status = "in_progress"
+
+    task: TaskId
+    attempt: int = 1
+
+
+class TaskDone(Event, frozen=True):
+    """A call came to its outcome (or was skipped), and the policy decided what follows.
+
+    Carries all a resume needs: the outcome, the patches, the directive and the next task.
+    """
+
+    name = "task.done"
+    source = "worker"
+    entity = "task"
+
+    task: TaskId
+    attempt: int
+    outcome: Outcome
+    do: str
+    to: str | None = None
+    """The label that runs next; None at the end of the pipeline."""
+    set_iter: Patch = ()
+    set_ctx: Patch = ()
+    skipped: bool = False
+    duration_ms: float = 0.0
+
+
+class TaskRetryScheduled(Event, frozen=True):
+    """The task will run again, at once or when the time has come."""
+
+    name = "task.retry.scheduled"
+    source = "worker"
+    entity = "task"
+    status = "in_progress"
+
+    task: TaskId
+    attempt: int
+    """The attempt that comes."""
+    due: float = 0.0
+
+
+# -- ctx, signals, timers -------------------------------------------------------------------------------------------
+
+
+class CtxPatched(Event, frozen=True):
+    """`ctx` was changed by the request itself."""
+
+    name = "ctx.patched"
+    entity = "workflow"
+
+    patch: Patch
+
+
+class MessageReceived(Event, frozen=True):
+    """A signal arrived and is kept until somebody waits for it."""
+
+    name = "message.received"
+    entity = "workflow"
+
+    type: str
+    id: str
+    payload: Any = None
+
+
+class TimerArmed(Event, frozen=True):
+    """Something will happen at a time."""
+
+    name = "timer.armed"
+    entity = "timer"
+    status = "in_progress"
+
+    timer: str
+    due: float
+
+
+class TimerFired(Event, frozen=True):
+    """The time has come."""
+
+    name = "timer.fired"
+    entity = "timer"
+
+    timer: str

@@ -1,0 +1,537 @@
+"""evolve(state, event): what each fact changes. Constant work per event; no template, no clock, no choice.
+
+Replay is `evolve` over the log, and live state is the same: `decide` learns of its own events by evolving them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from noetl.engine import events as e
+from noetl.engine.patch import SET, Patch, apply_patch
+from noetl.engine.state import (
+    Ended,
+    Execution,
+    Lease,
+    Loop,
+    Parked,
+    Progress,
+    Run,
+    StepResult,
+    Token,
+    error_data,
+)
+from noetl.model.identity import TaskId, step_of
+
+FAST_LANE_SECONDS = 0.2
+MAX_LANE = 1_024
+NO_LOOP = -1
+"""The key of a run without a loop among parked iterations."""
+
+
+def evolve(state: Execution, event: e.Event, at: float) -> None:
+    """Take the event into the state."""
+    state.seq += 1
+    HANDLERS[type(event)](state, event, at)
+
+
+# -- playbook -------------------------------------------------------------------------------------------------------
+
+
+def _requested(state: Execution, event: e.ExecutionRequested, at: float) -> None:
+    state.parent = event.parent
+
+
+def _evaluated(state: Execution, event: e.RequestEvaluated, at: float) -> None:
+    state.workload = event.workload
+
+
+def _playbook_started(state: Execution, event: e.PlaybookStarted, at: float) -> None:
+    state.status = "running"
+    limit = state.net.playbook.executor.timeout
+    if limit is not None:
+        state.timers["timeout"] = at + limit
+
+
+def _workflow_started(state: Execution, event: e.WorkflowStarted, at: float) -> None:
+    pass
+
+
+def _workflow_finished(state: Execution, event: e.WorkflowFinished, at: float) -> None:
+    state.finished = event.outcome
+    _stop_everything(state)
+
+
+def _stop_everything(state: Execution) -> None:
+    """Nothing of the net is alive any more: tokens vanish, runs are revoked."""
+    for name in ("fresh", "held", "waiting", "tokens", "ended", "timers", "ready"):
+        getattr(state, name).clear()
+    for run in list(state.runs.values()):
+        drop_run(state, run, "cancelled")
+    state.crowd.clear()
+
+
+def _processed(state: Execution, event: e.PlaybookProcessed, at: float) -> None:
+    state.status = event.outcome
+    state.result, state.error = event.result, event.error
+    state.timers.clear()
+
+
+def _paused(state: Execution, event: e.PlaybookPaused, at: float) -> None:
+    state.status = "paused"
+
+
+def _resumed(state: Execution, event: e.PlaybookResumed, at: float) -> None:
+    state.status = "running"
+
+
+def _cancelled(state: Execution, event: e.PlaybookCancelled, at: float) -> None:
+    state.status = "cancelling"
+    state.cancel_reason = event.reason
+    _stop_everything(state)
+
+
+# -- tokens ---------------------------------------------------------------------------------------------------------
+
+
+def _token_enqueued(state: Execution, event: e.TokenEnqueued, at: float) -> None:
+    sender = state.ended.get(event.origin) if event.origin else None
+    token = Token(event.token, event.step, event.args, event.origin, event.due, sender.event if sender else None)
+    state.tokens[token.id] = token
+    state.next_token = token.id + 1
+    _crowd(state, token.step, 1)
+    if sender is not None:
+        sender.tokens -= 1
+        _close(state, sender)
+    if token.due is not None:
+        state.timers[f"token:{token.id}"] = token.due
+    else:
+        arrive(state, token)
+
+
+def arrive(state: Execution, token: Token) -> None:
+    """The token is at its step: to be looked at, or waiting for others where the step joins."""
+    if state.net.steps[token.step].joins:
+        state.waiting.setdefault(token.step, []).append(token.id)
+    else:
+        state.fresh[token.id] = None
+
+
+def _token_held(state: Execution, event: e.TokenHeld, at: float) -> None:
+    state.fresh.pop(event.token, None)
+    state.held[event.token] = None
+
+
+def _token_denied(state: Execution, event: e.TokenDenied, at: float) -> None:
+    _take_token(state, event.token)
+    state.failure = state.failure or event.error
+
+
+def _take_token(state: Execution, number: int) -> Token:
+    token = state.tokens.pop(number)
+    state.fresh.pop(number, None)
+    state.held.pop(number, None)
+    waiting = state.waiting.get(token.step)
+    if waiting and number in waiting:
+        waiting.remove(number)
+    _crowd(state, token.step, -1)
+    return token
+
+
+def _crowd(state: Execution, step: str, change: int) -> None:
+    count = state.crowd.get(step, 0) + change
+    if count:
+        state.crowd[step] = count
+    else:
+        state.crowd.pop(step, None)
+
+
+# -- runs -----------------------------------------------------------------------------------------------------------
+
+
+def _step_scheduled(state: Execution, event: e.StepScheduled, at: float) -> None:
+    step = step_of(event.run)
+    tokens = [_take_token(state, number) for number in event.tokens]
+    args, args_by = _merged(state, tokens)
+    run = Run(event.run, step, args or dict(event.args), args_by)
+    state.runs[run.id] = run
+    state.run_count += 1
+    state.entries[step] = state.entries.get(step, 0) + 1
+    _crowd(state, step, 1)
+    refresh_ready(state, run)
+
+
+def _merged(state: Execution, tokens: list[Token]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Args of the tokens, merged in the order in which their source steps stand in the playbook (S6)."""
+    if len(tokens) == 1:
+        token = tokens[0]
+        return token.args, {step_of(token.origin): token.args} if token.origin else {}
+    order = {name: plan.order for name, plan in state.net.steps.items()}
+    args: dict[str, Any] = {}
+    args_by: dict[str, Any] = {}
+    for token in sorted(tokens, key=lambda one: order.get(step_of(one.origin or ""), -1)):
+        args.update(token.args)
+        if token.origin:
+            args_by[step_of(token.origin)] = token.args
+    return args, args_by
+
+
+def refresh_ready(state: Execution, run: Run) -> None:
+    """Whether somebody could work on the run now."""
+    if claimable(state, run):
+        state.ready[run.id] = None
+    else:
+        state.ready.pop(run.id, None)
+
+
+def claimable(state: Execution, run: Run) -> bool:
+    plan = state.net.steps[run.step]
+    if not plan.step.tasks and not plan.step.tail:
+        return False
+    loop = run.loop
+    if plan.step.loop is None:
+        return run.fence is None and NO_LOOP not in run.parked
+    if loop is None:
+        return False
+    waits = bool(loop.returned) or loop.next < loop.total
+    return waits and len(loop.lanes) + len(run.parked) < plan.lanes
+
+
+def _granted(state: Execution, event: e.StepStarted | e.StepRegranted, at: float) -> None:
+    run = state.runs[event.run]
+    state.fence = event.fence
+    state.leases[event.fence] = Lease(run.id, event.worker, at)
+    if run.started is None:
+        run.started = at
+        limit = state.net.steps[run.step].timeout
+        if limit is not None:
+            state.timers[f"timeout:{run.id}"] = at + limit
+    if event.items is None:
+        run.fence = event.fence
+    else:
+        assert run.loop is not None
+        _take_items(run.loop, event.items)
+        run.loop.lanes[event.fence] = event.items
+    refresh_ready(state, run)
+
+
+def _take_items(loop: Loop, items: e.Interval) -> None:
+    if items in loop.returned:
+        loop.returned.remove(items)
+    elif items[0] == loop.next:
+        loop.next = items[1]
+    else:  # the front of what was returned
+        first = next(part for part in loop.returned if part[0] == items[0])
+        loop.returned[loop.returned.index(first)] = (items[1], first[1])
+
+
+def _step_paused(state: Execution, event: e.StepPaused, at: float) -> None:
+    run = state.runs[event.run]
+    state.leases.pop(event.fence, None)
+    if event.reason == "lost":
+        run.losses += 1
+    rest: e.Interval | None = None
+    if run.loop is not None:
+        rest = run.loop.lanes.pop(event.fence, None)
+    else:
+        run.fence = None
+    if event.until is not None:
+        state.listening = True
+        run.parked[NO_LOOP if event.index is None else event.index] = Parked(event.until, event.key, event.due, event.request)
+        if event.due is not None:
+            state.timers[f"wait:{run.id}:{NO_LOOP if event.index is None else event.index}"] = event.due
+        if rest is not None and event.index is not None:
+            rest = (event.index + 1, rest[1])
+    if rest is not None and rest[0] < rest[1] and run.loop is not None:
+        run.loop.returned.append(rest)
+    refresh_ready(state, run)
+
+
+def _step_resumed(state: Execution, event: e.StepResumed, at: float) -> None:
+    run = state.runs[event.run]
+    key = NO_LOOP if event.index is None else event.index
+    run.parked.pop(key, None)
+    state.timers.pop(f"wait:{run.id}:{key}", None)
+    progress = progress_of(run, event.index, "")
+    progress.delivered = event.outcome
+    if event.message is not None:
+        _consume(state, event.message)
+    if run.loop is not None and event.index is not None:
+        run.loop.returned.insert(0, (event.index, event.index + 1))
+    refresh_ready(state, run)
+
+
+def _consume(state: Execution, message: str) -> None:
+    for kept in state.signals.values():
+        for i, (number, _) in enumerate(kept):
+            if number == message:
+                del kept[i]
+                return
+
+
+# -- tasks ----------------------------------------------------------------------------------------------------------
+
+
+def progress_key(index: int | None, prefix: str) -> str:
+    return prefix if index is None else f"{index}:{prefix}"
+
+
+def progress_of(run: Run, index: int | None, prefix: str) -> Progress:
+    key = progress_key(index, prefix)
+    found = run.progress.get(key)
+    if found is None:
+        found = run.progress[key] = Progress()
+    return found
+
+
+def _split(task: TaskId) -> tuple[str, str, int]:
+    """Prefix, label and visit of a task's path."""
+    prefix, slash, last = task.path.rpartition("/")
+    label, _, visit = last.rpartition("#")
+    return prefix + slash, label, int(visit)
+
+
+def _task_started(state: Execution, event: e.TaskStarted, at: float) -> None:
+    run = state.runs[event.task.run]
+    run.losses = 0
+    prefix, label, visit = _split(event.task)
+    progress = progress_of(run, event.task.index, prefix)
+    progress.at, progress.attempt, progress.started = label, event.attempt, True
+    progress.visits[label] = visit
+
+
+def _task_done(state: Execution, event: e.TaskDone, at: float) -> None:
+    run = state.runs[event.task.run]
+    prefix, label, visit = _split(event.task)
+    progress = progress_of(run, event.task.index, prefix)
+    progress.started, progress.delivered = False, None
+    progress.visits[label] = visit
+    if not event.skipped:
+        progress.tasks[label] = event.outcome.as_data({"attempt": event.attempt})
+        if event.do != "retry":
+            progress.prev = event.outcome.result if event.outcome.ok else None
+    if event.set_iter:
+        apply_patch(progress.iter, event.set_iter)
+    if event.set_ctx:
+        apply_patch(state.ctx, event.set_ctx)
+        state.changed = True
+        if run.loop is not None and event.task.index is not None:
+            _note_writers(run.loop, event.task.index, event.set_ctx)
+    progress.attempt = 1
+    progress.at = event.to
+    progress.ended = event.to is None
+    _forget_inner(run, event.task)
+
+
+def _note_writers(loop: Loop, index: int, patch: Patch) -> None:
+    for key, operator, value in patch:
+        if operator == SET:
+            loop.writers[key] = (index, value)
+
+
+def _forget_inner(run: Run, task: TaskId) -> None:
+    """Pipelines inside an iterator task are over when the task is."""
+    inner = progress_key(task.index, f"{task.path}[")
+    for key in [key for key in run.progress if key.startswith(inner)]:
+        del run.progress[key]
+
+
+def _task_retry(state: Execution, event: e.TaskRetryScheduled, at: float) -> None:
+    prefix, label, _ = _split(event.task)
+    progress = progress_of(state.runs[event.task.run], event.task.index, prefix)
+    progress.at, progress.attempt, progress.started = label, event.attempt, False
+
+
+# -- loops ----------------------------------------------------------------------------------------------------------
+
+
+def _loop_started(state: Execution, event: e.LoopStarted, at: float) -> None:
+    run = state.runs[event.run]
+    run.loop = Loop(event.total, event.items)
+    refresh_ready(state, run)
+
+
+def _iteration_started(state: Execution, event: e.IterationStarted, at: float) -> None:
+    run = state.runs[event.run]
+    run.losses = 0
+    progress_of(run, event.index, "")
+
+
+def _iteration_done(state: Execution, event: e.IterationDone, at: float) -> None:
+    run, loop = _finish_iteration(state, event.run, event.index, at)
+    loop.ok += 1
+    if state.net.steps[run.step].step.loop.collect:  # type: ignore[union-attr]
+        loop.results.append((event.index, event.result))
+
+
+def _iteration_failed(state: Execution, event: e.IterationFailed, at: float) -> None:
+    run, loop = _finish_iteration(state, event.run, event.index, at)
+    loop.failed += 1
+    error = error_data(event.error, run.step, event.task, event.attempt)
+    loop.failures.append({"index": event.index, "error": error})
+
+
+def _finish_iteration(state: Execution, name: str, index: int, at: float) -> tuple[Run, Loop]:
+    run = state.runs[name]
+    loop = run.loop
+    assert loop is not None
+    for key in [key for key in run.progress if key.startswith(f"{index}:")]:
+        del run.progress[key]
+    for fence, (first, last) in loop.lanes.items():
+        if first == index:
+            if index + 1 < last:
+                loop.lanes[fence] = (index + 1, last)
+            else:
+                _end_lane(state, loop, fence, at)
+            break
+    refresh_ready(state, run)
+    return run, loop
+
+
+def _end_lane(state: Execution, loop: Loop, fence: int, at: float) -> None:
+    """A lane that took little time makes the next ones longer, a slow one makes them shorter."""
+    del loop.lanes[fence]
+    lease = state.leases.pop(fence, None)
+    if lease is not None:
+        fast = at - lease.since < FAST_LANE_SECONDS
+        loop.lane = min(loop.lane * 2, MAX_LANE) if fast else max(1, loop.lane // 2)
+
+
+# -- ends -----------------------------------------------------------------------------------------------------------
+
+
+def _loop_done(state: Execution, event: e.LoopDone, at: float) -> None:
+    run = state.runs[event.run]
+    loop = run.loop
+    failures = loop.failures if loop else []
+    _end(state, run, StepResult("succeeded", result=event.result, failures=failures), event.name, at)
+    state.ended[run.id].event["data"] = {
+        "total": event.total,
+        "ok": event.ok,
+        "failed": event.failed,
+        "result": event.result,
+    }
+
+
+def _step_done(state: Execution, event: e.StepDone, at: float) -> None:
+    run = state.runs[event.run]
+    _end(state, run, StepResult("succeeded", result=event.result), event.name, at)
+    state.ended[run.id].event["data"] = {"result": event.result}
+
+
+def _step_failed(state: Execution, event: e.StepFailed, at: float) -> None:
+    run = state.runs[event.run]
+    error = error_data(event.error, run.step, event.task, event.attempt)
+    failures = run.loop.failures if run.loop else None
+    _end(state, run, StepResult("failed", error=error, failures=failures), event.name, at)
+    state.ended[run.id].event["data"] = {"error": error, "task": event.task, "attempt": event.attempt}
+
+
+def _end(state: Execution, run: Run, result: StepResult, on: str, at: float) -> None:
+    before = state.steps.get(run.step)
+    result.runs = before.runs + 1 if before else 1
+    drop_run(state, run)
+    state.steps[run.step] = result
+    state.last = run.step
+    state.ended[run.id] = Ended(run.id, on, run.args, run.args_by, {"name": on})
+
+
+def drop_run(state: Execution, run: Run, status: str | None = None) -> None:
+    """The run is over: its leases and timers go with it. It still counts as being at its step until it is routed."""
+    del state.runs[run.id]
+    state.ready.pop(run.id, None)
+    fences = [run.fence] if run.fence is not None else []
+    for fence in [*fences, *(run.loop.lanes if run.loop else ())]:
+        state.leases.pop(fence, None)
+    state.timers.pop(f"timeout:{run.id}", None)
+    for key in run.parked:
+        state.timers.pop(f"wait:{run.id}:{key}", None)
+    if status is not None:
+        before = state.steps.get(run.step)
+        state.steps[run.step] = StepResult(status, before.runs + 1 if before else 1)
+
+
+def _next_evaluated(state: Execution, event: e.NextEvaluated, at: float) -> None:
+    ended = state.ended[event.run]
+    result = state.steps[step_of(event.run)]
+    if ended.on == "step.failed":
+        state.errors.append(result.error or {})
+        if not event.selected and state.failure is None:
+            state.failure = result.error
+    state.failure = state.failure or event.error
+    ended.tokens = len(event.selected)
+    _close(state, ended)
+
+
+def _close(state: Execution, ended: Ended) -> None:
+    """When all tokens of an ended run are out, nothing of it is left at its step."""
+    if ended.tokens == 0:
+        del state.ended[ended.run]
+        _crowd(state, step_of(ended.run), -1)
+
+
+# -- ctx, signals, timers -------------------------------------------------------------------------------------------
+
+
+def _ctx_patched(state: Execution, event: e.CtxPatched, at: float) -> None:
+    apply_patch(state.ctx, event.patch)
+    state.changed = True
+
+
+def _message(state: Execution, event: e.MessageReceived, at: float) -> None:
+    state.signals.setdefault(event.type, []).append((event.id, event.payload))
+    state.signal_ids[event.id] = None
+    state.changed = state.listening = True
+
+
+def _timer_armed(state: Execution, event: e.TimerArmed, at: float) -> None:
+    state.timers[event.timer] = event.due
+
+
+def _timer_fired(state: Execution, event: e.TimerFired, at: float) -> None:
+    state.timers.pop(event.timer, None)
+    kind, _, rest = event.timer.partition(":")
+    if event.timer == "timeout":
+        limit = state.net.playbook.executor.timeout
+        state.failure = state.failure or {"kind": "timeout", "message": f"the execution took longer than {limit:g} s"}
+    if kind == "token" and int(rest) in state.tokens:
+        token = state.tokens[int(rest)]
+        token.due = None
+        arrive(state, token)
+
+
+HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
+    e.ExecutionRequested: _requested,
+    e.RequestEvaluated: _evaluated,
+    e.PlaybookStarted: _playbook_started,
+    e.WorkflowStarted: _workflow_started,
+    e.WorkflowFinished: _workflow_finished,
+    e.PlaybookProcessed: _processed,
+    e.PlaybookPaused: _paused,
+    e.PlaybookResumed: _resumed,
+    e.PlaybookCancelled: _cancelled,
+    e.TokenEnqueued: _token_enqueued,
+    e.TokenHeld: _token_held,
+    e.TokenDenied: _token_denied,
+    e.StepScheduled: _step_scheduled,
+    e.StepStarted: _granted,
+    e.StepRegranted: _granted,
+    e.StepPaused: _step_paused,
+    e.StepResumed: _step_resumed,
+    e.StepDone: _step_done,
+    e.StepFailed: _step_failed,
+    e.NextEvaluated: _next_evaluated,
+    e.LoopStarted: _loop_started,
+    e.IterationStarted: _iteration_started,
+    e.IterationDone: _iteration_done,
+    e.IterationFailed: _iteration_failed,
+    e.LoopDone: _loop_done,
+    e.TaskStarted: _task_started,
+    e.TaskDone: _task_done,
+    e.TaskRetryScheduled: _task_retry,
+    e.CtxPatched: _ctx_patched,
+    e.MessageReceived: _message,
+    e.TimerArmed: _timer_armed,
+    e.TimerFired: _timer_fired,
+}

@@ -1,0 +1,122 @@
+"""A playbook made ready to run: guards compiled, arcs prepared, and who can reach whom worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from noetl.expression import Read, parse, prepare
+from noetl.model.playbook import Arc, Guard, Playbook, Step, Task
+
+Test = Callable[[Mapping[str, Any]], bool]
+
+
+class ArcPlan:
+    """An arc with its guard compiled."""
+
+    __slots__ = ("args", "delay", "sees_failure", "step", "test")
+
+    def __init__(self, owner: Step, arc: Arc) -> None:
+        self.step, self.delay = arc.step, arc.delay
+        self.test = guard_test(arc.when)
+        self.args = prepare(arc.args) if arc.args else None
+        self.sees_failure = isinstance(arc.when, str) and any(
+            _sees_failure(owner.name, read) for read in parse(arc.when).reads
+        )
+
+
+def _sees_failure(step: str, read: Read) -> bool:
+    """Only a guard that looks at the event or at this step's own end can match after a failure (S3)."""
+    path = read.path
+    return path[0] == "event" or path[:2] == (step, "status") or path[:2] == (step, "error") or (
+        path[:2] == ("steps", step) and path[2:3] in (("status",), ("error",))
+    )
+
+
+class StepPlan:
+    """A step with everything its decisions need."""
+
+    def __init__(self, step: Step, order: int) -> None:
+        self.step, self.name, self.order = step, step.name, order
+        self.arcs = tuple(ArcPlan(step, arc) for arc in step.router.arcs)
+        self.inclusive = step.router.mode == "inclusive"
+        self.joins = step.join == "all"
+        self.admit = tuple((guard_test(rule.when), rule.allow) for rule in step.admit.rules) if step.admit else ()
+        self.collection = prepare(step.loop.collection) if step.loop else None
+        self.timeout: float | None = step.spec.get("timeout")
+        self.labels = tuple(task.label for task in step.tasks)
+        self.tasks = {task.label: task for task in step.tasks}
+        loop = step.loop
+        self.lanes = 1 if loop is None or loop.mode == "sequential" else loop.max_in_flight or 10
+        self.pool: str | None = step.spec.get("pool")
+        self.reads = frozenset(read.path[:2] for task in step.tasks for read in _task_reads(task))
+
+    @property
+    def on_success(self) -> str:
+        return "loop.done" if self.step.loop else "step.done"
+
+
+def _task_reads(task: Task) -> list[Read]:
+    found: list[Read] = []
+
+    def visit(value: Any) -> None:
+        if isinstance(value, str):
+            found.extend(parse(value).reads)
+        elif isinstance(value, dict):
+            for item in value.values():
+                visit(item)
+        elif isinstance(value, list | tuple):
+            for item in value:
+                visit(item)
+
+    visit({key: value for key, value in task.inputs.items() if key != "code"})
+    visit(task.args)
+    for rule in task.policy or ():
+        visit(rule.when)
+        visit([rule.then.delay, rule.then.set_iter, rule.then.set_ctx])
+    for inner in task.body:
+        found.extend(_task_reads(inner))
+    return found
+
+
+class Net:
+    """The whole playbook, ready to run. Immutable; one serves all executions of a digest."""
+
+    def __init__(self, playbook: Playbook) -> None:
+        self.playbook = playbook
+        self.steps = {step.name: StepPlan(step, i) for i, step in enumerate(playbook.steps)}
+        self.output = prepare(playbook.executor.output) if playbook.executor.output is not None else None
+        self.rivals = {name: self._rivals(name) for name, plan in self.steps.items() if plan.joins}
+        """For each joining step, the steps from which a token could still come to it, not passing through it."""
+
+    def _rivals(self, join: str) -> frozenset[str]:
+        sources: dict[str, list[str]] = {}
+        for name, plan in self.steps.items():
+            if name != join:
+                for arc in plan.arcs:
+                    sources.setdefault(arc.step, []).append(name)
+        seen: set[str] = set()
+        todo = [join]
+        while todo:
+            for source in sources.get(todo.pop(), ()):
+                if source not in seen:
+                    seen.add(source)
+                    todo.append(source)
+        return frozenset(seen)
+
+
+def guard_test(guard: Guard | None) -> Test:
+    """The guard as a function of a scope; None (an `else`) always holds."""
+    if guard is None or guard is True:
+        return _always
+    if guard is False:
+        return _never
+    return parse(guard).test
+
+
+def _always(scope: Mapping[str, Any]) -> bool:
+    return True
+
+
+def _never(scope: Mapping[str, Any]) -> bool:
+    return False

@@ -1,0 +1,257 @@
+"""Fire enabled transitions until the net is quiet, and notice when it is quiet for good.
+
+What is enabled is never searched for: evolving an event puts tokens, ended runs and waiting joins on work lists of the
+state, and `settle` empties them. Quiet with nothing alive means the end (S2): held tokens are denied, oldest first;
+then a blocked join fires with the earliest token; then the final step runs; then the execution ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noetl.engine import events as e
+from noetl.engine.evolve import NO_LOOP
+from noetl.engine.net import StepPlan
+from noetl.engine.state import Ended, Execution, Run, Token
+from noetl.engine.turn import Turn
+from noetl.errors import TemplateError
+from noetl.expression import render
+from noetl.model.identity import step_of
+from noetl.model.outcome import Error, Outcome
+
+MAX_FIRINGS = 1_000
+MAX_TOKENS = 10_000
+
+
+def settle(turn: Turn) -> None:
+    """Fire until quiet; after many firings the rest goes on by a timer that is due now."""
+    for _ in range(MAX_FIRINGS):
+        if turn.state.over or not _fire(turn):
+            return
+    turn.emit(e.TimerArmed("more", turn.now))
+
+
+def _fire(turn: Turn) -> bool:
+    """Fire one transition; False if none is enabled."""
+    state = turn.state
+    if state.status == "cancelling":
+        return _finish(turn, "cancelled")
+    ended = next((one for one in state.ended.values() if one.tokens < 0), None)
+    if ended is not None:
+        _route(turn, ended)
+        return True
+    if state.failure is not None and state.finished is None and state.net.playbook.executor.on_failure == "stop":
+        return _finish(turn, "failed")
+    if state.fresh:
+        _admit(turn, state.tokens[next(iter(state.fresh))])
+        return True
+    return _deliver(turn) or _look_again(turn) or _join(turn) or _quiet(turn)
+
+
+# -- routing --------------------------------------------------------------------------------------------------------
+
+
+def _route(turn: Turn, ended: Ended) -> None:
+    """Look at the arcs of an ended run and send its tokens."""
+    state = turn.state
+    if state.finished is not None:  # the final step stands outside the net
+        turn.emit(e.NextEvaluated(ended.run, ended.on))
+        return
+    plan = state.net.steps[step_of(ended.run)]
+    scope = turn.scope(ended.args, ended.args_by, ended.event)
+    chosen: list[tuple[int, dict[str, Any]]] = []
+    try:
+        for i, arc in enumerate(plan.arcs):
+            if ended.on == "step.failed" and not arc.sees_failure:
+                continue
+            if arc.test(scope):
+                args = arc.args(scope) if arc.args is not None else None
+                chosen.append((i, {**ended.args, **args} if args else ended.args))
+                if not plan.inclusive:
+                    break
+    except TemplateError as error:
+        turn.emit(e.NextEvaluated(ended.run, ended.on, error=_template_error(error, plan.name, f"next/{i}")))
+        return
+    turn.emit(e.NextEvaluated(ended.run, ended.on, tuple(i for i, _ in chosen)))
+    for i, args in chosen:
+        delay = plan.arcs[i].delay
+        due = None if delay is None else turn.now + delay
+        turn.emit(e.TokenEnqueued(state.next_token, plan.arcs[i].step, args, ended.run, due))
+
+
+def _template_error(error: TemplateError, step: str, place: str) -> dict[str, Any]:
+    return {"kind": "template", "message": f"{error.message} in {error.source!r}"[:1000], "step": step, "place": place}
+
+
+# -- tokens ---------------------------------------------------------------------------------------------------------
+
+
+def _admit(turn: Turn, token: Token) -> None:
+    """Let a token in, or hold it."""
+    plan = turn.state.net.steps[token.step]
+    try:
+        allowed = _allowed(turn, plan, token)
+    except TemplateError as error:
+        turn.emit(e.TokenDenied(token.id, error=_template_error(error, plan.name, "admit")))
+        return
+    if allowed:
+        schedule(turn, plan, (token.id,))
+    elif token.id in turn.state.fresh:
+        turn.emit(e.TokenHeld(token.id))
+
+
+def _allowed(turn: Turn, plan: StepPlan, token: Token) -> bool:
+    if not plan.admit:
+        return True
+    scope = turn.scope(token.args, {}, token.event)
+    matched = [allow for test, allow in plan.admit if test(scope)]
+    if not matched:
+        return not plan.admit[-1][1]
+    assert plan.step.admit is not None
+    return all(matched) if plan.step.admit.mode == "inclusive" else matched[0]
+
+
+def _look_again(turn: Turn) -> bool:
+    """Held tokens are looked at again when `ctx` has changed or a signal has come."""
+    state = turn.state
+    if not state.changed:
+        return False
+    state.changed = False
+    before = len(turn.events)
+    for number in list(state.held):
+        _admit(turn, state.tokens[number])
+    return len(turn.events) > before
+
+
+def _deliver(turn: Turn) -> bool:
+    """Give kept signals to the runs that wait for them, oldest first."""
+    state = turn.state
+    if not state.listening:
+        return False
+    for name, kept in state.signals.items():
+        for run in state.runs.values() if kept else ():
+            for key, parked in run.parked.items():
+                if parked.until == "signal" and parked.key == name:
+                    number, payload = kept[0]
+                    index = None if key == NO_LOOP else key
+                    turn.emit(e.StepResumed(run.id, index, Outcome(result=payload), number))
+                    return True
+    state.listening = False
+    return False
+
+
+def _join(turn: Turn) -> bool:
+    """Fire a join whose tokens need not wait any longer: nothing alive elsewhere can still reach it."""
+    state = turn.state
+    for step, tokens in state.waiting.items():
+        if tokens and not any(name in state.net.rivals[step] for name in state.crowd if name != step):
+            return _join_now(turn, step)
+    return False
+
+
+def _join_now(turn: Turn, step: str) -> bool:
+    state = turn.state
+    plan = state.net.steps[step]
+    tokens = tuple(state.waiting[step])
+    first = state.tokens[tokens[0]]
+    try:
+        allowed = _allowed(turn, plan, first)
+    except TemplateError as error:
+        turn.emit(e.TokenDenied(first.id, error=_template_error(error, plan.name, "admit")))
+        return True
+    if allowed:
+        schedule(turn, plan, tokens)
+        return True
+    if all(number in state.held for number in tokens):
+        return False
+    for number in tokens:
+        turn.emit(e.TokenHeld(number))
+    return True
+
+
+# -- steps ----------------------------------------------------------------------------------------------------------
+
+
+def schedule(turn: Turn, plan: StepPlan, tokens: tuple[int, ...], args: dict[str, Any] | None = None) -> None:
+    """Take the tokens and make a run; what needs no worker runs here and now."""
+    state = turn.state
+    run = f"{plan.name}#{state.entries.get(plan.name, 0) + 1}"
+    turn.emit(e.StepScheduled(run, tokens, args or {}))
+    limit = state.net.playbook.executor.max_step_runs
+    if state.run_count > limit:
+        turn.emit(e.StepFailed(run, Error("limit", f"more than {limit:,} step runs in one execution")))
+    elif len(state.tokens) > MAX_TOKENS:
+        turn.emit(e.StepFailed(run, Error("limit", f"more than {MAX_TOKENS:,} tokens at once")))
+    elif plan.collection is not None:
+        _start_loop(turn, plan, state.runs[run])
+    elif not plan.step.tasks:
+        turn.emit(e.StepStarted(run, state.fence + 1, "server"))
+        turn.emit(e.StepDone(run))
+
+
+def _start_loop(turn: Turn, plan: StepPlan, run: Run) -> None:
+    assert plan.collection is not None
+    try:
+        items = plan.collection(turn.scope(run.args, run.args_by))
+    except TemplateError as error:
+        turn.emit(e.StepFailed(run.id, Error("template", f"loop.in: {error.message}"), None))
+        return
+    if not isinstance(items, list | tuple):
+        message = f"loop.in must give a list, not {type(items).__name__}"
+        turn.emit(e.StepFailed(run.id, Error("loop_input", message)))
+        return
+    turn.emit(e.LoopStarted(run.id, len(items), list(items)))
+    if not items or not plan.step.tasks:
+        result = [None] * len(items) if plan.step.loop and plan.step.loop.collect else None
+        turn.emit(e.LoopDone(run.id, len(items), len(items), 0, result))
+
+
+# -- the end --------------------------------------------------------------------------------------------------------
+
+
+def _quiet(turn: Turn) -> bool:
+    state = turn.state
+    if state.runs or any(token.due is not None for token in state.tokens.values()):
+        return False
+    if state.held:
+        turn.emit(e.TokenDenied(next(iter(state.held))))
+        return True
+    blocked = [(tokens[0], step) for step, tokens in state.waiting.items() if tokens]
+    if blocked:
+        return _join_now(turn, min(blocked)[1])
+    return _finish(turn, "failed" if state.failure is not None else "succeeded")
+
+
+def _finish(turn: Turn, outcome: Any) -> bool:
+    """End the workflow, run the final step, end the execution: one of them per call."""
+    state = turn.state
+    final = state.net.playbook.final
+    if state.finished is None:
+        turn.emit(e.WorkflowFinished(outcome))
+        if final is not None and outcome != "cancelled":
+            schedule(turn, state.net.steps[final], (), {"summary": _summary(state, outcome)})
+        return True
+    if outcome == "failed" or state.failure is not None:
+        outcome = "failed"
+    result, error = _result(turn, state)
+    if error is not None:
+        outcome = "failed"
+    turn.emit(e.PlaybookProcessed(outcome, result, error or state.failure if outcome == "failed" else None))
+    return False
+
+
+def _summary(state: Execution, outcome: str) -> dict[str, Any]:
+    steps = {name: result.status for name, result in state.steps.items()}
+    return {"status": outcome, "steps": steps, "errors": list(state.errors)}
+
+
+def _result(turn: Turn, state: Execution) -> tuple[Any, dict[str, Any] | None]:
+    """The execution's result: `output`, else the final step's, else that of the step that ended last (S12)."""
+    output = state.net.playbook.executor.output
+    if output is not None and state.finished == "succeeded":
+        try:
+            return render(output, turn.scope({}, {})), None
+        except TemplateError as error:
+            return None, _template_error(error, "", "executor.spec.output")
+    name = state.net.playbook.final or state.last
+    return (state.steps[name].result if name in state.steps else None), None

@@ -1,0 +1,200 @@
+"""The state of an execution: the fold of its log, owned and mutated by one keeper, cheap to change.
+
+Finished runs leave; what remains of a step is its last result. So memory follows what is alive, not what has been.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from noetl.engine.events import Interval
+from noetl.engine.net import Net
+from noetl.model.outcome import Error, Outcome
+
+Status = Literal["pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled"]
+RESULTS_PER_CHUNK = 256
+
+
+class Token(msgspec.Struct):
+    """A token on its way to a step or waiting there."""
+
+    id: int
+    step: str
+    args: dict[str, Any]
+    origin: str | None = None
+    due: float | None = None
+    event: dict[str, Any] | None = None
+    """The boundary event that sent it, for admission rules."""
+
+
+class Progress(msgspec.Struct):
+    """How far a pipeline has come; what a worker needs to carry on after the last accepted task."""
+
+    at: str | None = None
+    """The label that runs next; None before the first task."""
+    attempt: int = 1
+    visits: dict[str, int] = {}
+    prev: Any = None
+    iter: dict[str, Any] = {}
+    tasks: dict[str, Any] = {}
+    """Outcomes by label, as templates see them."""
+    started: bool = False
+    """The next task was started before: it may have had its effect."""
+    delivered: Outcome | None = None
+    """The outcome of the next task, if it was waited for."""
+    ended: bool = False
+
+
+class Parked(msgspec.Struct):
+    """An iteration (or a whole run) that waits and holds no worker."""
+
+    until: str
+    key: str = ""
+    due: float | None = None
+    request: dict[str, Any] | None = None
+
+
+class Loop(msgspec.Struct):
+    """Where a loop stands. Indexes that nobody has yet are `next` and beyond, and those in `returned`."""
+
+    total: int
+    items: Any
+    next: int = 0
+    returned: list[Interval] = []
+    lanes: dict[int, Interval] = {}
+    """What is left of each lane, by fence."""
+    lane: int = 1
+    """How many items the next lane gets."""
+    ok: int = 0
+    failed: int = 0
+    failures: list[dict[str, Any]] = []
+    results: list[tuple[int, Any]] = []
+    """Accepted results that are not in a chunk yet."""
+    chunks: list[Any] = []
+    """References to chunks of results."""
+    writers: dict[str, tuple[int, Any]] = {}
+    """Who wrote which key of ctx, for write-once."""
+
+    @property
+    def finished(self) -> int:
+        return self.ok + self.failed
+
+
+class Run(msgspec.Struct):
+    """One entry into a step."""
+
+    id: str
+    step: str
+    args: dict[str, Any]
+    args_by: dict[str, Any] = {}
+    fence: int | None = None
+    """The lease of a run without a loop."""
+    started: float | None = None
+    loop: Loop | None = None
+    progress: dict[str, Progress] = {}
+    """Pipelines under way, by iteration and prefix: ``, `3`, `3:each#1[0]/`."""
+    parked: dict[int, Parked] = {}
+    """By iteration; -1 stands for a run without a loop."""
+    losses: int = 0
+    """Leases lost in a row without an accepted report between them."""
+
+
+class StepResult(msgspec.Struct):
+    """The last finished run of a step."""
+
+    status: str
+    runs: int = 1
+    result: Any = None
+    error: dict[str, Any] | None = None
+    failures: list[dict[str, Any]] | None = None
+
+
+class Lease(msgspec.Struct):
+    """Work in a worker's hands."""
+
+    run: str
+    worker: str
+    since: float
+
+
+class Ended(msgspec.Struct):
+    """A run that has ended and whose arcs have not been looked at yet."""
+
+    run: str
+    on: str
+    args: dict[str, Any]
+    args_by: dict[str, Any]
+    event: dict[str, Any]
+    tokens: int = -1
+    """How many tokens are still to be sent; -1 until the arcs were looked at."""
+
+
+class Execution(msgspec.Struct):
+    """The whole state."""
+
+    id: str
+    net: Net
+    digest: str
+    status: Status = "pending"
+    seq: int = 0
+    workload: dict[str, Any] = {}
+    ctx: dict[str, Any] = {}
+    parent: tuple[str, str, int] | None = None
+    tokens: dict[int, Token] = {}
+    next_token: int = 1
+    fence: int = 0
+    runs: dict[str, Run] = {}
+    run_count: int = 0
+    entries: dict[str, int] = {}
+    """How often each step was entered."""
+    steps: dict[str, StepResult] = {}
+    ready: dict[str, None] = {}
+    leases: dict[int, Lease] = {}
+    timers: dict[str, float] = {}
+    signals: dict[str, list[tuple[str, Any]]] = {}
+    signal_ids: dict[str, None] = {}
+    fresh: dict[int, None] = {}
+    """Tokens that wait to be looked at."""
+    waiting: dict[str, list[int]] = {}
+    """Tokens at steps that join, by step."""
+    held: dict[int, None] = {}
+    ended: dict[str, Ended] = {}
+    crowd: dict[str, int] = {}
+    """How many tokens and runs are at each step; what joins ask about."""
+    changed: bool = False
+    """`ctx` has changed or a signal has come since held tokens were looked at."""
+    listening: bool = False
+    """A signal or somebody who waits for one is new."""
+    failure: dict[str, Any] | None = None
+    errors: list[dict[str, Any]] = []
+    cancel_reason: str | None = None
+    finished: str | None = None
+    """The outcome of the workflow, once nothing can run any more; only the final step may still run."""
+    last: str | None = None
+    """The step that ended last."""
+    result: Any = None
+    error: dict[str, Any] | None = None
+
+    @property
+    def depth(self) -> int:
+        """How many executions stand above this one."""
+        return self.parent[2] if self.parent else 0
+
+    @property
+    def over(self) -> bool:
+        return self.status in ("succeeded", "failed", "cancelled")
+
+
+def error_data(error: Error, step: str, task: str | None, attempt: int) -> dict[str, Any]:
+    """An error as templates and people see it."""
+    return {
+        "kind": error.kind,
+        "message": error.message,
+        "retryable": error.retryable,
+        "details": error.details,
+        "step": step,
+        "task": task,
+        "attempt": attempt,
+    }

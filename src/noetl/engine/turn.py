@@ -1,0 +1,51 @@
+"""One decision in the making: the state, the time, and the events so far."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noetl.engine.events import Event
+from noetl.engine.evolve import evolve
+from noetl.engine.state import Execution, Run
+from noetl.expression import NOW_KEY
+from noetl.scope import Scope, StepsView
+
+
+class Turn:
+    """Collects events and evolves each into the state at once."""
+
+    def __init__(self, state: Execution, now: float) -> None:
+        self.state, self.now = state, now
+        self.events: list[Event] = []
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+        evolve(self.state, event, self.now)
+
+    def scope(self, args: dict[str, Any], args_by: dict[str, Any], event: dict[str, Any] | None = None) -> Scope:
+        """What a template on the server sees."""
+        state = self.state
+        scope = Scope(
+            workload=state.workload,
+            ctx=state.ctx,
+            args=args,
+            args_by=args_by,
+            steps=StepsView(state.steps),
+            execution_id=state.id,
+        )
+        scope[NOW_KEY] = self.now
+        if event is not None:
+            scope["event"] = event
+        return scope
+
+    def loop_result(self, run: Run) -> Any:
+        """Results of the items by index; null where one failed."""
+        loop = run.loop
+        assert loop is not None
+        settings = self.state.net.steps[run.step].step.loop
+        if settings is None or not settings.collect:
+            return None
+        found: list[Any] = [None] * loop.total
+        for index, result in loop.results:
+            found[index] = result
+        return found

@@ -1,0 +1,40 @@
+"""Ids that read well and are derived, not drawn: the same execution gives the same ids again."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import msgspec
+
+
+class TaskId(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
+    """A visit of a task: the step run, the iteration if there is a loop, and the path of labels with visits.
+
+    `path` is `save#2`, or inside an iterator task `each#1[3]/save#1`.
+    """
+
+    run: str
+    path: str
+    index: int | None = None
+
+    def __str__(self) -> str:
+        return f"{iteration_id(self.run, self.index)}/{self.path}"
+
+    @property
+    def label(self) -> str:
+        return self.path.rpartition("/")[2].rpartition("#")[0]
+
+
+def iteration_id(run: str, index: int | None) -> str:
+    """`fetch#1[42]`, or the run itself where there is no loop."""
+    return run if index is None else f"{run}[{index}]"
+
+
+def step_of(run: str) -> str:
+    """The step's name of a run such as `fetch#2`."""
+    return run.rpartition("#")[0]
+
+
+def action_id(execution: str, task: TaskId) -> str:
+    """The same over retries and re-grants, different for every visit: what makes an effect idempotent."""
+    return sha256(f"{execution}|{task}".encode()).hexdigest()[:32]

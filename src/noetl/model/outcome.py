@@ -1,0 +1,43 @@
+"""What a tool call came to: exactly one outcome, with an envelope that is never mixed with the data."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Status = Literal["ok", "error"]
+
+
+class Error(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a call failed, in a form that rules can look at."""
+
+    kind: str
+    message: str
+    retryable: bool = False
+    details: dict[str, Any] = {}
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The result or the error of one call. `extra` holds the kind's own field, such as `{"http": {...}}`."""
+
+    status: Status = "ok"
+    result: Any = None
+    error: Error | None = None
+    extra: dict[str, Any] = {}
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+    def as_data(self, meta: dict[str, Any]) -> dict[str, Any]:
+        """The envelope that templates see as `outcome`."""
+        error = None if self.error is None else msgspec.to_builtins(self.error)
+        if error is not None:
+            error = {"retryable": False, "details": {}} | error
+        return {"status": self.status, "result": self.result, "error": error, "meta": meta, **self.extra}
+
+
+def failed(kind: str, message: str, *, retryable: bool = False, extra: dict[str, Any] | None = None, **details: Any) -> Outcome:
+    """An error outcome."""
+    return Outcome("error", error=Error(kind, message, retryable, details), extra=extra or {})

@@ -1,0 +1,50 @@
+"""How long to wait before the next attempt (S15)."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+from noetl.model.outcome import Outcome
+from noetl.pipeline.plan import RulePlan
+from noetl.scope import Scope
+
+DEFAULT_DELAY = 1.0
+
+
+def wait_before(rule: RulePlan, attempt: int, outcome: Outcome, scope: Scope, seed: str) -> float:
+    """Seconds between attempt number `attempt` and the next. `seed` makes the jitter of each wait its own."""
+    delay = _base(rule, scope)
+    match rule.then.backoff:
+        case "linear":
+            wait = delay * attempt
+        case "exponential":
+            wait = delay * 2 ** min(attempt - 1, 60)
+        case _:
+            wait = delay
+    wait = max(wait, _retry_after(outcome))
+    if rule.then.max_delay is not None:
+        wait = min(wait, rule.then.max_delay)
+    if rule.then.jitter:
+        wait *= 0.5 + _fraction(seed) / 2
+    return wait
+
+
+def _base(rule: RulePlan, scope: Scope) -> float:
+    given: Any = rule.delay(scope) if rule.delay is not None else rule.then.delay
+    if given is None:
+        return DEFAULT_DELAY
+    try:
+        return max(0.0, float(given))
+    except (TypeError, ValueError):
+        return DEFAULT_DELAY
+
+
+def _retry_after(outcome: Outcome) -> float:
+    value = outcome.error.details.get("retry_after") if outcome.error else None
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _fraction(seed: str) -> float:
+    """A number from 0 to 1 that is the same for the same wait: nothing here is drawn."""
+    return int.from_bytes(sha256(seed.encode()).digest()[:4], "big") / 0xFFFFFFFF

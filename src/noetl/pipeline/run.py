@@ -1,0 +1,376 @@
+"""The worker's interpreter: runs the tasks of one pipeline under their policies.
+
+Pure but for the tool calls. Everything that happens becomes a fact (an event that workers write) handed to a
+`Reporter`; nothing else leaves. It carries on from a `Progress`, so a pipeline that was interrupted resumes after the
+last accepted task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from typing import Any, NamedTuple, Protocol
+
+from noetl.engine.events import Event, TaskDone, TaskRetryScheduled, TaskStarted
+from noetl.engine.patch import BadPatch, Patch, apply_patch
+from noetl.engine.state import Progress
+from noetl.errors import TemplateError
+from noetl.expression import NOW_KEY
+from noetl.model.identity import TaskId
+from noetl.model.outcome import Error, Outcome, failed
+from noetl.pipeline.plan import PipelinePlan, RulePlan, TaskPlan
+from noetl.pipeline.retry import wait_before
+from noetl.scope import Scope
+
+DURABLE_WAIT_SECONDS = 5.0
+"""A longer wait frees the worker and becomes a timer in the store."""
+DEFAULT_ATTEMPTS = 3
+
+
+class Done(NamedTuple):
+    """The pipeline came to its end."""
+
+    result: Any
+
+
+class Failed(NamedTuple):
+    """The pipeline failed."""
+
+    error: Error
+    task: str
+    attempt: int
+
+
+class Waiting(NamedTuple):
+    """The pipeline waits and can be put aside: for a `signal`, a `child` or the next attempt (`retry`)."""
+
+    until: str
+    key: str = ""
+    due: float | None = None
+    request: dict[str, Any] | None = None
+
+
+End = Done | Failed | Waiting
+
+
+class Parked(Exception):
+    """Raised by a tool whose outcome will come later, from elsewhere."""
+
+    def __init__(self, wait: Waiting) -> None:
+        super().__init__(wait.until)
+        self.wait = wait
+
+
+class Reporter(Protocol):
+    """Takes facts on their way to the log."""
+
+    def tell(self, fact: Event) -> None:
+        """The fact will be stored with the next batch."""
+
+    async def durable(self) -> None:
+        """All facts told so far are stored."""
+
+
+class Host(Protocol):
+    """What a pipeline needs from its worker."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+    async def call(self, plan: TaskPlan, inputs: dict[str, Any], task: TaskId, attempt: int, scope: Scope) -> Outcome:
+        """Call the tool; every error is an outcome. May raise Parked."""
+
+
+class Pipeline:
+    """One pipeline under way: a step's, an iteration's, or that of an item inside an iterator task."""
+
+    def __init__(
+        self,
+        plan: PipelinePlan,
+        run: str,
+        scope: Scope,
+        progress: Progress,
+        reporter: Reporter,
+        host: Host,
+        index: int | None = None,
+        prefix: str = "",
+        inner: dict[str, Progress] | None = None,
+    ) -> None:
+        self.plan, self.run_id, self.scope, self.progress = plan, run, scope, progress
+        self.reporter, self.host, self.index, self.prefix = reporter, host, index, prefix
+        self.inner = inner or {}
+        self.args = scope["args"]
+        self.iter = scope["iter"]
+        apply_progress(self)
+
+    async def run(self) -> End:
+        """Run to the end, to a failure, or to a wait."""
+        progress = self.progress
+        label: str | None = progress.at or self.plan.first
+        fresh = not progress.started and progress.attempt == 1 and progress.delivered is None
+        if progress.ended:
+            return Done(progress.prev)
+        while label is not None:
+            plan = self.plan.tasks[label]
+            visit = progress.visits.get(label, 0) + (1 if fresh else 0)
+            progress.visits[label] = visit
+            if visit > plan.max_visits:
+                error = Error("limit", f"task {label!r} was visited more than {plan.max_visits:,} times")
+                return Failed(error, label, 1)
+            step = await self._visit(plan, TaskId(self.run_id, f"{self.prefix}{label}#{visit}", self.index))
+            if not isinstance(step, str | None):
+                return step
+            label, fresh = step, True
+            if label is not None:
+                await self.reporter.durable()
+        return Done(progress.prev)
+
+    # -- one visit --------------------------------------------------------------------------------------------------
+
+    async def _visit(self, plan: TaskPlan, task: TaskId) -> str | None | End:
+        """Run a task until its policy lets go of it. Returns the next label, None at the end, or an end."""
+        self.scope["_task"] = plan.label
+        attempt = self.progress.attempt
+        self.progress.attempt = 1
+        while True:
+            self._enter(plan, attempt)
+            try:
+                skip = next((rule for rule in plan.skips if rule.matches(self.scope)), None) if plan.skips else None
+            except TemplateError as error:
+                return await self._fail(plan, task, attempt, _template_outcome(error))
+            if skip is not None:
+                return self._close(plan, task, attempt, Outcome(), skip, "continue", skipped=True)
+            started = self.host.now()
+            try:
+                outcome = await self._call(plan, task, attempt)
+            except Parked as parked:
+                return parked.wait
+            took = round((self.host.now() - started) * 1000, 3)
+            self.scope["outcome"] = outcome.as_data({"attempt": attempt, "duration_ms": took, "ts": started})
+            try:
+                rule = self._rule(plan)
+            except TemplateError as error:
+                return await self._fail(plan, task, attempt, _template_outcome(error))
+            do = rule.then.do if rule is not None else ("continue" if outcome.ok or plan.rules is not None else "fail")
+            if do == "retry" and rule is not None:
+                limit = rule.then.attempts or DEFAULT_ATTEMPTS
+                if attempt >= limit:
+                    return self._exhausted(plan, task, attempt, outcome, rule)
+                ended = await self._retry(plan, task, attempt, outcome, rule, took)
+                if ended is not None:
+                    return ended
+                attempt += 1
+                continue
+            return await self._leave(plan, task, attempt, outcome, rule, do, took)
+
+    def _enter(self, plan: TaskPlan, attempt: int) -> None:
+        scope = self.scope
+        scope["_attempt"], scope["_prev"] = attempt, self.progress.prev
+        scope["args"] = self.args
+        scope[NOW_KEY] = self.host.now()
+        scope.pop("outcome", None)
+        if plan.args is not None:
+            scope["args"] = {**self.args, **plan.args(scope)}
+
+    async def _call(self, plan: TaskPlan, task: TaskId, attempt: int) -> Outcome:
+        progress = self.progress
+        if progress.delivered is not None:
+            outcome, progress.delivered = progress.delivered, None
+            return outcome
+        if progress.started and plan.on_lost == "error":
+            progress.started = False
+            return failed("lost", "the worker was lost after the call had started; it may have had its effect")
+        progress.started = False
+        self.reporter.tell(TaskStarted(task, attempt))
+        if plan.on_lost == "error":
+            await self.reporter.durable()
+        if plan.items is not None:
+            return await self._iterate(plan, task)
+        try:
+            inputs = plan.inputs(self.scope)
+        except TemplateError as error:
+            return _template_outcome(error)
+        return await self.host.call(plan, inputs, task, attempt, self.scope)
+
+    def _rule(self, plan: TaskPlan) -> RulePlan | None:
+        return next((rule for rule in plan.rules if rule.matches(self.scope)), None) if plan.rules else None
+
+    # -- directives -------------------------------------------------------------------------------------------------
+
+    async def _retry(
+        self, plan: TaskPlan, task: TaskId, attempt: int, outcome: Outcome, rule: RulePlan, took: float
+    ) -> End | None:
+        """Wait and go round again; a long wait puts the pipeline aside."""
+        try:
+            wait = wait_before(rule, attempt, outcome, self.scope, f"{self.run_id}{task.path}{attempt}")
+            set_iter, set_ctx = self._patches(rule)
+        except (TemplateError, BadPatch) as error:
+            return await self._fail(plan, task, attempt, _patch_outcome(error))
+        due = self.host.now() + wait
+        self._keep(plan, outcome)
+        self.reporter.tell(
+            TaskDone(task, attempt, outcome, "retry", plan.label, set_iter, set_ctx, duration_ms=took)
+        )
+        self.reporter.tell(TaskRetryScheduled(task, attempt + 1, due))
+        if wait > DURABLE_WAIT_SECONDS and not self.prefix:
+            return Waiting("retry", "", due)
+        await self.reporter.durable()
+        if wait > 0:
+            await self.host.sleep(wait)
+        return None
+
+    def _exhausted(self, plan: TaskPlan, task: TaskId, attempt: int, outcome: Outcome, rule: RulePlan) -> End:
+        """After the last attempt the kind of the last outcome stays, and the message tells the attempts."""
+        last = outcome.error or Error("policy", "the rules asked to retry an ok outcome")
+        message = f"{last.message} (after {attempt} attempt{'s' * (attempt != 1)})"
+        error = Error(last.kind, message, last.retryable, last.details)
+        self.reporter.tell(TaskDone(task, attempt, outcome, "fail", None))
+        return Failed(error, plan.label, attempt)
+
+    async def _leave(
+        self, plan: TaskPlan, task: TaskId, attempt: int, outcome: Outcome, rule: RulePlan | None, do: str, took: float
+    ) -> str | None | End:
+        if do == "fail":
+            return await self._fail(plan, task, attempt, outcome, rule, took)
+        if do == "jump" and rule is not None and rule.then.delay is not None:
+            return await self._delayed_jump(plan, task, attempt, outcome, rule, took)
+        return self._close(plan, task, attempt, outcome, rule, do, took=took)
+
+    def _close(
+        self,
+        plan: TaskPlan,
+        task: TaskId,
+        attempt: int,
+        outcome: Outcome,
+        rule: RulePlan | None,
+        do: str,
+        skipped: bool = False,
+        took: float = 0.0,
+    ) -> str | None | End:
+        """Tell the outcome and where the pipeline goes."""
+        try:
+            set_iter, set_ctx = self._patches(rule) if rule is not None else ((), ())
+        except (TemplateError, BadPatch) as error:
+            problem = _patch_outcome(error)
+            self.reporter.tell(TaskDone(task, attempt, problem, "fail", None, duration_ms=took))
+            assert problem.error is not None
+            return Failed(problem.error, plan.label, attempt)
+        target = rule.then.to if do == "jump" and rule is not None else None if do == "break" else self.plan.after[plan.label]
+        if not skipped:
+            self._keep(plan, outcome)
+            self.progress.prev = outcome.result if outcome.ok else None
+        self.reporter.tell(
+            TaskDone(task, attempt, outcome, "skip" if skipped else do, target, set_iter, set_ctx, skipped, took)
+        )
+        return target
+
+    async def _delayed_jump(
+        self, plan: TaskPlan, task: TaskId, attempt: int, outcome: Outcome, rule: RulePlan, took: float
+    ) -> str | None | End:
+        try:
+            wait = float(rule.delay(self.scope)) if rule.delay is not None else float(rule.then.delay or 0)
+        except (TemplateError, TypeError, ValueError) as error:
+            return await self._fail(plan, task, attempt, _patch_outcome(error))
+        target = self._close(plan, task, attempt, outcome, rule, "jump", took=took)
+        if isinstance(target, str) and wait > 0:
+            if wait > DURABLE_WAIT_SECONDS and not self.prefix:
+                return Waiting("retry", "", self.host.now() + wait)
+            await self.reporter.durable()
+            await self.host.sleep(wait)
+        return target
+
+    async def _fail(
+        self,
+        plan: TaskPlan,
+        task: TaskId,
+        attempt: int,
+        outcome: Outcome,
+        rule: RulePlan | None = None,
+        took: float = 0.0,
+    ) -> End:
+        error = outcome.error or Error("policy", f"a rule of task {plan.label!r} failed an ok outcome")
+        patches: tuple[Patch, Patch] = ((), ())
+        if rule is not None:
+            try:
+                patches = self._patches(rule)
+            except (TemplateError, BadPatch) as problem:
+                error = _patch_outcome(problem).error or error
+        self.reporter.tell(TaskDone(task, attempt, outcome, "fail", None, *patches, duration_ms=took))
+        return Failed(error, plan.label, attempt)
+
+    def _patches(self, rule: RulePlan) -> tuple[Patch, Patch]:
+        """Render all values of both patches, then write them: a pipeline sees its own writes at once."""
+        set_iter, set_ctx = rule.set_iter(self.scope), rule.set_ctx(self.scope)
+        apply_patch(self.iter, set_iter)
+        apply_patch(self.scope["ctx"], set_ctx)
+        return set_iter, set_ctx
+
+    def _keep(self, plan: TaskPlan, outcome: Outcome) -> None:
+        self.scope["tasks"][plan.label] = self.scope["outcome"]
+
+    # -- iterator tasks ---------------------------------------------------------------------------------------------
+
+    async def _iterate(self, plan: TaskPlan, task: TaskId) -> Outcome:
+        """Run the inner pipeline for each item; the first failure is the task's error outcome."""
+        assert plan.items is not None
+        assert plan.body_plan is not None
+        try:
+            items = plan.items(self.scope)
+        except TemplateError as error:
+            return _template_outcome(error)
+        if not isinstance(items, list | tuple):
+            return failed("loop_input", f"`in` must give a list, not {type(items).__name__}")
+        parallel = plan.task.spec.get("mode") == "parallel"
+        gate = asyncio.Semaphore(plan.task.spec.get("max_in_flight", 10) if parallel else 1)
+        results: list[Any] = [None] * len(items)
+        failures: list[tuple[int, Failed]] = []
+
+        async def one(i: int, item: Any) -> None:
+            async with gate:
+                if failures:
+                    return
+                end = await self._inner(plan, task, i, item).run()
+                if isinstance(end, Done):
+                    results[i] = end.result
+                elif isinstance(end, Failed):
+                    failures.append((i, end))
+
+        if parallel:
+            await asyncio.gather(*(one(i, item) for i, item in enumerate(items)))
+        else:
+            for i, item in enumerate(items):
+                await one(i, item)
+        if failures:
+            i, end = min(failures, key=lambda pair: pair[0])
+            return Outcome("error", error=Error(end.error.kind, f"item {i}: {end.error.message}", end.error.retryable))
+        return Outcome(result=results)
+
+    def _inner(self, plan: TaskPlan, task: TaskId, i: int, item: Any) -> Pipeline:
+        assert plan.body_plan is not None
+        prefix = f"{task.path}[{i}]/"
+        scope = Scope(self.scope)
+        scope["iter"] = {plan.task.inputs["iterator"]: item, "index": i, "parent": self.iter}
+        scope["tasks"] = dict(self.scope["tasks"])
+        progress = self.inner.get(prefix) or Progress()
+        return Pipeline(
+            plan.body_plan, self.run_id, scope, progress, self.reporter, self.host, self.index, prefix, self.inner
+        )
+
+
+def apply_progress(pipeline: Pipeline) -> None:
+    """Lay what was accepted before over the fresh scope."""
+    pipeline.iter.update(pipeline.progress.iter)
+    pipeline.scope["tasks"].update(pipeline.progress.tasks)
+
+
+def _template_outcome(error: TemplateError) -> Outcome:
+    return failed("template", f"{error.message} in {error.source[:200]!r}", hint=error.hint)
+
+
+def _patch_outcome(error: Exception) -> Outcome:
+    return _template_outcome(error) if isinstance(error, TemplateError) else failed("ctx_conflict", str(error))
+
+

@@ -1,0 +1,57 @@
+"""An execution as `noetl run -o json` and the API show it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noetl.dsl.tree import Mark
+from noetl.engine.state import Execution
+
+
+def report(state: Execution, file: str, places: dict[str, Mark], duration: float) -> dict[str, Any]:
+    """The outcome of an execution, with the place in the playbook of what went wrong."""
+    return {
+        "execution_id": state.id,
+        "status": state.status,
+        "result": state.result,
+        "ctx": state.ctx,
+        "steps": steps(state),
+        "error": located(state.error or state.failure, file, places),
+        "events": state.seq,
+        "duration_ms": round(duration * 1000, 3),
+    }
+
+
+def steps(state: Execution) -> dict[str, dict[str, Any]]:
+    """Every step that was entered, in the order of the playbook."""
+    found: dict[str, dict[str, Any]] = {}
+    live = {run.step for run in state.runs.values()}
+    for name in state.net.steps:
+        last = state.steps.get(name)
+        if last is None and name not in live:
+            continue
+        runs = state.entries.get(name, 0)
+        if name in live:
+            running = any(run.step == name and run.started is not None for run in state.runs.values())
+            found[name] = {"status": "running" if running else "scheduled", "runs": runs, "result": None, "error": None}
+        elif last is not None:
+            found[name] = {"status": last.status, "runs": runs, "result": last.result, "error": last.error}
+    return found
+
+
+def located(error: dict[str, Any] | None, file: str, places: dict[str, Mark]) -> dict[str, Any] | None:
+    """The error with file, line and column of the task, or of the step, that failed."""
+    if error is None:
+        return None
+    step, task = error.get("step"), error.get("task")
+    mark = places.get(f"{step}/{task}") or places.get(f"{step}/{error.get('place')}") or places.get(str(step))
+    return {
+        "kind": error.get("kind"),
+        "message": error.get("message"),
+        "step": step or None,
+        "task": task,
+        "attempt": error.get("attempt"),
+        "file": file,
+        "line": mark.line if mark else None,
+        "column": mark.column if mark else None,
+    }

@@ -1,0 +1,86 @@
+"""What the runtime asks of a store: a few verbs, each with its promise.
+
+The log is the truth. Everything else in a store can be derived from it or is content that the log refers to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+
+class Row(NamedTuple):
+    """One event as it is stored."""
+
+    seq: int
+    type: str
+    at: float
+    data: bytes
+    hash: bytes
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """An execution as lists show it; written when its status changes."""
+
+    execution_id: str
+    name: str
+    path: str
+    status: str
+    started: float
+    ended: float | None = None
+    digest: str = ""
+    parent: str | None = None
+
+
+class Change(msgspec.Struct):
+    """What one decision writes, all or nothing. `expected` is the seq the log must be at."""
+
+    execution: str
+    expected: int
+    rows: list[Row]
+    summary: Summary | None = None
+    blobs: list[tuple[str, bytes]] = []
+
+
+class Store(Protocol):
+    """A store. Its methods block; the runtime calls them in a thread of its own."""
+
+    def commit(self, changes: Sequence[Change]) -> list[bool]:
+        """Write all changes in one transaction and make them durable.
+
+        False for a change whose log was not at `expected`: nothing of it is written, the others are.
+        """
+
+    def read(self, execution: str, after: int = 0, limit: int | None = None) -> list[Row]:
+        """The events of an execution in order, without gaps."""
+
+    def seq(self, execution: str) -> int:
+        """How many events an execution has; 0 if there is none."""
+
+    def summaries(self, *, status: str | None = None, prefix: str = "", limit: int = 1000) -> list[Summary]:
+        """Executions, newest first."""
+
+    def put_playbook(self, digest: str, file: str, text: bytes) -> None:
+        """Keep the text of a playbook; the same digest is kept once."""
+
+    def playbook(self, digest: str) -> tuple[str, bytes] | None:
+        """File name and text of a playbook."""
+
+    def blob(self, key: str) -> bytes | None:
+        """Stored content."""
+
+    def log(self, lines: Sequence[tuple[str, str, float, str, str]]) -> None:
+        """Keep output of tasks: execution, task, time, stream, line."""
+
+    def logs(self, execution: str, after: int = 0) -> list[tuple[int, str, float, str, str]]:
+        """Output of tasks in order: number, task, time, stream, line."""
+
+    def changed(self) -> bool:
+        """Whether another process has written since this was last asked."""
+
+    def close(self) -> None:
+        """Give everything back."""
+
+

@@ -1,0 +1,76 @@
+"""What a worker gets with a lease: everything it needs to run, and nothing it has to ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from noetl.engine.events import StepRegranted, StepStarted
+from noetl.engine.state import Execution, Progress, StepResult
+
+
+class Work(msgspec.Struct):
+    """A run, or some items of a loop, under one lease."""
+
+    execution: str
+    digest: str
+    run: str
+    step: str
+    fence: int
+    args: dict[str, Any]
+    args_by: dict[str, Any]
+    workload: dict[str, Any]
+    ctx: dict[str, Any]
+    steps: dict[str, StepResult]
+    progress: dict[str, Progress]
+    first: int = 0
+    iterator: str = ""
+    items: list[Any] | None = None
+    """The items of the lane, the first of which has the index `first`; None without a loop."""
+
+
+def work_of(state: Execution, event: StepStarted | StepRegranted) -> Work:
+    """The work that a grant hands out, as of now."""
+    run = state.runs[event.run]
+    items = None
+    loop = state.net.steps[run.step].step.loop
+    if event.items is not None and run.loop is not None:
+        items = run.loop.items[event.items[0] : event.items[1]]
+    return Work(
+        execution=state.id,
+        digest=state.digest,
+        run=run.id,
+        step=run.step,
+        fence=event.fence,
+        args=run.args,
+        args_by=run.args_by,
+        workload=state.workload,
+        ctx=dict(state.ctx),
+        steps=dict(state.steps),
+        progress=_copied(run.progress, event),
+        first=event.items[0] if event.items else 0,
+        iterator=loop.iterator if loop else "",
+        items=items,
+    )
+
+
+def _copied(progress: dict[str, Progress], event: StepStarted | StepRegranted) -> dict[str, Progress]:
+    """Progress is the fold's; a worker changes its own copy."""
+    if not progress:
+        return {}
+    found = {}
+    for key, value in progress.items():
+        if event.items is None or event.items[0] <= int(key.partition(":")[0]) < event.items[1]:
+            found[key] = Progress(
+                value.at,
+                value.attempt,
+                dict(value.visits),
+                value.prev,
+                dict(value.iter),
+                dict(value.tasks),
+                value.started,
+                value.delivered,
+                value.ended,
+            )
+    return found

@@ -1,0 +1,244 @@
+"""The worker: slots that run work under leases and report what happened.
+
+Each slot runs one lease at a time. With the report that ends a lease it asks for the next one, so a chain of steps
+costs one commit a step. Facts travel in batches: while one batch is on its way to the store the next one gathers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from noetl.clock import Clock
+from noetl.engine import events as e
+from noetl.engine.commands import Claim, Report
+from noetl.engine.state import Progress
+from noetl.errors import NoetlError
+from noetl.model.identity import TaskId, action_id
+from noetl.model.outcome import Outcome, failed
+from noetl.pipeline.plan import PipelinePlan, TaskPlan
+from noetl.pipeline.run import Done, Failed, Parked, Pipeline, Waiting
+from noetl.scope import Scope, StepsView
+from noetl.tools.base import Context
+from noetl.tools.registry import Registry
+from noetl.worker.work import Work
+
+
+class Link(Protocol):
+    """How a worker speaks to the runtime: in the same process or over HTTP."""
+
+    async def claim(self, command: Claim) -> list[Work]:
+        """Leases on ready work, at most `slots`."""
+
+    async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
+        """Whether the lease is still the worker's, and the work it asked for."""
+
+    def plan(self, digest: str, step: str) -> PipelinePlan:
+        """The compiled pipeline of a step."""
+
+
+class Rejected(Exception):
+    """The lease is not ours any more: drop the work."""
+
+
+class Worker:
+    """Runs slots until it is told to stop."""
+
+    def __init__(self, name: str, link: Link, registry: Registry, clock: Clock, slots: int = 16) -> None:
+        self.name, self.link, self.registry, self.clock = name, link, registry, clock
+        self.slots = slots
+        self.busy = 0
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.leases: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self.log: Callable[[str, str, str], None] = lambda task, stream, line: None
+
+    @property
+    def free(self) -> int:
+        return self.slots - len(self.tasks)
+
+    async def claim(self) -> None:
+        """Fill the free slots with ready work."""
+        if self.free > 0:
+            self.take(await self.link.claim(Claim(self.name, self.free)))
+
+    def take(self, works: list[Work]) -> None:
+        """Run each piece of work in a slot of its own."""
+        for work in works:
+            task = asyncio.create_task(self._slot(work))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    def revoke(self, execution: str, fence: int) -> None:
+        """Stop working on a lease that was taken away."""
+        task = self.leases.get((execution, fence))
+        if task is not None:
+            task.cancel()
+
+    async def stop(self) -> None:
+        """Cancel what runs and wait until it is gone."""
+        for task in list(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def _slot(self, work: Work | None) -> None:
+        """One lease after the other, as long as reports bring new work."""
+        while work is not None:
+            key = (work.execution, work.fence)
+            task = asyncio.current_task()
+            assert task is not None
+            self.leases[key] = task
+            try:
+                more = await Lease(self, work).run()
+            except Rejected:
+                return
+            finally:
+                self.leases.pop(key, None)
+            work = more[0] if more else None
+            self.take(more[1:])
+
+
+class Lease:
+    """One piece of work from its first task to its last report."""
+
+    def __init__(self, worker: Worker, work: Work) -> None:
+        self.worker, self.work = worker, work
+        self.plan = worker.link.plan(work.digest, work.step)
+        self.facts: list[e.Event] = []
+        self.more: list[Work] = []
+        self.sending: asyncio.Task[None] | None = None
+
+    # -- facts ------------------------------------------------------------------------------------------------------
+
+    def tell(self, fact: e.Event) -> None:
+        self.facts.append(fact)
+
+    async def durable(self) -> None:
+        await self.send()
+
+    async def send(self, *, claim: bool = False, hand_back: bool = False) -> None:
+        """Report what has gathered; Rejected if the lease is void."""
+        facts, self.facts = tuple(self.facts), []
+        if not facts and not hand_back:
+            return
+        asked = Claim(self.worker.name, 1 + max(0, self.worker.free)) if claim else None
+        accepted, more = await self.worker.link.report(
+            self.work.execution, Report(self.work.fence, facts, asked, hand_back)
+        )
+        self.more += more
+        if not accepted:
+            raise Rejected
+
+    # -- running ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> list[Work]:
+        work = self.work
+        if work.items is None:
+            await self._plain()
+        else:
+            await self._lane(work.items)
+        self.worker.leases.pop((work.execution, work.fence), None)  # from here on it is the runtime's to end
+        await self.send(claim=True)
+        return self.more
+
+    async def _plain(self) -> None:
+        end = await self._pipeline(None, self._iter(None, None)).run()
+        run = self.work.run
+        match end:
+            case Done(result=result):
+                self.tell(e.StepDone(run, result))
+            case Failed(error=error, task=task, attempt=attempt):
+                self.tell(e.StepFailed(run, error, task, attempt))
+            case Waiting():
+                self.tell(self._pause(end, None))
+
+    async def _lane(self, items: list[Any]) -> None:
+        run = self.work.run
+        for offset, item in enumerate(items):
+            index = self.work.first + offset
+            self.tell(e.IterationStarted(run, index))
+            end = await self._pipeline(index, self._iter(index, item)).run()
+            match end:
+                case Done(result=result):
+                    self.tell(e.IterationDone(run, index, result))
+                case Failed(error=error, task=task, attempt=attempt):
+                    self.tell(e.IterationFailed(run, index, error, task, attempt))
+                    await self.send()
+                case Waiting():
+                    self.tell(self._pause(end, index))
+                    return
+
+    def _pause(self, wait: Waiting, index: int | None) -> e.StepPaused:
+        until: Any = wait.until
+        return e.StepPaused(
+            self.work.run, self.work.fence, "waiting", index, until, wait.key, wait.due, wait.request
+        )
+
+    def _iter(self, index: int | None, item: Any) -> dict[str, Any]:
+        if index is None:
+            return {"index": 0}
+        return {self.work.iterator: item, "index": index}
+
+    def _pipeline(self, index: int | None, iteration: dict[str, Any]) -> Pipeline:
+        work = self.work
+        own = "" if index is None else f"{index}:"
+        scope = Scope(
+            workload=work.workload,
+            ctx=work.ctx,
+            args=work.args,
+            args_by=work.args_by,
+            iter=iteration,
+            steps=StepsView(work.steps),
+            tasks={},
+            execution_id=work.execution,
+        )
+        inner = {key[len(own) :]: value for key, value in work.progress.items() if key.startswith(own) and key != own}
+        progress = work.progress.get(own) or Progress()
+        return Pipeline(self.plan, work.run, scope, progress, self, self, index, "", inner)
+
+    # -- host -------------------------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        return self.worker.clock.now()
+
+    async def sleep(self, seconds: float) -> None:
+        await self.worker.clock.sleep(seconds)
+
+    async def call(self, plan: TaskPlan, inputs: dict[str, Any], task: TaskId, attempt: int, scope: Scope) -> Outcome:
+        """Call the tool under its time limit; every error becomes an outcome."""
+        run = self.worker.registry.runner(plan.kind.name)
+        if run is None:
+            return failed("not_found", f"this version can't run tools of kind {plan.kind.name!r}")
+        try:
+            typed = msgspec.convert(inputs, plan.kind.inputs, strict=False)
+        except msgspec.ValidationError as error:
+            return failed("input", f"{plan.kind.name}: {error}")
+        context = Context(
+            execution=self.work.execution,
+            action=action_id(self.work.execution, task),
+            attempt=attempt,
+            step=self.work.step,
+            task=plan.label,
+            timeout=plan.timeout,
+            args=scope["args"],
+            prev=scope["_prev"],
+            log=lambda stream, line: self.worker.log(f"{self.work.execution}|{task}", stream, line),
+        )
+        limit = plan.timeout if isinstance(plan.timeout, int | float) else None
+        try:
+            if limit is None:
+                return await run(typed, context)
+            async with asyncio.timeout(limit):
+                return await run(typed, context)
+        except Parked:
+            raise
+        except TimeoutError:
+            return failed("timeout", f"the call took longer than {limit:g} s", retryable=True)
+        except NoetlError as error:
+            return failed("internal", str(error))
+        except Exception as error:  # a defect of a tool must not take the worker down
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            return failed("internal", f"{type(error).__name__}: {error} ({last.name}:{last.lineno})")
