@@ -3,10 +3,11 @@
     errors                              imported by all, imports nothing of ours
     model, clock, settings              frozen data, time, the environment
     expression                          templates
-    scope                               what a template sees
+    scope, reference                    what a template sees, values stored elsewhere
     dsl, engine                         text to playbook; commands to events
     pipeline                            the tasks of a step
-    tools, drawing, store, results, bus, keychain
+    tools, drawing, store, bus, keychain
+    results                             large values, stored once
     files                               playbooks on disk
     worker                              runs work under leases
     runtime                             the shell around the engine
@@ -31,10 +32,11 @@ LEVELS = [
     ["errors"],
     ["model", "clock", "settings"],
     ["expression"],
-    ["scope"],
+    ["scope", "reference"],
     ["dsl", "engine"],
     ["pipeline"],
-    ["tools", "drawing", "store", "results", "bus", "keychain"],
+    ["tools", "drawing", "store", "bus", "keychain"],
+    ["results"],
     ["files"],
     ["worker"],
     ["runtime"],

@@ -4,11 +4,19 @@ NoetlError
  +-- PlaybookInvalid        the document has problems; carries all of them
  +-- FileMissing            a file named by the user does not exist or can't be read
  +-- UsageError             the command line asks for something impossible
+ +-- NotFound               there is no such execution, playbook or database
+ +-- Conflict               what is asked does not fit what is going on
+ +-- Interrupted            somebody stopped the process; the run can be resumed
  +-- TemplateError          a template; carries the offset in its source
       +-- TemplateSyntax    it does not parse, or uses what playbooks may not use
       +-- TemplateUndefined a value it needs is missing
       +-- TemplateFailed    it raised while it was evaluated
       +-- BudgetExceeded    it took too long, grew too large, or looped too often
+ +-- StoreError             the store can't do what it was asked; nothing was half-written
+      +-- NewerDatabase     a newer version of noetl made the database
+      +-- DiskFull          there is no room left
+ +-- Unstorable             an event holds a value that JSON can't hold; names its path
+ +-- Unreadable             a stored event is damaged, or a newer version wrote it
 """
 
 from __future__ import annotations
@@ -41,6 +49,18 @@ class UsageError(NoetlError):
     """The request itself makes no sense; nothing was done."""
 
 
+class NotFound(NoetlError):
+    """What was asked for by name does not exist."""
+
+
+class Conflict(NoetlError):
+    """The request is fine, but not at this moment: something else is going on."""
+
+
+class Interrupted(NoetlError):
+    """Ctrl-C or a signal to end the process; what was running can be resumed."""
+
+
 class TemplateError(NoetlError):
     """A template is at fault. `offset` counts characters into `source`."""
 
@@ -64,3 +84,23 @@ class TemplateFailed(TemplateError):
 
 class BudgetExceeded(TemplateError):
     """The template took too long, grew too large or looped too often."""
+
+
+class StoreError(NoetlError):
+    """The store can't do what it was asked. The transaction was rolled back: nothing is half-written."""
+
+
+class NewerDatabase(StoreError):
+    """A newer version of noetl made this database; upgrade noetl to use it."""
+
+
+class DiskFull(StoreError):
+    """There is no room left for the database."""
+
+
+class Unstorable(NoetlError):
+    """A value can't be stored: what would be read back is not what was meant."""
+
+
+class Unreadable(NoetlError):
+    """A stored event can't be read: it is damaged, or a newer version wrote it."""

@@ -18,6 +18,8 @@ def read_file(name: str) -> bytes:
     """The file's bytes, no more than one beyond what a playbook may have; FileMissing if there is no such file."""
     try:
         if name == STDIN:
+            if sys.stdin is None:
+                raise FileMissing("can't read standard input: it is closed")
             return sys.stdin.buffer.read(MAX_BYTES + 1)
         with open(name, "rb") as file:
             return file.read(MAX_BYTES + 1)
@@ -29,7 +31,8 @@ def read_file(name: str) -> bytes:
 
 def load_file(name: str, *, strict: bool = False) -> Loaded:
     """Read, check and compile a file; `-` is standard input."""
-    return load("<stdin>" if name == STDIN else name, read_file(name), KINDS, strict=strict)
+    shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # a name may be any bytes
+    return load("<stdin>" if name == STDIN else shown, read_file(name), KINDS, strict=strict)
 
 
 def load_playbook(path: str | os.PathLike[str]) -> Playbook:

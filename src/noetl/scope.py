@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from noetl.expression import View
+from noetl.expression import View, unwrapped
 
 
 class Finished(Protocol):
@@ -55,6 +55,9 @@ class BareStep(StepView):
         return super().lookup(name)
 
     def value(self) -> Any:
+        return unwrapped(self.step.result)
+
+    def passed(self) -> Any:
         return self.step.result
 
 
@@ -82,11 +85,19 @@ class BareTask(View):
         result = self.outcome["result"]
         if isinstance(result, dict) and name in result:
             return result[name]
+        if isinstance(result, View):
+            try:
+                return result.lookup(name)
+            except KeyError:
+                pass
         if name == "data":
             return result
         return self.outcome[str(name)]
 
     def value(self) -> Any:
+        return unwrapped(self.outcome["result"])
+
+    def passed(self) -> Any:
         return self.outcome["result"]
 
 

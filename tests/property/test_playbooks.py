@@ -51,8 +51,8 @@ NAMES = st.sampled_from(["start", "fetch", "save", "a", "b", "x1", "items", "ctx
 EXPRESSIONS = st.sampled_from(
     [
         "workload.a", "ctx.a", "steps.start.result", "steps.fetch.status == 'ok'", "outcome.status == 'error'",
-        "event.name == 'step.done'", "iter.index", "args.x1 | default(1)", "a", "_prev", "keychain.a", "1 +",
-        "x | nope", "result", "response.status", "vars.a", "now()", "[1, 2]", "{'a': 1}", "tasks.fetch.result", "loop_index",
+        "event.name == 'step.done'", "iter.index", "args.x1 | default(1)", "a", "_prev", "keychain.a", "1 +", "x | no",
+        "result", "response.status", "vars.a", "now()", "[1, 2]", "{'a': 1}", "tasks.fetch.result", "loop_index",
     ]
 )  # fmt: skip
 TEMPLATES = EXPRESSIONS.map("{{{{ {} }}}}".format) | st.sampled_from(["{% if a %}b{% endif %}", "{{", "a {{ a }} b"])
@@ -107,7 +107,10 @@ class Author:
                 least = schema.get("minimum", -5)
                 return self.draw(st.integers(least, min(schema.get("maximum", least + 99), least + 99)))
             case "number":
-                return self.draw(st.integers(0, 99) | st.floats(0.5, 99))
+                least = schema.get("minimum", 0)
+                return self.draw(
+                    st.integers(0, 99).filter(lambda number: number >= least) | st.floats(least, least + 0.5)
+                )
             case "boolean":
                 return self.draw(st.booleans())
             case "null":
@@ -166,8 +169,8 @@ def test_many_playbooks_from_the_schema_compile_or_have_problems(playbook: Any) 
 def test_the_author_knows_every_keyword_that_the_schema_uses() -> None:
     known = {
         "$ref", "anyOf", "const", "enum", "type", "properties", "required", "additionalProperties", "items", "minItems",
-        "minimum", "maximum", "exclusiveMinimum", "minLength", "pattern", "minProperties", "maxProperties",
-        "propertyNames", "not", "description", "deprecated", "default", "title", "$schema", "$defs",
+        "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "pattern", "minProperties",
+        "maxProperties", "propertyNames", "not", "description", "deprecated", "default", "title", "$schema", "$defs",
     }  # fmt: skip
 
     def keywords(schema: Any) -> set[str]:
@@ -191,8 +194,9 @@ def test_the_author_knows_every_keyword_that_the_schema_uses() -> None:
 TOKENS = [
     "{{", "}}", "{%", "%}", "[", "]", "{", "}", ":", ": ", "- ", "? ", "#", "'", '"', "|", ">", "&a ", "*a", "<<: *a",
     "!!str ", "!x ", "\t", "\n", "\r\n", "  ", "---\n", "...\n", "%TAG", "null", "~", "true", "yes", "0x1f", ".nan",
-    "\u2028", "\u0085", "\ufeff", "é", "😀", "\\", "\x07", "kind: noop", "tool:", "next:", "step: a", "case:",
-    "retry: {}", "spec: {policy: {rules: []}}", "loop: {}", "when: x", "then: {}", "sink: {}", "vars: {}", "args: {}", "else: []",
+    "\u2028", "\u0085", "\ufeff", "é", "😀", "\\", "\x07", "kind: noop", "tool:", "step: a",
+    "next:", "case:", "retry: {}", "spec: {policy: {rules: []}}", "loop: {}", "when: x", "then: {}", "sink: {}",
+    "vars: {}", "args: {}", "else: []",
 ]  # fmt: skip
 KEYS = [
     "step", "tool", "next", "arcs", "when", "then", "else", "do", "kind", "spec", "policy", "rules", "loop", "in",

@@ -1,20 +1,25 @@
 """The command `noetl`. Each verb is a file of its own, imported only when it is called.
 
-Data goes to stdout, talk to stderr. Exit codes: 0 ok, 1 run failed, 2 usage, 3 invalid playbook, 4 not found.
+Data goes to stdout, talk to stderr. Exit codes: 0 ok, 1 run failed or cancelled, 2 usage, 3 invalid
+playbook, 4 not found, 6 conflict with what is going on, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from importlib import import_module
 
 import click
 
 import noetl
-from noetl.errors import FileMissing, NoetlError, PlaybookInvalid, UsageError
+from noetl.errors import Conflict, FileMissing, Interrupted, NoetlError, NotFound, PlaybookInvalid, UsageError
 
 VERBS = {
+    "run": "Run a playbook and wait for its end",
+    "runs": "List, show, follow, stop, resume and signal runs",
+    "verify": "Prove that the logs of runs keep every invariant",
     "validate": "Check playbooks and show every problem with its place",
     "graph": "Draw a playbook's net as text, mermaid, dot or svg",
     "schema": "Print the JSON Schema of playbooks, for editors",
@@ -23,7 +28,14 @@ VERBS = {
 }
 """Verbs with one line each, so that `noetl --help` imports none of them."""
 
-EXIT_CODES: dict[type[NoetlError], int] = {UsageError: 2, PlaybookInvalid: 3, FileMissing: 4}
+EXIT_CODES: dict[type[NoetlError], int] = {
+    UsageError: 2,
+    PlaybookInvalid: 3,
+    FileMissing: 4,
+    NotFound: 4,
+    Conflict: 6,
+    Interrupted: 130,
+}
 
 
 class Verbs(click.Group):
@@ -55,8 +67,11 @@ class Verbs(click.Group):
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(noetl.__version__, prog_name="noetl")
-def noetl_command() -> None:
-    """Check, draw and rewrite noetl playbooks."""
+@click.pass_context
+def noetl_command(ctx: click.Context) -> None:
+    """Check, draw and run noetl playbooks, and look after their runs."""
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
 
 
 def main() -> None:
@@ -67,3 +82,6 @@ def main() -> None:
     except NoetlError as error:
         click.echo(f"noetl: {error}", err=True)
         sys.exit(next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1))
+    except OSError as error:  # files are read with errors of their own; what is left is where we write to
+        click.echo(f"noetl: can't write: {error.strerror or error}", err=True)
+        sys.exit(1)

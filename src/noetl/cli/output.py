@@ -13,9 +13,7 @@ FORMATS = ("json", "jsonl", "yaml", "table")
 
 def output_option(*formats: str) -> Callable[..., Any]:
     """The option `-o` of a verb; without it the verb prints what people like to read."""
-    return click.option(
-        "-o", "--output", type=click.Choice(formats or FORMATS), help="Print data in this format."
-    )
+    return click.option("-o", "--output", type=click.Choice(formats or FORMATS), help="Print data in this format.")
 
 
 def emit(data: Any, output: str) -> None:
@@ -29,24 +27,21 @@ def emit(data: Any, output: str) -> None:
         case "yaml":
             import yaml
 
-            click.echo(
-                yaml.safe_dump(msgspec.to_builtins(data), sort_keys=False, allow_unicode=True), nl=False
-            )
+            click.echo(yaml.safe_dump(msgspec.to_builtins(data), sort_keys=False, allow_unicode=True), nl=False)
         case _:
-            click.echo(table(msgspec.to_builtins(data if isinstance(data, list) else [data])))
+            rows = msgspec.to_builtins(data if isinstance(data, list) else [data])
+            if rows:
+                click.echo(table(rows))
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Rows of equal keys in aligned columns."""
-    if not rows:
-        return ""
     heads = list(rows[0])
     cells = [[_cell(row.get(head)) for head in heads] for row in rows]
     widths = [max(len(head), *(len(line[i]) for line in cells)) for i, head in enumerate(heads)]
     lines = [heads, *cells]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
 
 

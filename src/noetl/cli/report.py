@@ -23,19 +23,20 @@ def problem_text(problem: Problem) -> str:
     colour = COLOURS[problem.severity]
     place = f"{problem.file}:{problem.line}:{problem.column}"
     title = click.style(f"{problem.severity} {problem.code}", fg=colour, bold=True)
-    lines = [f"{click.style(place, bold=True)}: {title}: {problem.message}", *_excerpt(problem, colour)]
+    shown = excerpt(problem.line, problem.column, problem.source, colour)
+    lines = [f"{click.style(place, bold=True)}: {title}: {problem.message}", *shown]
     if problem.hint:
         lines.append(f"{' ' * len(str(problem.line))} {click.style('=', fg='cyan')} {problem.hint}")
     return "\n".join(lines)
 
 
-def _excerpt(problem: Problem, colour: str) -> list[str]:
+def excerpt(line: int, column: int, source: str, colour: str) -> list[str]:
     """The offending line and a caret; a long line is cut around the fault."""
-    gutter = str(problem.line)
-    source = "".join(char if char.isprintable() else " " for char in problem.source)
-    start = max(0, problem.column - 1 - MAX_COLUMNS // 2) if len(source) > MAX_COLUMNS else 0
+    gutter = str(line)
+    source = "".join(char if char.isprintable() else " " for char in source)
+    start = max(0, column - 1 - MAX_COLUMNS // 2) if len(source) > MAX_COLUMNS else 0
     shown = source[start : start + MAX_COLUMNS]
-    caret = " " * (problem.column - 1 - start) + click.style("^", fg=colour, bold=True)
+    caret = " " * (column - 1 - start) + click.style("^", fg=colour, bold=True)
     bar = click.style("|", fg="cyan")
     return [f"{gutter} {bar} {shown}", f"{' ' * len(gutter)} {bar} {caret}"]
 

@@ -49,8 +49,6 @@ def _show(name: str, loaded: Loaded) -> None:
         click.echo(f"{name}: {summary(loaded.problems)}", err=True)
         return
     count = len(loaded.playbook.steps)
-    warnings = (
-        f", {len(loaded.problems)} warning{'s' * (len(loaded.problems) != 1)}" if loaded.problems else ""
-    )
+    warnings = f", {len(loaded.problems)} warning{'s' * (len(loaded.problems) != 1)}" if loaded.problems else ""
     verdict = click.style("sound", fg="green", bold=True)
     click.echo(f"{name}: {verdict} ({loaded.dialect}, {count} step{'s' * (count != 1)}{warnings})", err=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from noetl.dsl.duration import seconds
 from noetl.dsl.inputs import LAYERED
 from noetl.dsl.shape import KindSource, is_template
 from noetl.dsl.tree import Mark, Span, key_span, plain, span_in, span_of
 from noetl.model import playbook as model
+from noetl.model.duration import seconds
 from noetl.model.inputs import fields
 
 INHERITED = ("results", "sandbox", "on_lost", "max_visits", "retry")
@@ -302,7 +302,7 @@ def _store(store: Any) -> dict[str, Any]:
 def _rules(rules: Any) -> Iterable[tuple[Any, Any]]:
     """Each rule with its `then`."""
     for rule in rules:
-        yield rule, (rule["else"] if "else" in rule else rule)["then"]
+        yield rule, rule.get("else", rule)["then"]
 
 
 def _guard(rule: Any) -> Any:

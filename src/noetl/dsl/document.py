@@ -153,14 +153,19 @@ class RuntimeVersion(Shape):
     words = "a version with major 2, such as noetl-runtime/2"
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
-        major = str(value).rpartition("/")[2].lstrip("v").split(".")[0]
+        major = str(value).rpartition("/")[2].removeprefix("v").split(".")[0]
         if major != "2" or isinstance(value, dict | list):
             message = f"expected {self.words}, found {describe(value)}"
             walk.problems.add(EXECUTOR_VERSION, span, message, "write `noetl-runtime/2`, or leave it out")
         return True
 
     def schema(self) -> Schema:
-        return {"anyOf": [{"type": "string", "pattern": r"^(.*/)?v?2(\..*)?$"}, {"const": 2}]}
+        return {
+            "anyOf": [
+                {"type": "string", "pattern": r"^(.*/)?v?2(\..*)?$"},
+                {"type": "number", "minimum": 2, "exclusiveMaximum": 3},
+            ]
+        }
 
 
 def _old(word: str, hint: str, *stands_for: str) -> Retired:

@@ -123,7 +123,7 @@ def chain_items(branch: Any) -> Iterator[tuple[str, Any, Any]]:
 def rules(task: Any) -> Iterator[tuple[Any, Any, bool]]:
     """Each rule of a task's policy, its `then`, and whether it is `else`."""
     for rule in task.get("spec", {}).get("policy", {}).get("rules", []):
-        body = rule["else"] if "else" in rule else rule
+        body = rule.get("else", rule)
         yield rule, body["then"], "else" in rule
 
 

@@ -37,8 +37,9 @@ TOO_LARGE = Check(
     "NTL003",
     "error",
     "the document is too large",
-    f"A playbook has at most {MAX_BYTES >> 20} MiB of text, {MAX_NODES:,} nodes after aliases are expanded, and "
-    f"{MAX_DEPTH} levels of nesting. Move data out of the playbook: into a file, a table, or the request's payload.",
+    f"A playbook has at most {MAX_BYTES >> 20} MiB of text, {MAX_NODES:,} nodes after aliases are expanded, "
+    f"{MAX_DEPTH} levels of nesting, and 8 MiB when calls of the workbook and defaults are written out. "
+    "Move data out of the playbook: into a file, a table, or the request's payload.",
 )
 DUPLICATE_KEY = Check(
     "NTL004",

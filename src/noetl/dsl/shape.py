@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from noetl.dsl.duration import seconds
 from noetl.dsl.inputs import check_defaults
 from noetl.dsl.problem import Check, Problems, did_you_mean
 from noetl.dsl.tree import Map, Seq, Span, key_span, span_in
+from noetl.model.duration import seconds
 from noetl.model.kind import Kind
 
 Schema = dict[str, Any]

@@ -35,6 +35,8 @@ class Report(msgspec.Struct, frozen=True):
     facts: tuple[Event, ...]
     claim: Claim | None = None
     hand_back: bool = False
+    blobs: tuple[tuple[str, bytes], ...] = ()
+    """Content of references in the facts."""
 
 
 class Lost(msgspec.Struct, frozen=True):

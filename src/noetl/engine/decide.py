@@ -1,7 +1,7 @@
-"""decide(state, command, now): what follows from a command, as events.
+"""decide(turn, command): what follows from a command, as events.
 
-Pure but for the state it is given: each event is evolved into it at once, so later decisions of the same turn see
-earlier ones, and the caller drops the state if the events can't be stored. No await, clock, randomness or I/O.
+A turn holds the state and the time. Each event is evolved into the state at once, so later decisions of the same turn
+see earlier ones, and the caller drops the state if the events can't be stored. No await, clock, randomness or I/O.
 Late and repeated commands are answered with no events.
 """
 
@@ -38,11 +38,23 @@ from noetl.model.outcome import Error, Outcome, failed
 MAX_LOSSES = 5
 
 
-def decide(state: Execution, command: Command, now: float) -> list[e.Event]:
-    """The events that follow; the state has already taken them in."""
-    turn = Turn(state, now)
-    if state.over:
-        return turn.events
+def decide(turn: Turn, command: Command) -> None:
+    """What follows from a command. Need may stop it on the way: load what is asked for, then `carry_on`."""
+    if not turn.state.over:
+        _take(turn, command)
+        carry_on(turn, command)
+
+
+def carry_on(turn: Turn, command: Command) -> None:
+    """Settle the net, and give the worker that reported its next work."""
+    if turn.events:
+        settle(turn)
+    if isinstance(command, Report) and command.claim is not None:
+        claim(turn, command.claim)
+
+
+def _take(turn: Turn, command: Command) -> None:
+    state = turn.state
     match command:
         case Start():
             start(turn, command)
@@ -67,11 +79,6 @@ def decide(state: Execution, command: Command, now: float) -> list[e.Event]:
         case Resume():
             if state.status == "paused":
                 turn.emit(e.PlaybookResumed())
-    if turn.events:
-        settle(turn)
-    if isinstance(command, Report) and command.claim is not None:
-        claim(turn, command.claim)
-    return turn.events
 
 
 # -- reports --------------------------------------------------------------------------------------------------------
@@ -79,6 +86,7 @@ def decide(state: Execution, command: Command, now: float) -> list[e.Event]:
 
 def _report(turn: Turn, report: Report) -> None:
     """Accept what a worker says, as long as its lease is the latest. A fact may end the lease for those behind it."""
+    turn.blobs += report.blobs
     for fact in report.facts:
         if report.fence not in turn.state.leases:
             return

@@ -9,7 +9,7 @@ import msgspec
 
 from noetl.engine.events import Event, TaskDone
 from noetl.model.identity import TaskId, action_id, iteration_id
-from noetl.model.reference import Reference
+from noetl.reference import Reference
 
 
 def envelope(execution: str, seq: int, at: float, event: Event) -> dict[str, Any]:

@@ -9,8 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from noetl.engine import events as e
+from noetl.engine.fit import weight, whole
 from noetl.engine.patch import SET, Patch, apply_patch
 from noetl.engine.state import (
+    BYTES_PER_CHUNK,
+    RESULTS_PER_CHUNK,
     Ended,
     Execution,
     Lease,
@@ -23,6 +26,7 @@ from noetl.engine.state import (
     error_data,
 )
 from noetl.model.identity import TaskId, step_of
+from noetl.reference import refer
 
 FAST_LANE_SECONDS = 0.2
 MAX_LANE = 1_024
@@ -238,7 +242,9 @@ def _step_paused(state: Execution, event: e.StepPaused, at: float) -> None:
         run.fence = None
     if event.until is not None:
         state.listening = True
-        run.parked[NO_LOOP if event.index is None else event.index] = Parked(event.until, event.key, event.due, event.request)
+        run.parked[NO_LOOP if event.index is None else event.index] = Parked(
+            event.until, event.key, event.due, event.request
+        )
         if event.due is not None:
             state.timers[f"wait:{run.id}:{NO_LOOP if event.index is None else event.index}"] = event.due
         if rest is not None and event.index is not None:
@@ -363,6 +369,18 @@ def _iteration_done(state: Execution, event: e.IterationDone, at: float) -> None
     loop.ok += 1
     if state.net.steps[run.step].step.loop.collect:  # type: ignore[union-attr]
         loop.results.append((event.index, event.result))
+        loop.bytes += weight(event.result, BYTES_PER_CHUNK)
+        if len(loop.results) >= RESULTS_PER_CHUNK or loop.bytes >= BYTES_PER_CHUNK:
+            close_chunk(loop, state.outbox)
+
+
+def close_chunk(loop: Loop, outbox: list[tuple[str, bytes]]) -> None:
+    """Results that have gathered go into a chunk of pairs of index and result, so memory does not follow the loop."""
+    reference, content = refer([[index, whole(result)] for index, result in loop.results])
+    outbox.append((reference.key, content))
+    loop.chunks.append(reference)
+    loop.results.clear()
+    loop.bytes = 0
 
 
 def _iteration_failed(state: Execution, event: e.IterationFailed, at: float) -> None:

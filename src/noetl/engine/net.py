@@ -28,8 +28,11 @@ class ArcPlan:
 def _sees_failure(step: str, read: Read) -> bool:
     """Only a guard that looks at the event or at this step's own end can match after a failure (S3)."""
     path = read.path
-    return path[0] == "event" or path[:2] == (step, "status") or path[:2] == (step, "error") or (
-        path[:2] == ("steps", step) and path[2:3] in (("status",), ("error",))
+    return (
+        path[0] == "event"
+        or path[:2] == (step, "status")
+        or path[:2] == (step, "error")
+        or (path[:2] == ("steps", step) and path[2:3] in (("status",), ("error",)))
     )
 
 

@@ -72,6 +72,10 @@ def _route(turn: Turn, ended: Ended) -> None:
     except TemplateError as error:
         turn.emit(e.NextEvaluated(ended.run, ended.on, error=_template_error(error, plan.name, f"next/{i}")))
         return
+    if len(state.tokens) + len(chosen) > MAX_TOKENS:
+        problem = _limit(f"more than {MAX_TOKENS:,} tokens at once", plan.name)
+        turn.emit(e.NextEvaluated(ended.run, ended.on, error=problem))
+        return
     turn.emit(e.NextEvaluated(ended.run, ended.on, tuple(i for i, _ in chosen)))
     for i, args in chosen:
         delay = plan.arcs[i].delay
@@ -175,18 +179,22 @@ def _join_now(turn: Turn, step: str) -> bool:
 def schedule(turn: Turn, plan: StepPlan, tokens: tuple[int, ...], args: dict[str, Any] | None = None) -> None:
     """Take the tokens and make a run; what needs no worker runs here and now."""
     state = turn.state
+    limit = state.net.playbook.executor.max_step_runs
+    if tokens and state.run_count >= limit:  # not a failure of the step, which an arc could take up for ever
+        for token in tokens:
+            turn.emit(e.TokenDenied(token, _limit(f"more than {limit:,} step runs in one execution", plan.name)))
+        return
     run = f"{plan.name}#{state.entries.get(plan.name, 0) + 1}"
     turn.emit(e.StepScheduled(run, tokens, args or {}))
-    limit = state.net.playbook.executor.max_step_runs
-    if state.run_count > limit:
-        turn.emit(e.StepFailed(run, Error("limit", f"more than {limit:,} step runs in one execution")))
-    elif len(state.tokens) > MAX_TOKENS:
-        turn.emit(e.StepFailed(run, Error("limit", f"more than {MAX_TOKENS:,} tokens at once")))
-    elif plan.collection is not None:
+    if plan.collection is not None:
         _start_loop(turn, plan, state.runs[run])
     elif not plan.step.tasks:
         turn.emit(e.StepStarted(run, state.fence + 1, "server"))
         turn.emit(e.StepDone(run))
+
+
+def _limit(message: str, step: str) -> dict[str, Any]:
+    return {"kind": "limit", "message": message, "step": step}
 
 
 def _start_loop(turn: Turn, plan: StepPlan, run: Run) -> None:

@@ -49,7 +49,10 @@ def _rendered(default: Any, given: Any, scope: Scope) -> Any:
     """Templates of the default where the payload is silent; what it gives is data and stays as it is."""
     if not (isinstance(default, dict) and isinstance(given, dict)):
         return given
-    merged = {key: _rendered(value, given[key], scope) if key in given else render(value, scope) for key, value in default.items()}
+    merged = {
+        key: _rendered(value, given[key], scope) if key in given else render(value, scope)
+        for key, value in default.items()
+    }
     return {**merged, **{key: value for key, value in given.items() if key not in default}}
 
 

@@ -14,7 +14,8 @@ from noetl.engine.net import Net
 from noetl.model.outcome import Error, Outcome
 
 Status = Literal["pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled"]
-RESULTS_PER_CHUNK = 256
+RESULTS_PER_CHUNK = 4_096
+BYTES_PER_CHUNK = 1 << 16
 
 
 class Token(msgspec.Struct):
@@ -72,6 +73,8 @@ class Loop(msgspec.Struct):
     failures: list[dict[str, Any]] = []
     results: list[tuple[int, Any]] = []
     """Accepted results that are not in a chunk yet."""
+    bytes: int = 0
+    """About how much the results that are not in a chunk yet weigh."""
     chunks: list[Any] = []
     """References to chunks of results."""
     writers: dict[str, tuple[int, Any]] = {}
@@ -176,6 +179,8 @@ class Execution(msgspec.Struct):
     """The step that ended last."""
     result: Any = None
     error: dict[str, Any] | None = None
+    outbox: list[tuple[str, bytes]] = []
+    """Content that the fold made and that must be stored with the events; empty between turns."""
 
     @property
     def depth(self) -> int:

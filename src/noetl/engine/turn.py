@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from noetl.engine.events import Event
-from noetl.engine.evolve import evolve
+from noetl.engine.evolve import close_chunk, evolve
+from noetl.engine.fit import fitted
 from noetl.engine.state import Execution, Run
 from noetl.expression import NOW_KEY
+from noetl.reference import CHUNKS, canonical, reference_to
 from noetl.scope import Scope, StepsView
 
 
@@ -17,10 +19,16 @@ class Turn:
     def __init__(self, state: Execution, now: float) -> None:
         self.state, self.now = state, now
         self.events: list[Event] = []
+        self.blobs: list[tuple[str, bytes]] = []
+        """Content of the references in the events, to be stored with them."""
 
     def emit(self, event: Event) -> None:
+        event = fitted(event, self.blobs)
         self.events.append(event)
         evolve(self.state, event, self.now)
+        if self.state.outbox:
+            self.blobs += self.state.outbox
+            self.state.outbox.clear()
 
     def scope(self, args: dict[str, Any], args_by: dict[str, Any], event: dict[str, Any] | None = None) -> Scope:
         """What a template on the server sees."""
@@ -39,12 +47,20 @@ class Turn:
         return scope
 
     def loop_result(self, run: Run) -> Any:
-        """Results of the items by index; null where one failed."""
+        """Results of the items by index, null where one failed; a reference where they fill chunks."""
         loop = run.loop
         assert loop is not None
         settings = self.state.net.steps[run.step].step.loop
         if settings is None or not settings.collect:
             return None
+        if loop.chunks:
+            if loop.results:
+                close_chunk(loop, self.blobs)
+            manifest = {"total": loop.total, "chunks": [chunk.key for chunk in loop.chunks]}
+            content = canonical(manifest)
+            reference = reference_to(content, hint=CHUNKS, preview={"count": loop.total})
+            self.blobs.append((reference.key, content))
+            return reference
         found: list[Any] = [None] * loop.total
         for index, result in loop.results:
             found[index] = result

@@ -100,6 +100,12 @@ class ExpressionCompiler:
         closure: Closure = self._visit("expr", node, tolerant)
         return closure
 
+    def whole(self, node: nodes.Expr) -> Closure:
+        """The value of a template that is this one expression: a path passes on what it finds."""
+        if isinstance(node, nodes.Name | nodes.Getattr | nodes.Getitem):
+            return self._path(node, False, passed=True)
+        return self.expression(node)
+
     def _visit(self, kind: str, node: nodes.Node, *args: Any) -> Any:
         method = getattr(self, f"_{kind}_{type(node).__name__}", None)
         if method is None:
@@ -137,14 +143,14 @@ class ExpressionCompiler:
     def _expr_Getitem(self, node: nodes.Getitem, tolerant: bool) -> Closure:
         return self._path(node, tolerant)
 
-    def _path(self, node: nodes.Expr, tolerant: bool) -> Closure:
+    def _path(self, node: nodes.Expr, tolerant: bool, passed: bool = False) -> Closure:
         raw, fail = self._raw(node, tolerant), self.failing(node)
 
         def plain(scope: Scope, run: Any) -> Any:
             value = raw(scope, run)
             if isinstance(value, View):
                 try:
-                    return value.value()
+                    return value.passed() if passed else value.value()
                 except Exception as error:
                     raise fail(error) from None
             return value

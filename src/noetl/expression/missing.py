@@ -56,6 +56,10 @@ class View:
         """What the object is where a whole value is needed; itself, if it only has fields."""
         return self
 
+    def passed(self) -> Any:
+        """What the object is where a template only passes it on; a reference need not be opened for that."""
+        return self.value()
+
 
 class Interruption(BaseException):
     """A View may raise a subclass of this to stop an evaluation; it passes through untouched.

@@ -99,7 +99,7 @@ def syntax_tree(source: str) -> nodes.Template:
 
 # Half of all templates are one plain path. Its tree is made by hand, at a fifth of the cost of lexing and parsing.
 _PATH = re.compile(r"\{\{\s*([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*)\s*\}\}", re.ASCII)
-_WORDS = frozenset("true false none True False None not and or in is if else".split())
+_WORDS = frozenset(["true", "false", "none", "True", "False", "None", "not", "and", "or", "in", "is", "if", "else"])
 
 
 def _path_tree(source: str, path: re.Match[str]) -> nodes.Template:

@@ -74,7 +74,7 @@ class Template:
             single = _single_expression(self.source, tree)
             self.is_expression = single is not None
             if single is not None:
-                self._expression = compiler.expression(single)
+                self._expression = compiler.whole(single)
             else:
                 self._body = compiler.body(tree.body)
         except RecursionError:

@@ -38,3 +38,12 @@ def step_of(run: str) -> str:
 def action_id(execution: str, task: TaskId) -> str:
     """The same over retries and re-grants, different for every visit: what makes an effect idempotent."""
     return sha256(f"{execution}|{task}".encode()).hexdigest()[:32]
+
+
+def uuid7(at: float, noise: bytes) -> str:
+    """An id that sorts by the time it was made (RFC 9562); `noise` is at least eight random bytes."""
+    milliseconds, part = divmod(at * 1000, 1)
+    head = (int(milliseconds) << 16) | 0x7000 | int(part * 4096)
+    tail = 0x8000_0000_0000_0000 | (int.from_bytes(noise[:8], "big") >> 2)
+    digits = f"{head & (1 << 64) - 1:016x}{tail:016x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -355,9 +355,7 @@ def _literal(value: object) -> str:
 def _object(node: dict[str, Any], definitions: dict[str, Any], seen: tuple[str, ...]) -> dict[str, Any]:
     """A map with known keys. Its title is a Python name and is dropped."""
     out = {key: value for key, value in node.items() if key != "title"}
-    out["properties"] = {
-        name: _admit(part, definitions, seen) for name, part in node.get("properties", {}).items()
-    }
+    out["properties"] = {name: _admit(part, definitions, seen) for name, part in node.get("properties", {}).items()}
     return out
 
 

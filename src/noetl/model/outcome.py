@@ -38,6 +38,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
         return {"status": self.status, "result": self.result, "error": error, "meta": meta, **self.extra}
 
 
-def failed(kind: str, message: str, *, retryable: bool = False, extra: dict[str, Any] | None = None, **details: Any) -> Outcome:
+def failed(
+    kind: str, message: str, *, retryable: bool = False, extra: dict[str, Any] | None = None, **details: Any
+) -> Outcome:
     """An error outcome."""
     return Outcome("error", error=Error(kind, message, retryable, details), extra=extra or {})

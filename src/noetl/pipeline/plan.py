@@ -38,7 +38,9 @@ def _test(when: bool | str) -> Callable[[Mapping[str, Any]], bool]:
 
 def patch_plan(values: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Patch]:
     """A patch as a function of a scope: all values are rendered before any is written."""
-    parts = [(key, operator, prepare(value)) for key, (operator, value) in ((k, operator_of(v)) for k, v in values.items())]
+    parts = [
+        (key, operator, prepare(value)) for key, (operator, value) in ((k, operator_of(v)) for k, v in values.items())
+    ]
     if not parts:
         return lambda scope: ()
     return lambda scope: tuple((key, operator, value(scope)) for key, operator, value in parts)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
+from noetl.errors import TemplateFailed
+from noetl.model.duration import seconds
 from noetl.model.outcome import Outcome
 from noetl.pipeline.plan import RulePlan
 from noetl.scope import Scope
@@ -14,7 +16,7 @@ DEFAULT_DELAY = 1.0
 
 def wait_before(rule: RulePlan, attempt: int, outcome: Outcome, scope: Scope, seed: str) -> float:
     """Seconds between attempt number `attempt` and the next. `seed` makes the jitter of each wait its own."""
-    delay = _base(rule, scope)
+    delay = base_delay(rule, scope, DEFAULT_DELAY)
     match rule.then.backoff:
         case "linear":
             wait = delay * attempt
@@ -30,14 +32,15 @@ def wait_before(rule: RulePlan, attempt: int, outcome: Outcome, scope: Scope, se
     return wait
 
 
-def _base(rule: RulePlan, scope: Scope) -> float:
+def base_delay(rule: RulePlan, scope: Scope, default: float = 0.0) -> float:
+    """The delay a rule asks for, in seconds."""
     given: Any = rule.delay(scope) if rule.delay is not None else rule.then.delay
     if given is None:
-        return DEFAULT_DELAY
-    try:
-        return max(0.0, float(given))
-    except (TypeError, ValueError):
-        return DEFAULT_DELAY
+        return default
+    found = seconds(given)
+    if found is None:
+        raise TemplateFailed(f"`delay` must be a number of seconds or a duration such as 5s, not {str(given)[:60]!r}")
+    return found
 
 
 def _retry_after(outcome: Outcome) -> float:

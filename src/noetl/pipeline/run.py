@@ -8,23 +8,25 @@ last accepted task.
 from __future__ import annotations
 
 import asyncio
-
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from noetl.engine.events import Event, TaskDone, TaskRetryScheduled, TaskStarted
 from noetl.engine.patch import BadPatch, Patch, apply_patch
 from noetl.engine.state import Progress
-from noetl.errors import TemplateError
+from noetl.errors import TemplateError, TemplateFailed
 from noetl.expression import NOW_KEY
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome, failed
 from noetl.pipeline.plan import PipelinePlan, RulePlan, TaskPlan
-from noetl.pipeline.retry import wait_before
+from noetl.pipeline.retry import base_delay, wait_before
+from noetl.reference import Need, Reference, TooLarge, loaded
 from noetl.scope import Scope
 
 DURABLE_WAIT_SECONDS = 5.0
 """A longer wait frees the worker and becomes a timer in the store."""
 DEFAULT_ATTEMPTS = 3
+Value = TypeVar("Value")
 
 
 class Done(NamedTuple):
@@ -83,6 +85,9 @@ class Host(Protocol):
     async def call(self, plan: TaskPlan, inputs: dict[str, Any], task: TaskId, attempt: int, scope: Scope) -> Outcome:
         """Call the tool; every error is an outcome. May raise Parked."""
 
+    async def content(self, reference: Reference) -> Any:
+        """The value behind a reference."""
+
 
 class Pipeline:
     """One pipeline under way: a step's, an iteration's, or that of an item inside an iterator task."""
@@ -102,6 +107,7 @@ class Pipeline:
         self.plan, self.run_id, self.scope, self.progress = plan, run, scope, progress
         self.reporter, self.host, self.index, self.prefix = reporter, host, index, prefix
         self.inner = inner or {}
+        self.contents: dict[str, Any] = {}
         self.args = scope["args"]
         self.iter = scope["iter"]
         apply_progress(self)
@@ -130,19 +136,19 @@ class Pipeline:
 
     # -- one visit --------------------------------------------------------------------------------------------------
 
-    async def _visit(self, plan: TaskPlan, task: TaskId) -> str | None | End:
+    async def _visit(self, plan: TaskPlan, task: TaskId) -> str | End | None:
         """Run a task until its policy lets go of it. Returns the next label, None at the end, or an end."""
         self.scope["_task"] = plan.label
         attempt = self.progress.attempt
         self.progress.attempt = 1
         while True:
-            self._enter(plan, attempt)
             try:
-                skip = next((rule for rule in plan.skips if rule.matches(self.scope)), None) if plan.skips else None
+                await self._evaluated(lambda: self._enter(plan, attempt))  # noqa: B023
+                skip = await self._evaluated(lambda: self._skip(plan)) if plan.skips else None
             except TemplateError as error:
                 return await self._fail(plan, task, attempt, _template_outcome(error))
             if skip is not None:
-                return self._close(plan, task, attempt, Outcome(), skip, "continue", skipped=True)
+                return await self._close(plan, task, attempt, Outcome(), skip, "continue", skipped=True)
             started = self.host.now()
             try:
                 outcome = await self._call(plan, task, attempt)
@@ -151,7 +157,7 @@ class Pipeline:
             took = round((self.host.now() - started) * 1000, 3)
             self.scope["outcome"] = outcome.as_data({"attempt": attempt, "duration_ms": took, "ts": started})
             try:
-                rule = self._rule(plan)
+                rule = await self._evaluated(lambda: self._rule(plan)) if plan.rules else None
             except TemplateError as error:
                 return await self._fail(plan, task, attempt, _template_outcome(error))
             do = rule.then.do if rule is not None else ("continue" if outcome.ok or plan.rules is not None else "fail")
@@ -190,10 +196,39 @@ class Pipeline:
         if plan.items is not None:
             return await self._iterate(plan, task)
         try:
-            inputs = plan.inputs(self.scope)
+            inputs = await self._evaluated(lambda: plan.inputs(self.scope))
+            if has_references(inputs):
+                inputs = await self._opened(inputs)
         except TemplateError as error:
             return _template_outcome(error)
         return await self.host.call(plan, inputs, task, attempt, self.scope)
+
+    async def _evaluated(self, evaluate: Callable[[], Value]) -> Value:
+        """Evaluate templates, loading what they want to look into on the way."""
+        while True:
+            try:
+                if not self.contents:
+                    return evaluate()
+                with loaded(self.contents):
+                    return evaluate()
+            except Need as need:
+                self.contents[need.reference.key] = await self.host.content(need.reference)
+
+    async def _opened(self, value: Any) -> Any:
+        """A tool gets values, not references."""
+        if isinstance(value, Reference):
+            content = await self.host.content(value)
+            if isinstance(content, TooLarge):
+                raise TemplateFailed(
+                    f"an input of {value.size:,} bytes is too large for a tool (limit {content.limit:,})"
+                )
+            return content
+        if isinstance(value, dict):
+            return {key: await self._opened(item) for key, item in value.items()}
+        return [await self._opened(item) for item in value] if isinstance(value, list) else value
+
+    def _skip(self, plan: TaskPlan) -> RulePlan | None:
+        return next((rule for rule in plan.skips if rule.matches(self.scope)), None)
 
     def _rule(self, plan: TaskPlan) -> RulePlan | None:
         return next((rule for rule in plan.rules if rule.matches(self.scope)), None) if plan.rules else None
@@ -205,15 +240,14 @@ class Pipeline:
     ) -> End | None:
         """Wait and go round again; a long wait puts the pipeline aside."""
         try:
-            wait = wait_before(rule, attempt, outcome, self.scope, f"{self.run_id}{task.path}{attempt}")
-            set_iter, set_ctx = self._patches(rule)
+            seed = f"{self.run_id}{task.path}{attempt}"
+            wait = await self._evaluated(lambda: wait_before(rule, attempt, outcome, self.scope, seed))
+            set_iter, set_ctx = await self._patches(rule)
         except (TemplateError, BadPatch) as error:
             return await self._fail(plan, task, attempt, _patch_outcome(error))
         due = self.host.now() + wait
         self._keep(plan, outcome)
-        self.reporter.tell(
-            TaskDone(task, attempt, outcome, "retry", plan.label, set_iter, set_ctx, duration_ms=took)
-        )
+        self.reporter.tell(TaskDone(task, attempt, outcome, "retry", plan.label, set_iter, set_ctx, duration_ms=took))
         self.reporter.tell(TaskRetryScheduled(task, attempt + 1, due))
         if wait > DURABLE_WAIT_SECONDS and not self.prefix:
             return Waiting("retry", "", due)
@@ -232,14 +266,14 @@ class Pipeline:
 
     async def _leave(
         self, plan: TaskPlan, task: TaskId, attempt: int, outcome: Outcome, rule: RulePlan | None, do: str, took: float
-    ) -> str | None | End:
+    ) -> str | End | None:
         if do == "fail":
             return await self._fail(plan, task, attempt, outcome, rule, took)
         if do == "jump" and rule is not None and rule.then.delay is not None:
             return await self._delayed_jump(plan, task, attempt, outcome, rule, took)
-        return self._close(plan, task, attempt, outcome, rule, do, took=took)
+        return await self._close(plan, task, attempt, outcome, rule, do, took=took)
 
-    def _close(
+    async def _close(
         self,
         plan: TaskPlan,
         task: TaskId,
@@ -249,16 +283,22 @@ class Pipeline:
         do: str,
         skipped: bool = False,
         took: float = 0.0,
-    ) -> str | None | End:
+    ) -> str | End | None:
         """Tell the outcome and where the pipeline goes."""
         try:
-            set_iter, set_ctx = self._patches(rule) if rule is not None else ((), ())
+            set_iter, set_ctx = await self._patches(rule) if rule is not None else ((), ())
         except (TemplateError, BadPatch) as error:
             problem = _patch_outcome(error)
             self.reporter.tell(TaskDone(task, attempt, problem, "fail", None, duration_ms=took))
             assert problem.error is not None
             return Failed(problem.error, plan.label, attempt)
-        target = rule.then.to if do == "jump" and rule is not None else None if do == "break" else self.plan.after[plan.label]
+        target = (
+            rule.then.to
+            if do == "jump" and rule is not None
+            else None
+            if do == "break"
+            else self.plan.after[plan.label]
+        )
         if not skipped:
             self._keep(plan, outcome)
             self.progress.prev = outcome.result if outcome.ok else None
@@ -269,12 +309,12 @@ class Pipeline:
 
     async def _delayed_jump(
         self, plan: TaskPlan, task: TaskId, attempt: int, outcome: Outcome, rule: RulePlan, took: float
-    ) -> str | None | End:
+    ) -> str | End | None:
         try:
-            wait = float(rule.delay(self.scope)) if rule.delay is not None else float(rule.then.delay or 0)
-        except (TemplateError, TypeError, ValueError) as error:
+            wait = await self._evaluated(lambda: base_delay(rule, self.scope))
+        except TemplateError as error:
             return await self._fail(plan, task, attempt, _patch_outcome(error))
-        target = self._close(plan, task, attempt, outcome, rule, "jump", took=took)
+        target = await self._close(plan, task, attempt, outcome, rule, "jump", took=took)
         if isinstance(target, str) and wait > 0:
             if wait > DURABLE_WAIT_SECONDS and not self.prefix:
                 return Waiting("retry", "", self.host.now() + wait)
@@ -295,15 +335,15 @@ class Pipeline:
         patches: tuple[Patch, Patch] = ((), ())
         if rule is not None:
             try:
-                patches = self._patches(rule)
+                patches = await self._patches(rule)
             except (TemplateError, BadPatch) as problem:
                 error = _patch_outcome(problem).error or error
         self.reporter.tell(TaskDone(task, attempt, outcome, "fail", None, *patches, duration_ms=took))
         return Failed(error, plan.label, attempt)
 
-    def _patches(self, rule: RulePlan) -> tuple[Patch, Patch]:
+    async def _patches(self, rule: RulePlan) -> tuple[Patch, Patch]:
         """Render all values of both patches, then write them: a pipeline sees its own writes at once."""
-        set_iter, set_ctx = rule.set_iter(self.scope), rule.set_ctx(self.scope)
+        set_iter, set_ctx = await self._evaluated(lambda: (rule.set_iter(self.scope), rule.set_ctx(self.scope)))
         apply_patch(self.iter, set_iter)
         apply_patch(self.scope["ctx"], set_ctx)
         return set_iter, set_ctx
@@ -318,7 +358,7 @@ class Pipeline:
         assert plan.items is not None
         assert plan.body_plan is not None
         try:
-            items = plan.items(self.scope)
+            items = await self._opened(await self._evaluated(lambda: plan.items(self.scope)))  # type: ignore[misc]
         except TemplateError as error:
             return _template_outcome(error)
         if not isinstance(items, list | tuple):
@@ -360,6 +400,13 @@ class Pipeline:
         )
 
 
+def has_references(value: Any) -> bool:
+    """Whether a rendered value holds a reference anywhere."""
+    if isinstance(value, dict):
+        return any(map(has_references, value.values()))
+    return any(map(has_references, value)) if isinstance(value, list) else isinstance(value, Reference)
+
+
 def apply_progress(pipeline: Pipeline) -> None:
     """Lay what was accepted before over the fresh scope."""
     pipeline.iter.update(pipeline.progress.iter)
@@ -372,5 +419,3 @@ def _template_outcome(error: TemplateError) -> Outcome:
 
 def _patch_outcome(error: Exception) -> Outcome:
     return _template_outcome(error) if isinstance(error, TemplateError) else failed("ctx_conflict", str(error))
-
-

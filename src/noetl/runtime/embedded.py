@@ -59,7 +59,11 @@ class Embedded:
         """Run until the execution is over, or can only go on after somebody acts on a pause."""
         while True:
             moved = self.runtime.moved
-            state = self.runtime.cells[execution].state
+            state = (self.runtime.cells.get(execution) or await self.runtime.load(execution)).state
+            if self.worker.fault is not None:
+                raise self.worker.fault
+            if state.over:  # perhaps only decided, not stored yet
+                state = (await self.runtime.handle(execution, Refresh())).state
             await self._children()
             if state.over or (state.status == "paused" and not self.worker.tasks):
                 await self._keep_log()

@@ -15,21 +15,24 @@ from typing import Any, NamedTuple
 from noetl.clock import Clock
 from noetl.engine import events as e
 from noetl.engine.commands import Claim, Command, Report
-from noetl.engine.decide import decide
+from noetl.engine.decide import carry_on, decide
 from noetl.engine.evolve import evolve
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
-from noetl.errors import NoetlError
-from noetl.tools.registry import KINDS
+from noetl.engine.turn import Turn
+from noetl.errors import NotFound
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan
+from noetl.reference import Need, Reference, TooLarge, loaded
+from noetl.results.read import read_value
 from noetl.store.codec import ZERO, decode, rows_of
 from noetl.store.ports import Change, Store, Summary
+from noetl.tools.registry import KINDS
 from noetl.worker.work import Work, work_of
 
-
-class NotFound(NoetlError):
-    """There is no such execution."""
+SERVER_BYTES = 8 << 20
+WORKER_BYTES = 64 << 20
+"""How much a template may load on the server and on a worker."""
 
 
 class Answer(NamedTuple):
@@ -55,10 +58,11 @@ class Asked(NamedTuple):
 class Cell:
     """An execution in memory: its state and the hash of its last row."""
 
-    __slots__ = ("head", "state", "summary")
+    __slots__ = ("head", "items", "state", "summary")
 
     def __init__(self, state: Execution, head: bytes, summary: Summary | None) -> None:
         self.state, self.head, self.summary = state, head, summary
+        self.items: dict[str, list[Any]] = {}
 
 
 class Runtime:
@@ -131,9 +135,13 @@ class Runtime:
             written = {}
             if changes:
                 order = sorted(changes)
-                stored = await loop.run_in_executor(self.thread, self.store.commit, [changes[one] for one in order])
+                try:
+                    stored = await loop.run_in_executor(self.thread, self.store.commit, [changes[one] for one in order])
+                except Exception as error:
+                    self._refuse(decided, error)
+                    continue
                 written = dict(zip(order, stored, strict=True))
-            self._answer(decided, written)
+            await self._answer(decided, written)
 
     async def _decide(
         self, asked: Asked, decided: dict[str, list[tuple[Asked, Answer]]], changes: dict[str, Change]
@@ -145,23 +153,60 @@ class Runtime:
             before = cell.state.seq
             if isinstance(asked.command, Refresh):
                 cell = await self._refreshed(cell, execution in changes)
-                events: list[e.Event] = []
+                turn = Turn(cell.state, now)
             else:
-                events = decide(cell.state, asked.command, now)
+                turn = await self._turn(cell.state, asked.command, now)
         except Exception as error:
             self.cells.pop(execution, None)
-            asked.answer.set_exception(error)
+            _raise(asked, error)
             return
+        events = turn.events
         if events:
             rows = rows_of(events, before + 1, now, cell.head)
             cell.head = rows[-1].hash
             change = changes.get(execution)
             if change is None:
-                change = changes[execution] = Change(execution, before, [])
+                change = changes[execution] = Change(execution, before, [], blobs=[])
             change.rows += rows
+            change.blobs += turn.blobs
             self._summarise(cell, change, now)
-        works = [work_of(cell.state, event) for event in events if isinstance(event, e.StepStarted | e.StepRegranted) and event.worker != "server" and event.run in cell.state.runs]
+        works = [await self._work(cell, event) for event in events if _hands_out(cell.state, event)]
         decided.setdefault(execution, []).append((asked, Answer(events, works, cell.state)))
+
+    async def _turn(self, state: Execution, command: Command, now: float) -> Turn:
+        """Decide, loading what templates want to look into on the way."""
+        turn = Turn(state, now)
+        contents: dict[str, Any] = {}
+        step = decide
+        while True:
+            try:
+                with loaded(contents):
+                    step(turn, command)
+                return turn
+            except Need as need:
+                contents[need.reference.key] = await self.content(need.reference, SERVER_BYTES)
+                step = carry_on
+
+    async def _work(self, cell: Cell, event: Any) -> Work:
+        """The work that a grant hands out; the items of a large loop are loaded once and kept while it runs."""
+        run = cell.state.runs[event.run]
+        items = run.loop.items if run.loop is not None else None
+        if isinstance(items, Reference):
+            if run.id not in cell.items:
+                cell.items = {name: kept for name, kept in cell.items.items() if name in cell.state.runs}
+                cell.items[run.id] = await self.content(items, WORKER_BYTES)
+            items = cell.items[run.id]
+        return work_of(cell.state, event, items)
+
+    async def content(self, reference: Reference, limit: int) -> Any:
+        """The value behind a reference, its checksum verified."""
+        if reference.size > limit:
+            return TooLarge(limit)
+        return await asyncio.get_running_loop().run_in_executor(self.thread, read_value, self.store, reference)
+
+    async def fetch(self, reference: Reference) -> Any:
+        """For workers: the value behind a reference."""
+        return await self.content(reference, WORKER_BYTES)
 
     async def _refreshed(self, cell: Cell, deciding: bool) -> Cell:
         """The cell, read again if its log has moved. One with undecided changes will notice when they are stored."""
@@ -171,32 +216,33 @@ class Runtime:
         return cell if seq == cell.state.seq else await self.load(cell.state.id)
 
     def _summarise(self, cell: Cell, change: Change, now: float) -> None:
-        state, playbook = cell.state, cell.state.net.playbook
         old = cell.summary
-        if old is not None and old.status == state.status:
-            return
-        started = old.started if old else now
-        parent = state.parent[0] if state.parent else None
-        cell.summary = change.summary = Summary(
-            state.id,
-            playbook.name,
-            playbook.path,
-            state.status,
-            started,
-            now if state.over else None,
-            state.digest,
-            parent,
-        )
+        if old is None or old.status != cell.state.status:
+            cell.summary = change.summary = _summary(cell.state, old.started if old else now, now)
 
-    def _answer(self, decided: dict[str, list[tuple[Asked, Answer]]], written: dict[str, bool]) -> None:
+    def _refuse(self, decided: dict[str, list[tuple[Asked, Answer]]], error: Exception) -> None:
+        """Nothing was stored: what was decided never happened."""
+        for execution, answers in decided.items():
+            self.cells.pop(execution, None)
+            for asked, _ in answers:
+                _raise(asked, error)
+        self._wake()
+
+    async def _answer(self, decided: dict[str, list[tuple[Asked, Answer]]], written: dict[str, bool]) -> None:
         for execution, answers in decided.items():
             if written.get(execution, True):
                 for asked, answer in answers:
                     if not asked.answer.cancelled():
                         asked.answer.set_result(answer)
             else:  # somebody else wrote first: read again, decide again
-                self.cells.pop(execution, None)
                 self.asked = [asked for asked, _ in answers] + self.asked
+                try:
+                    await self.load(execution)
+                except Exception:  # whoever asked will hear of it when the command is decided again
+                    self.cells.pop(execution, None)
+        self._wake()
+
+    def _wake(self) -> None:
         self.moved.set()
         self.moved = asyncio.Event()
 
@@ -216,7 +262,8 @@ class Runtime:
         for row in rows:
             evolve(state, decode(row.type, row.data), row.at)
         state.changed = state.listening = False
-        cell = Cell(state, rows[-1].hash, None)
+        state.outbox.clear()
+        cell = Cell(state, rows[-1].hash, _summary(state, rows[0].at, rows[-1].at))
         self.cells[execution] = cell
         return cell
 
@@ -231,6 +278,22 @@ class Runtime:
     def close(self) -> None:
         self.thread.shutdown()
         self.store.close()
+
+
+def _summary(state: Execution, started: float, now: float) -> Summary:
+    playbook, parent = state.net.playbook, state.parent[0] if state.parent else None
+    ended = now if state.over else None
+    return Summary(state.id, playbook.name, playbook.path, state.status, started, ended, state.digest, parent)
+
+
+def _raise(asked: Asked, error: Exception) -> None:
+    if not asked.answer.done():
+        asked.answer.set_exception(error)
+
+
+def _hands_out(state: Execution, event: e.Event) -> bool:
+    """Whether the event is a grant that still holds at the end of its turn."""
+    return isinstance(event, e.StepStarted | e.StepRegranted) and event.fence in state.leases
 
 
 def _kind_of(name: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from noetl.store.ports import Change, Row, Summary
+from noetl.store.ports import Change, LogLine, Row, Summary, check_gapless
 
 
 class MemoryStore:
@@ -15,9 +15,10 @@ class MemoryStore:
         self.runs: dict[str, Summary] = {}
         self.playbooks: dict[str, tuple[str, bytes]] = {}
         self.blobs: dict[str, bytes] = {}
-        self.lines: list[tuple[str, str, float, str, str]] = []
+        self.lines: list[LogLine] = []
 
     def commit(self, changes: Sequence[Change]) -> list[bool]:
+        check_gapless(changes)
         return [self._commit(change) for change in changes]
 
     def _commit(self, change: Change) -> bool:
@@ -53,7 +54,7 @@ class MemoryStore:
     def blob(self, key: str) -> bytes | None:
         return self.blobs.get(key)
 
-    def log(self, lines: Sequence[tuple[str, str, float, str, str]]) -> None:
+    def log(self, lines: Sequence[LogLine]) -> None:
         self.lines.extend(lines)
 
     def logs(self, execution: str, after: int = 0) -> list[tuple[int, str, float, str, str]]:

@@ -44,6 +44,18 @@ class Change(msgspec.Struct):
     blobs: list[tuple[str, bytes]] = []
 
 
+LogLine = tuple[str, str, float, str, str]
+"""Output of a task: execution, task, time, stream, line."""
+
+
+def check_gapless(changes: Sequence[Change]) -> None:
+    """Rows must follow `expected` one by one; anything else is a mistake of the caller, and nothing is written."""
+    for change in changes:
+        rows = change.rows
+        if rows and not rows[0].seq - 1 == change.expected == rows[-1].seq - len(rows):
+            raise ValueError(f"the rows of {change.execution} do not follow seq {change.expected}")
+
+
 class Store(Protocol):
     """A store. Its methods block; the runtime calls them in a thread of its own."""
 
@@ -71,8 +83,8 @@ class Store(Protocol):
     def blob(self, key: str) -> bytes | None:
         """Stored content."""
 
-    def log(self, lines: Sequence[tuple[str, str, float, str, str]]) -> None:
-        """Keep output of tasks: execution, task, time, stream, line."""
+    def log(self, lines: Sequence[LogLine]) -> None:
+        """Keep output of tasks."""
 
     def logs(self, execution: str, after: int = 0) -> list[tuple[int, str, float, str, str]]:
         """Output of tasks in order: number, task, time, stream, line."""
@@ -82,5 +94,3 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Give everything back."""
-
-

@@ -32,3 +32,9 @@ class Context(msgspec.Struct, frozen=True):
     prev: Any
     log: Callable[[str, str], None]
     """Takes a stream (`stdout`, `stderr`) and a line of output."""
+    own_args: dict[str, Any] = {}
+    """The task's own args, without the token's."""
+    retries: int = 0
+    """How often a tool may try again inside one outcome, where nothing can have happened yet."""
+    now: float = 0.0
+    """When the call began, in seconds since the epoch."""

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
+from noetl.model.outcome import Outcome, failed
+from noetl.tools.base import Context
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    path: Annotated[
-        str, Meta(description="Path in the catalog, else a file relative to the playbook that asks for it")
-    ]
-    version: Annotated[
-        int | str | None, Meta(description="Version in the catalog; the newest if not given")
-    ] = None
+    path: Annotated[str, Meta(description="Path in the catalog, else a file relative to the playbook that asks for it")]
+    version: Annotated[int | str | None, Meta(description="Version in the catalog; the newest if not given")] = None
 
 
 KIND = Kind(
@@ -24,3 +23,26 @@ KIND = Kind(
     inputs=Inputs,
     outcome="playbook",
 )
+
+
+async def run(inputs: Inputs, context: Context) -> Outcome:
+    """Asks for the child and parks until it has ended. Its payload is the task's own args, not the token's."""
+    # The front end reads this module too and has no use for the interpreter of pipelines.
+    from noetl.pipeline.run import Parked, Waiting
+
+    if not inputs.path:
+        return failed("input", "playbook: the path is empty")
+    request = {
+        "path": inputs.path,
+        "version": inputs.version,
+        "payload": context.own_args,
+        "step": context.step,
+    }
+    raise Parked(Waiting("child", child_id(context.action, context.attempt), None, request))
+
+
+def child_id(action: str, attempt: int) -> str:
+    """The id of the child that this attempt starts: asked for twice, it is the same child."""
+    from uuid import UUID
+
+    return str(UUID(bytes=sha256(f"{action}|{attempt}".encode()).digest()[:16], version=5))

@@ -7,6 +7,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
+from noetl.model.outcome import Outcome, failed
+from noetl.tools.base import Context
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -18,3 +20,14 @@ KIND = Kind(
     summary="Waits for a signal and gives its payload, holding no worker",
     inputs=Inputs,
 )
+
+
+async def run(inputs: Inputs, context: Context) -> Outcome:
+    """Parks until the signal comes, for ever if no `spec.timeout` is given. The outcome is made where it arrives."""
+    # The front end reads this module too and has no use for the interpreter of pipelines.
+    from noetl.pipeline.run import Parked, Waiting
+
+    if not inputs.signal:
+        return failed("input", "wait: the signal has no name")
+    due = context.now + context.timeout if isinstance(context.timeout, int | float) else None
+    raise Parked(Waiting("signal", inputs.signal, due))

@@ -28,15 +28,15 @@ class Work(msgspec.Struct):
     iterator: str = ""
     items: list[Any] | None = None
     """The items of the lane, the first of which has the index `first`; None without a loop."""
+    inline_bytes: int = 65_536
+    result_store: dict[str, Any] = {}
 
 
-def work_of(state: Execution, event: StepStarted | StepRegranted) -> Work:
-    """The work that a grant hands out, as of now."""
+def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[Any] | None) -> Work:
+    """The work that a grant hands out, as of now. `items` are all items of the loop."""
     run = state.runs[event.run]
-    items = None
     loop = state.net.steps[run.step].step.loop
-    if event.items is not None and run.loop is not None:
-        items = run.loop.items[event.items[0] : event.items[1]]
+    lane = None if items is None or event.items is None else items[event.items[0] : event.items[1]]
     return Work(
         execution=state.id,
         digest=state.digest,
@@ -51,7 +51,9 @@ def work_of(state: Execution, event: StepStarted | StepRegranted) -> Work:
         progress=_copied(run.progress, event),
         first=event.items[0] if event.items else 0,
         iterator=loop.iterator if loop else "",
-        items=items,
+        items=lane,
+        inline_bytes=state.net.playbook.executor.inline_bytes,
+        result_store=state.net.playbook.executor.result_store,
     )
 
 

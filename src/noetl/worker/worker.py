@@ -16,12 +16,15 @@ import msgspec
 from noetl.clock import Clock
 from noetl.engine import events as e
 from noetl.engine.commands import Claim, Report
+from noetl.engine.fit import weight, whole
 from noetl.engine.state import Progress
 from noetl.errors import NoetlError
 from noetl.model.identity import TaskId, action_id
 from noetl.model.outcome import Outcome, failed
 from noetl.pipeline.plan import PipelinePlan, TaskPlan
 from noetl.pipeline.run import Done, Failed, Parked, Pipeline, Waiting
+from noetl.reference import Reference, refer
+from noetl.results.file import write_file
 from noetl.scope import Scope, StepsView
 from noetl.tools.base import Context
 from noetl.tools.registry import Registry
@@ -40,6 +43,9 @@ class Link(Protocol):
     def plan(self, digest: str, step: str) -> PipelinePlan:
         """The compiled pipeline of a step."""
 
+    async def fetch(self, reference: Reference) -> Any:
+        """The value behind a reference, or TooLarge."""
+
 
 class Rejected(Exception):
     """The lease is not ours any more: drop the work."""
@@ -54,6 +60,8 @@ class Worker:
         self.busy = 0
         self.tasks: set[asyncio.Task[None]] = set()
         self.leases: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self.fault: BaseException | None = None
+        """What broke a slot: the store failed. Its work can only be resumed by whoever comes after us."""
         self.log: Callable[[str, str, str], None] = lambda task, stream, line: None
 
     @property
@@ -70,7 +78,12 @@ class Worker:
         for work in works:
             task = asyncio.create_task(self._slot(work))
             self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
+            task.add_done_callback(self._left)
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.fault = self.fault or task.exception()
 
     def revoke(self, execution: str, fence: int) -> None:
         """Stop working on a lease that was taken away."""
@@ -108,6 +121,7 @@ class Lease:
         self.worker, self.work = worker, work
         self.plan = worker.link.plan(work.digest, work.step)
         self.facts: list[e.Event] = []
+        self.blobs: list[tuple[str, bytes]] = []
         self.more: list[Work] = []
         self.sending: asyncio.Task[None] | None = None
 
@@ -122,11 +136,12 @@ class Lease:
     async def send(self, *, claim: bool = False, hand_back: bool = False) -> None:
         """Report what has gathered; Rejected if the lease is void."""
         facts, self.facts = tuple(self.facts), []
+        blobs, self.blobs = tuple(self.blobs), []
         if not facts and not hand_back:
             return
         asked = Claim(self.worker.name, 1 + max(0, self.worker.free)) if claim else None
         accepted, more = await self.worker.link.report(
-            self.work.execution, Report(self.work.fence, facts, asked, hand_back)
+            self.work.execution, Report(self.work.fence, facts, asked, hand_back, blobs)
         )
         self.more += more
         if not accepted:
@@ -173,9 +188,7 @@ class Lease:
 
     def _pause(self, wait: Waiting, index: int | None) -> e.StepPaused:
         until: Any = wait.until
-        return e.StepPaused(
-            self.work.run, self.work.fence, "waiting", index, until, wait.key, wait.due, wait.request
-        )
+        return e.StepPaused(self.work.run, self.work.fence, "waiting", index, until, wait.key, wait.due, wait.request)
 
     def _iter(self, index: int | None, item: Any) -> dict[str, Any]:
         if index is None:
@@ -208,6 +221,29 @@ class Lease:
         await self.worker.clock.sleep(seconds)
 
     async def call(self, plan: TaskPlan, inputs: dict[str, Any], task: TaskId, attempt: int, scope: Scope) -> Outcome:
+        """Call the tool; a large result is stored and replaced by a reference."""
+        outcome = await self._call(plan, inputs, task, attempt, scope)
+        limit = plan.task.spec.get("results", {}).get("inline_bytes", self.work.inline_bytes)
+        if outcome.ok and weight(outcome.result, limit) > limit:
+            return self._stored(plan, outcome)
+        return outcome
+
+    async def content(self, reference: Reference) -> Any:
+        return await self.worker.link.fetch(reference)
+
+    def _stored(self, plan: TaskPlan, outcome: Outcome) -> Outcome:
+        store = plan.task.spec.get("results", {}).get("store") or self.work.result_store
+        try:
+            reference, content = refer(whole(outcome.result))
+        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+            return failed("input", f"the result can't be stored: {error}")
+        if store.get("kind") == "file":
+            reference = write_file(store.get("path", ".noetl/results"), reference, content)
+        else:
+            self.blobs.append((reference.key, content))
+        return msgspec.structs.replace(outcome, result=reference)
+
+    async def _call(self, plan: TaskPlan, inputs: dict[str, Any], task: TaskId, attempt: int, scope: Scope) -> Outcome:
         """Call the tool under its time limit; every error becomes an outcome."""
         run = self.worker.registry.runner(plan.kind.name)
         if run is None:
@@ -225,6 +261,9 @@ class Lease:
             timeout=plan.timeout,
             args=scope["args"],
             prev=scope["_prev"],
+            own_args={key: scope["args"][key] for key in plan.task.args},
+            retries=plan.task.spec.get("retry", 0),
+            now=self.now(),
             log=lambda stream, line: self.worker.log(f"{self.work.execution}|{task}", stream, line),
         )
         limit = plan.timeout if isinstance(plan.timeout, int | float) else None

@@ -358,7 +358,8 @@ class TestPlaces:
 
 def playbook(tasks: str) -> str:
     body = "".join(f"      {line}\n" for line in tasks.split("\n"))
-    return f"apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: t, path: t}}\nworkflow:\n  - step: s\n    tool:\n{body}"
+    head = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: t, path: t}\n"
+    return f"{head}workflow:\n  - step: s\n    tool:\n{body}"
 
 
 def mark_of(part: str, text: str) -> tuple[int, int]:

@@ -55,7 +55,9 @@ class Ended(NamedTuple):
         return [event.run for event in self.of("step.scheduled")]
 
 
-def run(workflow: str, *commands: Command, head: str = "", payload: dict[str, Any] | None = None, limit: float = 20) -> Ended:
+def run(
+    workflow: str, *commands: Command, head: str = "", payload: dict[str, Any] | None = None, limit: float = 20
+) -> Ended:
     """Run a workflow to its end; `commands` are given to it right after the start."""
     text = HEAD + dedent(head) + "workflow:\n" + indent(dedent(workflow), "  ")
     playbook = load("story.yaml", text, KINDS).require()

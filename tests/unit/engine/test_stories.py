@@ -1,5 +1,7 @@
 """The semantics of DESIGN section 4, told as small playbooks."""
 
+# ruff: noqa: E501 (playbooks in one line a step are easier to compare)
+
 from __future__ import annotations
 
 from story import run
@@ -322,7 +324,9 @@ def test_parallel_loop_never_has_more_in_flight_than_allowed() -> None:
     """)
     flying = most = 0
     for event in end.events:
-        flying += (event.name == "loop.iteration.started") - (event.name in ("loop.iteration.done", "loop.iteration.failed"))
+        flying += (event.name == "loop.iteration.started") - (
+            event.name in ("loop.iteration.done", "loop.iteration.failed")
+        )
         most = max(most, flying)
     assert most <= 3
     assert end.state.result == list(range(200))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec import Meta
 
-from noetl.model.kind import Kind
 from noetl.model.inputs import Misfit, check_value, fields, misfit, rows, schema
+from noetl.model.kind import Kind
 from noetl.tools.registry import BUILTIN, builtin
 
 

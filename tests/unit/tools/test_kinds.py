@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from noetl.model.kind import Kind
 from noetl.model.inputs import check_value, fields, rows
+from noetl.model.kind import Kind
 from noetl.tools.registry import BUILTIN, builtin
 
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"

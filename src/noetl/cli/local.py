@@ -1,0 +1,133 @@
+"""What the verbs that work on a local database share: opening it, naming a run, and the engine on top of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeVar
+
+import click
+import msgspec
+
+from noetl.clock import SystemClock
+from noetl.engine.state import Execution
+from noetl.errors import Conflict, NotFound, UsageError
+from noetl.runtime.catalog import Catalog
+from noetl.runtime.embedded import Embedded
+from noetl.runtime.report import report
+from noetl.settings import settings
+from noetl.store.ports import Store, Summary
+from noetl.store.sqlite import Owner, SqliteStore
+from noetl.store.sqlite.store import Mode
+from noetl.tools.registry import KINDS
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+LAST = "last"
+FEW = 10
+
+
+def db_option(function: Function) -> Function:
+    """`--db PATH`."""
+    say = "The database file; else NOETL_DB, else ./.noetl/noetl.db."
+    return click.option("--db", metavar="PATH", help=say)(function)
+
+
+@contextmanager
+def opened(db: str | None, mode: Mode = "read") -> Iterator[SqliteStore]:
+    """The database; only `noetl run` makes one."""
+    chosen = settings(db)
+    if mode != "create" and not os.path.isfile(chosen.db):
+        raise NotFound(f"there is no database {chosen.db}: `noetl run` makes one, `--db` names another")
+    store = SqliteStore(chosen.db, synchronous=chosen.synchronous, mode=mode)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def owned(store: SqliteStore, execution: str) -> Owner:
+    """The right to run an execution in this process; Conflict if another process does."""
+    owner = Owner.acquire(store, execution)
+    if owner is None:
+        raise Conflict(f"{execution} is running in another process; `noetl runs watch {execution}` follows it")
+    return owner
+
+
+def is_owned(store: SqliteStore, summary: Summary) -> bool:
+    """Whether a live process runs it. A child runs where the run above it does."""
+    top = summary
+    while top.parent is not None:
+        top = pick(store, top.parent)
+    return Owner.is_owned(store, top.execution_id)
+
+
+def pick(store: Store, run: str) -> Summary:
+    """The run that an id, a prefix of one, or `last` means."""
+    if run == LAST:
+        found = [one for one in store.summaries() if one.parent is None]
+        if not found:
+            raise NotFound("there are no runs yet")
+        return max(found, key=lambda one: (one.started, one.execution_id))
+    found = store.summaries(prefix=run.lower(), limit=FEW + 1) if run else []
+    exact = [one for one in found if one.execution_id == run]
+    if not found:
+        raise NotFound(f"no run {run!r}: `noetl runs list` shows them")
+    if len(found) > 1 and not exact:
+        names = "\n".join(f"  {one.execution_id}  {one.name}  {one.status}" for one in found[:FEW])
+        more = "\n  ..." if len(found) > FEW else ""
+        raise UsageError(f"{run!r} is the beginning of several runs:\n{names}{more}")
+    return (exact or found)[0]
+
+
+class Engine(NamedTuple):
+    """The engine of this process on a database, and the playbooks it knows."""
+
+    embedded: Embedded
+    catalog: Catalog
+
+    def report(self, state: Execution) -> dict[str, Any]:
+        """The execution as `-o json` shows it."""
+        source = self.catalog.source(state.digest)
+        summary = self.embedded.runtime.cells[state.id].summary
+        seconds = duration(summary) if summary is not None else 0.0
+        return report(state, source.shown, source.places, seconds)
+
+
+@asynccontextmanager
+async def engine(store: Store) -> AsyncIterator[Engine]:
+    """An engine that stops its work when the block ends; the database stays open."""
+    catalog = Catalog()
+    embedded = Embedded(store, KINDS, SystemClock(), catalog.find)
+    catalog.runtime = embedded.runtime
+    try:
+        yield Engine(embedded, catalog)
+    finally:
+        await embedded.close()
+
+
+def duration(summary: Summary) -> float:
+    """Seconds from start to end, or to now."""
+    return max(0.0, (summary.ended if summary.ended is not None else SystemClock().now()) - summary.started)
+
+
+def stamp(at: float | None) -> str | None:
+    """A time as RFC 3339 in UTC."""
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def json_or_file(text: str | None, option: str) -> Any:
+    """JSON, or with `@` the JSON in a file (`@-` is standard input); None where nothing is given."""
+    if text is None:
+        return None
+    from noetl.files import read_file
+
+    data = read_file(text[1:]) if text.startswith("@") else text.encode()
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        where = f" in {text[1:]}" if text.startswith("@") else ""
+        raise UsageError(f"{option}: no valid JSON{where}: {error}") from None

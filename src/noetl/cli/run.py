@@ -1,0 +1,281 @@
+"""noetl run FILE: run a playbook on the engine in this process, wait, and exit by its outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from noetl.cli.live import Follower, Lines, Tree, span
+from noetl.cli.local import Engine, db_option, engine, json_or_file, opened, owned
+from noetl.cli.output import emit, output_option
+from noetl.cli.report import excerpt, print_problems, summary
+from noetl.engine.fit import whole
+from noetl.engine.state import Execution
+from noetl.errors import Interrupted, UsageError
+from noetl.model.identity import uuid7
+from noetl.model.playbook import Playbook, Task
+from noetl.runtime.catalog import Source, read
+from noetl.runtime.embedded import LOOK_SECONDS, Embedded
+from noetl.runtime.runtime import Refresh
+from noetl.store.sqlite import SqliteStore
+from noetl.tools.registry import KINDS
+
+INTERPRETED = frozenset(["iterator", "workbook"])
+"""Kinds that no tool runs: the pipeline itself does, or the compiler has put something else in their place."""
+
+
+@click.command("run")
+@click.argument("file", metavar="FILE")
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set a part of the payload to a YAML scalar.")
+@click.option("--set-string", "strings", multiple=True, metavar="KEY=TEXT", help="Set a part of the payload to text.")
+@click.option("--payload", metavar="JSON|@FILE", help="The payload: a JSON object, or a file that holds one.")
+@db_option
+@output_option()
+@click.pass_context
+def command(
+    ctx: click.Context,
+    file: str,
+    sets: tuple[str, ...],
+    strings: tuple[str, ...],
+    payload: str | None,
+    db: str | None,
+    output: str | None,
+) -> None:
+    """Run a playbook, wait for its end, and print its result. `-` reads standard input.
+
+    The payload is laid over the playbook's workload; dots in the KEY of `--set` lead into maps. The exit code is 0 if
+    the run succeeded, 1 if it failed or was cancelled, 3 if the playbook can't run, and 130 after Ctrl-C: then the run
+    can be resumed.
+    """
+    given = payload_of(json_or_file(payload, "--payload"), sets, strings)
+    source = read(file)
+    if not _runnable(source, quiet=output is not None):
+        ctx.exit(3)
+    gc.enable()  # the command line starts without it; a run can be long
+    with opened(db, "create") as store:
+        ctx.exit(asyncio.run(_run(store, source, given, output, db)))
+
+
+async def _run(store: SqliteStore, source: Source, payload: dict[str, Any], output: str | None, db: str | None) -> int:
+    execution = uuid7(time.time(), os.urandom(8))
+    async with engine(store) as one:
+        digest = one.catalog.add(os.path.abspath(source.file), source)
+        with owned(store, execution):
+            return await carry(one, execution, output, db, lambda: one.embedded.start(execution, digest, payload, {}))
+
+
+# -- to the end -----------------------------------------------------------------------------------------------------
+
+
+async def carry(
+    one: Engine, execution: str, output: str | None, db: str | None, begin: Callable[[], Awaitable[Execution]]
+) -> int:
+    """Begin, drive to the end, show it; the exit code. Interrupted leaves a run that can be resumed."""
+    with interruptible(f"interrupted; `{resume_command(execution, db)}` carries on"):
+        state = await begin()
+        runtime = one.embedded.runtime
+        follower = follow(one, state) if output is None else None
+        try:
+            if follower is not None:
+                follower.follow(lambda: runtime.moved)
+            state = await _through(one.embedded, execution)
+        finally:
+            if follower is not None:
+                await follower.close()
+    return conclude(one, state, output)
+
+
+async def _through(embedded: Embedded, execution: str) -> Execution:
+    """Drive to the end. While it is paused, look whether somebody has resumed or cancelled it."""
+    while True:
+        state = await embedded.drive(execution)
+        if state.over:
+            return state
+        await asyncio.sleep(LOOK_SECONDS)
+        await embedded.runtime.handle(execution, Refresh())
+
+
+@contextmanager
+def interruptible(message: str) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the block with Interrupted; a second one ends the process."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+
+    def release() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+    def stop() -> None:
+        release()
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    except asyncio.CancelledError:
+        raise Interrupted(message) from None
+    finally:
+        release()
+
+
+def resume_command(execution: str, db: str | None) -> str:
+    """What to type to carry on."""
+    return shlex.join(["noetl", "runs", "resume", execution, *(["--db", db] if db else [])])
+
+
+# -- showing --------------------------------------------------------------------------------------------------------
+
+
+def follow(one: Engine, state: Execution) -> Follower:
+    """A tree on a terminal, lines elsewhere."""
+    runtime = one.embedded.runtime
+    name = state.net.playbook.name
+    if sys.stderr.isatty():
+        return Follower(runtime.store, runtime.thread, state.id, Tree(name, state.id))
+    click.echo(f"{name} {state.id}", err=True)
+    return Follower(runtime.store, runtime.thread, state.id, Lines())
+
+
+def conclude(one: Engine, state: Execution, output: str | None) -> int:
+    """Print what came of a run; the exit code."""
+    found = whole(one.report(state))
+    if output is not None:
+        emit(found, output)
+    else:
+        _tell(found, one.catalog.source(state.digest), state)
+    return 0 if state.status == "succeeded" else 1
+
+
+def _tell(found: dict[str, Any], source: Source, state: Execution) -> None:
+    colour = "green" if state.status == "succeeded" else "red"
+    verdict = click.style(state.status, fg=colour, bold=True)
+    reason = f": {state.cancel_reason}" if state.status == "cancelled" and state.cancel_reason else ""
+    if found["error"] is not None:
+        click.echo(error_text(found["error"], source), err=True)
+    click.echo(f"{state.net.playbook.name} {verdict} in {span(found['duration_ms'] / 1000)}{reason}", err=True)
+    if state.status == "succeeded":
+        emit(found["result"], "json")
+
+
+def error_text(error: dict[str, Any], source: Source) -> str:
+    """`playbook.yaml:12:9: step fetch, task call, attempt 3: http_status: ...` and the line with a caret under it."""
+    line, column = error["line"], error["column"]
+    place = f"{error['file']}:{line}:{column}" if line else error["file"]
+    who = [f"{word} {error[word]}" for word in ("step", "task", "attempt") if error[word]]
+    parts = [click.style(place, bold=True), *([", ".join(who)] if who else [])]
+    text = f"{': '.join(parts)}: {click.style(str(error['kind']), fg='red', bold=True)}: {error['message']}"
+    return "\n".join([text, *(excerpt(line, column, source.line(line), "red") if line else [])])
+
+
+# -- before anything runs -------------------------------------------------------------------------------------------
+
+
+def _runnable(source: Source, quiet: bool) -> bool:
+    """Whether the playbook can run; if not, every reason is on stderr."""
+    problems = source.loaded.problems
+    if source.loaded.playbook is None:
+        print_problems(problems, stream=sys.stderr)
+        click.echo(f"{source.shown}: {summary(problems)}; nothing was run", err=True)
+        return False
+    if not quiet:
+        print_problems(problems, stream=sys.stderr)
+    missing = list(_without_runner(source.loaded.playbook))
+    for place, kind in missing:
+        click.echo(_no_runner(source, place, kind), err=True)
+    return not missing
+
+
+def _without_runner(playbook: Playbook) -> Iterator[tuple[str, str]]:
+    """Place and kind of each task that this version can read and not run."""
+    for step in playbook.steps:
+        for task in _tasks(step.tasks):
+            if task.kind not in INTERPRETED and KINDS.runner(task.kind) is None:
+                yield f"{step.name}/{task.label}", task.kind
+        tail = step.tail
+        chains = [branch.chain for branch in tail.cases.branches] if tail and tail.cases else []
+        calls = [one for chain in chains for one in chain if isinstance(one, Task)]
+        for task in _tasks((*calls, *([tail.sink] if tail and tail.sink else []))):
+            if task.kind not in INTERPRETED and KINDS.runner(task.kind) is None:
+                yield step.name, task.kind
+
+
+def _tasks(tasks: tuple[Task, ...]) -> Iterator[Task]:
+    for task in tasks:
+        yield task
+        yield from _tasks(task.body)
+
+
+def _no_runner(source: Source, place: str, kind: str) -> str:
+    mark = source.places.get(place) or source.places.get(place.partition("/")[0])
+    where = f"{source.shown}:{mark.line}:{mark.column}" if mark else source.shown
+    title = click.style("error", fg="red", bold=True)
+    text = f"{click.style(where, bold=True)}: {title}: this version of noetl can't run tools of kind {kind!r}"
+    return "\n".join([text, *(excerpt(mark.line, mark.column, source.line(mark.line), "red") if mark else [])])
+
+
+# -- the payload ----------------------------------------------------------------------------------------------------
+
+
+def payload_of(payload: Any, sets: tuple[str, ...], strings: tuple[str, ...]) -> dict[str, Any]:
+    """The payload with single values laid over it."""
+    if payload is None:
+        payload = {}
+    if not isinstance(payload, dict):
+        raise UsageError("--payload must be a JSON object, such as '{\"name\": \"Ada\"}'")
+    for option, texts in (("--set", sets), ("--set-string", strings)):
+        for text in texts:
+            key, equals, value = text.partition("=")
+            if not equals or not all(key.split(".")):
+                raise UsageError(f"{option} {text}: write it as KEY=VALUE, for instance a.b=1")
+            _put(payload, key.split("."), scalar(value) if option == "--set" else value, f"{option} {text}")
+    return payload
+
+
+def _put(payload: dict[str, Any], path: list[str], value: Any, said: str) -> None:
+    *outer, last = path
+    for key in outer:
+        payload = payload.setdefault(key, {})
+        if not isinstance(payload, dict):
+            raise UsageError(f"{said}: {key!r} is no map, so nothing can be set inside it")
+    payload[last] = value
+
+
+class _Refuses:
+    """Stands in for the reader: says why a scalar can't be a value."""
+
+    def refuse(self, span: Any, message: str) -> None:
+        raise UsageError(f"--set: {message}; --set-string takes it as text")
+
+
+def scalar(text: str) -> Any:
+    """The value of a YAML scalar, read as in a playbook."""
+    from noetl.dsl.reader import resolve
+    from noetl.dsl.tree import NOWHERE
+
+    if text[:1] in ("'", '"'):
+        return _quoted(text)
+    refuses: Any = _Refuses()
+    return resolve(text, refuses, NOWHERE)
+
+
+def _quoted(text: str) -> Any:
+    """What stands between quotes; text that only begins with one is itself."""
+    import yaml
+
+    try:
+        events = list(yaml.parse(text, Loader=yaml.SafeLoader))
+    except yaml.YAMLError:
+        return text
+    scalars = [event for event in events if isinstance(event, yaml.ScalarEvent)]
+    return scalars[0].value if len(events) == 5 and len(scalars) == 1 else text

@@ -1,0 +1,145 @@
+"""Values that are stored elsewhere, known by the hash of their content.
+
+A `Reference` stands for a large value in events, `ctx` and results. It is recognised by its type, never by its shape.
+A template that looks into one needs its content: the evaluation stops with `Need`, the shell loads what is asked for
+and evaluates again inside `loaded`. A template that only passes a reference on never loads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from noetl.errors import TemplateFailed
+from noetl.expression import Interruption, View
+
+INLINE_BYTES = 65_536
+CHUNKS = "chunks"
+"""The hint of a reference whose content is a list of chunks of a loop's results."""
+PREVIEW_CHARACTERS = 120
+
+
+class Need(Interruption):
+    """An evaluation needs the content of a reference."""
+
+    def __init__(self, reference: Reference) -> None:
+        super().__init__(reference.key)
+        self.reference = reference
+
+
+class TooLarge:
+    """Stands for content that is too large to be looked into at this place."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+
+
+_contents: Mapping[str, Any] = {}
+
+
+@contextmanager
+def loaded(contents: Mapping[str, Any]) -> Iterator[None]:
+    """Templates evaluated inside can look into these contents, by key."""
+    global _contents
+    before, _contents = _contents, contents
+    try:
+        yield
+    finally:
+        _contents = before
+
+
+class Reference(View):
+    """A value by its address. Equal content has an equal key."""
+
+    __slots__ = ("checksum", "key", "preview", "schema_hint", "size", "store")
+
+    def __init__(
+        self, store: str, key: str, size: int, checksum: str, schema_hint: str = "", preview: Any = None
+    ) -> None:
+        self.store, self.key, self.size, self.checksum = store, key, size, checksum
+        self.schema_hint, self.preview = schema_hint, preview
+
+    def as_data(self) -> dict[str, Any]:
+        """How people see it."""
+        return {name: getattr(self, name) for name in ("store", "key", "size", "checksum", "schema_hint", "preview")}
+
+    def content(self) -> Any:
+        """The value itself; Need if it is not at hand."""
+        if self.key not in _contents:
+            raise Need(self)
+        found = _contents[self.key]
+        if isinstance(found, TooLarge):
+            raise TemplateFailed(
+                f"a stored value of {self.size:,} bytes can't be looked into here (limit {found.limit:,})"
+            )
+        return found
+
+    def lookup(self, name: str | int) -> Any:
+        content = self.content()
+        if isinstance(content, dict):
+            return content[name]
+        if isinstance(content, list) and isinstance(name, int) and -len(content) <= name < len(content):
+            return content[name]
+        raise KeyError(name)
+
+    def value(self) -> Any:
+        return self.content()
+
+    def passed(self) -> Reference:
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reference) and other.as_data() == self.as_data()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Reference({self.store!r}, {self.key!r}, {self.size})"
+
+
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+def canonical(value: Any) -> bytes:
+    """The bytes over which a value is hashed."""
+    return _encoder.encode(value)
+
+
+def reference_to(content: bytes, store: str = "db", hint: str = "", preview: Any = None) -> Reference:
+    """The reference of stored bytes."""
+    digest = sha256(content).hexdigest()
+    return Reference(store, digest, len(content), f"sha256:{digest}", hint, preview)
+
+
+def refer(value: Any, store: str = "db") -> tuple[Reference, bytes]:
+    """A reference to a value, and the bytes to store."""
+    content = canonical(value)
+    return reference_to(content, store, shape_of(value), preview_of(value)), content
+
+
+def shape_of(value: Any) -> str:
+    """What the value is, for people who look at the reference."""
+    match value:
+        case dict():
+            return "map"
+        case list() | tuple():
+            return "list"
+        case str():
+            return "text"
+        case _:
+            return type(value).__name__
+
+
+def preview_of(value: Any) -> Any:
+    """The beginning of a value."""
+    if isinstance(value, str):
+        return value[:PREVIEW_CHARACTERS]
+    if isinstance(value, dict):
+        return {"keys": [str(key)[:40] for key in list(value)[:10]], "count": len(value)}
+    if isinstance(value, list | tuple):
+        return {"count": len(value)}
+    return None

@@ -1,0 +1,44 @@
+"""Reading the value behind a reference."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from noetl.errors import NoetlError
+from noetl.reference import CHUNKS, Reference
+from noetl.store.ports import Store
+
+
+class Damaged(NoetlError):
+    """A stored value is missing or is not what was stored: its checksum does not fit."""
+
+
+def read_bytes(store: Store, reference: Reference) -> bytes:
+    """The stored bytes, verified."""
+    if reference.store == "file":
+        path = Path(reference.key)
+        content = path.read_bytes() if path.exists() else None
+    else:
+        content = store.blob(reference.key)
+    if content is None:
+        raise Damaged(f"the stored value {reference.key[:12]} ({reference.size:,} bytes) is missing")
+    if f"sha256:{sha256(content).hexdigest()}" != reference.checksum:
+        raise Damaged(f"the stored value {reference.key[:12]} does not have its checksum any more")
+    return content
+
+
+def read_value(store: Store, reference: Reference) -> Any:
+    """The value itself; the results of a large loop are put together from their chunks."""
+    value = msgspec.json.decode(read_bytes(store, reference))
+    if reference.schema_hint != CHUNKS:
+        return value
+    found: list[Any] = [None] * value["total"]
+    for key in value["chunks"]:
+        chunk = Reference("db", key, 0, f"sha256:{key}")
+        for index, result in msgspec.json.decode(read_bytes(store, chunk)):
+            found[index] = result
+    return found

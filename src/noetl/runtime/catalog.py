@@ -1,0 +1,105 @@
+"""Which playbooks a process knows, where they came from, and how a child is found: as a file beside its parent.
+
+The text of each is kept in the store under its digest, so an execution can be resumed without its file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from noetl.dsl.compile import Loaded, load
+from noetl.dsl.tree import Mark
+from noetl.engine.state import Execution
+from noetl.errors import FileMissing, NoetlError, NotFound
+from noetl.files import STDIN, read_file
+from noetl.runtime.runtime import Runtime
+from noetl.tools.registry import KINDS
+
+Answer = TypeVar("Answer")
+ENDINGS = ("", ".yaml", ".yml")
+
+
+class Source:
+    """The text of a playbook, where it is from, and what became of it."""
+
+    def __init__(self, file: str, text: bytes, loaded: Loaded) -> None:
+        self.file, self.text, self.loaded = file, text, loaded
+
+    @property
+    def shown(self) -> str:
+        """The file's name as people like to read it: relative, where it lies below the working folder."""
+        relative = os.path.relpath(self.file) if os.path.isabs(self.file) else self.file
+        return self.file if relative.startswith(os.pardir) else relative
+
+    @property
+    def places(self) -> dict[str, Mark]:
+        return self.loaded.places
+
+    def line(self, number: int) -> str:
+        lines = self.text.decode("utf-8", "replace").splitlines()
+        return lines[number - 1] if 0 < number <= len(lines) else ""
+
+
+class Catalog:
+    """The playbooks of one runtime. `find` is what Embedded asks for the playbook of a child."""
+
+    def __init__(self) -> None:
+        self.sources: dict[str, Source] = {}
+        self.digests: dict[str, str] = {}
+        """By file: a playbook that is called a thousand times is read once."""
+        self.runtime: Runtime | None = None
+
+    def find(self, parent: Execution, request: dict[str, Any]) -> str:
+        """The digest of the playbook a child is to run; NoetlError says why there is none."""
+        path = str(request.get("path") or "")
+        if request.get("version") is not None:
+            raise NoetlError(f"{path}: a version can only be asked of a catalog, and files have none")
+        file = beside(self.source(parent.digest).file, path)
+        if file not in self.digests:
+            self.digests[file] = self.add(file, read(file))
+        return self.digests[file]
+
+    def add(self, file: str, source: Source) -> str:
+        """Keep a playbook in the store and make it known to the runtime."""
+        assert self.runtime is not None
+        digest = self.runtime.add(source.loaded.require())
+        self.sources[digest] = source
+        self._stored(lambda: self._runtime.store.put_playbook(digest, file, source.text))
+        return digest
+
+    def source(self, digest: str) -> Source:
+        """Text and places of a playbook that is known here or in the store."""
+        if digest not in self.sources:
+            stored = self._stored(lambda: self._runtime.store.playbook(digest))
+            if stored is None:
+                raise NotFound(f"the playbook {digest[:12]} of this execution is not in the store")
+            self.sources[digest] = Source(*stored, load(stored[0], stored[1], KINDS))
+        return self.sources[digest]
+
+    @property
+    def _runtime(self) -> Runtime:
+        assert self.runtime is not None
+        return self.runtime
+
+    def _stored(self, ask: Callable[[], Answer]) -> Answer:
+        """The store belongs to the runtime's thread."""
+        return self._runtime.thread.submit(ask).result()
+
+
+def read(file: str) -> Source:
+    """Read, check and compile a file; PlaybookInvalid is left to whoever needs the playbook."""
+    text = read_file(file)
+    name = "<stdin>" if file == STDIN else file.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return Source(name, text, load(name, text, KINDS))
+
+
+def beside(parent: str, path: str) -> str:
+    """The file of that name beside the parent, with or without its ending; FileMissing if there is none."""
+    folder = os.path.dirname(os.path.abspath(parent))
+    for ending in ENDINGS:
+        file = os.path.normpath(os.path.join(folder, path + ending))
+        if os.path.isfile(file):
+            return file
+    raise FileMissing(f"no playbook {path!r}: looked for {os.path.join(folder, path)} and the same with .yaml or .yml")

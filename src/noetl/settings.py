@@ -1,0 +1,30 @@
+"""The one file that reads the environment. A flag wins over a variable, a variable over the default."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, get_args
+
+from noetl.errors import UsageError
+
+DEFAULT_DB = os.path.join(".noetl", "noetl.db")
+Synchronous = Literal["full", "normal"]
+
+
+class Settings(NamedTuple):
+    """What the command line needs to know about its surroundings."""
+
+    db: str
+    """NOETL_DB: the database file."""
+    synchronous: Synchronous
+    """NOETL_SYNCHRONOUS: `full` survives a power cut, `normal` is faster and survives a crash of the process."""
+
+
+def settings(db: str | None = None, environment: Mapping[str, str] = os.environ) -> Settings:
+    """The settings in force; `db` is what a flag says."""
+    said = environment.get("NOETL_SYNCHRONOUS") or "full"
+    synchronous: Synchronous = "normal" if said == "normal" else "full"
+    if said != synchronous:
+        raise UsageError(f"NOETL_SYNCHRONOUS is {said!r}; it can be {' or '.join(get_args(Synchronous))}")
+    return Settings(db or environment.get("NOETL_DB") or DEFAULT_DB, synchronous)

@@ -1,0 +1,1 @@
+INSERT INTO event (execution, seq, type, at, data, hash) VALUES (?, ?, ?, ?, ?, ?)

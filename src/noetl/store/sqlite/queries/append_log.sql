@@ -1,0 +1,1 @@
+INSERT INTO log (execution, task, at, stream, line) VALUES (?, ?, ?, ?, ?)

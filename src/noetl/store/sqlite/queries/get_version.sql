@@ -1,0 +1,1 @@
+SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'schema'

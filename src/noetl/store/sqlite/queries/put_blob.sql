@@ -1,0 +1,2 @@
+INSERT INTO blob (key, data) VALUES (?, ?)
+ON CONFLICT (key) DO UPDATE SET at = excluded.at

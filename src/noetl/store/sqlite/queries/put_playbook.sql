@@ -1,0 +1,1 @@
+INSERT OR IGNORE INTO playbook (digest, file, text) VALUES (?, ?, ?)

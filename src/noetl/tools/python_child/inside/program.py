@@ -1,0 +1,317 @@
+"""What a child does: read a call, run its code, answer, and so on until the engine closes the line.
+
+A call is a frame of four bytes of length and JSON: `task, code, libs, args, action`. An answer is a frame of four
+bytes of length, a byte that says whether the call went well, a byte that says whether the child should be replaced,
+and JSON: the result, or `kind, message, exception_type, traceback`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _thread import _count as count_threads
+from json import JSONEncoder, loads
+from resource import RUSAGE_SELF, getrusage
+from signal import alarm
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType, TracebackType
+    from typing import Any, TextIO
+
+RESULT_BYTES = 200 * 1024 * 1024
+GROWTH_KILOBYTES = 256 * 1024
+"""A child that has grown by more is replaced."""
+KEPT_PROGRAMS = 128
+LARGE = 10_000
+"""Results of more parts than this are worth loading msgspec for, which is faster and needs less memory."""
+TRACEBACK_LINES = 60
+LINE_CHARACTERS = 2000
+MESSAGE_CHARACTERS = 4000
+CO_VARKEYWORDS = 0x08
+POSITIONAL, NAMED, REST = range(3)
+
+Module = type(sys)
+encode_small = JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
+
+
+class MissingArgument(TypeError):
+    """`main` wants something that is not among the args."""
+
+
+class Child:
+    """The state of a child between calls: compiled programs, and how to put the process back in order."""
+
+    def __init__(self, control: int, flush_c: Callable[[], None], plain: Any) -> None:
+        self.control, self.flush_c, self.plain = control, flush_c, plain
+        self.pid = os.getpid()
+        self.programs: dict[tuple[str, str], tuple[CodeType, Any]] = {}
+        self.source: Any = (0, None, [], "")
+        """The lines of the code that runs, as `linecache` wants them."""
+        self.environ = dict(os.environ)
+        self.path = list(sys.path)
+        self.recursion = sys.getrecursionlimit()
+        self.folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.peak = getrusage(RUSAGE_SELF).ru_maxrss
+        self.out, self.err = open_text(1), open_text(2)
+
+    def run(self) -> None:
+        while (frame := self.read()) is not None:
+            well, worn, answer = self.answer(loads(frame))
+            del frame
+            self.write(well, worn, answer)
+            del answer
+
+    # -- the line to the engine ---------------------------------------------------------------------------------------
+
+    def read(self) -> bytes | bytearray | None:
+        """The next call; None if the engine has closed the line."""
+        head = os.read(self.control, 65536)
+        if not head:
+            return None
+        while len(head) < 4:
+            head += os.read(self.control, 65536)
+        size = int.from_bytes(head[:4], "little")
+        if len(head) == size + 4:
+            return head[4:]
+        frame = bytearray(size)
+        filled = len(head) - 4
+        frame[:filled] = head[4:]
+        view = memoryview(frame)
+        while filled < size:
+            got = os.readv(self.control, [view[filled:]])
+            if got == 0:
+                return None
+            filled += got
+        return frame
+
+    def write(self, well: bool, worn: bool, answer: bytes) -> None:
+        head = len(answer).to_bytes(4, "little") + bytes((well, worn))
+        written = os.writev(self.control, (head, answer)) - len(head)
+        if written < len(answer):
+            view = memoryview(answer)
+            while written < len(answer):
+                written += os.write(self.control, view[written:])
+
+    # -- a call -------------------------------------------------------------------------------------------------------
+
+    def answer(self, call: dict[str, Any]) -> tuple[bool, bool, bytes]:
+        """Run a call: whether it went well, whether the child is worn out, and the result or error as JSON."""
+        self.tidy()
+        os.environ["NOETL_ACTION_ID"] = call["action"]
+        file = f"<task {call['task']}>"
+        fault: dict[str, Any] | None = None
+        out_of_memory = False
+        answer = b""
+        try:
+            answer = self.encode(self.evaluate(file, call))
+        except self.plain.Unstorable as error:
+            fault = as_fault("python", str(error))
+        except BaseException as error:
+            out_of_memory = isinstance(error, MemoryError)
+            fault = explain(error, file, self.source)
+        self.flush()
+        if os.getpid() != self.pid:  # the code has forked and this is the copy
+            os._exit(1 if fault else 0)
+        if fault is None and len(answer) > RESULT_BYTES:
+            size = len(answer) / 1024 / 1024
+            limit = RESULT_BYTES // 1024 // 1024
+            fault = as_fault("too_large", f"the result takes {size:.0f} MiB as JSON, more than {limit} MiB")
+        if fault is not None:
+            answer = encode_small(fault).encode("utf-8", "replace")
+        return fault is None, out_of_memory or self.is_worn(), answer
+
+    def evaluate(self, file: str, call: dict[str, Any]) -> Any:
+        """The value of `result`, or else what `main` returns, or else null."""
+        args = call["args"]
+        module = Module("__main__")
+        space = module.__dict__
+        sys.modules["__main__"] = module
+        import_libs(call["libs"], space)
+        space["__file__"] = file
+        space.update(args)
+        exec(self.compile(file, call["code"]), space)
+        main = space.get("main")
+        if callable(main) and ("result" not in space or ("result" in args and space["result"] is args["result"])):
+            return call_main(main, args)
+        return space.get("result")
+
+    def compile(self, file: str, code: str) -> CodeType:
+        """The compiled program, the most recently used ones kept. Tracebacks find its lines in `linecache`."""
+        key = file, code
+        found = self.programs.pop(key, None)
+        if found is None:
+            self.source = (len(code), None, code.splitlines(True), file)
+            found = compile(code, file, "exec", dont_inherit=True), self.source
+            if len(self.programs) >= KEPT_PROGRAMS:
+                del self.programs[next(iter(self.programs))]
+        self.programs[key] = found
+        self.source = found[1]
+        if "linecache" in sys.modules:
+            sys.modules["linecache"].cache[file] = self.source
+        return found[0]
+
+    def encode(self, value: Any) -> bytes:
+        plain = self.plain.Plain()
+        value = plain.value(value)
+        try:
+            if plain.count > LARGE:
+                from msgspec.json import encode
+
+                return encode(value)
+            return encode_small(value).encode()
+        except UnicodeEncodeError:
+            raise self.plain.find_surrogate(value) from None
+
+    # -- order --------------------------------------------------------------------------------------------------------
+
+    def tidy(self) -> None:
+        """Undo what the call before has changed of the process itself."""
+        alarm(0)
+        os.environ.pop("NOETL_ACTION_ID", None)
+        if os.environ.copy() != self.environ:
+            for name in os.environ.keys() - self.environ.keys():
+                del os.environ[name]
+            os.environ.update(self.environ)
+        os.fchdir(self.folder)
+        if sys.path != self.path:
+            sys.path[:] = self.path
+        if sys.getrecursionlimit() != self.recursion:
+            sys.setrecursionlimit(self.recursion)
+        if self.out.closed:
+            self.out = open_text(1)
+        if self.err.closed:
+            self.err = open_text(2)
+        sys.stdout = sys.__stdout__ = self.out
+        sys.stderr = sys.__stderr__ = self.err
+
+    def flush(self) -> None:
+        """Hand over all output before the answer: then it belongs to this call."""
+        for stream in (self.out, self.err):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                pass  # closed by the code
+        self.flush_c()
+
+    def is_worn(self) -> bool:
+        """Whether something of the call is left that would reach into the next one."""
+        if count_threads() > 0 or getrusage(RUSAGE_SELF).ru_maxrss - self.peak > GROWTH_KILOBYTES:
+            return True
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return True
+
+
+def serve(control: int, flush_c: Callable[[], None], plain: Any) -> None:
+    """Run calls until the engine closes the line."""
+    Child(control, flush_c, plain).run()
+
+
+def open_text(fd: int) -> TextIO:
+    return open(fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+
+
+def import_libs(libs: list[str] | dict[str, str], space: dict[str, Any]) -> None:
+    """A list imports as `import a.b` does, a map as `import a.b as name`."""
+    if isinstance(libs, dict):
+        for name, module in libs.items():
+            __import__(module)
+            space[name] = sys.modules[module]
+    else:
+        for module in libs:
+            space[module.partition(".")[0]] = __import__(module)
+
+
+def call_main(main: Any, args: dict[str, Any]) -> Any:
+    """Call `main` with the args it accepts; an `async def main` runs to its end."""
+    by_position: list[Any] = []
+    by_name: dict[str, Any] = {}
+    missing: list[str] = []
+    rest = dict(args)
+    takes_rest = False
+    for name, kind, required in parameters(main):
+        if kind == REST:
+            takes_rest = True
+        elif name in args and kind == NAMED:
+            by_name[name] = rest.pop(name)
+        elif name in args and not missing:
+            by_position.append(rest.pop(name))
+        elif required:
+            missing.append(name)
+    if missing:
+        raise MissingArgument(f"main() wants {', '.join(missing)}, but the args are {', '.join(args) or 'empty'}")
+    value = main(*by_position, **by_name, **(rest if takes_rest else {}))
+    if type(value).__name__ == "coroutine":
+        import asyncio
+
+        value = asyncio.run(value)
+    return value
+
+
+def parameters(main: Any) -> list[tuple[str, int, bool]]:
+    """What `main` takes: name, how, and whether it must be given."""
+    code = getattr(main, "__code__", None)
+    if code is None or hasattr(main, "__wrapped__") or hasattr(main, "__self__"):
+        import inspect
+
+        kinds = {inspect.Parameter.POSITIONAL_ONLY: POSITIONAL, inspect.Parameter.VAR_KEYWORD: REST}
+        return [
+            (name, kinds.get(one.kind, NAMED), one.default is one.empty)
+            for name, one in inspect.signature(main).parameters.items()
+            if one.kind is not inspect.Parameter.VAR_POSITIONAL
+        ]
+    # The same for an ordinary function, without the time it takes to load inspect.
+    positional, total = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    optional = {*code.co_varnames[positional - len(main.__defaults__ or ()) : positional], *(main.__kwdefaults__ or ())}
+    found = [
+        (name, POSITIONAL if index < code.co_posonlyargcount else NAMED, name not in optional)
+        for index, name in enumerate(code.co_varnames[:total])
+    ]
+    if code.co_flags & CO_VARKEYWORDS:
+        found.append(("", REST, False))
+    return found
+
+
+def explain(error: BaseException, file: str, source: Any) -> dict[str, Any]:
+    """An exception as people want to read it: lines of the code, none of this file."""
+    try:
+        import linecache
+        from traceback import TracebackException
+
+        linecache.cache[file] = source
+        kind = type(error).__name__
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        line = line_of(trace, file)
+        text = str(error)
+        if isinstance(error, SyntaxError) and error.filename == file:
+            line, text = error.lineno, error.msg
+        if len(text) > MESSAGE_CHARACTERS:
+            text = text[:MESSAGE_CHARACTERS] + " ..."
+        message = kind + (f": {text}" if text else "") + (f" (line {line})" if line is not None else "")
+        lines = "".join(TracebackException(type(error), error, trace, compact=True).format()).splitlines()
+    except Exception as another:  # the exception's own __str__ may fail, or the memory may not suffice
+        return as_fault("python", f"{type(error).__name__} (it can't be shown: {type(another).__name__})", type(error).__name__)
+    if len(lines) > TRACEBACK_LINES:
+        half = TRACEBACK_LINES // 2
+        lines = [*lines[:half], f"  ... {len(lines) - 2 * half} lines ...", *lines[-half:]]
+    return as_fault("python", message, kind, [line[:LINE_CHARACTERS] for line in lines])
+
+
+def line_of(trace: TracebackType | None, file: str) -> int | None:
+    """The line of the code nearest to the exception."""
+    line = None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def as_fault(kind: str, message: str, exception_type: str | None = None, traceback: Any = ()) -> dict[str, Any]:
+    return {"kind": kind, "message": message, "exception_type": exception_type, "traceback": list(traceback)}

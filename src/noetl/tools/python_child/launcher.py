@@ -1,0 +1,106 @@
+"""The zygote as the engine sees it: asks for children, has them killed, hears of their end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+MEMORY_BYTES = 2 * 1024**3
+"""Address space a child may have beyond what it starts with."""
+GOODBYE_SECONDS = 5.0
+INSIDE = os.path.join(os.path.dirname(__file__), "inside")
+BOOT = """\
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+import plain, program, zygote
+del sys.path[0], sys.modules["plain"], sys.modules["program"], sys.modules["zygote"]
+zygote.main(lambda control, flush_c: program.serve(control, flush_c, plain))
+"""
+"""The modules are wired here and forgotten by name: code that runs in a child may have a `program` of its own."""
+
+
+class Launcher:
+    """One zygote. `started` hears a child's number and pid, `ended` its number and why, None: all are gone."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        started: Callable[[int, int], None],
+        ended: Callable[[int | None, str], None],
+    ) -> None:
+        self.loop, self.started, self.ended = loop, started, ended
+        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.line.settimeout(GOODBYE_SECONDS)
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-c", BOOT, INSIDE, str(theirs.fileno()), str(MEMORY_BYTES)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        except BaseException:
+            self.line.close()
+            raise
+        finally:
+            theirs.close()
+        loop.add_reader(self.line, self._hear)
+
+    def fork(self, number: int, fds: list[int]) -> None:
+        """Start a child with these descriptors for calls, output and errors."""
+        try:
+            cwd = os.fsencode(os.getcwd())
+        except FileNotFoundError:
+            cwd = b""
+        socket.send_fds(self.line, [b"F" + number.to_bytes(8, "little") + cwd], fds)
+
+    def kill(self, number: int) -> None:
+        """Have a child and all its descendants killed; `ended` tells when they are."""
+        with suppress(OSError):  # the zygote is gone, and its children with it
+            self.line.send(b"K" + number.to_bytes(8, "little"))
+
+    def close(self) -> None:
+        """End the zygote and every process below it. Needs no running loop."""
+        if not self.loop.is_closed():
+            self.loop.remove_reader(self.line)
+        self.line.close()
+        try:
+            self.process.wait(GOODBYE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _hear(self) -> None:
+        try:
+            message = self.line.recv(4096)
+        except OSError:
+            message = b""
+        number = int.from_bytes(message[1:9], "little")
+        match message[:1]:
+            case b"S":
+                self.started(number, int.from_bytes(message[9:], "little"))
+            case b"X":
+                self.ended(number, ending(int.from_bytes(message[9:], "little", signed=True)))
+            case b"E":
+                self.ended(number, f"no process could be started: {message[9:].decode(errors='replace')}")
+            case _:
+                self.close()
+                self.ended(None, f"the process that starts others {ending(self.process.returncode)}")
+
+
+def ending(code: int) -> str:
+    """How a process has ended, by its exit code or the negative number of a signal."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = "a signal"
+    why = ": out of memory, or killed from outside" if -code == signal.SIGKILL else ""
+    return f"was killed by {name} (signal {-code}){why}"

@@ -1,0 +1,263 @@
+"""Which child runs which call."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import signal
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from noetl.tools.python_child.child import Answer, Call, Child, ChildDied
+from noetl.tools.python_child.launcher import Launcher
+
+FEW = min(len(os.sched_getaffinity(0)), 4)
+"""Children an execution gets at once, if it has as many calls."""
+MOST = 64
+"""Children in all."""
+KEPT = 16
+"""Children in all that may stay idle for longer than a moment."""
+CALLS = 1000
+"""Calls of a child's life."""
+GROW_SECONDS = 0.005
+"""When every child of an execution is busy for so long and calls wait, it gets more."""
+SURPLUS_SECONDS = 1.0
+IDLE_SECONDS = 30.0
+DEATH_SECONDS = 10.0
+
+
+class Lane:
+    """The children and waiting calls of one execution."""
+
+    __slots__ = ("children", "execution", "idle", "timer", "waiting")
+
+    def __init__(self, execution: str) -> None:
+        self.execution = execution
+        self.children: set[Child] = set()
+        self.idle: list[Child] = []
+        """The one that was busy last is the first to be busy again."""
+        self.waiting: deque[Call] = deque()
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Pool:
+    """The children of one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.launcher: Launcher | None = None
+        self.lanes: dict[str, Lane] = {}
+        self.children: dict[int, Child] = {}
+        """Every child that is not gone yet, dying ones too."""
+        self.alive = 0
+        """Children that are not dying."""
+        self.numbers = 0
+        self.sweeper: asyncio.TimerHandle | None = None
+
+    async def call(self, execution: str, frame: bytes, log: Callable[[str, str], None]) -> Answer:
+        """Run a call in a child of that execution. Cancelling it kills the child and what it started."""
+        call = Call(frame, log, self.loop.create_future())
+        lane = self.lanes.get(execution)
+        if lane is None:
+            lane = self.lanes[execution] = Lane(execution)
+        if lane.idle:
+            lane.idle.pop().start(call)
+        else:
+            lane.waiting.append(call)
+            self.staff(lane)
+        try:
+            return await call.answer
+        except asyncio.CancelledError:
+            child = call.child
+            if child is None:
+                lane.waiting.remove(call)
+                self.tidy(lane)
+            elif child.call is call:
+                self.kill(child)
+                await asyncio.wait((child.gone,), timeout=DEATH_SECONDS)
+            raise
+
+    # -- children come ------------------------------------------------------------------------------------------------
+
+    def staff(self, lane: Lane) -> None:
+        """Give waiting calls children of their own as far as that is fair, and see to the rest later."""
+        while lane.waiting and len(lane.children) < FEW:
+            if not self.hire(lane):
+                break
+        if lane.waiting and lane.timer is None:
+            lane.timer = self.loop.call_later(GROW_SECONDS, self.grow, lane)
+
+    def grow(self, lane: Lane) -> None:
+        """Double the children of an execution if all of them seem to be stuck."""
+        lane.timer = None
+        stuck = self.loop.time() - GROW_SECONDS
+        if all(child.busy_since is not None and child.busy_since <= stuck for child in lane.children):
+            for _ in range(min(len(lane.waiting), max(1, len(lane.children)))):
+                if not self.hire(lane):
+                    break
+        if lane.waiting:
+            lane.timer = self.loop.call_later(GROW_SECONDS, self.grow, lane)
+
+    def hire(self, lane: Lane) -> bool:
+        """Fork a child for the first waiting call; False if there are as many as may be."""
+        if self.alive >= MOST and not self.evict():
+            return False
+        call = lane.waiting.popleft()
+        self.numbers += 1
+        try:
+            if self.launcher is None:
+                self.launcher = Launcher(self.loop, self.started, self.ended)
+            child = Child(self, self.numbers, lane.execution)
+        except OSError as error:
+            call.answer.set_exception(ChildDied(f"no process could be started: {error}"))
+            return True
+        self.children[child.number] = child
+        self.alive += 1
+        lane.children.add(child)
+        with suppress(OSError):  # the zygote is gone: we are about to hear of it
+            self.launcher.fork(child.number, child.theirs)
+        child.forked()
+        child.start(call)
+        return True
+
+    def evict(self) -> bool:
+        """Kill the child that has been idle for longest, of whatever execution."""
+        idle = [child for lane in self.lanes.values() for child in lane.idle]
+        if not idle:
+            return False
+        self.kill(min(idle, key=lambda child: child.idle_since))
+        return True
+
+    def started(self, number: int, pid: int) -> None:
+        child = self.children.get(number)
+        if child is not None:
+            child.pid, child.busy_since = pid, self.loop.time()
+
+    # -- children are free --------------------------------------------------------------------------------------------
+
+    def released(self, child: Child) -> None:
+        lane = self.lanes[child.execution]
+        if child.worn or child.calls >= CALLS or self.must_yield(lane):
+            self.kill(child)
+        elif lane.waiting:
+            child.start(lane.waiting.popleft())
+        else:
+            child.idle_since = self.loop.time()
+            lane.idle.append(child)
+            if self.sweeper is None:
+                self.sweeper = self.loop.call_later(SURPLUS_SECONDS, self.sweep)
+
+    def must_yield(self, lane: Lane) -> bool:
+        """Whether another execution has not a single child, and this one can spare one."""
+        if self.alive < MOST or (lane.waiting and len(lane.children) == 1):
+            return False
+        return any(other.waiting and not other.children for other in self.lanes.values())
+
+    def sweep(self) -> None:
+        """Dismiss children that are idle for long, or are more than needed."""
+        self.sweeper = None
+        now = self.loop.time()
+        idle = [child for lane in self.lanes.values() for child in lane.idle]
+        for child in sorted(idle, key=lambda child: child.idle_since):
+            rest = now - child.idle_since
+            surplus = self.alive > KEPT or len(self.lanes[child.execution].children) > FEW
+            if rest >= IDLE_SECONDS or (surplus and rest >= SURPLUS_SECONDS):
+                self.kill(child)
+        if any(lane.idle for lane in self.lanes.values()):
+            self.sweeper = self.loop.call_later(SURPLUS_SECONDS, self.sweep)
+
+    # -- children go --------------------------------------------------------------------------------------------------
+
+    def kill(self, child: Child) -> None:
+        """Have a child killed. It is not counted any more; `ended` comes when it is gone."""
+        self.dismiss(child)
+        if self.launcher is not None:
+            self.launcher.kill(child.number)
+
+    def dismiss(self, child: Child) -> None:
+        """Take a child out of its lane."""
+        lane = self.lanes.get(child.execution)
+        if lane is None or child not in lane.children:
+            return
+        lane.children.remove(child)
+        if child in lane.idle:
+            lane.idle.remove(child)
+        self.alive -= 1
+        self.tidy(lane)
+        for other in self.starving():
+            self.staff(other)
+
+    def starving(self) -> list[Lane]:
+        return [lane for lane in self.lanes.values() if lane.waiting and len(lane.children) < FEW]
+
+    def tidy(self, lane: Lane) -> None:
+        """Forget a lane that has nothing in it."""
+        if not lane.children and not lane.waiting:
+            if lane.timer is not None:
+                lane.timer.cancel()
+            del self.lanes[lane.execution]
+
+    def ended(self, number: int | None, why: str) -> None:
+        """A child is gone with all its descendants; without a number, the zygote and so all of them."""
+        if number is None:
+            self.launcher = None
+            for child in list(self.children.values()):
+                if child.pid is not None:
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.killpg(child.pid, signal.SIGKILL)
+                self.ended(child.number, why)
+            return
+        child = self.children.pop(number)
+        try:
+            child.finish_output()
+        finally:
+            child.close()
+            child.gone.set_result(None)
+            call, child.call = child.call, None
+            if call is not None and not call.answer.done():
+                call.answer.set_exception(ChildDied(f"the process {why}"))
+            self.dismiss(child)
+
+    def close(self) -> None:
+        """End every process. Needs no running loop."""
+        if self.sweeper is not None:
+            self.sweeper.cancel()
+        launcher, self.launcher = self.launcher, None
+        if launcher is not None:
+            launcher.close()
+        for child in list(self.children.values()):
+            child.close()
+            if not self.loop.is_closed():
+                child.gone.set_result(None)
+                if child.call is not None and not child.call.answer.done():
+                    child.call.answer.set_exception(ChildDied("the engine ends"))
+        self.children.clear()
+        self.lanes.clear()
+        self.alive = 0
+
+
+_pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+
+
+def pool_of(loop: asyncio.AbstractEventLoop) -> Pool:
+    """The pool of a loop. Pools whose loops were closed without a word end here."""
+    pool = _pools.get(loop)
+    if pool is None:
+        for other in [other for other in _pools if other.is_closed()]:
+            _pools.pop(other).close()
+        pool = _pools[loop] = Pool(loop)
+    return pool
+
+
+def close_pool(loop: asyncio.AbstractEventLoop) -> None:
+    pool = _pools.pop(loop, None)
+    if pool is not None:
+        pool.close()
+
+
+@atexit.register
+def close_all() -> None:
+    for loop in list(_pools):
+        close_pool(loop)

@@ -1,0 +1,81 @@
+"""kinds wait and playbook: both park and leave the outcome to others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from noetl.pipeline.run import Parked, Waiting
+from noetl.tools import playbook, wait
+from noetl.tools.base import Context
+
+
+def context(**given: Any) -> Context:
+    plain: dict[str, Any] = {
+        "execution": "e1",
+        "action": "a" * 32,
+        "attempt": 1,
+        "step": "ask",
+        "task": "approval",
+        "timeout": None,
+        "args": {"of": "token", "year": 2025},
+        "prev": None,
+        "log": lambda stream, line: None,
+        "own_args": {"year": 2025},
+        "now": 1000.0,
+    }
+    return Context(**plain | given)
+
+
+def waiting(run: Any, inputs: Any, given: Context) -> Waiting:
+    with pytest.raises(Parked) as parked:
+        asyncio.run(run(inputs, given))
+    return parked.value.wait
+
+
+def test_wait_parks_for_ever_unless_told_otherwise() -> None:
+    assert waiting(wait.run, wait.Inputs(signal="approved"), context()) == Waiting("signal", "approved", None, None)
+
+
+@pytest.mark.parametrize(("timeout", "due"), [(60, 1060.0), (0.5, 1000.5), (0, 1000.0)])
+def test_wait_parks_until_its_time_is_over(timeout: float, due: float) -> None:
+    assert waiting(wait.run, wait.Inputs(signal="approved"), context(timeout=timeout)).due == due
+
+
+def test_signal_needs_a_name() -> None:
+    outcome = asyncio.run(wait.run(wait.Inputs(signal=""), context()))
+    assert outcome.error is not None
+    assert outcome.error.kind == "input"
+
+
+def test_wait_has_no_limit_of_its_own() -> None:
+    assert wait.KIND.timeout is None
+    assert playbook.KIND.timeout is None
+
+
+def test_playbook_asks_for_a_child_with_the_tasks_own_args() -> None:
+    asked = waiting(playbook.run, playbook.Inputs(path="reports/quarter", version=3), context())
+    assert (asked.until, asked.due) == ("child", None)
+    assert asked.request == {"path": "reports/quarter", "version": 3, "payload": {"year": 2025}, "step": "ask"}
+
+
+def test_child_is_the_same_when_the_attempt_is_asked_for_again() -> None:
+    inputs = playbook.Inputs(path="reports/quarter")
+    first = waiting(playbook.run, inputs, context()).key
+    assert waiting(playbook.run, inputs, context()).key == first
+    assert str(UUID(first)) == first
+    assert first == "9b68d739-f6ea-5155-a3fd-65d6d0aedf52"  # stored executions refer to it: it can't change
+
+
+def test_child_differs_by_action_and_attempt() -> None:
+    ids = {playbook.child_id(action, attempt) for action in ("a", "b", "a|1") for attempt in (1, 2, 11)}
+    assert len(ids) == 9
+
+
+def test_playbook_needs_a_path() -> None:
+    outcome = asyncio.run(playbook.run(playbook.Inputs(path=""), context()))
+    assert outcome.error is not None
+    assert outcome.error.kind == "input"
