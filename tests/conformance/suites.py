@@ -111,7 +111,12 @@ class EventLogSuite:
         assert store.summaries() == []
 
     def test_a_batch_may_hold_several_changes_of_one_execution(self, store: Store) -> None:
-        assert store.commit([change(A, 0, 2), change(A, 2, 2), change(A, 2, 1), change(A, 4)]) == [True, True, False, True]
+        assert store.commit([change(A, 0, 2), change(A, 2, 2), change(A, 2, 1), change(A, 4)]) == [
+            True,
+            True,
+            False,
+            True,
+        ]
         assert [row.seq for row in store.read(A)] == [1, 2, 3, 4, 5]
 
     def test_an_empty_batch_and_an_empty_change_write_nothing(self, store: Store) -> None:
@@ -292,17 +297,23 @@ def _change(
 
 def operations() -> st.SearchStrategy[tuple[Callable[..., Any], tuple[Any, ...]]]:
     """A verb and its arguments; appends at the right seq are drawn more often than luck would."""
-    lines = st.lists(st.tuples(IDS, st.just("t"), st.floats(0, 2e9), st.just("stdout"), st.text(max_size=5)), max_size=3)
+    lines = st.lists(
+        st.tuples(IDS, st.just("t"), st.floats(0, 2e9), st.just("stdout"), st.text(max_size=5)), max_size=3
+    )
     appends = st.tuples(st.just(_append), st.tuples(IDS, st.integers(0, 4)))
     return st.one_of(
         appends,
         appends,
         st.tuples(st.just(_commit), st.tuples(st.lists(changes(), max_size=4))),
         st.tuples(st.just(_read), st.tuples(IDS, SMALL, st.none() | SMALL)),
-        st.tuples(st.just(_summaries), st.tuples(st.sampled_from([None, "running", "failed"]), st.integers(0, 36), SMALL)),
+        st.tuples(
+            st.just(_summaries), st.tuples(st.sampled_from([None, "running", "failed"]), st.integers(0, 36), SMALL)
+        ),
         st.tuples(st.just(_log), st.tuples(lines)),
         st.tuples(st.just(_logs), st.tuples(IDS, SMALL)),
-        st.tuples(st.just(_put_playbook), st.tuples(st.sampled_from("abc"), st.text(max_size=4), st.binary(max_size=9))),
+        st.tuples(
+            st.just(_put_playbook), st.tuples(st.sampled_from("abc"), st.text(max_size=4), st.binary(max_size=9))
+        ),
     )
 
 
@@ -343,7 +354,7 @@ def everything(store: Store) -> Any:
 # -- several processes ----------------------------------------------------------------------------------------------
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["noetl.store.sqlite", "conformance.suites"])
+PROCESSES.set_forkserver_preload(["hypothesis.strategies", "noetl.store.codec", "noetl.store.sqlite", "pytest"])
 
 
 class Opener(Protocol):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Protocol
@@ -39,11 +38,6 @@ class View(Protocol):
 
     def close(self) -> None:
         """Nothing more will come."""
-
-
-def view_for(name: str, execution: str) -> View:
-    """A tree on a terminal, lines elsewhere."""
-    return Tree(name, execution) if sys.stderr.isatty() else Lines()
 
 
 class Follower:
@@ -122,8 +116,9 @@ def brief(text: str, limit: int = 200) -> str:
 class Lines:
     """One line on stderr for each thing worth knowing."""
 
-    def __init__(self, write: Callable[[str], None] | None = None) -> None:
-        self.write = write or (lambda line: click.echo(line, err=True))
+    def __init__(self, after: int = 0) -> None:
+        self.after = after
+        """What is older is known already."""
         self.started: dict[str, float] = {}
         self.problems: dict[TaskId, str] = {}
 
@@ -131,7 +126,8 @@ class Lines:
         for row in rows:
             if row.type in TOLD and (row.type != e.TaskDone.name or b'"retry"' in row.data):
                 for line in self._lines(decode(row.type, row.data), row.at):
-                    self.write(line)
+                    if row.seq > self.after:
+                        click.echo(line, err=True)
 
     def close(self) -> None:
         pass
@@ -153,8 +149,8 @@ class Lines:
             case e.IterationFailed(run=run, index=index, error=error):
                 yield f"{run}[{index}] failed: {brief(f'{error.kind}: {error.message}')}"
             case e.TaskDone(task=task, outcome=outcome) if event.do == "retry":
-                error = outcome.error
-                self.problems[task] = brief(f"{error.kind}: {error.message}") if error else "a rule asks for it"
+                why = outcome.error
+                self.problems[task] = brief(f"{why.kind}: {why.message}") if why else "a rule asks for it"
             case e.TaskRetryScheduled(task=task, attempt=attempt, due=due):
                 yield f"{task} attempt {attempt} in {span(due - at)} ({self.problems.pop(task, 'again')})"
             case e.StepPaused(run=run, index=index):

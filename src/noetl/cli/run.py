@@ -69,7 +69,7 @@ def command(
 async def _run(store: SqliteStore, source: Source, payload: dict[str, Any], output: str | None, db: str | None) -> int:
     execution = uuid7(time.time(), os.urandom(8))
     async with engine(store) as one:
-        digest = one.catalog.add(os.path.abspath(source.file), source)
+        digest = one.catalog.add(source)
         with owned(store, execution):
             return await carry(one, execution, output, db, lambda: one.embedded.start(execution, digest, payload, {}))
 
@@ -78,13 +78,21 @@ async def _run(store: SqliteStore, source: Source, payload: dict[str, Any], outp
 
 
 async def carry(
-    one: Engine, execution: str, output: str | None, db: str | None, begin: Callable[[], Awaitable[Execution]]
+    one: Engine,
+    execution: str,
+    output: str | None,
+    db: str | None,
+    begin: Callable[[], Awaitable[Execution]],
+    known: int = 0,
 ) -> int:
-    """Begin, drive to the end, show it; the exit code. Interrupted leaves a run that can be resumed."""
+    """Begin, drive to the end, show it; the exit code. Interrupted leaves a run that can be resumed.
+
+    `known` is how many events are old and not told again.
+    """
     with interruptible(f"interrupted; `{resume_command(execution, db)}` carries on"):
         state = await begin()
         runtime = one.embedded.runtime
-        follower = follow(one, state) if output is None else None
+        follower = follow(one, state, known) if output is None else None
         try:
             if follower is not None:
                 follower.follow(lambda: runtime.moved)
@@ -137,14 +145,14 @@ def resume_command(execution: str, db: str | None) -> str:
 # -- showing --------------------------------------------------------------------------------------------------------
 
 
-def follow(one: Engine, state: Execution) -> Follower:
-    """A tree on a terminal, lines elsewhere."""
+def follow(one: Engine, state: Execution, after: int = 0) -> Follower:
+    """A tree on a terminal; elsewhere lines of what comes after an event."""
     runtime = one.embedded.runtime
     name = state.net.playbook.name
     if sys.stderr.isatty():
         return Follower(runtime.store, runtime.thread, state.id, Tree(name, state.id))
     click.echo(f"{name} {state.id}", err=True)
-    return Follower(runtime.store, runtime.thread, state.id, Lines())
+    return Follower(runtime.store, runtime.thread, state.id, Lines(after))
 
 
 def conclude(one: Engine, state: Execution, output: str | None) -> int:
@@ -232,7 +240,7 @@ def payload_of(payload: Any, sets: tuple[str, ...], strings: tuple[str, ...]) ->
     if payload is None:
         payload = {}
     if not isinstance(payload, dict):
-        raise UsageError("--payload must be a JSON object, such as '{\"name\": \"Ada\"}'")
+        raise UsageError('--payload must be a JSON object, such as \'{"name": "Ada"}\'')
     for option, texts in (("--set", sets), ("--set-string", strings)):
         for text in texts:
             key, equals, value = text.partition("=")

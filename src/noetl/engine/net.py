@@ -52,11 +52,25 @@ class StepPlan:
         loop = step.loop
         self.lanes = 1 if loop is None or loop.mode == "sequential" else loop.max_in_flight or 10
         self.pool: str | None = step.spec.get("pool")
-        self.reads = frozenset(read.path[:2] for task in step.tasks for read in _task_reads(task))
+        self.reads = _steps_read(step)
+        """Other steps whose results its tasks read; None if that can't be known beforehand."""
 
     @property
     def on_success(self) -> str:
         return "loop.done" if self.step.loop else "step.done"
+
+
+def _steps_read(step: Step) -> frozenset[str] | None:
+    """Names that may be steps: what follows `steps`, and every bare name."""
+    found: set[str] = set()
+    for read in (read for task in step.tasks for read in _task_reads(task)):
+        if read.path[0] != "steps":
+            found.add(str(read.path[0]))
+        elif len(read.path) == 1 or not isinstance(read.path[1], str):
+            return None
+        else:
+            found.add(read.path[1])
+    return frozenset(found)
 
 
 def _task_reads(task: Task) -> list[Read]:

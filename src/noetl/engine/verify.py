@@ -19,11 +19,12 @@ from noetl.engine.net import Net
 from noetl.engine.patch import SET, BadPatch, Patch, apply_patch
 from noetl.engine.state import Execution, Run
 from noetl.model.identity import TaskId, iteration_id, step_of
+from noetl.reference import CHUNKS
 
 MAX_EVENT_BYTES = 64 * 1024
 
-Load = Callable[[str], bytes | None]
-"""Gives the content that is stored under a key."""
+Load = Callable[[str, str], bytes | None]
+"""Gives the content that a store has under a key."""
 
 
 class StoredRow(Protocol):
@@ -196,14 +197,17 @@ class Resolves(RowCheck):
             self._resolve(reference, self.log.load)
 
     def _resolve(self, reference: dict[str, Any], load: Load) -> None:
-        key, checksum = str(reference.get("key")), reference.get("checksum")
-        content = load(key) if reference.get("store", "db") == "db" else None
-        if reference.get("store", "db") != "db":
-            return
+        key, size = str(reference.get("key")), reference.get("size")
+        content = load(str(reference.get("store")), key)
         if content is None:
             self.fail(f"refers to {key[:16]}, which is not stored")
-        elif f"sha256:{sha256(content).hexdigest()}" != checksum or len(content) != reference.get("size"):
+        elif f"sha256:{sha256(content).hexdigest()}" != reference.get("checksum") or len(content) != size:
             self.fail(f"refers to {key[:16]}, whose content was changed")
+        elif reference.get("schema_hint") == CHUNKS:
+            for chunk in msgspec.json.decode(content)["chunks"]:
+                part = load("db", chunk)
+                if part is None or sha256(part).hexdigest() != chunk:
+                    self.fail(f"refers to {key[:16]}, whose part {chunk[:16]} is missing or was changed")
 
 
 def _references(data: Any, mark: str) -> Iterator[dict[str, Any]]:
@@ -602,7 +606,8 @@ OF_ROWS: tuple[type[RowCheck], ...] = (Gapless, Chained, Small, Resolves)
 OF_EVENTS: tuple[type[Check], ...] = (OneEnd, Tokens, Runs, Outcomes, Fences, Ctx, Loops, Cancelled)
 
 INVARIANTS: dict[str, str] = {
-    **{kind.name: " ".join((kind.__doc__ or "").split()) for kind in (*OF_ROWS, *OF_EVENTS)},
+    **{kind.name: kind.__doc__ or "" for kind in OF_ROWS},
+    **{kind.name: kind.__doc__ or "" for kind in OF_EVENTS},
     "readable": "Every row can be read.",
     "replay": "The log can be folded, and the fold is what the store says of the execution.",
 }

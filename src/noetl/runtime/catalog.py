@@ -58,14 +58,14 @@ class Catalog:
             raise NoetlError(f"{path}: a version can only be asked of a catalog, and files have none")
         file = beside(self.source(parent.digest).file, path)
         if file not in self.digests:
-            self.digests[file] = self.add(file, read(file))
+            self.digests[file] = self.add(read(file))
         return self.digests[file]
 
-    def add(self, file: str, source: Source) -> str:
+    def add(self, source: Source) -> str:
         """Keep a playbook in the store and make it known to the runtime."""
-        assert self.runtime is not None
-        digest = self.runtime.add(source.loaded.require())
+        digest = self._runtime.add(source.loaded.require())
         self.sources[digest] = source
+        file = os.path.abspath(source.file)  # resumed from another folder, it still finds its children
         self._stored(lambda: self._runtime.store.put_playbook(digest, file, source.text))
         return digest
 

@@ -25,6 +25,8 @@ from noetl.reference import Reference
 from noetl.store.ports import Row
 
 MARK = "$ref"
+OPTIONAL = {"schema_hint": "", "preview": None}
+"""What a reference is not written with."""
 ZERO = b"\0" * 16
 SMALLEST, LARGEST = -(2**63), 2**64 - 1
 
@@ -32,7 +34,8 @@ Path = tuple[str | int, ...]
 Decode = Callable[[bytes], Any]
 
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
-_LONG = b"0" * len(str(LARGEST))
+_LONGEST = str(LARGEST).encode().translate(_ZEROS)
+_LONGEST_NEGATIVE = str(SMALLEST).encode().translate(_ZEROS)
 
 
 # -- encode and decode ----------------------------------------------------------------------------------------------
@@ -43,9 +46,7 @@ def encode(event: Event) -> bytes:
     try:
         data = _encode(event)
         check = _checks[event.name]
-        if check is None or (
-            (b"$" not in data or not _marked(data)) and _LONG not in data.translate(_ZEROS) and check(data) == event
-        ):
+        if check is None or (not (b"$" in data and _marked(data)) and not _has_long(data) and check(data) == event):
             return data
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
         pass  # the careful way says what is wrong
@@ -64,6 +65,12 @@ def decode(name: str, data: bytes) -> Event:
 def _marked(data: bytes) -> bool:
     """Whether there may be references or escaped keys."""
     return b'"$ref' in data or b'"$$' in data
+
+
+def _has_long(data: bytes) -> bool:
+    """Whether there are as many digits in a row as only numbers at the edge of 64 bits have, or text."""
+    digits = data.translate(_ZEROS)
+    return _LONGEST in digits or _LONGEST_NEGATIVE in digits
 
 
 class _Decoders(dict[str, Decode]):
@@ -131,8 +138,8 @@ def _written(value: Any, path: Path) -> Any:
         case list() | tuple():
             return [_written(item, (*path, place)) for place, item in enumerate(value)]
         case Reference():
-            given = {name: field for name, field in value.as_data().items() if field not in ("", None)}
-            return {MARK: {name: _written(field, (*path, name)) for name, field in given.items()}}
+            given = ((name, field) for name, field in value.as_data().items() if field != OPTIONAL.get(name, ...))
+            return {MARK: {name: _written(field, (*path, name)) for name, field in given}}
         case msgspec.Struct():
             fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
             return type(value)(**{name: _written(field, (*path, name)) for name, field in fields})

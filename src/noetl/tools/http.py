@@ -204,7 +204,14 @@ def _address(inputs: Inputs) -> URL:
         raise Refused("`url` must begin with http:// or https://" + (f", not {url.scheme}:" if url.scheme else ""))
     if not url.host:
         raise Refused("`url` names no host")
+    if not _has_port(url):
+        raise Refused(f"`url` names port {url.port}; ports are 1 to 65535")
     return url
+
+
+def _has_port(url: URL) -> bool:
+    """Whether the port is left out or one that can be; the client does not look."""
+    return url.port is None or 0 < url.port < 65536
 
 
 def _headers(given: dict[str, Scalar | None]) -> list[tuple[bytes, bytes]]:
@@ -416,8 +423,8 @@ async def _exchange(client: AsyncClient, request: Request, follow: bool, retries
         if cookies is None or following is None:
             return response
         try:
-            if following.url.scheme not in ("http", "https"):
-                raise Misled(f"redirected to an address that begins with {following.url.scheme}:", response)
+            if following.url.scheme not in ("http", "https") or not _has_port(following.url):
+                raise Misled("redirected to what is not an http address", response)
             if hops == MAX_REDIRECTS:
                 raise Misled(f"redirected more than {MAX_REDIRECTS} times", response)
             await _read(response, GLANCE_BYTES)  # a connection is free again when all has been read from it

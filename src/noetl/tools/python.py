@@ -1,12 +1,28 @@
-"""kind: python. A piece of Python in a child process."""
+"""kind: python. A piece of Python in a child process.
+
+The args are variables of the code and `result` is its answer at the end. Code that sets none but defines `main` has it
+called with those args that it accepts, and `async def main` is awaited. What a result may hold, and what becomes of
+dates, decimals and the like, is in `python_child/inside/plain.py`; how the processes live and die in `python_child`.
+
+A child is kept for further calls of the same execution. Each call has a fresh namespace, environment and folder, but
+imported modules stay as they are.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
+from noetl.model.outcome import Outcome, failed
+from noetl.tools.base import Context
+
+if TYPE_CHECKING:
+    from noetl.tools.python_child.child import Answer
+
+CALL_BYTES = 200 * 1024 * 1024
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -32,3 +48,80 @@ KIND = Kind(
     verbatim=("code",),
     outcome="py",
 )
+
+
+class Order(Struct):
+    """A call as the child reads it."""
+
+    task: str
+    code: str
+    libs: list[str] | dict[str, str]
+    args: dict[str, Any]
+    action: str
+
+
+class Fault(Struct):
+    """Why a call failed, in the child's words."""
+
+    kind: str
+    message: str
+    exception_type: str | None
+    traceback: list[str]
+
+
+def _foreign(value: Any) -> Any:
+    """How code sees a value that is not plain data: a reference to a stored result is a map that describes it."""
+    if hasattr(value, "as_data"):
+        return value.as_data()
+    raise TypeError(f"a value of type {type(value).__name__} can't be handed to code")
+
+
+_encode = msgspec.json.Encoder(enc_hook=_foreign).encode
+_decode = msgspec.json.Decoder().decode
+_decode_fault = msgspec.json.Decoder(Fault).decode
+
+
+async def run(inputs: Inputs, context: Context) -> Outcome:
+    """Run the code in a child of this execution. Cancelling kills that child and every process below it."""
+    import asyncio
+
+    from noetl.tools.python_child.child import ChildDied
+    from noetl.tools.python_child.pool import pool_of
+
+    if inputs.auth:
+        return _failed("auth", "this version can't hand credentials to python code: leave `auth` out")
+    try:
+        frame = _encode(Order(context.task, inputs.code, inputs.libs, context.args, context.action))
+    except (TypeError, ValueError, RecursionError) as error:
+        return _failed("input", f"the args can't be handed to the code: {error}")
+    if len(frame) > CALL_BYTES:
+        return _failed("too_large", f"code and args take {len(frame) >> 20} MiB, more than {CALL_BYTES >> 20} MiB")
+    try:
+        answer = await pool_of(asyncio.get_running_loop()).call(context.execution, frame, context.log)
+    except ChildDied as died:
+        return _failed("python", str(died))
+    return _outcome(answer)
+
+
+async def close() -> None:
+    """End all child processes of this event loop."""
+    import asyncio
+
+    from noetl.tools.python_child.pool import close_pool
+
+    close_pool(asyncio.get_running_loop())
+
+
+def _outcome(answer: Answer) -> Outcome:
+    try:
+        if answer.well:
+            return Outcome(result=_decode(answer.content), extra={"py": {"exception_type": None}})
+        fault = _decode_fault(answer.content)
+    except msgspec.DecodeError as error:  # the code has written into a descriptor that is not its own
+        return _failed("python", f"the answer of the process makes no sense: {error}")
+    py = {"exception_type": fault.exception_type, "traceback": fault.traceback}
+    return failed(fault.kind, fault.message, extra={"py": py})
+
+
+def _failed(kind: str, message: str) -> Outcome:
+    return failed(kind, message, extra={"py": {"exception_type": None}})

@@ -47,7 +47,7 @@ def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[An
         args_by=run.args_by,
         workload=state.workload,
         ctx=dict(state.ctx),
-        steps=dict(state.steps),
+        steps=_steps_read(state, run.step),
         progress=_copied(run.progress, event),
         first=event.items[0] if event.items else 0,
         iterator=loop.iterator if loop else "",
@@ -55,6 +55,14 @@ def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[An
         inline_bytes=state.net.playbook.executor.inline_bytes,
         result_store=state.net.playbook.executor.result_store,
     )
+
+
+def _steps_read(state: Execution, step: str) -> dict[str, StepResult]:
+    """The results that the step's tasks read, and no others."""
+    reads = state.net.steps[step].reads
+    if reads is None:
+        return dict(state.steps)
+    return {name: state.steps[name] for name in reads if name in state.steps}
 
 
 def _copied(progress: dict[str, Progress], event: StepStarted | StepRegranted) -> dict[str, Progress]:

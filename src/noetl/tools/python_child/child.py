@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from noetl.tools.python_child.output import Budget, Stream
@@ -70,19 +69,25 @@ class Child:
         self.head = b""
         self.body: bytearray | None = None
         self.filled = 0
-        self.streams = {}
+        self.theirs: list[int] = []
+        """The child's ends, until it has them."""
+        self.streams: dict[int, Stream] = {}
         ours, theirs = socket.socketpair()
-        out, out_theirs = os.pipe2(os.O_CLOEXEC)
-        err, err_theirs = os.pipe2(os.O_CLOEXEC)
-        for fd in (ours.fileno(), out, err):
-            os.set_blocking(fd, False)
-        self.theirs = [theirs.detach(), out_theirs, err_theirs]
         self.control = ours.detach()
-        self.out, self.err = out, err
-        self.streams = {out: Stream("stdout"), err: Stream("stderr")}
-        self.loop.add_reader(self.control, self._readable)
-        self.loop.add_reader(out, self._output, out)
-        self.loop.add_reader(err, self._output, err)
+        self.theirs.append(theirs.detach())
+        try:
+            for name in ("stdout", "stderr"):
+                end, write_end = os.pipe2(os.O_CLOEXEC)
+                self.streams[end] = Stream(name)
+                self.theirs.append(write_end)
+            os.set_blocking(self.control, False)
+            self.loop.add_reader(self.control, self._readable)
+            for end in self.streams:
+                os.set_blocking(end, False)
+                self.loop.add_reader(end, self._output, end)
+        except OSError:
+            self.close()
+            raise
 
     def forked(self) -> None:
         """The process has its descriptors: close our copies of them."""
@@ -207,7 +212,4 @@ class Child:
             return False
         if self.call is not None:
             self.streams[fd].feed(data, self.call.budget)
-        return len(data) == READ_BYTES or True
-
-
-__all__ = ["Answer", "Call", "Child", "ChildDied", "Owner", "suppress"]
+        return True

@@ -72,10 +72,12 @@ class Pool:
         except asyncio.CancelledError:
             child = call.child
             if child is None:
-                lane.waiting.remove(call)
+                with suppress(ValueError):  # the pool was closed
+                    lane.waiting.remove(call)
                 self.tidy(lane)
             elif child.call is call:
                 self.kill(child)
+                self.staff_starving()
                 await asyncio.wait((child.gone,), timeout=DEATH_SECONDS)
             raise
 
@@ -116,8 +118,10 @@ class Pool:
         self.children[child.number] = child
         self.alive += 1
         lane.children.add(child)
-        with suppress(OSError):  # the zygote is gone: we are about to hear of it
+        try:
             self.launcher.fork(child.number, child.theirs)
+        except OSError as error:
+            self.loop.call_soon(self.ended, child.number, f"could not be started: {error}")
         child.forked()
         child.start(call)
         return True
@@ -138,9 +142,12 @@ class Pool:
     # -- children are free --------------------------------------------------------------------------------------------
 
     def released(self, child: Child) -> None:
-        lane = self.lanes[child.execution]
+        lane = self.lanes.get(child.execution)
+        if lane is None or child not in lane.children:
+            return  # it is being killed
         if child.worn or child.calls >= CALLS or self.must_yield(lane):
             self.kill(child)
+            self.staff_starving()
         elif lane.waiting:
             child.start(lane.waiting.popleft())
         else:
@@ -186,15 +193,16 @@ class Pool:
             lane.idle.remove(child)
         self.alive -= 1
         self.tidy(lane)
-        for other in self.starving():
-            self.staff(other)
 
-    def starving(self) -> list[Lane]:
-        return [lane for lane in self.lanes.values() if lane.waiting and len(lane.children) < FEW]
+    def staff_starving(self) -> None:
+        """There may be room for another child: those who have fewest come first."""
+        short = [lane for lane in self.lanes.values() if lane.waiting and len(lane.children) < FEW]
+        for lane in sorted(short, key=lambda lane: len(lane.children)):
+            self.staff(lane)
 
     def tidy(self, lane: Lane) -> None:
         """Forget a lane that has nothing in it."""
-        if not lane.children and not lane.waiting:
+        if not lane.children and not lane.waiting and self.lanes.get(lane.execution) is lane:
             if lane.timer is not None:
                 lane.timer.cancel()
             del self.lanes[lane.execution]
@@ -209,6 +217,8 @@ class Pool:
                         os.killpg(child.pid, signal.SIGKILL)
                 self.ended(child.number, why)
             return
+        if number not in self.children:
+            return
         child = self.children.pop(number)
         try:
             child.finish_output()
@@ -219,20 +229,29 @@ class Pool:
             if call is not None and not call.answer.done():
                 call.answer.set_exception(ChildDied(f"the process {why}"))
             self.dismiss(child)
+            self.staff_starving()
 
     def close(self) -> None:
         """End every process. Needs no running loop."""
-        if self.sweeper is not None:
-            self.sweeper.cancel()
         launcher, self.launcher = self.launcher, None
         if launcher is not None:
             launcher.close()
-        for child in list(self.children.values()):
+        if self.sweeper is not None:
+            self.sweeper.cancel()
+        calls = [child.call for child in self.children.values() if child.call is not None]
+        for lane in self.lanes.values():
+            calls.extend(lane.waiting)
+            lane.waiting.clear()
+            if lane.timer is not None:
+                lane.timer.cancel()
+        for child in self.children.values():
             child.close()
-            if not self.loop.is_closed():
+        if not self.loop.is_closed():
+            for child in self.children.values():
                 child.gone.set_result(None)
-                if child.call is not None and not child.call.answer.done():
-                    child.call.answer.set_exception(ChildDied("the engine ends"))
+            for call in calls:
+                if not call.answer.done():
+                    call.answer.set_exception(ChildDied("the pool of processes was closed"))
         self.children.clear()
         self.lanes.clear()
         self.alive = 0
@@ -257,7 +276,12 @@ def close_pool(loop: asyncio.AbstractEventLoop) -> None:
         pool.close()
 
 
+_engine = os.getpid()
+
+
 @atexit.register
 def close_all() -> None:
-    for loop in list(_pools):
-        close_pool(loop)
+    """End what nobody has closed; a forked copy of the engine leaves the engine's children alone."""
+    if os.getpid() == _engine:
+        for loop in list(_pools):
+            close_pool(loop)

@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from _socket import CMSG_SPACE, MSG_CMSG_CLOEXEC, socket  # the module `socket` would double the time to start
+from contextlib import suppress
 
 TYPE_CHECKING = False  # spares the import of typing
 if TYPE_CHECKING:
@@ -99,10 +100,18 @@ class Zygote:
         if pid == 0:
             try:
                 self.be_child(zygote, fds, cwd)
+                os._exit(0)
+            except BaseException as error:
+                sys.excepthook(type(error), error, error.__traceback__)
             finally:
                 os._exit(70)  # never back into the zygote's own loop
+        try:
+            watch = os.pidfd_open(pid)
+        except OSError:
+            self.kill(pid)
+            os.waitpid(pid, 0)
+            raise
         self.pids[number] = pid
-        watch = os.pidfd_open(pid)
         self.watched[watch] = number
         self.poll.register(watch, select.POLLIN)
         self.tell(b"S", number, pid.to_bytes(8, "little"))
@@ -117,13 +126,11 @@ class Zygote:
         control, out, err = fds
         os.dup2(out, 1)
         os.dup2(err, 2)
-        os.dup2(control, CONTROL, inheritable=False)
+        if control != CONTROL:
+            os.dup2(control, CONTROL, inheritable=False)
         os.closerange(CONTROL + 1, os.sysconf("SC_OPEN_MAX"))
-        try:
-            with open("/proc/self/oom_score_adj", "w") as file:
-                file.write("500")  # when memory runs out the kernel shall take this process, not the engine
-        except OSError:
-            pass
+        with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            file.write("500")  # when memory runs out the kernel shall take this process, not the engine
         limit_memory(self.memory_bytes)
         if cwd:
             os.chdir(cwd)
@@ -132,10 +139,8 @@ class Zygote:
     def kill(self, pid: int) -> None:
         """Kill a child that has not been waited for, and its group."""
         for kill in (os.kill, os.killpg):
-            try:
+            with suppress(ProcessLookupError, PermissionError):  # no group yet, or one that has changed its user
                 kill(pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass  # no group yet, or one that has changed its user
 
     def bury(self, watch: int) -> None:
         """A child has ended: end what it has left behind, then say so."""

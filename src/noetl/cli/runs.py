@@ -1,0 +1,422 @@
+"""noetl runs ...: look at runs, stop them, resume them, and speak to them, also while they run in another terminal.
+
+What is to change is decided here, on the same database, and appended to the log; the process that runs it notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from noetl.cli.live import Follower, View, span
+from noetl.cli.local import (
+    Engine,
+    db_option,
+    duration,
+    engine,
+    is_owned,
+    json_or_file,
+    opened,
+    pick,
+    stamp,
+)
+from noetl.cli.output import emit, output_option
+from noetl.cli.run import carry, conclude, error_text, follow, interruptible, resume_command
+from noetl.clock import SystemClock
+from noetl.engine import events as e
+from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
+from noetl.engine.envelope import envelope
+from noetl.engine.fit import whole
+from noetl.engine.state import Execution
+from noetl.errors import Conflict, Interrupted, UsageError
+from noetl.model.identity import uuid7
+from noetl.runtime.embedded import LOOK_SECONDS
+from noetl.runtime.runtime import Answer, Runtime
+from noetl.store.codec import decode
+from noetl.store.ports import Row, Store, Summary
+from noetl.store.sqlite import Owner, SqliteStore
+
+OVER = ("succeeded", "failed", "cancelled")
+STATUSES = ("pending", "running", "waiting", "paused", "cancelling", *OVER)
+PAGE = 1000
+
+run_argument = click.argument("run", metavar="RUN")
+
+
+@click.group("runs")
+def command() -> None:
+    """Look at runs, stop them, resume them, and speak to them. RUN is an id, the beginning of one, or `last`."""
+
+
+# -- looking --------------------------------------------------------------------------------------------------------
+
+
+@command.command("list")
+@click.option("--status", type=click.Choice(STATUSES), help="Only runs of this status.")
+@db_option
+@output_option()
+def list_command(status: str | None, db: str | None, output: str | None) -> None:
+    """List runs, newest first."""
+    with opened(db) as store:
+        found = sorted(store.summaries(status=status), key=lambda one: one.started, reverse=True)
+        if output is not None:
+            emit([_listed(one) for one in found], output)
+        else:
+            emit([_listed_for_people(store, one) for one in found], "table")
+
+
+def _listed(one: Summary) -> dict[str, Any]:
+    return {
+        "execution_id": one.execution_id,
+        "name": one.name,
+        "path": one.path,
+        "status": one.status,
+        "started": stamp(one.started),
+        "ended": stamp(one.ended),
+        "duration_ms": round(duration(one) * 1000, 3),
+    }
+
+
+def _listed_for_people(store: SqliteStore, one: Summary) -> dict[str, Any]:
+    dead = one.status not in OVER and not is_owned(store, one)
+    return {
+        "run": one.execution_id,
+        "name": one.name,
+        "status": f"{one.status} (no process)" if dead else one.status,
+        "started": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.started)),
+        "took": span(duration(one)),
+    }
+
+
+@command.command("show")
+@run_argument
+@db_option
+@output_option()
+def show_command(run: str, db: str | None, output: str | None) -> None:
+    """Show a run: its status, its steps, its result, and what went wrong."""
+    with opened(db) as store:
+        asyncio.run(_show(store, pick(store, run), output))
+
+
+async def _show(store: Store, summary: Summary, output: str | None) -> None:
+    async with engine(store) as one:
+        state = (await one.embedded.runtime.load(summary.execution_id)).state
+        times = {"started": stamp(summary.started), "ended": stamp(summary.ended)}
+        found = whole(one.report(state)) | times
+        if output is not None:
+            emit(found, output)
+        else:
+            _tell(one, state, found)
+
+
+def _tell(one: Engine, state: Execution, found: dict[str, Any]) -> None:
+    click.echo(f"{state.net.playbook.name}  {state.status}  {state.id}")
+    click.echo(f"started {found['started']}, {span(found['duration_ms'] / 1000)}, {found['events']:,} events")
+    rows = [
+        {"step": name, "status": step["status"], "runs": step["runs"], "result": step["result"]}
+        for name, step in found["steps"].items()
+    ]
+    if rows:
+        click.echo()
+        emit(rows, "table")
+    if found["error"] is not None:
+        click.echo(f"\n{error_text(found['error'], one.catalog.source(state.digest))}")
+    elif state.over:
+        click.echo()
+        emit(found["result"], "json")
+
+
+@command.command("events")
+@run_argument
+@click.option("--after", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Only events after this one.")
+@db_option
+@output_option()
+def events_command(run: str, after: int, db: str | None, output: str | None) -> None:
+    """Print the log of a run; `-o jsonl` prints one envelope a line."""
+    with opened(db) as store:
+        execution = pick(store, run).execution_id
+        pages = _pages(store, execution, after)
+        if output == "jsonl":
+            for page in pages:
+                emit(page, output)
+        elif output is not None:
+            emit([one for page in pages for one in page], output)
+        else:
+            keys = ("seq", "timestamp", "event_type", "entity_id", "status")
+            emit([{key: one[key] for key in keys} for page in pages for one in page], "table")
+
+
+def _pages(store: Store, execution: str, after: int) -> Iterator[list[dict[str, Any]]]:
+    while rows := store.read(execution, after, PAGE):
+        yield _envelopes(execution, rows)
+        after = rows[-1].seq
+
+
+def _envelopes(execution: str, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    return [envelope(execution, row.seq, row.at, decode(row.type, row.data)) for row in rows]
+
+
+@command.command("logs")
+@run_argument
+@db_option
+@output_option()
+def logs_command(run: str, db: str | None, output: str | None) -> None:
+    """Print what the tasks of a run wrote to their standard output and error."""
+    with opened(db) as store:
+        lines = store.logs(pick(store, run).execution_id)
+    if output is None:
+        for _, task, _, _, line in lines:
+            click.echo(f"{click.style(task, fg='cyan')} | {line}")
+        return
+    keys = ("number", "task", "timestamp", "stream", "line")
+    rows = [(number, task, stamp(at), stream, line) for number, task, at, stream, line in lines]
+    emit([dict(zip(keys, row, strict=True)) for row in rows], output)
+
+
+# -- following ------------------------------------------------------------------------------------------------------
+
+
+@command.command("watch")
+@run_argument
+@db_option
+@output_option()
+@click.pass_context
+def watch_command(ctx: click.Context, run: str, db: str | None, output: str | None) -> None:
+    """Follow a run until it ends, then print its result; `-o jsonl` prints its events as they come."""
+    with opened(db) as store:
+        ctx.exit(asyncio.run(_watch(store, pick(store, run), output, db)))
+
+
+async def _watch(store: SqliteStore, summary: Summary, output: str | None, db: str | None) -> int:
+    execution = summary.execution_id
+    async with engine(store) as one:
+        state = (await one.embedded.runtime.load(execution)).state
+        if not state.over and not is_owned(store, summary):
+            again = resume_command(execution, db)
+            click.echo(f"no process runs it at the moment; `{again}` carries on", err=True)
+        with interruptible(f"{execution} was left to itself"):
+            state = await _followed(one, state, output)
+        if output == "jsonl":
+            return 0 if state.status == "succeeded" else 1
+        return conclude(one, state, output)
+
+
+async def _followed(one: Engine, state: Execution, output: str | None, store: SqliteStore | None = None) -> Execution:
+    """Show a run of another process until it ends; given a store, also until no process owns it any more."""
+    runtime = one.embedded.runtime
+    follower = _follower(one, state, output)
+    try:
+        while True:
+            rows = await follower.look()
+            if rows and rows[-1].type == e.PlaybookProcessed.name:
+                break
+            if not rows and store is not None and not Owner.is_owned(store, state.id):
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+    finally:
+        follower.view.close()
+    return (await runtime.load(state.id)).state
+
+
+def _follower(one: Engine, state: Execution, output: str | None) -> Follower:
+    if output is None:
+        return follow(one, state)
+    runtime = one.embedded.runtime
+    view: View = _Envelopes(state.id) if output == "jsonl" else _Nothing()
+    return Follower(runtime.store, runtime.thread, state.id, view)
+
+
+class _Nothing:
+    """Shows nothing on the way."""
+
+    def show(self, rows: Sequence[Row]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _Envelopes(_Nothing):
+    """Prints events as they come."""
+
+    def __init__(self, execution: str) -> None:
+        self.execution = execution
+
+    def show(self, rows: Sequence[Row]) -> None:
+        for one in _envelopes(self.execution, rows):
+            emit(one, "jsonl")
+
+
+# -- commands to a run ----------------------------------------------------------------------------------------------
+
+
+@command.command("cancel")
+@run_argument
+@click.option("--reason", default="", help="Why; it is kept in the log.")
+@db_option
+@output_option()
+def cancel_command(run: str, reason: str, db: str | None, output: str | None) -> None:
+    """Stop a run for good, and the runs it has started."""
+    with opened(db, "write") as store:
+        summary = pick(store, run)
+        state = asyncio.run(_cancel(store, summary.execution_id, reason))
+        if state.status != "cancelled":
+            raise Conflict(f"{state.id} has ended before: it {state.status}")
+        _say(state.id, state.status, output)
+
+
+async def _cancel(store: Store, execution: str, reason: str) -> Execution:
+    runtime = Runtime(store, SystemClock())
+    try:
+        state = (await runtime.handle(execution, Cancel(reason))).state
+        for child in _below(store, execution):
+            await runtime.handle(child, Cancel("the run that started it was cancelled"))
+        return state
+    finally:
+        runtime.thread.shutdown()
+
+
+def _below(store: Store, execution: str) -> list[str]:
+    """Runs that it has started and that are not over, and those that they have started."""
+    children: dict[str | None, list[str]] = {}
+    for one in store.summaries(limit=100_000):
+        if one.parent is not None and one.status not in OVER:
+            children.setdefault(one.parent, []).append(one.execution_id)
+    found = [execution]
+    for above in found:
+        found += children.get(above, [])
+    return found[1:]
+
+
+@command.command("pause")
+@run_argument
+@db_option
+@output_option()
+def pause_command(run: str, db: str | None, output: str | None) -> None:
+    """Hand out nothing new; what is running finishes. `resume` goes on."""
+    with opened(db, "write") as store:
+        state = asyncio.run(_ask(store, pick(store, run).execution_id, Pause())).state
+        if state.status != "paused":
+            raise Conflict(f"{state.id} can't be paused: it is {state.status}")
+        _say(state.id, state.status, output)
+
+
+@command.command("signal")
+@run_argument
+@click.argument("name")
+@click.option("--data", metavar="JSON|@FILE", help="The payload of the signal.")
+@click.option("--id", "number", help="Sent twice with the same id, it counts once.")
+@db_option
+@output_option()
+def signal_command(
+    run: str, name: str, data: str | None, number: str | None, db: str | None, output: str | None
+) -> None:
+    """Send a signal to a run: prints `accepted`, `duplicate` if its id has come before, or `late` after the end."""
+    payload = json_or_file(data, "--data")
+    with opened(db, "write") as store:
+        execution = pick(store, run).execution_id
+        number = number or uuid7(time.time(), os.urandom(8))
+        answer = asyncio.run(_ask(store, execution, Signal(name, number, payload)))
+        known = number in answer.state.signal_ids
+        word = "accepted" if answer.events else "duplicate" if known else "late"
+        if output is None:
+            click.echo(word)
+        else:
+            emit({"execution_id": execution, "name": name, "id": number, "answer": word}, output)
+
+
+async def _ask(store: Store, execution: str, command: Command) -> Answer:
+    """Decide a command on the log as it is, and append what follows; again if somebody else was faster."""
+    runtime = Runtime(store, SystemClock())
+    try:
+        return await runtime.handle(execution, command)
+    finally:
+        runtime.thread.shutdown()
+
+
+def _say(execution: str, status: str, output: str | None) -> None:
+    if output is None:
+        click.echo(f"{execution} {status}")
+    else:
+        emit({"execution_id": execution, "status": status}, output)
+
+
+# -- carrying on ----------------------------------------------------------------------------------------------------
+
+
+@command.command("resume")
+@click.argument("run", metavar="[RUN]", required=False)
+@click.option("--all", "every", is_flag=True, help="Every run that is paused or whose process is gone.")
+@db_option
+@output_option()
+@click.pass_context
+def resume_command_(ctx: click.Context, run: str | None, every: bool, db: str | None, output: str | None) -> None:
+    """Carry on a run that was paused or whose process is gone, and wait for its end as `noetl run` does."""
+    if (run is None) is not every:
+        raise UsageError("name a RUN, or say --all")
+    gc.enable()
+    with opened(db, "write") as store:
+        if run is not None:
+            ctx.exit(asyncio.run(_resume(store, pick(store, run), output, db)))
+        waiting = [one for one in store.summaries(limit=100_000) if _can_resume(store, one)]
+    ctx.exit(asyncio.run(_resume_all(waiting, output, db)))
+
+
+def _can_resume(store: SqliteStore, one: Summary) -> bool:
+    return one.parent is None and one.status not in OVER and (one.status == "paused" or not is_owned(store, one))
+
+
+async def _resume_all(waiting: list[Summary], output: str | None, db: str | None) -> int:
+    """All at once, each with an engine of its own, so one that waits does not hold up the others."""
+    if not waiting:
+        click.echo("nothing to resume", err=True)
+    codes = await asyncio.gather(*(_resume_one(one, output, db) for one in waiting), return_exceptions=True)
+    errors = [code for code in codes if isinstance(code, BaseException)]
+    if errors:
+        raise next((error for error in errors if isinstance(error, Interrupted)), errors[0])
+    return max((code for code in codes if isinstance(code, int)), default=0)
+
+
+async def _resume_one(summary: Summary, output: str | None, db: str | None) -> int:
+    with opened(db, "write") as store:
+        return await _resume(store, summary, output, db)
+
+
+async def _resume(store: SqliteStore, summary: Summary, output: str | None, db: str | None) -> int:
+    execution = summary.execution_id
+    if summary.status in OVER:
+        raise Conflict(f"{execution} has ended: it {summary.status}")
+    if summary.parent is not None:
+        raise Conflict(f"{execution} is a part of {summary.parent}: `{resume_command(summary.parent, db)}`")
+    while True:
+        async with engine(store) as one:
+            owner = Owner.acquire(store, execution)
+            if owner is not None:
+                with owner:
+                    known = store.seq(execution)
+                    return await carry(one, execution, output, db, lambda: _taken_over(one, execution), known)
+            state = await _resumed_elsewhere(one, store, execution, output)
+            if state.over:
+                return conclude(one, state, output)
+
+
+async def _taken_over(one: Engine, execution: str) -> Execution:
+    state = await one.embedded.adopt(execution)
+    if state.status == "paused":
+        state = (await one.embedded.runtime.handle(execution, Resume())).state
+    return state
+
+
+async def _resumed_elsewhere(one: Engine, store: SqliteStore, execution: str, output: str | None) -> Execution:
+    """The process that runs it is alive: tell it to go on, and follow it."""
+    answer = await one.embedded.runtime.handle(execution, Resume())
+    if not answer.events and not answer.state.over:
+        raise Conflict(f"{execution} is running in another process; `noetl runs watch {execution}` follows it")
+    with interruptible(f"{execution} goes on in another process"):
+        return await _followed(one, answer.state, output, store)

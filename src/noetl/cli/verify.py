@@ -1,0 +1,77 @@
+"""noetl verify [RUN]: prove that logs keep what the engine promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from noetl.cli.local import db_option, opened, pick
+from noetl.cli.output import emit, output_option
+from noetl.dsl.compile import load
+from noetl.engine.net import Net
+from noetl.engine.verify import Violation, verify
+from noetl.errors import NoetlError, NotFound
+from noetl.store import codec
+from noetl.store.ports import Store, Summary
+from noetl.tools.registry import KINDS
+
+ALL = 1_000_000
+
+
+@click.command("verify")
+@click.argument("run", metavar="[RUN]", required=False)
+@db_option
+@output_option()
+@click.pass_context
+def command(ctx: click.Context, run: str | None, db: str | None, output: str | None) -> None:
+    """Check the log of a run, or of all runs, against every invariant. Exits with 1 if one does not hold."""
+    with opened(db) as store:
+        chosen = [pick(store, run)] if run is not None else store.summaries(limit=ALL)
+        audit = Audit(store)
+        found = [violation for one in chosen for violation in audit.of(one)]
+    if output is not None:
+        emit({"executions": len(chosen), "violations": found}, output)
+    else:
+        _tell(len(chosen), found)
+    ctx.exit(1 if found else 0)
+
+
+def _tell(executions: int, found: list[Violation]) -> None:
+    for one in found:
+        click.echo(f"{one.execution_id}.{one.seq}: {click.style(one.invariant, fg='red', bold=True)}: {one.message}")
+    verdict = f"{len(found):,} violation{'s' * (len(found) != 1)}" if found else click.style("sound", fg="green")
+    click.echo(f"{executions:,} execution{'s' * (executions != 1)}: {verdict}", err=True)
+
+
+class Audit:
+    """Checks executions of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.nets: dict[str, Net] = {}
+
+    def of(self, one: Summary) -> list[Violation]:
+        """What is wrong with an execution. One that is alive may move while it is read."""
+        execution = one.execution_id
+        try:
+            net = self._net(one.digest)
+        except NoetlError as error:
+            return [Violation(execution, 0, "replay", f"its playbook can't be loaded: {error}")]
+        rows = self.store.read(execution)
+        still = self.store.summaries(prefix=execution) == [one]
+        return verify(execution, rows, net, codec, self._content, one.status if still else None)
+
+    def _net(self, digest: str) -> Net:
+        if digest not in self.nets:
+            stored = self.store.playbook(digest)
+            if stored is None:
+                raise NotFound("it is not in the store")
+            self.nets[digest] = Net(load(*stored, KINDS).require())
+        return self.nets[digest]
+
+    def _content(self, store: str, key: str) -> bytes | None:
+        if store != "file":
+            return self.store.blob(key)
+        file = Path(key)
+        return file.read_bytes() if file.is_file() else None

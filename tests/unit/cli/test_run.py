@@ -1,0 +1,398 @@
+"""noetl run: the contract of its JSON, its payload, its exit codes, and what it says on the way."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from command import BAD, Done, environment, file, noetl
+from terminal import ASKS, HEAD, WORKS, data, running, terminal, verified
+
+from noetl.cli.main import noetl_command
+from noetl.model.identity import uuid7
+from noetl.tools.registry import KINDS
+
+ECHO = (
+    HEAD
+    + """\
+workload: {name: world, deep: {a: 1, b: 2}, items: [1]}
+workflow:
+  - step: start
+    tool: {kind: noop, result: "{{ workload }}"}
+"""
+)
+TWO = (
+    HEAD
+    + """\
+workflow:
+  - step: start
+    tool:
+      - first: {kind: noop, result: 7, spec: {policy: {rules: [{else: {then: {do: continue, set_ctx: {a: 1}}}}]}}}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, result: "{{ steps.start.result + ctx.a }}"}
+"""
+)
+FAILS = (
+    HEAD
+    + """\
+workflow:
+  - step: fetch
+    tool:
+      - before: {kind: noop, result: 1}
+      - call:
+          kind: noop
+          result: "{{ workload.nothing }}"
+"""
+)
+
+
+def echoed(folder: Path, *args: str) -> Any:
+    done = noetl("run", file(folder, ECHO), *args, "-o", "json", cwd=folder)
+    assert done.code == 0, done.err
+    return data(done)["result"]
+
+
+def test_json_is_the_contract(tmp_path: Path) -> None:
+    done = noetl("run", file(tmp_path, TWO), "-o", "json", cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    found = data(done)
+    assert list(found) == "execution_id status result ctx steps error events duration_ms".split()
+    assert (found["status"], found["result"], found["ctx"], found["error"]) == ("succeeded", 8, {"a": 1}, None)
+    assert found["steps"] == {
+        "start": {"status": "succeeded", "runs": 1, "result": 7, "error": None},
+        "end": {"status": "succeeded", "runs": 1, "result": 8, "error": None},
+    }
+    assert found["events"] == len(noetl("runs", "events", "last", "-o", "jsonl", cwd=tmp_path).out.splitlines())
+    assert found["duration_ms"] >= 0
+    assert found["execution_id"][14] == "7"
+    assert verified(tmp_path) == (1, [])
+
+
+@pytest.mark.parametrize("form", ["jsonl", "yaml", "table"])
+def test_other_forms_say_the_same(tmp_path: Path, form: str) -> None:
+    done = noetl("run", file(tmp_path, TWO), "-o", form, cwd=tmp_path)
+    assert done.code == 0
+    assert "succeeded" in done.out
+    if form == "jsonl":
+        assert done.out.count("\n") == 1
+
+
+def test_in_a_pipe_lines_go_to_stderr_and_the_result_to_stdout(tmp_path: Path) -> None:
+    done = noetl("run", file(tmp_path, TWO), cwd=tmp_path)
+    assert (done.code, done.out) == (0, "8\n")
+    lines = done.err.splitlines()
+    assert lines[1] == "start#1 started"
+    assert lines[2].startswith("start#1 done in ")
+    assert lines[-1].startswith("story succeeded in ")
+
+
+def test_a_failure_shows_its_place_with_a_caret(tmp_path: Path) -> None:
+    file(tmp_path, FAILS)
+    done = noetl("run", "playbook.yaml", cwd=tmp_path)
+    assert (done.code, done.out) == (1, "")
+    lines = done.err.splitlines()
+    place = next(i for i, line in enumerate(lines) if line.startswith("playbook.yaml:"))
+    assert lines[place].startswith("playbook.yaml:9:11: step fetch, task call, attempt 1: template: ")
+    assert lines[place + 1 : place + 3] == ["9 |           kind: noop", "  |           ^"]
+
+
+def test_a_failure_in_json_has_all_its_fields(tmp_path: Path) -> None:
+    file(tmp_path, FAILS)
+    done = noetl("run", "playbook.yaml", "-o", "json", cwd=tmp_path)
+    found = data(done)
+    assert (done.code, found["status"], found["result"]) == (1, "failed", None)
+    error = found["error"]
+    assert list(error) == "kind message step task attempt file line column".split()
+    message = error.pop("message")
+    assert "nothing" in message
+    assert error == {
+        "kind": "template",
+        "step": "fetch",
+        "task": "call",
+        "attempt": 1,
+        "file": "playbook.yaml",
+        "line": 9,
+        "column": 11,
+    }
+    assert found["steps"]["fetch"]["error"]["kind"] == "template"
+
+
+def test_retries_are_told(tmp_path: Path) -> None:
+    text = WORKS.replace("not ctx.stop | default(false)", "outcome.result < 2")
+    done = noetl("run", file(tmp_path, text), cwd=tmp_path)
+    assert done.code == 0
+    assert "try#1/again#1 attempt 2 in 50 ms (a rule asks for it)" in done.err
+
+
+# -- the payload ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1", 1),
+        ("1.5", 1.5),
+        ("true", True),
+        ("on", "on"),
+        ("12:30:00", "12:30:00"),
+        ("null", None),
+        ("", None),
+        ("0x1f", 31),
+        ('"1"', "1"),
+        ("'it''s'", "it's"),
+        ('"open', '"open'),
+        ("a=b", "a=b"),
+        ("{{ x }}", "{{ x }}"),
+        ("[1, 2]", "[1, 2]"),
+        ("a: b # c", "a: b # c"),
+    ],
+)
+def test_set_takes_yaml_scalars(tmp_path: Path, text: str, value: Any) -> None:
+    assert echoed(tmp_path, "--set", f"name={text}")["name"] == value
+
+
+def test_set_reaches_into_maps_and_keeps_what_stands_beside(tmp_path: Path) -> None:
+    found = echoed(tmp_path, "--set", "deep.a=5", "--set", "new.x.y=true", "--set-string", "name=1")
+    assert found == {"name": "1", "deep": {"a": 5, "b": 2}, "items": [1], "new": {"x": {"y": True}}}
+
+
+def test_payload_is_json_or_a_file_and_set_is_laid_over_it(tmp_path: Path) -> None:
+    (tmp_path / "payload.json").write_text('{"deep": {"b": 9}, "items": [2, 3], "name": "Ada"}')
+    assert echoed(tmp_path, "--payload", "@payload.json", "--set", "name=Grace") == {
+        "name": "Grace",
+        "deep": {"a": 1, "b": 9},
+        "items": [2, 3],
+    }
+    assert echoed(tmp_path, "--payload", '{"name": "{{ data }}"}')["name"] == "{{ data }}"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (["--set", "a"], 2, "KEY=VALUE"),
+        (["--set", "a..b=1"], 2, "KEY=VALUE"),
+        (["--set", "a=1", "--set", "a.b=2"], 2, "'a' is no map"),
+        (["--set", f"a={10**30}"], 2, "64 bits"),
+        (["--set", "a=.inf"], 2, "finite"),
+        (["--payload", "[1]"], 2, "JSON object"),
+        (["--payload", "{"], 2, "no valid JSON"),
+        (["--payload", "@nothing.json"], 4, "no such file"),
+    ],
+)
+def test_a_payload_that_makes_no_sense_is_refused(tmp_path: Path, args: list[str], code: int, says: str) -> None:
+    done = noetl("run", file(tmp_path, ECHO), *args, cwd=tmp_path)
+    assert (done.code, done.out) == (code, "")
+    assert says in done.err
+    assert not (tmp_path / ".noetl").exists()
+
+
+# -- what can't run -------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_file_is_exit_4(tmp_path: Path) -> None:
+    done = noetl("run", "nothing.yaml", cwd=tmp_path)
+    assert (done.code, done.out, done.err) == (4, "", "noetl: no such file: nothing.yaml\n")
+
+
+def test_an_invalid_playbook_is_exit_3_with_its_problems(tmp_path: Path) -> None:
+    done = noetl("run", file(tmp_path, BAD), "-o", "json", cwd=tmp_path)
+    assert (done.code, done.out) == (3, "")
+    assert "NTL" in done.err
+    assert "nothing was run" in done.err
+    assert not (tmp_path / ".noetl").exists()
+
+
+def test_a_kind_that_this_version_can_not_run_is_exit_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(KINDS._runners, "noop", None)
+    found = CliRunner().invoke(noetl_command, ["run", file(tmp_path, FAILS)])
+    assert found.exit_code == 3
+    assert "9:11: error: this version of noetl can't run tools of kind 'noop'" in found.output
+    assert not (tmp_path / ".noetl").exists()
+
+
+def test_a_playbook_on_standard_input_runs(tmp_path: Path) -> None:
+    assert noetl("run", "-", "-o", "json", stdin=TWO, cwd=tmp_path).code == 0
+
+
+# -- where ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_database_is_private_and_below_the_working_folder(tmp_path: Path) -> None:
+    noetl("run", file(tmp_path, TWO), cwd=tmp_path)
+    made = tmp_path / ".noetl" / "noetl.db"
+    assert stat.S_IMODE(made.stat().st_mode) == 0o600
+
+
+def test_a_flag_wins_over_the_environment(tmp_path: Path) -> None:
+    playbook = file(tmp_path, TWO)
+    assert noetl("run", playbook, cwd=tmp_path, NOETL_DB="a.db").code == 0
+    assert noetl("run", playbook, "--db", "b.db", cwd=tmp_path, NOETL_DB="a.db").code == 0
+    assert {path.name for path in tmp_path.glob("*.db")} == {"a.db", "b.db"}
+    assert len(data(noetl("runs", "list", "-o", "json", cwd=tmp_path, NOETL_DB="a.db"))) == 1
+
+
+def test_a_setting_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    done = noetl("run", file(tmp_path, TWO), cwd=tmp_path, NOETL_SYNCHRONOUS="sometimes")
+    assert (done.code, "full or normal" in done.err) == (2, True)
+
+
+def test_a_database_that_can_not_be_made_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    done = noetl("run", file(tmp_path, TWO), "--db", "taken/noetl.db", cwd=tmp_path)
+    assert done.code == 1
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_pipe_needs_neither_rich_nor_a_client_for_http(tmp_path: Path) -> None:
+    code = (
+        "import sys; from noetl.cli.main import noetl_command as c; c(sys.argv[1:], standalone_mode=False); "
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)"
+    )
+    args = [sys.executable, "-c", code, "run", file(tmp_path, TWO)]
+    done = subprocess.run(args, cwd=tmp_path, capture_output=True, text=True, check=True, env=environment())
+    assert set(done.stderr.splitlines()[-1].split()) & {"rich", "httpx2", "ruamel"} == set()
+
+
+# -- a terminal -----------------------------------------------------------------------------------------------------
+
+
+def on_a_terminal(folder: Path, *args: str) -> Done:
+    """Run with a terminal for stderr and a pipe for stdout."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "noetl.cli", *args],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env=environment(TERM="xterm", COLUMNS="100", LINES="20"),
+    )
+    os.close(theirs)
+    drawn = b""
+    while True:
+        try:
+            part = os.read(ours, 1 << 16)
+        except OSError:  # Linux says so when the other side is closed
+            break
+        if not part:
+            break
+        drawn += part
+    os.close(ours)
+    assert process.stdout is not None
+    with process.stdout:
+        out = process.stdout.read().decode()
+    return Done(process.wait(), out, drawn.decode())
+
+
+def test_on_a_terminal_a_tree_is_drawn_and_the_result_is_data(tmp_path: Path) -> None:
+    text = TWO + "    loop: {in: '{{ [1, 2, 3] }}', iterator: x}\n"
+    done = on_a_terminal(tmp_path, "run", file(tmp_path, text))
+    assert (done.code, msgspec.json.decode(done.out)) == (0, [8, 8, 8])
+    for part in ("story", "start#1", "end#1", "3 of 3", "✔", "succeeded"):
+        assert part in done.err
+
+
+def test_a_failure_on_a_terminal_is_shown_in_the_tree_and_with_its_place(tmp_path: Path) -> None:
+    done = on_a_terminal(tmp_path, "run", file(tmp_path, FAILS))
+    assert done.code == 1
+    assert "✘" in done.err
+    assert "task call" in done.err
+
+
+# -- children -------------------------------------------------------------------------------------------------------
+
+PARENT = (
+    HEAD
+    + """\
+workflow:
+  - step: start
+    tool:
+      - child: {kind: playbook, path: PATH, args: {name: Ada}}
+"""
+)
+CHILD = ECHO.replace("name: story", "name: child")
+
+
+@pytest.mark.parametrize("path", ["child.yaml", "child", "below/child", "./below/../child"])
+def test_a_child_is_a_file_beside_its_parent(tmp_path: Path, path: str) -> None:
+    folder = tmp_path / "playbooks"
+    (folder / "below").mkdir(parents=True)
+    file(folder, CHILD, "child.yaml")
+    file(folder / "below", CHILD, "child.yml")
+    parent = file(folder, PARENT.replace("PATH", path))
+    done = noetl("run", parent, "-o", "json", cwd=tmp_path)
+    assert (done.code, data(done)["result"]["name"]) == (0, "Ada"), done.err
+    assert verified(tmp_path) == (2, [])
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "says"),
+    [
+        ("nothing", CHILD, "no playbook 'nothing'"),
+        ("child", BAD, "problem"),
+        ("{path: child, version: 3}", CHILD, "version"),
+    ],
+)
+def test_a_child_that_can_not_be_found_or_run_fails_the_task(tmp_path: Path, path: str, text: str, says: str) -> None:
+    file(tmp_path, text, "child.yaml")
+    whole = PARENT.replace("path: PATH", path[1:-1] if path.startswith("{") else f"path: {path}")
+    done = noetl("run", file(tmp_path, whole), "-o", "json", cwd=tmp_path)
+    error = data(done)["error"]
+    assert (done.code, error["kind"], error["step"], error["task"]) == (1, "not_found", "start", "child")
+    assert says in error["message"]
+
+
+# -- interruptions --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("text", "until"), [(ASKS, "waits for the signal 'go'"), (WORKS, "attempt 3")])
+def test_an_interrupted_run_says_how_to_resume_it(
+    tmp_path: Path, number: signal.Signals, text: str, until: str
+) -> None:
+    with running(tmp_path, text, until) as (one, execution):
+        one.send(number)
+        done = one.end()
+    assert (done.code, done.out) == (130, "")
+    assert done.err.splitlines()[-1] == f"noetl: interrupted; `noetl runs resume {execution}` carries on"
+    assert "Traceback" not in done.err
+    assert data(noetl("runs", "show", "last", "-o", "json", cwd=tmp_path))["status"] == "running"
+    assert verified(tmp_path) == (1, [])
+
+
+def test_an_interrupted_run_names_its_database(tmp_path: Path) -> None:
+    with running(tmp_path, ASKS, "waits", "--db", "some where.db") as (one, execution):
+        one.send(signal.SIGINT)
+        assert f"noetl runs resume {execution} --db 'some where.db'" in one.end().err
+
+
+def test_two_runs_at_once_on_one_database(tmp_path: Path) -> None:
+    with running(tmp_path, ASKS, "waits") as (one, first), running(tmp_path, ASKS, "waits") as (two, second):
+        for execution in (first, second):
+            assert noetl("runs", "signal", execution, "go", "--data", "5", cwd=tmp_path).out == "accepted\n"
+        assert [one.end()[:2], two.end()[:2]] == [(0, "5\n"), (0, "5\n")]
+    assert verified(tmp_path) == (2, [])
+
+
+def test_a_terminal_with_json_stays_silent(tmp_path: Path) -> None:
+    file(tmp_path, TWO)
+    with terminal("run", "playbook.yaml", "-o", "json", cwd=tmp_path) as one:
+        done = one.end()
+    assert (done.code, done.err) == (0, "")
+
+
+def test_uuid7_sorts_by_time() -> None:
+    ids = [uuid7(1_700_000_000 + i / 10_000, bytes(range(i % 200, i % 200 + 8))) for i in range(5_000)]
+    assert ids == sorted(ids)
+    assert len(set(ids)) == len(ids)
+    assert {(len(one), one[14], one[19]) for one in ids} <= {(36, "7", digit) for digit in "89ab"}
