@@ -8,8 +8,8 @@ DEV_LOCK := requirements/dev.txt
 .PHONY: run test setup check bench soak docs lock clean bytecode
 
 run: .venv/run.stamp bytecode
-	@$(BIN)/noetl validate examples/hello.yaml
 	@$(BIN)/noetl graph examples/hello.yaml
+	@$(BIN)/noetl run examples/hello.yaml
 
 test: .venv/dev.stamp
 	$(BIN)/python -m pytest -n auto -m "not slow"

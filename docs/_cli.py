@@ -19,6 +19,9 @@ def pages() -> Iterator[tuple[str, str]]:
             "The command line",
             "`noetl` has one verb for each thing it does. Data goes to standard output and everything else to standard "
             "error, so the output of a verb can be piped. `-o` chooses a format for programs where a verb has one.",
+            "Verbs that work with runs use one database: the file that `--db` names, else the variable `NOETL_DB`, "
+            "else `.noetl/noetl.db` in the current folder. `NOETL_SYNCHRONOUS` is `full` or `normal`; see "
+            "[the store](../explanation/the-store.md). `NO_COLOR` turns colours off.",
             table(["Verb", "What it does"], verbs),
             "## Exit codes",
             table(["Code", "Meaning"], _exit_codes()),
@@ -28,10 +31,11 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def _exit_codes() -> Iterator[tuple[str, str]]:
-    yield "0", "It worked. A playbook with warnings only counts as sound."
-    yield "1", "Something else went wrong; the message says what."
-    for error, number in sorted(EXIT_CODES.items(), key=lambda pair: pair[1]):
-        yield str(number), (error.__doc__ or "").split("\n")[0]
+    yield "0", "It worked. A run that succeeded; a playbook that is sound, perhaps with warnings."
+    yield "1", "A run failed or was cancelled, an invariant does not hold, or something else went wrong."
+    for number in sorted(set(EXIT_CODES.values())):
+        words = [(error.__doc__ or "").split("\n")[0] for error, code in EXIT_CODES.items() if code == number]
+        yield str(number), " ".join(words)
 
 
 def _sections() -> Iterator[str]:

@@ -8,9 +8,11 @@ from pathlib import Path
 from docs._markdown import code, codes, fence, page, sentence, table
 from noetl.model.inputs import rows
 from noetl.model.kind import Kind
-from noetl.tools.registry import BUILTIN, builtin
+from noetl.tools.registry import BUILTIN, KINDS, builtin
 
 EXAMPLES = Path(__file__).parents[1] / "tests" / "kinds"
+INTERPRETED = ("iterator", "workbook")
+"""Kinds that have no tool: the pipeline itself runs them, or the compiler puts another task in their place."""
 RESULT = {
     "data": "its body, `data`",
     "rows": "its rows, `rows`",
@@ -22,6 +24,11 @@ def kinds() -> list[Kind]:
     return [kind for name in sorted(BUILTIN) if (kind := builtin(name)) is not None]
 
 
+def runs(kind: Kind) -> bool:
+    """Whether this version can run tasks of that kind, and not only check them."""
+    return kind.name in INTERPRETED or KINDS.runner(kind.name) is not None
+
+
 def pages() -> Iterator[tuple[str, str]]:
     yield "tools/index.md", _index()
     for kind in kinds():
@@ -30,14 +37,21 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def _index() -> str:
     listed = [
-        (f"[{kind.name}]({kind.name}.md)", sentence(kind.summary), code(kind.extra) if kind.extra else "")
+        (
+            f"[{kind.name}]({kind.name}.md)",
+            sentence(kind.summary),
+            "yes" if runs(kind) else "arrives later",
+            code(kind.extra) if kind.extra else "",
+        )
         for kind in kinds()
     ]
     return page(
         "Tool kinds",
         "A task names a tool kind and gives it inputs. The call ends with exactly one outcome, and the task's policy "
         "decides what happens then.",
-        table(["Kind", "What it does", "Extra"], listed),
+        table(["Kind", "What it does", "Runs", "Extra"], listed),
+        "Every kind is checked by `noetl validate`. Those that arrive later can't be run by this version: `noetl run` "
+        "names each task that uses one, exits with 3, and runs nothing.",
         "A kind with an extra needs a driver that is not installed by default: "
         "`pip install 'noetl-engine[EXTRA]'`. Checking a playbook never needs it.",
         "Installed distributions add kinds of their own through the entry point group `noetl.tools`. `noetl tools` "
@@ -69,6 +83,8 @@ def _row(row: tuple[str, str, bool, str, str]) -> list[str]:
 
 
 def _facts(kind: Kind) -> Iterator[str]:
+    if not runs(kind):
+        yield "**Arrives later:** this version checks tasks of this kind and can't run them"
     if kind.extra:
         yield f"**Driver:** `pip install 'noetl-engine[{kind.extra}]'`"
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs import _cli, _language, _problems, _templates, _tools
+from docs import _cli, _events, _invariants, _language, _outcomes, _problems, _templates, _tools
 from docs._markdown import page
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -17,7 +17,7 @@ REFERENCE = Path(__file__).parent / "reference"
 def pages() -> dict[str, str]:
     """Every page by its path below docs/reference."""
     found = {"index.md": _index()}
-    for module in (_language, _templates, _tools, _problems, _cli):
+    for module in (_language, _templates, _tools, _problems, _cli, _events, _outcomes, _invariants):
         found |= dict(module.pages())
     return found
 
@@ -30,6 +30,9 @@ def _index() -> str:
                 "- [The language](language.md): every key of a playbook",
                 "- [Templates](templates.md): names, filters, tests, functions and limits",
                 "- [Tool kinds](tools/index.md): what a task can call, and its inputs",
+                "- [Outcomes and errors](outcomes.md): what a call comes to, and the kinds of errors",
+                "- [Events](events.md): everything the log of a run can say",
+                "- [Invariants](invariants.md): what `noetl verify` proves",
                 "- [Problems](problems/index.md): every error and warning, with an example and its remedy",
                 "- [The command line](cli.md): verbs, options and exit codes",
             ]

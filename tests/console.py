@@ -5,6 +5,10 @@
 A page is followed from top to bottom in an empty folder that has a copy of `examples/`. A fenced block with a
 title (` ```yaml title=hello.yaml `) writes that file. A ` ```console ` block is a session in a shell: lines that
 start with `$ ` are commands, what follows each is its output, and a line `...` stands for any lines.
+
+What differs from run to run is shown as a placeholder: `<id>` for the id of a run, `<ms>` for how long something took,
+`<time>` for when it was, `<hash>` for the hash of some content. What a block leaves running in the background ends
+with it.
 """
 
 from __future__ import annotations
@@ -29,6 +33,14 @@ ANY_LINES = "..."
 _BLOCK = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r"\btitle=(\S+)")
 _MARK = "--- end of a command ---"
+
+PLACEHOLDERS = {
+    "<id>": r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
+    "<time>": r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?Z?",
+    "<hash>": r"\b[0-9a-f]{64}\b",
+    "<ms>": r"\b\d+ ms\b|\b\d+\.\d s\b|(?<=duration_ms\": )[\d.]+",
+}
+"""What differs from run to run, and how it is recognised."""
 
 
 class Shown(NamedTuple):
@@ -64,7 +76,8 @@ def follow(page: Path, folder: Path) -> Iterator[Shown]:
 def session(body: str, folder: Path, line: int) -> Iterator[Shown]:
     """Run the commands of one block in one shell, so that `echo $?` means what it says."""
     shown = list(commands(body))
-    script = "".join(f"{command}\n__code=$?; echo '{_MARK}'; (exit $__code)\n" for _, command, _ in shown)
+    script = "trap 'kill $(jobs -p) 2> /dev/null' EXIT\n"
+    script += "".join(f"{command}\n__code=$?; echo '{_MARK}'; (exit $__code)\n" for _, command, _ in shown)
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=folder,
@@ -76,8 +89,19 @@ def session(body: str, folder: Path, line: int) -> Iterator[Shown]:
     )
     outputs = done.stdout.split(f"{_MARK}\n")
     for (at, command, expected), actual in zip(shown, outputs, strict=False):
-        tidy = "".join(f"{part.rstrip()}\n" for part in actual.splitlines())
-        yield Shown(line + at, command, expected, tidy)
+        yield Shown(line + at, command, expected, steady(actual))
+
+
+def steady(output: str) -> str:
+    """The output without what differs from run to run, and without space at the ends of lines."""
+    for name, pattern in PLACEHOLDERS.items():
+        output = re.sub(f"({pattern})( {{2,}})?", lambda found, name=name: _placed(name, found), output)
+    return "".join(f"{line.rstrip()}\n" for line in output.splitlines())
+
+
+def _placed(name: str, found: re.Match[str]) -> str:
+    """In a column of a table, which two spaces end, the placeholder is as wide as what it stands for."""
+    return f"{name.ljust(len(found[1]))}{found[2]}" if found[2] else name
 
 
 def commands(body: str) -> Iterator[tuple[int, str, str]]:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 from docs import generate
+from docs._events import ALIASES, ENVELOPE
+from docs._fields import fields
 from docs._markdown import slug
+from docs._outcomes import ERRORS, LATER
 from docs._templates import NAMES
 from docs._tools import EXAMPLES as KIND_EXAMPLES
 
-from noetl.cli.main import VERBS
+from noetl.cli.main import EXIT_CODES, VERBS
 from noetl.dsl.checks.scopes import PLACES, ROOTS
 from noetl.dsl.compile import load
 from noetl.dsl.document import ROOT
 from noetl.dsl.problem import CHECKS
 from noetl.dsl.shape import Fields, ListOf, MapOf, OneOf, Shape
+from noetl.engine.envelope import envelope
+from noetl.engine.events import EVENTS, PlaybookStarted
+from noetl.engine.verify import INVARIANTS
 from noetl.expression import FILTERS, FUNCTIONS, METHODS, SQL_FILTERS, TESTS
 from noetl.tools.registry import BUILTIN, KINDS
 
@@ -61,6 +69,68 @@ def test_every_kind_has_a_page(generated: dict[str, str]) -> None:
 def test_every_verb_is_described(generated: dict[str, str]) -> None:
     for verb in VERBS:
         assert f"## noetl {verb}\n" in generated["cli.md"]
+
+
+def test_every_exit_code_is_told(generated: dict[str, str]) -> None:
+    told = set(re.findall(r"^\| (\d+) \|", generated["cli.md"], re.MULTILINE))
+    assert told == {"0", "1", *map(str, EXIT_CODES.values())}
+
+
+def test_every_event_is_described_with_its_fields(generated: dict[str, str]) -> None:
+    for name, kind in EVENTS.items():
+        if not name:
+            continue  # the base of all
+        assert f"](#{slug(name)})" in generated["events.md"]
+        _, _, section = generated["events.md"].partition(f"\n### {name}\n")
+        section = re.split(r"^##", section, maxsplit=1, flags=re.MULTILINE)[0]
+        assert [one.name for one in fields(kind)] == re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE), name
+
+
+def test_every_field_of_the_envelope_is_explained() -> None:
+    shown = list(envelope("", 1, 0.0, PlaybookStarted()))
+    assert sorted(shown) == sorted([*ENVELOPE, *ALIASES])
+
+
+def test_every_invariant_is_listed(generated: dict[str, str]) -> None:
+    assert re.findall(r"^\| `(\w+)` \|", generated["invariants.md"], re.MULTILINE) == list(INVARIANTS)
+
+
+def test_every_kind_of_error_in_the_source_is_explained(generated: dict[str, str]) -> None:
+    made = set(_error_kinds())
+    assert made == set(ERRORS)
+    assert not made & set(LATER)
+    for kind in made:
+        assert f"| `{kind}` |" in generated["outcomes.md"]
+
+
+MAKERS = {"failed": 0, "_failed": 0, "Error": 0, "as_fault": 0, "Refused": 1}
+"""What makes an error, and which of its arguments is the kind."""
+
+
+def _error_kinds() -> Iterator[str]:
+    """The kinds that stand in calls, in defaults of `Refused`, and in maps that are errors."""
+    for file in sorted((HOME / "src" / "noetl").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name(id=name), args=args) if name in MAKERS:
+                    found = args[MAKERS[name] : MAKERS[name] + 1]
+                case ast.Dict(keys=keys, values=values):
+                    named = {key.value: value for key, value in zip(keys, values, strict=True) if _is_text(key)}
+                    found = [named["kind"]] if {"kind", "message"} <= named.keys() else []
+                case _:
+                    continue
+            yield from (str(one.value) for one in found if _is_text(one))
+
+
+def _is_text(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def test_kinds_that_this_version_can_not_run_are_marked(generated: dict[str, str]) -> None:
+    for kind in BUILTIN:
+        marked = "**Arrives later:**" in generated[f"tools/{kind}.md"]
+        runs = KINDS.runner(kind) is not None or kind in ("iterator", "workbook")
+        assert marked is not runs, kind
 
 
 @pytest.mark.parametrize("entries", [FILTERS, SQL_FILTERS, TESTS, FUNCTIONS, *METHODS.values()])

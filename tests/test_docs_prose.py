@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,21 @@ def test_a_wrong_output_is_noticed(tmp_path: Path) -> None:
     assert right.holds
     assert not wrong.holds
     assert elided.holds
+
+
+def test_what_differs_from_run_to_run_is_a_placeholder(tmp_path: Path) -> None:
+    row = "01a1e151-58eb-7b29-afbd-2b08a50b4ac0  hello  2026-11-15 22:26:07  43 ms"
+    (shown,) = console.session(f"$ echo '{row}'\n", tmp_path, 1)
+    assert shown.actual == f"{'<id>':36}  hello  {'<time>':19}  <ms>\n"
+    assert (
+        console.steady("done in 1.1 s, event 01a1e151-58eb-7b29-afbd-2b08a50b4ac0.7") == "done in <ms>, event <id>.7\n"
+    )
+
+
+def test_what_runs_in_the_background_ends_with_its_block(tmp_path: Path) -> None:
+    started = time.monotonic()
+    assert [shown.holds for shown in console.session("$ sleep 60 &\n$ echo on\non\n", tmp_path, 1)] == [True, True]
+    assert time.monotonic() - started < 30
 
 
 def test_a_block_is_one_session(tmp_path: Path) -> None:

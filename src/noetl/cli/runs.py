@@ -394,8 +394,8 @@ async def _resume(store: SqliteStore, summary: Summary, output: str | None, db: 
         raise Conflict(f"{execution} has ended: it {summary.status}")
     if summary.parent is not None:
         raise Conflict(f"{execution} is a part of {summary.parent}: `{resume_command(summary.parent, db)}`")
-    while True:
-        async with engine(store) as one:
+    async with engine(store) as one:
+        while True:
             owner = Owner.acquire(store, execution)
             if owner is not None:
                 with owner:

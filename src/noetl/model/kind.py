@@ -30,3 +30,5 @@ class Kind(msgspec.Struct, frozen=True):
     """What classic templates call `result`: the `value` itself, its `data` (a body), or its `rows`."""
     one_of: tuple[tuple[str, ...], ...] = ()
     """Groups of inputs of which exactly one must be given."""
+    takes_args: bool = False
+    """Whether the tool is handed the args themselves, not only templates over them."""

@@ -42,3 +42,10 @@ def read_value(store: Store, reference: Reference) -> Any:
         for index, result in msgspec.json.decode(read_bytes(store, chunk)):
             found[index] = result
     return found
+
+
+def read_json(store: Store, reference: Reference) -> bytes:
+    """The value as JSON, without building it where it is stored in one piece."""
+    if reference.schema_hint == CHUNKS:
+        return msgspec.json.encode(read_value(store, reference))
+    return read_bytes(store, reference)

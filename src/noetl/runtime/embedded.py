@@ -77,6 +77,7 @@ class Embedded:
     async def close(self) -> None:
         """Stop the worker and give everything back; what is unfinished can be resumed."""
         await self.worker.stop()
+        await self.worker.registry.close()
         await self._keep_log()
         self.runtime.close()
 
@@ -163,7 +164,7 @@ class Embedded:
             await self.runtime.handle(parent.id, ChildEnded(child, failed("not_found", str(error))))
             return
         self.runtime.create(child, digest)
-        origin = (parent.id, request.get("run", ""), parent.depth + 1)
+        origin = (parent.id, request.get("step", ""), parent.depth + 1)
         await self.runtime.handle(child, Start(request.get("payload", {}), {}, origin))
 
     # -- output of tasks --------------------------------------------------------------------------------------------

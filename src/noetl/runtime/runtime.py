@@ -9,8 +9,9 @@ the state is dropped, read again, and the command decided anew.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from noetl.clock import Clock
 from noetl.engine import events as e
@@ -24,15 +25,20 @@ from noetl.errors import NotFound
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan
 from noetl.reference import Need, Reference, TooLarge, loaded
-from noetl.results.read import read_value
+from noetl.results.read import read_json, read_value
 from noetl.store.codec import ZERO, decode, rows_of
-from noetl.store.ports import Change, Store, Summary
+from noetl.store.ports import Change, Row, Snapshot, Store, Summary
+from noetl.store.snapshot import freeze, thaw
 from noetl.tools.registry import KINDS
 from noetl.worker.work import Work, work_of
+
+Value = TypeVar("Value")
 
 SERVER_BYTES = 8 << 20
 WORKER_BYTES = 64 << 20
 """How much a template may load on the server and on a worker."""
+SNAPSHOT_EVENTS = 10_000
+"""How many events may lie behind a snapshot."""
 
 
 class Answer(NamedTuple):
@@ -58,11 +64,13 @@ class Asked(NamedTuple):
 class Cell:
     """An execution in memory: its state and the hash of its last row."""
 
-    __slots__ = ("head", "items", "state", "summary")
+    __slots__ = ("frozen", "head", "items", "state", "summary")
 
     def __init__(self, state: Execution, head: bytes, summary: Summary | None) -> None:
         self.state, self.head, self.summary = state, head, summary
         self.items: dict[str, list[Any]] = {}
+        self.frozen = state.seq
+        """The seq of its latest snapshot."""
 
 
 class Runtime:
@@ -125,7 +133,6 @@ class Runtime:
 
     async def _commit(self) -> None:
         """Decide and store everything that has been asked, until nothing is left."""
-        loop = asyncio.get_running_loop()
         while self.asked:
             batch, self.asked = self.asked, []
             decided: dict[str, list[tuple[Asked, Answer]]] = {}
@@ -135,13 +142,28 @@ class Runtime:
             written = {}
             if changes:
                 order = sorted(changes)
+                ordered = [self._with_snapshot(changes[one]) for one in order]
                 try:
-                    stored = await loop.run_in_executor(self.thread, self.store.commit, [changes[one] for one in order])
+                    if len(batch) == 1 and self._alone():
+                        stored = self.store.commit(ordered)
+                    else:
+                        stored = await self._in_thread(self.store.commit, ordered)
                 except Exception as error:
                     self._refuse(decided, error)
                     continue
                 written = dict(zip(order, stored, strict=True))
             await self._answer(decided, written)
+
+    def _with_snapshot(self, change: Change) -> Change:
+        """A long log gets a snapshot of the state at its end, so that nobody has to fold all of it again."""
+        cell = self.cells[change.execution]
+        if cell.state.seq - cell.frozen >= SNAPSHOT_EVENTS:
+            cell.frozen, change.snapshot = cell.state.seq, freeze(cell.state)
+        return change
+
+    def _alone(self) -> bool:
+        """Whether nothing but the asker is at work: then a hop to the store's thread costs more than it frees."""
+        return sum(len(cell.state.leases) for cell in self.cells.values()) <= 1
 
     async def _decide(
         self, asked: Asked, decided: dict[str, list[tuple[Asked, Answer]]], changes: dict[str, Change]
@@ -156,13 +178,13 @@ class Runtime:
                 turn = Turn(cell.state, now)
             else:
                 turn = await self._turn(cell.state, asked.command, now)
+            events = turn.events
+            rows = rows_of(events, before + 1, now, cell.head)
         except Exception as error:
-            self.cells.pop(execution, None)
+            self._forget(execution, decided, changes)
             _raise(asked, error)
             return
-        events = turn.events
         if events:
-            rows = rows_of(events, before + 1, now, cell.head)
             cell.head = rows[-1].hash
             change = changes.get(execution)
             if change is None:
@@ -172,6 +194,14 @@ class Runtime:
             self._summarise(cell, change, now)
         works = [await self._work(cell, event) for event in events if _hands_out(cell.state, event)]
         decided.setdefault(execution, []).append((asked, Answer(events, works, cell.state)))
+
+    def _forget(
+        self, execution: str, decided: dict[str, list[tuple[Asked, Answer]]], changes: dict[str, Change]
+    ) -> None:
+        """A command left the state half changed: drop it, and decide what was decided on it in this batch again."""
+        self.cells.pop(execution, None)
+        changes.pop(execution, None)
+        self.asked += [asked for asked, _ in decided.pop(execution, [])]
 
     async def _turn(self, state: Execution, command: Command, now: float) -> Turn:
         """Decide, loading what templates want to look into on the way."""
@@ -202,17 +232,23 @@ class Runtime:
         """The value behind a reference, its checksum verified."""
         if reference.size > limit:
             return TooLarge(limit)
-        return await asyncio.get_running_loop().run_in_executor(self.thread, read_value, self.store, reference)
+        return await self._in_thread(read_value, self.store, reference)
 
     async def fetch(self, reference: Reference) -> Any:
         """For workers: the value behind a reference."""
         return await self.content(reference, WORKER_BYTES)
 
+    async def fetch_bytes(self, reference: Reference) -> bytes | TooLarge:
+        """For workers: the JSON of the value behind a reference."""
+        if reference.size > WORKER_BYTES:
+            return TooLarge(WORKER_BYTES)
+        return await self._in_thread(read_json, self.store, reference)
+
     async def _refreshed(self, cell: Cell, deciding: bool) -> Cell:
         """The cell, read again if its log has moved. One with undecided changes will notice when they are stored."""
         if deciding:
             return cell
-        seq = await asyncio.get_running_loop().run_in_executor(self.thread, self.store.seq, cell.state.id)
+        seq = await self._in_thread(self.store.seq, cell.state.id)
         return cell if seq == cell.state.seq else await self.load(cell.state.id)
 
     def _summarise(self, cell: Cell, change: Change, now: float) -> None:
@@ -249,28 +285,40 @@ class Runtime:
     # -- loading ----------------------------------------------------------------------------------------------------
 
     async def load(self, execution: str) -> Cell:
-        """Fold an execution's log."""
-        loop = asyncio.get_running_loop()
-        rows = await loop.run_in_executor(self.thread, self.store.read, execution)
-        if not rows:
-            raise NotFound(f"no execution {execution}")
-        first = decode(rows[0].type, rows[0].data)
-        assert isinstance(first, e.ExecutionRequested)
-        if first.playbook not in self.nets:
-            await self._load_playbook(first.playbook)
-        state = Execution(execution, self.nets[first.playbook], first.playbook)
+        """Fold an execution's log, from its latest snapshot on."""
+        first, snapshot, rows = await self._in_thread(self._stored, execution)
+        requested = decode(first.type, first.data)
+        assert isinstance(requested, e.ExecutionRequested)
+        if requested.playbook not in self.nets:
+            await self._load_playbook(requested.playbook)
+        net = self.nets[requested.playbook]
+        state = thaw(snapshot.data, net) if snapshot else Execution(execution, net, requested.playbook)
+        frozen = state.seq
         for row in rows:
             evolve(state, decode(row.type, row.data), row.at)
         state.changed = state.listening = False
         state.outbox.clear()
-        cell = Cell(state, rows[-1].hash, _summary(state, rows[0].at, rows[-1].at))
+        last = rows[-1] if rows else first
+        cell = Cell(state, snapshot.hash if snapshot and not rows else last.hash, _summary(state, first.at, last.at))
+        cell.frozen = frozen
         self.cells[execution] = cell
         return cell
+
+    def _stored(self, execution: str) -> tuple[Row, Snapshot | None, list[Row]]:
+        """The first row of a log, its latest snapshot, and the rows behind that."""
+        first = self.store.read(execution, 0, 1)
+        if not first:
+            raise NotFound(f"no execution {execution}")
+        snapshot = self.store.snapshot(execution)
+        return first[0], snapshot, self.store.read(execution, snapshot.seq if snapshot else 0)
+
+    async def _in_thread(self, call: Callable[..., Value], *args: Any) -> Value:
+        return await asyncio.get_running_loop().run_in_executor(self.thread, call, *args)
 
     async def _load_playbook(self, digest: str) -> None:
         from noetl.dsl.compile import load
 
-        stored = await asyncio.get_running_loop().run_in_executor(self.thread, self.store.playbook, digest)
+        stored = await self._in_thread(self.store.playbook, digest)
         if stored is None:
             raise NotFound(f"the playbook {digest[:12]} of this execution is not in the store")
         self.add(load(stored[0], stored[1], KINDS).require())

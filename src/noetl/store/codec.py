@@ -62,6 +62,17 @@ def decode(name: str, data: bytes) -> Event:
         raise Unreadable(f"an event of type {name!r} can't be read: {error}") from None
 
 
+def encode_value(value: Any) -> bytes:
+    """Any storable value, references and all."""
+    return _encode(_written(value, ()))
+
+
+def decode_value(data: bytes) -> Any:
+    """What `encode_value` was given."""
+    value = msgspec.json.decode(data)
+    return _revived(value) if b"$" in data and _marked(data) else value
+
+
 def _marked(data: bytes) -> bool:
     """Whether there may be references or escaped keys."""
     return b'"$ref' in data or b'"$$' in data

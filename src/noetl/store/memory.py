@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from noetl.store.ports import Change, LogLine, Row, Summary, check_gapless
+from noetl.store.ports import Change, LogLine, Row, Snapshot, Summary, check_gapless
 
 
 class MemoryStore:
@@ -15,6 +15,7 @@ class MemoryStore:
         self.runs: dict[str, Summary] = {}
         self.playbooks: dict[str, tuple[str, bytes]] = {}
         self.blobs: dict[str, bytes] = {}
+        self.snapshots: dict[str, Snapshot] = {}
         self.lines: list[LogLine] = []
 
     def commit(self, changes: Sequence[Change]) -> list[bool]:
@@ -28,11 +29,17 @@ class MemoryStore:
         self.blobs.update(change.blobs)
         if change.summary is not None:
             self.runs[change.execution] = change.summary
+        if change.snapshot is not None and change.rows:
+            last = change.rows[-1]
+            self.snapshots[change.execution] = Snapshot(last.seq, last.hash, change.snapshot)
         return True
 
     def read(self, execution: str, after: int = 0, limit: int | None = None) -> list[Row]:
         rows = self.events.get(execution, [])[after:]
         return rows if limit is None else rows[:limit]
+
+    def snapshot(self, execution: str) -> Snapshot | None:
+        return self.snapshots.get(execution)
 
     def seq(self, execution: str) -> int:
         return len(self.events.get(execution, ()))

@@ -42,6 +42,16 @@ class Change(msgspec.Struct):
     rows: list[Row]
     summary: Summary | None = None
     blobs: list[tuple[str, bytes]] = []
+    snapshot: bytes | None = None
+    """The state after the last row."""
+
+
+class Snapshot(NamedTuple):
+    """A stored state: of which seq, the hash of that row, and the state's bytes."""
+
+    seq: int
+    hash: bytes
+    data: bytes
 
 
 LogLine = tuple[str, str, float, str, str]
@@ -67,6 +77,9 @@ class Store(Protocol):
 
     def read(self, execution: str, after: int = 0, limit: int | None = None) -> list[Row]:
         """The events of an execution in order, without gaps."""
+
+    def snapshot(self, execution: str) -> Snapshot | None:
+        """The latest stored state of an execution."""
 
     def seq(self, execution: str) -> int:
         """How many events an execution has; 0 if there is none."""

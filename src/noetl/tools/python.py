@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from noetl.tools.python_child.child import Answer
 
 CALL_BYTES = 200 * 1024 * 1024
+LARGE_BYTES = 1024 * 1024
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -46,6 +47,7 @@ KIND = Kind(
     inputs=Inputs,
     timeout=3600,
     verbatim=("code",),
+    takes_args=True,
     outcome="py",
 )
 
@@ -103,6 +105,15 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
     return _outcome(answer)
 
 
+async def warm() -> None:
+    """Start the process that forks the children ahead of the first call, which then waits 30 ms less."""
+    import asyncio
+
+    from noetl.tools.python_child.pool import pool_of
+
+    pool_of(asyncio.get_running_loop()).launch()
+
+
 async def close() -> None:
     """End all child processes of this event loop."""
     import asyncio
@@ -115,12 +126,19 @@ async def close() -> None:
 def _outcome(answer: Answer) -> Outcome:
     try:
         if answer.well:
-            return Outcome(result=_decode(answer.content), extra={"py": {"exception_type": None}})
+            return Outcome(result=_result(answer.content), extra={"py": {"exception_type": None}})
         fault = _decode_fault(answer.content)
     except msgspec.DecodeError as error:  # the code has written into a descriptor that is not its own
         return _failed("python", f"the answer of the process makes no sense: {error}")
     py = {"exception_type": fault.exception_type, "traceback": fault.traceback}
     return failed(fault.kind, fault.message, extra={"py": py})
+
+
+def _result(content: bytes | bytearray) -> Any:
+    """The value, or for a large one its JSON: it is going to be stored as it is, and to build it would take memory."""
+    if len(content) < LARGE_BYTES:
+        return _decode(content)
+    return msgspec.json.decode(content, type=msgspec.Raw).copy()
 
 
 def _failed(kind: str, message: str) -> Outcome:

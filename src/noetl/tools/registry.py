@@ -8,6 +8,7 @@ slow every start.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,7 @@ class Registry:
     def __init__(self) -> None:
         self._loaded: dict[str, Kind] = {}
         self._runners: dict[str, Run | None] = {}
+        self._closers: list[Callable[[], Awaitable[None]]] = []
 
     def get(self, name: str) -> Kind | None:
         """The kind of that name, or None if nothing installed has it."""
@@ -87,7 +89,14 @@ class Registry:
                 entry = self._entry_points.get(name)
                 module = entry.load() if entry is not None else None
             self._runners[name] = getattr(module, "run", None)
+            if close := getattr(module, "close", None):
+                self._closers.append(close)
         return self._runners[name]
+
+    async def close(self) -> None:
+        """End what the tools have opened: connections, child processes."""
+        for close in self._closers:
+            await close()
 
     def names(self) -> list[str]:
         """All names, built-in ones first, then those of plug-ins by the alphabet. Loads no kind."""

@@ -22,13 +22,19 @@ from noetl.errors import NoetlError
 from noetl.model.identity import TaskId, action_id
 from noetl.model.outcome import Outcome, failed
 from noetl.pipeline.plan import PipelinePlan, TaskPlan
-from noetl.pipeline.run import Done, Failed, Parked, Pipeline, Waiting
-from noetl.reference import Reference, refer
+from noetl.pipeline.run import Done, Failed, Parked, Pipeline, Waiting, has_references
+from noetl.reference import Reference, TooLarge, refer, reference_to
 from noetl.results.file import write_file
 from noetl.scope import Scope, StepsView
+from noetl.store.codec import encode_value
 from noetl.tools.base import Context
 from noetl.tools.registry import Registry
 from noetl.worker.work import Work
+
+SHAPES = {b"{": "map", b"[": "list", b'"': "text"}
+"""What JSON is, by its first byte."""
+SCALARS = frozenset([int, bool, type(None)])
+"""Results that are small and storable as they are."""
 
 
 class Link(Protocol):
@@ -45,6 +51,9 @@ class Link(Protocol):
 
     async def fetch(self, reference: Reference) -> Any:
         """The value behind a reference, or TooLarge."""
+
+    async def fetch_bytes(self, reference: Reference) -> bytes | TooLarge:
+        """The JSON of the value behind a reference, or TooLarge."""
 
 
 class Rejected(Exception):
@@ -223,20 +232,40 @@ class Lease:
     async def call(self, plan: TaskPlan, inputs: dict[str, Any], task: TaskId, attempt: int, scope: Scope) -> Outcome:
         """Call the tool; a large result is stored and replaced by a reference."""
         outcome = await self._call(plan, inputs, task, attempt, scope)
-        limit = plan.task.spec.get("results", {}).get("inline_bytes", self.work.inline_bytes)
-        if outcome.ok and weight(outcome.result, limit) > limit:
-            return self._stored(plan, outcome)
+        if type(outcome.result) in SCALARS:
+            return outcome
+        try:
+            if isinstance(outcome.result, msgspec.Raw):
+                return self._stored(plan, outcome)
+            limit = plan.task.spec.get("results", {}).get("inline_bytes", self.work.inline_bytes)
+            if weight(outcome.result, limit) > limit:
+                return self._stored(plan, outcome)
+            encode_value(outcome.result)
+        except (NoetlError, TypeError, ValueError, msgspec.MsgspecError) as error:
+            return failed("input", f"the result of {plan.kind.name} can't be stored: {error}")
         return outcome
+
+    async def _opened(self, value: Any) -> Any:
+        """Args for a tool that is handed them: the JSON of stored values, which nobody has to build and take apart."""
+        if isinstance(value, Reference):
+            content = await self.worker.link.fetch_bytes(value)
+            return value if isinstance(content, TooLarge) else msgspec.Raw(content)
+        if not has_references(value):
+            return value
+        if isinstance(value, dict):
+            return {key: await self._opened(item) for key, item in value.items()}
+        return [await self._opened(item) for item in value]
 
     async def content(self, reference: Reference) -> Any:
         return await self.worker.link.fetch(reference)
 
     def _stored(self, plan: TaskPlan, outcome: Outcome) -> Outcome:
         store = plan.task.spec.get("results", {}).get("store") or self.work.result_store
-        try:
+        if isinstance(outcome.result, msgspec.Raw):
+            content = bytes(outcome.result)
+            reference = reference_to(content, hint=SHAPES.get(content[:1], "number"))
+        else:
             reference, content = refer(whole(outcome.result))
-        except (TypeError, ValueError, msgspec.MsgspecError) as error:
-            return failed("input", f"the result can't be stored: {error}")
         if store.get("kind") == "file":
             reference = write_file(store.get("path", ".noetl/results"), reference, content)
         else:
@@ -249,6 +278,7 @@ class Lease:
         if run is None:
             return failed("not_found", f"this version can't run tools of kind {plan.kind.name!r}")
         try:
+            args = await self._opened(scope["args"]) if plan.kind.takes_args else scope["args"]
             typed = msgspec.convert(inputs, plan.kind.inputs, strict=False)
         except msgspec.ValidationError as error:
             return failed("input", f"{plan.kind.name}: {error}")
@@ -259,7 +289,7 @@ class Lease:
             step=self.work.step,
             task=plan.label,
             timeout=plan.timeout,
-            args=scope["args"],
+            args=args,
             prev=scope["_prev"],
             own_args={key: scope["args"][key] for key in plan.task.args},
             retries=plan.task.spec.get("retry", 0),

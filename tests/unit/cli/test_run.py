@@ -66,7 +66,7 @@ def test_json_is_the_contract(tmp_path: Path) -> None:
     done = noetl("run", file(tmp_path, TWO), "-o", "json", cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
     found = data(done)
-    assert list(found) == "execution_id status result ctx steps error events duration_ms".split()
+    assert list(found) == ["execution_id", "status", "result", "ctx", "steps", "error", "events", "duration_ms"]
     assert (found["status"], found["result"], found["ctx"], found["error"]) == ("succeeded", 8, {"a": 1}, None)
     assert found["steps"] == {
         "start": {"status": "succeeded", "runs": 1, "result": 7, "error": None},
@@ -112,7 +112,7 @@ def test_a_failure_in_json_has_all_its_fields(tmp_path: Path) -> None:
     found = data(done)
     assert (done.code, found["status"], found["result"]) == (1, "failed", None)
     error = found["error"]
-    assert list(error) == "kind message step task attempt file line column".split()
+    assert list(error) == ["kind", "message", "step", "task", "attempt", "file", "line", "column"]
     message = error.pop("message")
     assert "nothing" in message
     assert error == {

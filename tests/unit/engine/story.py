@@ -15,6 +15,7 @@ from noetl.engine.state import Execution
 from noetl.runtime.embedded import Embedded
 from noetl.store.codec import decode
 from noetl.store.memory import MemoryStore
+from noetl.store.snapshot import freeze, thaw
 from noetl.tools.registry import KINDS
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: story, path: tests/story}\n"
@@ -88,6 +89,7 @@ def _check_fold(live: Execution, log: list[tuple[Event, float]]) -> None:
     for state in (live, folded):
         state.changed = state.listening = False
     assert folded == live
+    assert thaw(freeze(live), live.net) == live
 
 
 def _no_children(parent: Execution, request: dict[str, Any]) -> str:

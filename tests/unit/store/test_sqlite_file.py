@@ -19,10 +19,12 @@ from noetl.store.migrate import Migration, migrations_in, pending
 from noetl.store.ports import Change, Row, Summary
 from noetl.store.sqlite import SqliteStore
 from noetl.store.sqlite import store as module
+from noetl.store.sqlite import turn as door
 from noetl.store.sqlite.query import MIGRATIONS
 
 A = "0198c0de-0000-7000-8000-00000000000a"
 B = "0198c0de-0000-7000-8000-00000000000b"
+C = "0198c0de-0000-7000-8000-00000000000c"
 
 
 def change(execution: str, expected: int, size: int = 10, count: int = 1) -> Change:
@@ -56,8 +58,9 @@ def test_folder_and_files_are_for_their_owner_alone(store: SqliteStore, path: Pa
     try:
         store.commit([change(A, 0)])
         assert path.parent.stat().st_mode & 0o777 == 0o700
-        modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
-        assert modes == {"noetl.db": 0o600, "noetl.db-wal": 0o600, "noetl.db-shm": 0o600}
+        modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.rglob("*")}
+        files = ("noetl.db", "noetl.db-wal", "noetl.db-shm", "noetl.db.turn")
+        assert modes == {"locks": 0o700} | dict.fromkeys(files, 0o600)
     finally:
         os.umask(before)
 
@@ -65,7 +68,7 @@ def test_folder_and_files_are_for_their_owner_alone(store: SqliteStore, path: Pa
 def test_a_closed_store_is_one_file_and_opens_again(store: SqliteStore, path: Path) -> None:
     store.commit([change(A, 0)])
     store.close()
-    assert [file.name for file in path.parent.iterdir()] == ["noetl.db"]
+    assert sorted(file.name for file in path.parent.iterdir()) == ["locks", "noetl.db"]
     again = SqliteStore(str(path))
     assert again.seq(A) == 1
     again.close()
@@ -270,6 +273,47 @@ def test_a_writer_waits_its_turn(store: SqliteStore, path: Path) -> None:
     assert second.commit([change(A, 0)]) == [True]
     assert time.monotonic() - started > 0.1
     letting.join()
+    second.close()
+
+
+BUSY = """
+import sys
+from noetl.store.codec import ZERO
+from noetl.store.ports import Change, Row
+from noetl.store.sqlite import SqliteStore
+store = SqliteStore(sys.argv[1])
+print("begun", flush=True)
+for seq in range(1_000_000):
+    store.commit([Change(sys.argv[2], seq, [Row(seq + 1, "step.done", 1.5, b"x", ZERO)])])
+"""
+
+
+def test_a_busy_process_does_not_starve_others(store: SqliteStore, path: Path) -> None:
+    busy = [subprocess.Popen([sys.executable, "-c", BUSY, path, one], stdout=subprocess.PIPE) for one in (A, B)]
+    try:
+        for process in busy:
+            assert process.stdout is not None
+            process.stdout.readline()
+        waited = []
+        for seq in range(20):
+            started = time.monotonic()
+            assert store.commit([change(C, seq)]) == [True]
+            waited.append(time.monotonic() - started)
+            time.sleep(0.005)
+        assert sorted(waited)[-2] < 0.5
+        assert store.seq(A) + store.seq(B) > 20
+    finally:
+        for process in busy:
+            process.kill()
+            process.communicate()
+
+
+def test_a_door_that_is_held_for_ever_is_walked_around(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "PATIENCE_SECONDS", 0.05)
+    first, second = SqliteStore(path), SqliteStore(path)
+    with first._turn:
+        assert second.commit([change(A, 0)]) == [True]
+    first.close()
     second.close()
 
 

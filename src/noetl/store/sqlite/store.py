@@ -12,11 +12,11 @@ commits are several times faster. There is one transaction for everything that a
 sync is shared.
 
 **Several processes.** Readers never wait and see one moment of the database. Writers take turns: a transaction begins
-with `BEGIN IMMEDIATE`, takes the write lock before it reads, and so can trust what it reads; who finds the lock
-taken tries again every millisecond, for half a minute. Optimistic concurrency lies on top: a change says which seq its
-log must be at, and one that comes late is refused while the rest of its batch is written. The primary key of `event`
-would refuse it too. Other processes' writes are noticed by `PRAGMA data_version`, a look into shared memory. None of
-this works over a network file system, which has no shared memory: keep the file on a local disk.
+with `BEGIN IMMEDIATE`, takes the write lock before it reads, and so can trust what it reads; who finds the lock taken
+tries again for half a minute, and goes first when it is free (`turn.py`). Optimistic concurrency lies on top: a change
+says which seq its log must be at, and one that comes late is refused while the rest of its batch is written. The
+primary key of `event` would refuse it too. Other processes' writes are noticed by `PRAGMA data_version`, a look into
+shared memory. None of this works over a network file system, which has none: keep the file on a local disk.
 
 **Versions.** `meta` holds the version of the schema. Migrations are numbered files, applied in one transaction under
 the write lock, so of two processes that open an old file one migrates and the other finds it done. A database of a
@@ -45,8 +45,9 @@ import apsw
 
 from noetl.errors import DiskFull, FileMissing, StoreError, UsageError
 from noetl.store.migrate import Migration, migrations_in, pending
-from noetl.store.ports import Change, LogLine, Row, Summary, check_gapless
+from noetl.store.ports import Change, LogLine, Row, Snapshot, Summary, check_gapless
 from noetl.store.sqlite.query import MIGRATIONS, sql
+from noetl.store.sqlite.turn import Turn, pause
 
 OLDEST_SQLITE = (3, 51, 3)
 BUSY_SECONDS = 30.0
@@ -64,6 +65,7 @@ class SqliteStore:
     def __init__(self, path: str | Path, *, synchronous: Synchronous = "full", mode: Mode = "create") -> None:
         self.path = Path(path).absolute()
         self._lock = RLock()
+        self._turn = Turn(self.locks / f"{self.path.name}.turn")
         _check_sqlite(apsw.sqlite_lib_version())
         if synchronous not in get_args(Synchronous):
             raise UsageError(f"synchronous is full or normal, not {synchronous!r}")
@@ -77,7 +79,7 @@ class SqliteStore:
             self._set_up(mode, synchronous)
             self._version: int = self._value("PRAGMA data_version")
         except BaseException:
-            self._db.close()
+            self.close()
             raise
 
     @classmethod
@@ -89,7 +91,7 @@ class SqliteStore:
 
     @property
     def locks(self) -> Path:
-        """The folder of the files that `Owner` locks."""
+        """The folder of the files that `Owner` and `Turn` lock."""
         return self.path.parent / "locks"
 
     # -- events -----------------------------------------------------------------------------------------------------
@@ -108,6 +110,8 @@ class SqliteStore:
             insert(sql("put_blob"), blobs)
         if summaries := [_summary_row(change.summary) for change in written if change.summary is not None]:
             insert(sql("put_execution"), summaries)
+        if snapshots := [_snapshot_row(change) for change in written if change.snapshot is not None and change.rows]:
+            insert(sql("put_snapshot"), snapshots)
         return accepted
 
     def _accepted(self, changes: Sequence[Change]) -> list[bool]:
@@ -127,6 +131,10 @@ class SqliteStore:
     def read(self, execution: str, after: int = 0, limit: int | None = None) -> list[Row]:
         rows = self._rows("read_events", (_key(execution), after, ALL if limit is None else limit))
         return [Row(*row) for row in rows]
+
+    def snapshot(self, execution: str) -> Snapshot | None:
+        rows = self._rows("get_snapshot", (_key(execution),))
+        return Snapshot(*rows[0]) if rows else None
 
     def seq(self, execution: str) -> int:
         found: int = self._rows("last_seq", (_key(execution),))[0][0]
@@ -172,6 +180,7 @@ class SqliteStore:
     def close(self) -> None:
         with self._lock:
             self._db.close()
+            self._turn.close()
 
     # -- how --------------------------------------------------------------------------------------------------------
 
@@ -193,7 +202,8 @@ class SqliteStore:
         """Do it all and make it durable, or leave no trace of it."""
         execute = self._db.execute
         try:
-            execute("BEGIN IMMEDIATE")
+            with self._turn:
+                execute("BEGIN IMMEDIATE")
             done = action()
             execute("COMMIT")
         except BaseException as error:
@@ -292,8 +302,22 @@ def _create(path: Path) -> None:
 def _connect(path: Path, mode: Mode) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READONLY if mode == "read" else apsw.SQLITE_OPEN_READWRITE
     db = apsw.Connection(str(path), flags=flags)
-    db.set_busy_timeout(int(BUSY_SECONDS * 1000))
+    db.set_busy_handler(_waiting())
     return db
+
+
+def _waiting() -> Callable[[int], bool]:
+    """What SQLite calls when a lock is taken, with the number of calls so far; False gives up."""
+    give_up = 0.0
+
+    def wait(calls: int) -> bool:
+        nonlocal give_up
+        if calls == 0:
+            give_up = time.monotonic() + BUSY_SECONDS
+        time.sleep(pause(calls))
+        return time.monotonic() < give_up
+
+    return wait
 
 
 def _use_wal(db: apsw.Connection) -> None:
@@ -342,6 +366,11 @@ def _span(prefix: str) -> tuple[bytes, bytes] | None:
     except ValueError:
         return None
     return (low, high) if _id(low).startswith(prefix) else None
+
+
+def _snapshot_row(change: Change) -> tuple[Any, ...]:
+    last = change.rows[-1]
+    return _key(change.execution), last.seq, last.hash, change.snapshot
 
 
 def _summary_row(run: Summary) -> tuple[Any, ...]:

@@ -14,7 +14,9 @@ ANSWER_BYTES = 256 * 1024 * 1024
 """More than a child ever sends: whoever announces more is not our program."""
 READ_BYTES = 65536
 DRAIN_READS = 32
-HEAD_BYTES = 6
+HEAD_BYTES = 10
+DEATH_SECONDS = 0.1
+"""Longer than it takes to hear of a death."""
 
 
 class ChildDied(Exception):
@@ -60,6 +62,8 @@ class Child:
         self.call: Call | None = None
         self.calls = 0
         self.worn = False
+        self.fault: str | None = None
+        """Why it is being killed, if it broke the protocol."""
         self.busy_since: float | None = None
         """When it began what it does; None while it is being forked."""
         self.idle_since = 0.0
@@ -108,19 +112,22 @@ class Child:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def start(self, call: Call) -> None:
+    def start(self, call: Call) -> bool:
+        """Send a call; False if the process has gone and can't have seen it."""
         self.call, call.child = call, self
         self.calls += 1
         if self.pid is not None:
             self.busy_since = self.loop.time()
-        head = len(call.frame).to_bytes(4, "little")
+        head = len(call.frame).to_bytes(4, "little") + self.calls.to_bytes(4, "little")
         try:
             sent = os.writev(self.control, (head, call.frame))
         except OSError:
-            return  # it is gone: its end is about to be told
+            self.call = call.child = None
+            return False
         if sent < len(head) + len(call.frame):
             self.pending = memoryview(head + call.frame)[sent:]
             self.loop.add_writer(self.control, self._writable)
+        return True
 
     def _writable(self) -> None:
         assert self.pending is not None
@@ -149,6 +156,14 @@ class Child:
             got = 0
         if got == 0 or not self._frame():
             self.loop.remove_reader(self.control)
+            if got == 0 and self.call is not None:  # most likely it has just died and we are about to hear how
+                self.loop.call_later(DEATH_SECONDS, self._break_off, "has closed its line to the engine")
+            else:
+                self._break_off("has written into its line to the engine")
+
+    def _break_off(self, why: str) -> None:
+        if not self.gone.done():
+            self.fault = why
             self.owner.kill(self)
 
     def _frame(self) -> bool:
@@ -158,7 +173,8 @@ class Child:
             return True
         size = int.from_bytes(head[:4], "little")
         if self.body is None:
-            if self.call is None or size > ANSWER_BYTES or len(head) > HEAD_BYTES + size:
+            asked = self.call is not None and int.from_bytes(head[4:8], "little") == self.calls
+            if not asked or size > ANSWER_BYTES or len(head) > HEAD_BYTES + size:
                 return False
             if len(head) < HEAD_BYTES + size:
                 self.body = bytearray(size)
@@ -170,7 +186,7 @@ class Child:
             return True
         content = head[HEAD_BYTES:] if self.body is None else self.body
         self.head, self.body = b"", None
-        self._answered(Answer(head[4] == 1, content), worn=head[5] != 0)
+        self._answered(Answer(head[8] == 1, content), worn=head[9] != 0)
         return True
 
     def _answered(self, answer: Answer, *, worn: bool) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Protocol
 
 MEMORY_BYTES = 2 * 1024**3
 """Address space a child may have beyond what it starts with."""
@@ -25,14 +26,19 @@ zygote.main(lambda control, flush_c: program.serve(control, flush_c, plain))
 """The modules are wired here and forgotten by name: code that runs in a child may have a `program` of its own."""
 
 
+class Ended(Protocol):
+    def __call__(self, number: int | None, why: str, *, killed: bool = False) -> None:
+        """A child is gone, or without a number all of them."""
+
+
 class Launcher:
-    """One zygote. `started` hears a child's number and pid, `ended` its number and why, None: all are gone."""
+    """One zygote. `started` hears the number and process id of a child."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         started: Callable[[int, int], None],
-        ended: Callable[[int | None, str], None],
+        ended: Ended,
     ) -> None:
         self.loop, self.started, self.ended = loop, started, ended
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -86,7 +92,8 @@ class Launcher:
             case b"S":
                 self.started(number, int.from_bytes(message[9:], "little"))
             case b"X":
-                self.ended(number, ending(int.from_bytes(message[9:], "little", signed=True)))
+                code = int.from_bytes(message[9:], "little", signed=True)
+                self.ended(number, ending(code), killed=code == -signal.SIGKILL)
             case b"E":
                 self.ended(number, f"no process could be started: {message[9:].decode(errors='replace')}")
             case _:

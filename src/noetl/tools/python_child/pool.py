@@ -62,11 +62,8 @@ class Pool:
         lane = self.lanes.get(execution)
         if lane is None:
             lane = self.lanes[execution] = Lane(execution)
-        if lane.idle:
-            lane.idle.pop().start(call)
-        else:
-            lane.waiting.append(call)
-            self.staff(lane)
+        lane.waiting.append(call)
+        self.pump(lane)
         try:
             return await call.answer
         except asyncio.CancelledError:
@@ -82,6 +79,17 @@ class Pool:
             raise
 
     # -- children come ------------------------------------------------------------------------------------------------
+
+    def pump(self, lane: Lane) -> None:
+        """Give waiting calls to idle children, or else to new ones."""
+        while lane.waiting and lane.idle:
+            child = lane.idle.pop()
+            if child.start(lane.waiting[0]):
+                lane.waiting.popleft()
+            else:
+                self.kill(child)  # it has died while it was idle
+        if lane.waiting:
+            self.staff(lane)
 
     def staff(self, lane: Lane) -> None:
         """Give waiting calls children of their own as far as that is fair, and see to the rest later."""
@@ -109,8 +117,7 @@ class Pool:
         call = lane.waiting.popleft()
         self.numbers += 1
         try:
-            if self.launcher is None:
-                self.launcher = Launcher(self.loop, self.started, self.ended)
+            launcher = self.launch()
             child = Child(self, self.numbers, lane.execution)
         except OSError as error:
             call.answer.set_exception(ChildDied(f"no process could be started: {error}"))
@@ -119,12 +126,18 @@ class Pool:
         self.alive += 1
         lane.children.add(child)
         try:
-            self.launcher.fork(child.number, child.theirs)
+            launcher.fork(child.number, child.theirs)
         except OSError as error:
             self.loop.call_soon(self.ended, child.number, f"could not be started: {error}")
-        child.forked()
         child.start(call)
+        child.forked()
         return True
+
+    def launch(self) -> Launcher:
+        """The zygote; a new one if there is none, or no more."""
+        if self.launcher is None:
+            self.launcher = Launcher(self.loop, self.started, self.ended)
+        return self.launcher
 
     def evict(self) -> bool:
         """Kill the child that has been idle for longest, of whatever execution."""
@@ -148,12 +161,12 @@ class Pool:
         if child.worn or child.calls >= CALLS or self.must_yield(lane):
             self.kill(child)
             self.staff_starving()
-        elif lane.waiting:
-            child.start(lane.waiting.popleft())
         else:
             child.idle_since = self.loop.time()
             lane.idle.append(child)
-            if self.sweeper is None:
+            if lane.waiting:
+                self.pump(lane)
+            elif self.sweeper is None:
                 self.sweeper = self.loop.call_later(SURPLUS_SECONDS, self.sweep)
 
     def must_yield(self, lane: Lane) -> bool:
@@ -207,7 +220,7 @@ class Pool:
                 lane.timer.cancel()
             del self.lanes[lane.execution]
 
-    def ended(self, number: int | None, why: str) -> None:
+    def ended(self, number: int | None, why: str, *, killed: bool = False) -> None:
         """A child is gone with all its descendants; without a number, the zygote and so all of them."""
         if number is None:
             self.launcher = None
@@ -226,6 +239,8 @@ class Pool:
             child.close()
             child.gone.set_result(None)
             call, child.call = child.call, None
+            if killed and child.fault is not None:
+                why = child.fault
             if call is not None and not call.answer.done():
                 call.answer.set_exception(ChildDied(f"the process {why}"))
             self.dismiss(child)

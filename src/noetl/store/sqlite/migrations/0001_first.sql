@@ -23,6 +23,14 @@ CREATE TABLE execution (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX execution_by_status ON execution (status, id);
 
+-- The latest stored state of an execution: a cache of the fold that bounds recovery.
+CREATE TABLE snapshot (
+    execution BLOB PRIMARY KEY,
+    seq       INTEGER NOT NULL,
+    hash      BLOB NOT NULL,
+    data      BLOB NOT NULL
+) STRICT;
+
 CREATE TABLE playbook (
     digest TEXT PRIMARY KEY,
     file   TEXT NOT NULL,

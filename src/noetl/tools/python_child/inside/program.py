@@ -1,8 +1,9 @@
 """What a child does: read a call, run its code, answer, and so on until the engine closes the line.
 
-A call is a frame of four bytes of length and JSON: `task, code, libs, args, action`. An answer is a frame of four
-bytes of length, a byte that says whether the call went well, a byte that says whether the child should be replaced,
-and JSON: the result, or `kind, message, exception_type, traceback`.
+A call is a frame: four bytes of length, four bytes of serial number, and JSON: `task, code, libs, args, action`. An
+answer is a frame: four bytes of length, the serial number of the call (what code writes into this line by mistake is
+no answer), a byte that says whether the call went well, a byte that says whether the child should be replaced, and
+JSON: the result, or `kind, message, exception_type, traceback`.
 """
 
 from __future__ import annotations
@@ -44,10 +45,12 @@ class Child:
 
     def __init__(self, control: int, flush_c: Callable[[], None], plain: Any) -> None:
         self.control, self.flush_c, self.plain = control, flush_c, plain
+        self.serial = b""
         self.pid = os.getpid()
         self.programs: dict[tuple[str, str], tuple[CodeType, Any]] = {}
         self.source: Any = (0, None, [], "")
         """The lines of the code that runs, as `linecache` wants them."""
+        self.users_environ = os.environ
         self.environ = dict(os.environ)
         self.live_environ = vars(os.environ)["_data"]  # comparing os.environ itself takes twenty times as long
         self.raw_environ = dict(self.live_environ)
@@ -55,7 +58,7 @@ class Child:
         self.recursion = sys.getrecursionlimit()
         self.folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.peak = getrusage(RUSAGE_SELF).ru_maxrss
-        self.out, self.err = open_text(1), open_text(2)
+        self.streams = {1: open_text(1), 2: open_text(2)}
 
     def run(self) -> None:
         while (frame := self.read()) is not None:
@@ -71,14 +74,13 @@ class Child:
         head = os.read(self.control, 65536)
         if not head:
             return None
-        while len(head) < 4:
-            head += os.read(self.control, 65536)
         size = int.from_bytes(head[:4], "little")
-        if len(head) == size + 4:
-            return head[4:]
+        self.serial = head[4:8]
+        if len(head) == size + 8:
+            return head[8:]
         frame = bytearray(size)
-        filled = len(head) - 4
-        frame[:filled] = head[4:]
+        filled = len(head) - 8
+        frame[:filled] = head[8:]
         view = memoryview(frame)
         while filled < size:
             got = os.readv(self.control, [view[filled:]])
@@ -88,7 +90,7 @@ class Child:
         return frame
 
     def write(self, well: bool, worn: bool, answer: bytes) -> None:
-        head = len(answer).to_bytes(4, "little") + bytes((well, worn))
+        head = len(answer).to_bytes(4, "little") + self.serial + bytes((well, worn))
         written = os.writev(self.control, (head, answer)) - len(head)
         if written < len(answer):
             view = memoryview(answer)
@@ -162,7 +164,7 @@ class Child:
             if plain.count > LARGE:
                 from msgspec.json import encode
 
-                return encode(value)
+                return encode(value, order="sorted")  # it is stored as it is, and known by its hash
             return encode_small(value).encode()
         except UnicodeEncodeError:
             raise self.plain.find_surrogate(value) from None
@@ -171,6 +173,7 @@ class Child:
 
     def tidy(self) -> None:
         """Undo what the call before has changed of the process itself."""
+        os.environ = self.users_environ
         os.environ.pop("NOETL_ACTION_ID", None)
         if self.live_environ != self.raw_environ:
             for name in os.environ.keys() - self.environ.keys():
@@ -178,18 +181,18 @@ class Child:
             os.environ.update(self.environ)
         os.fchdir(self.folder)
         if sys.path != self.path:
-            sys.path[:] = self.path
+            sys.path = list(self.path)
         if sys.getrecursionlimit() != self.recursion:
             sys.setrecursionlimit(self.recursion)
-        if is_closed(self.out):
-            self.out = open_text(1)
-        if is_closed(self.err):
-            self.err = open_text(2)
-        vars(sys).update(stdout=self.out, __stdout__=self.out, stderr=self.err, __stderr__=self.err)
+        for fd, name in ((1, "stdout"), (2, "stderr")):
+            vars(sys)[name] = stream = self.streams[fd]  # what the code has put there goes, and may close ours
+            if is_closed(stream):
+                stream = self.streams[fd] = open_text(fd)
+            vars(sys)[name] = vars(sys)[f"__{name}__"] = stream
 
     def flush(self) -> None:
         """Hand over all output before the answer: then it belongs to this call."""
-        for stream in (sys.stdout, sys.stderr, self.out, self.err):
+        for stream in (sys.stdout, sys.stderr, *self.streams.values()):
             with suppress(Exception):  # closed by the code, or something of its own
                 stream.flush()
         self.flush_c()
@@ -303,7 +306,7 @@ def explain(error: BaseException, file: str, source: Any) -> dict[str, Any]:
             text = text[:MESSAGE_CHARACTERS] + " ..."
         message = kind + (f": {text}" if text else "") + (f" (line {line})" if line is not None else "")
         lines = "".join(TracebackException(type(error), error, trace, compact=True).format()).splitlines()
-    except Exception as another:  # the exception's own __str__ may fail, or the memory may not suffice
+    except BaseException as another:  # the exception's own __str__ may fail, or the memory may not suffice
         kind = type(error).__name__
         return as_fault("python", f"{kind} (it can't be shown: {type(another).__name__})", kind)
     if len(lines) > TRACEBACK_LINES:

@@ -1,0 +1,163 @@
+"""The reference playbooks, and what people do to some of them while they run.
+
+An operator is another process, as somebody at another terminal would be. What it does depends on nothing but the logs,
+so it can be killed and started again with everything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from noetl.clock import SystemClock
+from noetl.engine import events as e
+from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
+from noetl.errors import FileMissing
+from noetl.store.codec import decode, rows_of
+from noetl.store.ports import Change
+from noetl.store.sqlite import SqliteStore
+
+EXECUTION = "0198c0de-0000-7000-8000-0000000000cc"
+PLAYBOOKS = Path(__file__).parent / "playbooks"
+LOOK_SECONDS = 0.003
+
+Logs = dict[str, list[e.Event]]
+Operator = Callable[[Logs], tuple[str, Command] | None]
+"""From the logs of all executions: what to tell which of them now."""
+
+
+class Case(NamedTuple):
+    """A reference playbook."""
+
+    name: str
+    operator: Operator | None = None
+    late: bool = False
+    """Whether a signal comes between a decision and its commit, so that the commit is refused."""
+    once: bool = False
+    """Whether no call may ever happen twice: all tasks have `on_lost: error`."""
+
+    @property
+    def file(self) -> Path:
+        return PLAYBOOKS / f"{self.name}.yaml"
+
+
+# -- operators ------------------------------------------------------------------------------------------------------
+
+
+def waits(log: list[e.Event], signal: str) -> bool:
+    """Whether somebody waits for the signal."""
+    parked = sum(isinstance(event, e.StepPaused) and event.until == "signal" and event.key == signal for event in log)
+    woken = sum(isinstance(event, e.StepResumed) for event in log)
+    return parked > woken and not any(isinstance(event, e.PlaybookProcessed) for event in log)
+
+
+def approve(logs: Logs) -> tuple[str, Command] | None:
+    """Answer whoever asks, the same each time."""
+    for execution, log in logs.items():
+        for name in ("first", "second"):
+            if waits(log, name):
+                return execution, Signal(name, f"{name}-1", {"by": "ada", "for": name})
+    return None
+
+
+def pause_and_go_on(logs: Logs) -> tuple[str, Command] | None:
+    """Pause the run above while the one below waits, let both go on, then answer the one below."""
+    above = [event.name for event in logs.get(EXECUTION, [])]
+    below = next((name for name in logs if name != EXECUTION), None)
+    if below is None or not waits(logs[below], "first"):
+        return None
+    names = [event.name for event in logs[below]]
+    if "playbook.paused" not in above:
+        return EXECUTION, Pause()
+    if "playbook.resumed" not in above:
+        return (EXECUTION, Resume()) if "playbook.paused" in names else None
+    if names.count("playbook.paused") == names.count("playbook.resumed"):
+        return below, Signal("first", "first-1", {"by": "ada"})
+    return None
+
+
+def cancel(logs: Logs) -> tuple[str, Command] | None:
+    """Cancel the run above when the one below waits."""
+    below = next((log for name, log in logs.items() if name != EXECUTION), [])
+    above = [event.name for event in logs.get(EXECUTION, [])]
+    return (EXECUTION, Cancel("enough")) if waits(below, "first") and "playbook.cancelled" not in above else None
+
+
+def operate(case: Case) -> None:
+    """Look at the logs and act, until killed."""
+    assert case.operator is not None
+    while True:
+        time.sleep(LOOK_SECONDS)
+        try:
+            store = SqliteStore.open_existing("noetl.db", mode="write")
+        except FileMissing:
+            continue
+        try:
+            logs = {one.execution_id: events_of(store, one.execution_id) for one in store.summaries()}
+            if order := case.operator(logs):
+                asyncio.run(_ask(store, *order))
+        finally:
+            store.close()
+
+
+async def _ask(store: SqliteStore, execution: str, command: Command) -> None:
+    from noetl.runtime.runtime import Runtime
+
+    runtime = Runtime(store, SystemClock())
+    try:
+        await runtime.handle(execution, command)
+    finally:
+        runtime.thread.shutdown()
+
+
+def events_of(store: SqliteStore, execution: str) -> list[e.Event]:
+    return [decode(row.type, row.data) for row in store.read(execution)]
+
+
+class LateWriter:
+    """A store to which somebody else writes a signal when the second commit of a run is on its way, once."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def commit(self, changes: Sequence[Change]) -> list[bool]:
+        rows = self.store.read(EXECUTION)
+        if rows and not any(row.type == e.MessageReceived.name for row in rows):
+            self._intrude(rows)
+        found: list[bool] = self.store.commit(changes)
+        return found
+
+    def _intrude(self, rows: Sequence[Any]) -> None:
+        other = SqliteStore(self.store.path)
+        try:
+            signal: list[e.Event] = [e.MessageReceived("first", "late-1", {"by": "grace", "for": "first"})]
+            last = rows[-1]
+            written = rows_of(signal, last.seq + 1, last.at, last.hash)
+            assert other.commit([Change(EXECUTION, last.seq, written)]) == [True]
+        finally:
+            other.close()
+
+
+def _cases(cases: Iterable[Case]) -> dict[str, Case]:
+    return {case.name: case for case in cases}
+
+
+SPECIAL = _cases(
+    [
+        Case("wait_signal", operator=approve),
+        Case("signal_early", operator=approve, late=True),
+        Case("child_paused", operator=pause_and_go_on),
+        Case("child_cancelled", operator=cancel),
+        Case("on_lost", once=True),
+    ]
+)
+CASES = _cases(
+    SPECIAL.get(file.stem, Case(file.stem)) for file in sorted(PLAYBOOKS.glob("*.yaml")) if file.stem[0] != "_"
+)
+"""Every playbook of the folder; those that begin with `_` are children of others."""

@@ -1,0 +1,217 @@
+"""A process that forks others, each of which runs or resumes one reference playbook and may be killed on the way.
+
+It has imported everything, has no threads and runs no event loop, so a fork costs milliseconds and copies nothing
+half-way. It reads orders from standard input and answers on standard output, one JSON a line. Processes that a killed
+child leaves behind become its own; it waits until they are gone, and tells of those that are not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crash import points
+
+points.install()
+
+import asyncio  # noqa: E402
+
+from crash.cases import CASES, EXECUTION, Case, LateWriter, operate  # noqa: E402
+from noetl.cli.local import owned  # noqa: E402
+from noetl.engine.commands import Resume  # noqa: E402
+from noetl.engine.state import Execution  # noqa: E402
+from noetl.runtime import embedded as embedded_module  # noqa: E402
+from noetl.runtime.catalog import Catalog, read  # noqa: E402
+from noetl.runtime.embedded import LOOK_SECONDS, Embedded  # noqa: E402
+from noetl.runtime.runtime import Refresh  # noqa: E402
+from noetl.store.sqlite import SqliteStore  # noqa: E402
+from noetl.tools.base import Context, Run  # noqa: E402
+from noetl.tools.registry import KINDS  # noqa: E402
+
+PR_SET_CHILD_SUBREAPER = 36
+CHILD_SECONDS = 30.0
+"""A child that takes longer hangs: it writes where to `hang.txt` and ends."""
+ORPHAN_SECONDS = 20.0
+SPEED = 100
+"""How much faster than the world's the clock of the engine runs: a wait of six seconds is a durable timer."""
+EPOCH = 1_750_000_000.0
+
+
+class Order(msgspec.Struct):
+    """What a child is to do."""
+
+    case: str
+    folder: str
+    resume: bool = False
+    kill: tuple[str, int] | None = None
+    """The point and the how manieth time it is come by."""
+
+
+class Answer(msgspec.Struct):
+    """How a child has ended: its exit code, or the negative number of the signal that killed it."""
+
+    code: int
+    hits: dict[str, int]
+    left: list[int]
+    """Processes that had to be killed."""
+    said: str
+    """What it wrote to its standard error, and where it hung."""
+
+
+class FastClock:
+    """Time runs faster, the same in every process."""
+
+    def now(self) -> float:
+        return EPOCH + (time.time() - EPOCH) * SPEED
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / SPEED)
+
+
+class Noted:
+    """Tools that write down each call of theirs: what the world has seen of a run."""
+
+    def __init__(self, file: str) -> None:
+        self.file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def runner(self, name: str) -> Run | None:
+        run = KINDS.runner(name)
+        if run is None:
+            return None
+
+        async def noted(inputs: Any, context: Context) -> Any:
+            os.write(self.file, f"{context.action} {context.attempt}\n".encode())
+            return await run(inputs, context)
+
+        return noted
+
+
+# -- in a child -----------------------------------------------------------------------------------------------------
+
+
+def be_child(order: Order) -> None:
+    case = CASES[order.case]
+    embedded_module.LOOK_SECONDS = 0.01
+    store = SqliteStore("noetl.db")
+    watched: Any = points.Watched(store)
+    points.METER.arm(order.kill)
+    asyncio.run(_carry(case, LateWriter(watched) if case.late else watched, order.resume))
+    Path("hits.json").write_bytes(msgspec.json.encode(points.METER.counts))
+
+
+async def _carry(case: Case, store: Any, resume: bool) -> None:
+    """What `noetl run` and `noetl runs resume` do, with a fixed id and notes of what is called."""
+    catalog = Catalog()
+    registry: Any = Noted("effects.txt")
+    engine = Embedded(store, registry, FastClock(), catalog.find)
+    catalog.runtime = engine.runtime
+    try:
+        with owned(store, EXECUTION):
+            if resume and store.seq(EXECUTION):
+                await _taken_over(engine)
+            else:
+                digest = catalog.add(read(str(case.file)))
+                await engine.start(EXECUTION, digest, {}, {})
+            await _to_the_end(engine)
+    finally:
+        await engine.close()
+        await KINDS.close()
+
+
+async def _taken_over(engine: Embedded) -> None:
+    state = await engine.adopt(EXECUTION)
+    if state.status == "paused":
+        await engine.runtime.handle(EXECUTION, Resume())
+
+
+async def _to_the_end(engine: Embedded) -> Execution:
+    while True:
+        state = await engine.drive(EXECUTION)
+        if state.over:
+            return state
+        await asyncio.sleep(LOOK_SECONDS / 10)
+        await engine.runtime.handle(EXECUTION, Refresh())
+
+
+# -- around it ------------------------------------------------------------------------------------------------------
+
+
+def obey(order: Order) -> Answer:
+    """Fork a child, and an operator beside it where the case has one; come back when no process is left."""
+    operator = forked(order, lambda: operate(CASES[order.case]), "operator") if CASES[order.case].operator else None
+    child = forked(order, lambda: be_child(order), "child")
+    _, status = os.waitpid(child, 0)
+    if operator is not None:
+        os.kill(operator, signal.SIGKILL)
+        os.waitpid(operator, 0)
+    left = alone()
+    folder = Path(order.folder)
+    hits = folder / "hits.json"
+    counts = msgspec.json.decode(hits.read_bytes(), type=dict[str, int]) if hits.exists() else {}
+    hits.unlink(missing_ok=True)
+    said = "".join((folder / f"{who}.txt").read_text() for who in ("child", "operator") if (folder / f"{who}.txt").exists())
+    return Answer(os.waitstatus_to_exitcode(status), counts, left, said)
+
+
+def forked(order: Order, action: Any, name: str) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        os.chdir(order.folder)
+        said = open(f"{name}.txt", "w")  # noqa: SIM115
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for theirs, ours in ((nothing, 0), (nothing, 1), (said.fileno(), 2)):
+            os.dup2(theirs, ours)
+        faulthandler.dump_traceback_later(CHILD_SECONDS, exit=True, file=said)
+        action()
+        code = 0
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def alone() -> list[int]:
+    """Wait until no process is left below this one. Those that stay are killed and named."""
+    until = time.monotonic() + ORPHAN_SECONDS
+    while time.monotonic() < until:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(0.001)
+        except ChildProcessError:
+            return []
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        left = [int(pid) for pid in file.read().split()]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    return left
+
+
+def main() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    for case in CASES.values():
+        read(str(case.file)).loaded.require()
+    for kind in ("noop", "python", "playbook", "wait", "http"):
+        KINDS.runner(kind)
+    import noetl.tools.python_child.pool  # noqa: F401, PLC0415
+
+    for line in sys.stdin.buffer:
+        answer = obey(msgspec.json.decode(line, type=Order))
+        sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

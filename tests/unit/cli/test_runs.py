@@ -1,0 +1,366 @@
+"""noetl runs: looking at runs, and acting on one that is alive in another terminal, dead, or paused."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from command import Done, file, noetl
+from terminal import ASKS, DELAYED, HEAD, WORKS, Terminal, data, running, terminal, verified
+
+from noetl.store.sqlite import SqliteStore
+
+ONE = HEAD + "workflow:\n  - {step: start, tool: {kind: noop, result: 1}}\n"
+RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z")
+OTHER = "01900000-0000-7000-8000-000000000000"
+
+
+def run(folder: Path, text: str = ONE) -> str:
+    """Run a playbook to its end; its id."""
+    execution: str = data(noetl("run", file(folder, text), "-o", "json", cwd=folder))["execution_id"]
+    return execution
+
+
+def runs(folder: Path, *args: str) -> Done:
+    return noetl("runs", *args, cwd=folder)
+
+
+def status(folder: Path, run: str = "last") -> Any:
+    return data(runs(folder, "show", run, "-o", "json"))["status"]
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Iterator[tuple[Terminal, str]]:
+    """A run in another terminal that waits for a signal."""
+    with running(tmp_path, ASKS, "ask#1 waits for the signal 'go'") as found:
+        yield found
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> str:
+    """A run that waited for a signal when its process was killed."""
+    with running(tmp_path, ASKS, "ask#1 waits for the signal 'go'") as (one, execution):
+        one.send(signal.SIGKILL)
+        assert one.end().code == -signal.SIGKILL
+    return execution
+
+
+# -- looking --------------------------------------------------------------------------------------------------------
+
+
+def test_list_is_the_contract_newest_first(tmp_path: Path) -> None:
+    first, second = run(tmp_path), run(tmp_path)
+    found = data(runs(tmp_path, "list", "-o", "json"))
+    assert [one["execution_id"] for one in found] == [second, first]
+    assert list(found[0]) == ["execution_id", "name", "path", "status", "started", "ended", "duration_ms"]
+    assert (found[0]["name"], found[0]["path"], found[0]["status"]) == ("story", "tests/story", "succeeded")
+    assert RFC3339.fullmatch(found[0]["started"])
+    assert RFC3339.fullmatch(found[0]["ended"])
+    assert found[0]["duration_ms"] >= 0
+
+
+def test_list_of_a_status(tmp_path: Path, killed: str) -> None:
+    run(tmp_path)
+    found = data(runs(tmp_path, "list", "--status", "running", "-o", "json"))
+    assert [(one["execution_id"], one["ended"]) for one in found] == [(killed, None)]
+    assert data(runs(tmp_path, "list", "--status", "failed", "-o", "json")) == []
+    assert f"{killed}  story  running (no process)" in runs(tmp_path, "list").out
+
+
+def test_show_has_the_json_of_run_with_times(tmp_path: Path) -> None:
+    before = data(noetl("run", file(tmp_path, ONE), "-o", "json", cwd=tmp_path))
+    found = data(runs(tmp_path, "show", "last", "-o", "json"))
+    assert RFC3339.fullmatch(found.pop("started"))
+    assert RFC3339.fullmatch(found.pop("ended"))
+    assert found == before
+    assert "start  succeeded  1     1" in runs(tmp_path, "show", "last").out
+
+
+def test_show_of_a_failed_run_shows_the_place(tmp_path: Path) -> None:
+    run(tmp_path, ONE.replace("result: 1", "result: '{{ 1 / 0 }}'"))
+    out = runs(tmp_path, "show", "last").out
+    assert "playbook.yaml:5:" in out
+    assert "step start" in out
+
+
+def test_events_are_envelopes(tmp_path: Path) -> None:
+    execution = run(tmp_path)
+    lines = [msgspec.json.decode(line) for line in runs(tmp_path, "events", "last", "-o", "jsonl").out.splitlines()]
+    assert [one["seq"] for one in lines] == list(range(1, len(lines) + 1))
+    assert {one["execution_id"] for one in lines} == {execution}
+    assert lines[-1]["event_type"] == "playbook.processed"
+    assert lines[0]["event_id"] == f"{execution}.1"
+    assert data(runs(tmp_path, "events", "last", "-o", "json", "--after", "3")) == lines[3:]
+    assert runs(tmp_path, "events", "last", "--after", "99").out == ""
+    assert "playbook.processed" in runs(tmp_path, "events", "last").out
+
+
+def test_logs_are_what_tasks_wrote(tmp_path: Path) -> None:
+    execution = run(tmp_path)
+    store = SqliteStore(tmp_path / ".noetl" / "noetl.db")
+    store.log([(execution, "start#1/task_1#1", 1.5, "stdout", "hello"), (execution, "x", 2.0, "stderr", "ouch")])
+    store.close()
+    assert runs(tmp_path, "logs", "last").out == "start#1/task_1#1 | hello\nx | ouch\n"
+    first = data(runs(tmp_path, "logs", "last", "-o", "json"))[0]
+    assert first == {
+        "number": 1,
+        "task": "start#1/task_1#1",
+        "timestamp": "1970-01-01T00:00:01.500Z",
+        "stream": "stdout",
+        "line": "hello",
+    }
+
+
+# -- naming ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_an_id_a_prefix_or_last(tmp_path: Path) -> None:
+    execution = run(tmp_path)
+    for name in (execution, execution[:-1], execution[:4], "last"):
+        assert data(runs(tmp_path, "show", name, "-o", "json"))["execution_id"] == execution
+
+
+def test_several_runs_of_one_prefix_are_listed(tmp_path: Path) -> None:
+    first, second = run(tmp_path), run(tmp_path)
+    done = runs(tmp_path, "show", first[:4])
+    assert (done.code, done.out) == (2, "")
+    assert first in done.err
+    assert second in done.err
+
+
+@pytest.mark.parametrize("name", [OTHER, "ffff", "nonsense", "", "0190_"])
+@pytest.mark.parametrize("verb", ["show", "events", "watch", "logs", "cancel", "pause", "resume"])
+def test_a_run_that_is_not_there_is_exit_4(tmp_path: Path, verb: str, name: str) -> None:
+    SqliteStore(tmp_path / ".noetl" / "noetl.db").close()
+    done = runs(tmp_path, verb, name)
+    assert (done.code, done.out) == (4, "")
+    assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("args", [["list"], ["show", "last"], ["cancel", "last"], ["resume", "--all"]])
+def test_without_a_database_there_are_no_runs(tmp_path: Path, args: list[str]) -> None:
+    done = runs(tmp_path, *args)
+    assert (done.code, done.out) == (4, "")
+    assert "there is no database .noetl/noetl.db" in done.err
+    assert not (tmp_path / ".noetl").exists()
+
+
+# -- in another terminal --------------------------------------------------------------------------------------------
+
+
+def test_a_signal_reaches_a_run_in_another_terminal(tmp_path: Path, asking: tuple[Terminal, str]) -> None:
+    one, execution = asking
+    answers = [runs(tmp_path, "signal", "last", "go", "--data", '{"by": "Ada"}', "--id", "7").out for _ in range(2)]
+    assert answers[0] == "accepted\n"
+    assert answers[1] in ("duplicate\n", "late\n")
+    assert (done := one.end()).code == 0
+    assert msgspec.json.decode(done.out) == {"by": "Ada"}
+    assert runs(tmp_path, "signal", execution, "go", "--id", "7").out == "duplicate\n"
+    assert runs(tmp_path, "signal", execution, "go").out == "late\n"
+    assert verified(tmp_path) == (1, [])
+
+
+def test_a_signal_in_json(tmp_path: Path, killed: str) -> None:
+    found = data(runs(tmp_path, "signal", "last", "go", "--id", "a", "-o", "json"))
+    assert found == {"execution_id": killed, "name": "go", "id": "a", "answer": "accepted"}
+    assert data(runs(tmp_path, "signal", "last", "other", "--id", "a", "-o", "json"))["answer"] == "duplicate"
+    assert runs(tmp_path, "signal", "last", "go", "--data", "{").code == 2
+
+
+@pytest.mark.parametrize(("text", "until"), [(ASKS, "waits"), (WORKS, "attempt 3"), (DELAYED, "start#1 done")])
+def test_a_run_in_another_terminal_is_cancelled(tmp_path: Path, text: str, until: str) -> None:
+    with running(tmp_path, text.replace("DELAY", "1h"), until) as (one, execution):
+        assert runs(tmp_path, "cancel", "last", "--reason", "enough").out == f"{execution} cancelled\n"
+        done = one.end()
+    assert (done.code, done.out) == (1, "")
+    assert "cancelled: enough" in done.err
+    assert "Traceback" not in done.err
+    assert runs(tmp_path, "cancel", execution).code == 0
+    assert data(runs(tmp_path, "events", execution, "-o", "json"))[-3]["payload"] == {"reason": "enough"}
+    assert verified(tmp_path) == (1, [])
+
+
+def test_cancel_reaches_children(tmp_path: Path) -> None:
+    file(tmp_path, ASKS, "child.yaml")
+    parent = HEAD + "workflow:\n  - step: start\n    tool:\n      - child: {kind: playbook, path: child}\n"
+    with running(tmp_path, parent, "waits for the child") as (one, execution):
+        child = one.seen[-1].split()[-1]
+        assert runs(tmp_path, "resume", child).code == 6
+        assert runs(tmp_path, "cancel", execution).code == 0
+        assert one.end().code == 1
+    assert status(tmp_path, child) == "cancelled"
+    assert verified(tmp_path) == (2, [])
+
+
+def test_cancel_of_a_dead_run_reaches_its_children(tmp_path: Path) -> None:
+    file(tmp_path, ASKS, "child.yaml")
+    parent = HEAD + "workflow:\n  - step: start\n    tool:\n      - child: {kind: playbook, path: child}\n"
+    with running(tmp_path, parent, "waits for the child") as (one, _):
+        child = one.seen[-1].split()[-1]
+        while runs(tmp_path, "show", child).code:
+            pass
+        one.send(signal.SIGKILL)
+        one.end()
+    assert runs(tmp_path, "cancel", "last").code == 0
+    assert status(tmp_path, child) == "cancelled"
+
+
+def test_pause_and_resume_in_another_terminal(tmp_path: Path, asking: tuple[Terminal, str]) -> None:
+    one, execution = asking
+    assert runs(tmp_path, "pause", "last").out == f"{execution} paused\n"
+    one.line("paused")
+    assert runs(tmp_path, "pause", "last").code == 0
+    assert runs(tmp_path, "signal", "last", "go", "--data", "1").out == "accepted\n"
+    assert status(tmp_path) == "paused"
+    again = runs(tmp_path, "resume", "last")
+    assert (again.code, again.out) == (0, "1\n")
+    assert one.end()[:2] == (0, "1\n")
+    assert verified(tmp_path) == (1, [])
+
+
+def test_a_paused_run_stays_paused_without_its_process_and_is_resumed(
+    tmp_path: Path, asking: tuple[Terminal, str]
+) -> None:
+    one, execution = asking
+    assert runs(tmp_path, "pause", execution).code == 0
+    one.line("paused")
+    one.send(signal.SIGINT)
+    assert one.end().code == 130
+    runs(tmp_path, "signal", execution, "go", "--data", "2")
+    assert status(tmp_path) == "paused"
+    done = runs(tmp_path, "resume", execution, "-o", "json")
+    assert (done.code, data(done)["result"]) == (0, 2)
+
+
+def test_watch_follows_a_run_to_its_end(tmp_path: Path, asking: tuple[Terminal, str]) -> None:
+    one, execution = asking
+    with (
+        terminal("runs", "watch", execution, cwd=tmp_path) as watch,
+        terminal("runs", "watch", "last", "-o", "jsonl", cwd=tmp_path) as events,
+    ):
+        watch.line("ask#1 waits")
+        runs(tmp_path, "signal", "last", "go", "--data", "3")
+        done, told = watch.end(), events.end()
+    assert (done.code, done.out) == (0, "3\n")
+    assert "end#1 done" in done.err
+    types = [msgspec.json.decode(line)["event_type"] for line in told.out.splitlines()]
+    assert (told.code, types[0], types[-1]) == (0, "playbook.execution.requested", "playbook.processed")
+    assert one.end().code == 0
+
+
+def test_watch_of_a_dead_run_says_so_and_can_be_left(tmp_path: Path, killed: str) -> None:
+    with terminal("runs", "watch", "last", cwd=tmp_path) as watch:
+        assert f"noetl runs resume {killed}" in watch.line("no process")
+        watch.line("waits")
+        watch.send(signal.SIGINT)
+        assert watch.end().code == 130
+    assert status(tmp_path) == "running"
+
+
+# -- carrying on ----------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_run_is_resumed_and_behaves_as_run(tmp_path: Path, killed: str) -> None:
+    assert runs(tmp_path, "signal", "last", "go", "--data", "4").out == "accepted\n"
+    done = runs(tmp_path, "resume", killed, "-o", "json")
+    assert (done.code, done.err) == (0, "")
+    found = data(done)
+    assert (found["execution_id"], found["status"], found["result"]) == (killed, "succeeded", 4)
+    assert found["steps"]["ask"]["runs"] == 1
+    assert verified(tmp_path) == (1, [])
+
+
+def test_a_run_that_was_killed_at_work_is_resumed(tmp_path: Path) -> None:
+    with running(tmp_path, WORKS.replace("not ctx.stop | default(false)", "outcome.result < 8"), "attempt 3") as (
+        one,
+        _,
+    ):
+        one.send(signal.SIGKILL)
+        one.end()
+    done = runs(tmp_path, "resume", "last")
+    assert (done.code, done.out) == (0, "8\n")
+    assert "try#1 started again (lost)" in done.err
+    assert "try#1 started\n" not in done.err
+    assert verified(tmp_path) == (1, [])
+
+
+def test_a_killed_run_is_resumed_from_another_folder_and_finds_its_children(tmp_path: Path) -> None:
+    home, away = tmp_path / "home", tmp_path / "away"
+    home.mkdir()
+    away.mkdir()
+    file(home, ONE, "child.yaml")
+    call = "  - step: call\n    tool:\n      - child: {kind: playbook, path: child}\n"
+    with running(home, ASKS.replace("{step: end}", "{step: call}") + call, "waits") as (one, _):
+        one.send(signal.SIGKILL)
+        one.end()
+    db = str(home / ".noetl" / "noetl.db")
+    (home / "story.yaml").unlink()
+    assert noetl("runs", "signal", "last", "go", "--db", db, cwd=away).code == 0
+    done = noetl("runs", "resume", "last", "--db", db, cwd=away)
+    assert (done.code, done.out) == (0, "1\n")
+
+
+def test_a_resumed_run_can_be_interrupted_and_resumed_again(tmp_path: Path, killed: str) -> None:
+    with terminal("runs", "resume", "last", cwd=tmp_path) as one:
+        one.line("story ")
+        one.send(signal.SIGINT)
+        assert one.end().code == 130
+    with terminal("runs", "resume", "last", cwd=tmp_path) as one:
+        one.line("story ")
+        runs(tmp_path, "signal", killed, "go", "--data", "5")
+        assert one.end()[:2] == (0, "5\n")
+
+
+def test_a_run_that_is_alive_or_over_can_not_be_resumed(tmp_path: Path, asking: tuple[Terminal, str]) -> None:
+    one, execution = asking
+    done = runs(tmp_path, "resume", execution)
+    assert (done.code, done.out) == (6, "")
+    assert "is running in another process" in done.err
+    runs(tmp_path, "signal", execution, "go")
+    one.end()
+    for verb in ("resume", "cancel", "pause"):
+        done = runs(tmp_path, verb, execution)
+        assert (done.code, done.out) == (6, "")
+        assert "succeeded" in done.err
+
+
+def test_who_resumes_a_run_of_another_process_takes_over_when_that_dies(
+    tmp_path: Path, asking: tuple[Terminal, str]
+) -> None:
+    one, execution = asking
+    runs(tmp_path, "pause", execution)
+    one.line("paused")
+    with terminal("runs", "resume", execution, cwd=tmp_path) as two:
+        two.line("story ")
+        one.send(signal.SIGKILL)
+        one.end()
+        two.line("story ")
+        runs(tmp_path, "signal", execution, "go", "--data", "6")
+        assert two.end()[:2] == (0, "6\n")
+    assert verified(tmp_path) == (1, [])
+
+
+def test_resume_all_carries_on_everything_that_nobody_runs(tmp_path: Path, killed: str) -> None:
+    run(tmp_path)
+    with running(tmp_path, ASKS, "waits") as (_, alive):
+        with terminal("runs", "resume", "--all", cwd=tmp_path) as two:
+            assert two.line("story ").split()[1] == killed
+            runs(tmp_path, "signal", killed, "go", "--data", "8")
+            assert two.end()[:2] == (0, "8\n")
+        assert status(tmp_path, alive) == "running"
+
+
+@pytest.mark.parametrize("args", [[], ["last", "--all"]])
+def test_resume_wants_a_run_or_all(tmp_path: Path, args: list[str]) -> None:
+    assert runs(tmp_path, "resume", *args).code == 2
+
+
+def test_resume_all_with_nothing_to_do(tmp_path: Path) -> None:
+    run(tmp_path)
+    done = runs(tmp_path, "resume", "--all")
+    assert (done.code, done.out, done.err) == (0, "", "nothing to resume\n")

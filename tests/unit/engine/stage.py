@@ -1,0 +1,211 @@
+"""A stage for longer stories: tools that tests write, a clock that jumps, children, and every promise checked at the end.
+
+A task of kind `python` whose code is a name calls the test's function of that name. Time stands still while anything
+moves; when nothing does, it jumps to the next timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from textwrap import dedent, indent
+from typing import Any
+
+from noetl.dsl.compile import load
+from noetl.engine.commands import Command
+from noetl.engine.events import Event
+from noetl.engine.evolve import evolve
+from noetl.engine.state import Execution
+from noetl.engine.verify import verify
+from noetl.errors import NotFound
+from noetl.model.outcome import Outcome
+from noetl.runtime.embedded import Embedded
+from noetl.store import codec
+from noetl.store.memory import MemoryStore
+from noetl.tools.base import Context
+from noetl.tools.registry import Registry
+
+HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: story, path: tests/story}\n"
+EXECUTION = "00000000-0000-7000-8000-000000000001"
+MAX_EVENT_BYTES = 64 * 1024
+CALM_SECONDS = 0.03
+"""Nothing has moved for that long: time may jump."""
+
+Tool = Callable[..., Any]
+During = Callable[["Stage"], Awaitable[None]]
+
+
+class StageClock:
+    """Time that moves only when it is told to."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self.time = now
+        self.waits: list[float] = []
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.time += seconds
+        await asyncio.sleep(0)
+
+
+class StageRegistry(Registry):
+    """Python code is the name of a function of the test."""
+
+    def __init__(self, tools: dict[str, Tool]) -> None:
+        super().__init__()
+        self.tools = tools
+        self.contexts: list[Context] = []
+
+    def runner(self, name: str) -> Any:
+        return self._call if name == "python" else super().runner(name)
+
+    async def _call(self, inputs: Any, context: Context) -> Outcome:
+        self.contexts.append(context)
+        tool = self.tools[inputs.code.strip()]
+        wanted = inspect.signature(tool).parameters
+        given = {key: value for key, value in context.args.items() if key in wanted}
+        if "context" in wanted:
+            given["context"] = context
+        found = tool(**given)
+        if inspect.isawaitable(found):
+            found = await found
+        return found if isinstance(found, Outcome) else Outcome(result=found)
+
+
+class StageEngine(Embedded):
+    """Embedded whose time jumps to the next timer once nothing moves any more."""
+
+    clock: StageClock
+
+    async def _sleep(self, moved: asyncio.Event) -> None:
+        try:
+            async with asyncio.timeout(CALM_SECONDS):
+                await moved.wait()
+            return
+        except TimeoutError:
+            pass
+        due = min((at for cell in self._cells() if cell.status != "paused" for at in cell.timers.values()), default=None)
+        if due is not None:
+            self.clock.time = max(self.clock.time, due)
+
+
+class Stage:
+    """One execution on its way, with everything a test wants to look at."""
+
+    def __init__(self, text: str, tools: dict[str, Tool], children: dict[str, str], store: MemoryStore | None = None):
+        self.text, self.children = text, children
+        self.store = store or MemoryStore()
+        self.clock = StageClock()
+        self.registry = StageRegistry(tools)
+        self.digest = ""
+        self.engine = self._engine()
+        self.state: Execution = None  # type: ignore[assignment]
+
+    def _engine(self) -> StageEngine:
+        engine = StageEngine(self.store, self.registry, self.clock, self._find, slots=16, name="stage")
+        self.digest = engine.runtime.add(load("story.yaml", self.text, self.registry).require())
+        self.store.put_playbook(self.digest, "story.yaml", self.text.encode())
+        return engine
+
+    def _find(self, parent: Execution, request: dict[str, Any]) -> str:
+        text = self.children.get(request["path"])
+        if text is None:
+            raise NotFound(f"no playbook {request['path']}")
+        playbook = load("child.yaml", text, self.registry).require()
+        self.store.put_playbook(playbook.digest, "child.yaml", text.encode())
+        return self.engine.runtime.add(playbook)
+
+    async def handle(self, *commands: Command, execution: str = EXECUTION) -> None:
+        for command in commands:
+            await self.engine.runtime.handle(execution, command)
+
+    def live(self, execution: str = EXECUTION) -> Execution:
+        return self.engine.runtime.cells[execution].state
+
+    async def until(self, what: Callable[[], bool], seconds: float = 10.0) -> None:
+        """Wait until something is true."""
+        async with asyncio.timeout(seconds):
+            while not what():
+                await asyncio.sleep(0.001)
+
+    async def drive(self) -> Execution:
+        self.state = await self.engine.drive(EXECUTION)
+        return self.state
+
+    async def crash(self) -> None:
+        """The process is gone and another takes over from the log."""
+        await self.engine.worker.stop()
+        self.engine.runtime.thread.shutdown()
+        self.engine = self._engine()
+        await self.engine.adopt(EXECUTION)
+
+    # -- what came of it --------------------------------------------------------------------------------------------
+
+    @property
+    def events(self) -> list[Event]:
+        return [codec.decode(row.type, row.data) for row in self.store.read(EXECUTION)]
+
+    @property
+    def names(self) -> list[str]:
+        return [event.name for event in self.events]
+
+    def of(self, name: str) -> list[Any]:
+        return [event for event in self.events if event.name == name]
+
+    def runs(self) -> list[str]:
+        return [event.run for event in self.of("step.scheduled")]
+
+    def check(self, execution: str = EXECUTION) -> None:
+        """The promises: small events, state equal to the fold, and all that `noetl verify` looks at."""
+        rows = self.store.read(execution)
+        live = self.live(execution)
+        assert max(len(row.data) for row in rows) <= MAX_EVENT_BYTES
+        folded = Execution(live.id, live.net, live.digest)
+        for row in rows:
+            evolve(folded, codec.decode(row.type, row.data), row.at)
+        for state in (live, folded):
+            state.changed = state.listening = False
+            state.outbox.clear()
+        assert folded == live
+        found = verify(execution, rows, live.net, codec, lambda store, key: self.store.blob(key), live.status)
+        assert found == []
+
+
+def text_of(workflow: str, head: str = "") -> str:
+    return HEAD + dedent(head) + "workflow:\n" + indent(dedent(workflow), "  ")
+
+
+def play(
+    workflow: str,
+    *commands: Command,
+    head: str = "",
+    payload: dict[str, Any] | None = None,
+    ctx: dict[str, Any] | None = None,
+    tools: dict[str, Tool] | None = None,
+    children: dict[str, str] | None = None,
+    during: During | None = None,
+    limit: float = 30,
+) -> Stage:
+    """Play a workflow to its end. `commands` come right after the start; `during` runs beside it."""
+    stage = Stage(text_of(workflow, head), tools or {}, children or {})
+
+    async def whole() -> None:
+        async with asyncio.timeout(limit):
+            await stage.engine.start(EXECUTION, stage.digest, payload or {}, ctx or {})
+            await stage.handle(*commands)
+            if during is None:
+                await stage.drive()
+            else:
+                await during(stage)
+                if stage.state is None:
+                    await stage.drive()
+        await stage.engine.worker.stop()
+        stage.engine.runtime.thread.shutdown()
+
+    asyncio.run(whole())
+    stage.check()
+    return stage
