@@ -34,6 +34,9 @@ _BLOCK = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE |
 _TITLE = re.compile(r"\btitle=(\S+)")
 _MARK = "--- end of a command ---"
 
+_SHELL_SAYS = re.compile(r"^bash: line \d+: +\d+ (?:Killed|Terminated).*\n", re.MULTILINE)
+"""What a shell without a terminal remarks on a job that was killed."""
+
 PLACEHOLDERS = {
     "<id>": r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
     "<time>": r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?Z?",
@@ -94,6 +97,7 @@ def session(body: str, folder: Path, line: int) -> Iterator[Shown]:
 
 def steady(output: str) -> str:
     """The output without what differs from run to run, and without space at the ends of lines."""
+    output = _SHELL_SAYS.sub("", output)
     for name, pattern in PLACEHOLDERS.items():
         output = re.sub(f"({pattern})( {{2,}})?", lambda found, name=name: _placed(name, found), output)
     return "".join(f"{line.rstrip()}\n" for line in output.splitlines())

@@ -1,16 +1,25 @@
-"""Every example is sound, without a warning, and can be drawn."""
+"""Every example is sound, without a warning, can be drawn, and runs to the end that is written here."""
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, NamedTuple, get_args
 
 import pytest
 
 from noetl.drawing import Format, draw
 from noetl.files import load_file
 
-EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
+HOME = Path(__file__).parent.parent
+EXAMPLES = sorted((HOME / "examples").glob("*.yaml"))
+SECONDS = 60
 every_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 
 
@@ -51,3 +60,140 @@ def test_child_playbooks_stand_beside_their_parent(example: Path) -> None:
     playbook = load_file(str(example)).require()
     called = [task.inputs["path"] for step in playbook.steps for task in step.tasks if task.kind == "playbook"]
     assert [path for path in called if not (example.parent / path).is_file()] == []
+
+
+# -- running them ---------------------------------------------------------------------------------------------------
+
+
+class Ending(NamedTuple):
+    """What an example is started with, and what it gives."""
+
+    result: Any
+    args: tuple[str, ...] = ()
+    steps: tuple[str, ...] | None = None
+    """The steps that ran, where that says something the result does not."""
+
+
+API = "http://127.0.0.1:8000"
+LAST = {"sensor": "s1", "at": 4999, "degrees": 32}
+ENDINGS: dict[str, list[Ending]] = {
+    "classic_onboarding": [Ending("Welcome, ada@example.org", steps=("start", "add_groups", "welcome"))],
+    "cycle": [
+        Ending({"number": 27, "rounds": 111}),
+        Ending({"number": 6, "rounds": 8}, ("--set", "number=6")),
+    ],
+    "fan_out_join": [
+        Ending({"text": "Thank you for order 1001: 45.5 in all", "missing": ["B7"]}),
+        Ending(
+            {"text": "Thank you for order 1001: 45.5 in all", "missing": []},
+            ("--set", "order.to_ship=false"),
+            ("start", "total", "greet", "report"),
+        ),
+    ],
+    "hello": [Ending("HELLO, WORLD!"), Ending("HELLO, ADA!", ("--set", "name=Ada"))],
+    "large_result": [Ending({"hottest": 100, "count": 5000, "last": LAST})],
+    "nested_loops": [
+        Ending({"letters": 50, "by_city": [{"city": "Bremen", "letters": 30}, {"city": "Graz", "letters": 20}]})
+    ],
+    "paging": [Ending("120 rows")],
+    "retries": [
+        Ending("answered request 3, without the extras", steps=("start", "celebrate")),
+        Ending(
+            f"no answer today: GET {API}/flaky?... answered 503 Service Unavailable (after 5 attempts)",
+            ("--set", "failures=9"),
+            ("start", "apologise"),
+        ),
+    ],
+    "sub_playbook": [Ending("Good morning, Ada; Good morning, Grace; Good morning, Edsger")],
+    "sub_playbook_child": [Ending("Good morning, Ada", ("--set", "name=Ada"))],
+}
+"""How each example ends. The one that waits for a person has a test of its own."""
+WAITS = "approval"
+CALLS_API = {"classic_onboarding", "paging", "retries"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder with a copy of the examples, where nothing was ever run."""
+    shutil.copytree(HOME / "examples", tmp_path / "examples")
+    return tmp_path
+
+
+@pytest.fixture
+def api(folder: Path) -> Iterator[str]:
+    """The address of the API of the examples, which the copies are made to use."""
+    server = subprocess.Popen([sys.executable, "examples/api.py", "0"], cwd=folder, stdout=subprocess.PIPE, text=True)
+    with server:
+        assert server.stdout is not None
+        address = server.stdout.readline().strip()
+        for copy in (folder / "examples").glob("*.yaml"):
+            copy.write_text(copy.read_text("utf-8").replace(API, address), "utf-8")
+        yield address
+        server.terminate()
+
+
+def noetl(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "noetl.cli", *args]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+def test_every_example_has_an_ending() -> None:
+    assert {example.stem for example in EXAMPLES} == {*ENDINGS, WAITS}
+
+
+@every_example
+def test_example_says_how_to_run_it(example: Path) -> None:
+    head = example.read_text("utf-8").partition("apiVersion")[0]
+    assert f"#   noetl run examples/{example.name}" in head
+    assert ("#   python examples/api.py &\n" in head) is (example.stem in CALLS_API)
+    for options in re.findall(rf"noetl run examples/{example.name} (.+)", head):
+        assert any(" ".join(ending.args) == options for ending in ENDINGS[example.stem]), options
+
+
+@pytest.mark.parametrize(
+    ("name", "ending"),
+    [(name, ending) for name, endings in ENDINGS.items() for ending in endings],
+    ids=[f"{name}-{number}" for name, endings in ENDINGS.items() for number in range(len(endings))],
+)
+def test_example_ends_as_it_should(name: str, ending: Ending, folder: Path, request: pytest.FixtureRequest) -> None:
+    address = request.getfixturevalue("api") if name in CALLS_API else API
+    done = noetl(folder, "run", f"examples/{name}.yaml", *ending.args, "-o", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout.replace(address, API))
+    assert (found["status"], found["result"]) == ("succeeded", ending.result)
+    if ending.steps is not None:
+        assert tuple(found["steps"]) == ending.steps
+    assert noetl(folder, "verify").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "result"),
+    [
+        ('{"approved": true, "by": "ada"}', "paid 1250.00 EUR for 2026-017, approved by ada"),
+        ('{"approved": false}', "invoice 2026-017 was not paid"),
+    ],
+)
+def test_the_example_that_waits_goes_on_with_a_signal(folder: Path, data: str, result: str) -> None:
+    command = [sys.executable, "-m", "noetl.cli", "run", f"examples/{WAITS}.yaml", "-o", "json"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as running:
+        _until_it_waits(folder)
+        signal = noetl(folder, "runs", "signal", "last", "decision", "--data", data)
+        assert (signal.returncode, signal.stdout) == (0, "accepted\n")
+        assert running.stdout is not None
+        found = json.loads(running.stdout.read())
+    assert (running.returncode, found["status"], found["result"]) == (0, "succeeded", result)
+    assert noetl(folder, "verify").returncode == 0
+
+
+def _until_it_waits(folder: Path) -> None:
+    give_up = time.monotonic() + SECONDS
+    while '"step.paused"' not in noetl(folder, "runs", "events", "last", "-o", "jsonl").stdout:
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+
+
+def test_the_large_result_is_kept_by_reference(folder: Path) -> None:
+    noetl(folder, "run", "examples/large_result.yaml")
+    measured = json.loads(noetl(folder, "runs", "show", "last", "-o", "json").stdout)["steps"]["measure"]["result"]
+    assert (measured["store"], measured["schema_hint"], measured["preview"]) == ("db", "list", {"count": 5000})
+    assert measured["size"] > 64 * 1024

@@ -21,6 +21,11 @@ class Settings(NamedTuple):
     """NOETL_SYNCHRONOUS: `full` survives a power cut, `normal` is faster and survives a crash of the process."""
 
 
+def no_colour(environment: Mapping[str, str] = os.environ) -> bool:
+    """NO_COLOR: whether output is to be plain also on a terminal."""
+    return bool(environment.get("NO_COLOR"))
+
+
 def settings(db: str | None = None, environment: Mapping[str, str] = os.environ) -> Settings:
     """The settings in force; `db` is what a flag says."""
     said = environment.get("NOETL_SYNCHRONOUS") or "full"

@@ -24,7 +24,7 @@ points.install()
 
 import asyncio  # noqa: E402
 
-from crash.cases import CASES, EXECUTION, Case, LateWriter, operate  # noqa: E402
+from crash.cases import CASES, EXECUTION, Case, FastClock, LateWriter, operate  # noqa: E402
 from noetl.cli.local import owned  # noqa: E402
 from noetl.engine.commands import Resume  # noqa: E402
 from noetl.engine.state import Execution  # noqa: E402
@@ -37,12 +37,9 @@ from noetl.tools.base import Context, Run  # noqa: E402
 from noetl.tools.registry import KINDS  # noqa: E402
 
 PR_SET_CHILD_SUBREAPER = 36
-CHILD_SECONDS = 30.0
+CHILD_SECONDS = 20.0
 """A child that takes longer hangs: it writes where to `hang.txt` and ends."""
 ORPHAN_SECONDS = 20.0
-SPEED = 100
-"""How much faster than the world's the clock of the engine runs: a wait of six seconds is a durable timer."""
-EPOCH = 1_750_000_000.0
 
 
 class Order(msgspec.Struct):
@@ -66,16 +63,6 @@ class Answer(msgspec.Struct):
     """What it wrote to its standard error, and where it hung."""
 
 
-class FastClock:
-    """Time runs faster, the same in every process."""
-
-    def now(self) -> float:
-        return EPOCH + (time.time() - EPOCH) * SPEED
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds / SPEED)
-
-
 class Noted:
     """Tools that write down each call of theirs: what the world has seen of a run."""
 
@@ -92,6 +79,9 @@ class Noted:
             return await run(inputs, context)
 
         return noted
+
+    async def close(self) -> None:
+        await KINDS.close()
 
 
 # -- in a child -----------------------------------------------------------------------------------------------------
@@ -123,7 +113,6 @@ async def _carry(case: Case, store: Any, resume: bool) -> None:
             await _to_the_end(engine)
     finally:
         await engine.close()
-        await KINDS.close()
 
 
 async def _taken_over(engine: Embedded) -> None:
@@ -157,7 +146,7 @@ def obey(order: Order) -> Answer:
     hits = folder / "hits.json"
     counts = msgspec.json.decode(hits.read_bytes(), type=dict[str, int]) if hits.exists() else {}
     hits.unlink(missing_ok=True)
-    said = "".join((folder / f"{who}.txt").read_text() for who in ("child", "operator") if (folder / f"{who}.txt").exists())
+    said = "".join(file.read_text() for file in (folder / "child.txt", folder / "operator.txt") if file.exists())
     return Answer(os.waitstatus_to_exitcode(status), counts, left, said)
 
 

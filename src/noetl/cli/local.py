@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from noetl.clock import SystemClock
+from noetl.engine.fit import whole
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.runtime.catalog import Catalog
@@ -26,6 +27,8 @@ from noetl.tools.registry import KINDS
 Function = TypeVar("Function", bound=Callable[..., Any])
 LAST = "last"
 FEW = 10
+ALL = 1_000_000
+"""Ids of children are not in the order of time: who wants the latest looks at all."""
 
 
 def db_option(function: Function) -> Function:
@@ -66,7 +69,7 @@ def is_owned(store: SqliteStore, summary: Summary) -> bool:
 def pick(store: Store, run: str) -> Summary:
     """The run that an id, a prefix of one, or `last` means."""
     if run == LAST:
-        found = [one for one in store.summaries() if one.parent is None]
+        found = [one for one in store.summaries(limit=ALL) if one.parent is None]
         if not found:
             raise NotFound("there are no runs yet")
         return max(found, key=lambda one: (one.started, one.execution_id))
@@ -88,11 +91,12 @@ class Engine(NamedTuple):
     catalog: Catalog
 
     def report(self, state: Execution) -> dict[str, Any]:
-        """The execution as `-o json` shows it."""
+        """The execution as `-o json` shows it: references as data."""
         source = self.catalog.source(state.digest)
         summary = self.embedded.runtime.cells[state.id].summary
         seconds = duration(summary) if summary is not None else 0.0
-        return report(state, source.shown, source.places, seconds)
+        found: dict[str, Any] = whole(report(state, source.shown, source.places, seconds))
+        return found
 
 
 @asynccontextmanager

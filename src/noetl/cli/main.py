@@ -7,7 +7,6 @@ playbook, 4 not found, 6 conflict with what is going on, 130 interrupted.
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from importlib import import_module
 
@@ -15,6 +14,7 @@ import click
 
 import noetl
 from noetl.errors import Conflict, FileMissing, Interrupted, NoetlError, NotFound, PlaybookInvalid, UsageError
+from noetl.settings import no_colour
 
 VERBS = {
     "run": "Run a playbook and wait for its end",
@@ -70,7 +70,7 @@ class Verbs(click.Group):
 @click.pass_context
 def noetl_command(ctx: click.Context) -> None:
     """Check, draw and run noetl playbooks, and look after their runs."""
-    if os.environ.get("NO_COLOR"):
+    if no_colour():
         ctx.color = False
 
 

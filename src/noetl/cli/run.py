@@ -9,7 +9,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,9 +19,8 @@ from noetl.cli.live import Follower, Lines, Tree, span
 from noetl.cli.local import Engine, db_option, engine, json_or_file, opened, owned
 from noetl.cli.output import emit, output_option
 from noetl.cli.report import excerpt, print_problems, summary
-from noetl.engine.fit import whole
 from noetl.engine.state import Execution
-from noetl.errors import Interrupted, UsageError
+from noetl.errors import Interrupted, StoreError, UsageError
 from noetl.model.identity import uuid7
 from noetl.model.playbook import Playbook, Task
 from noetl.runtime.catalog import Source, read
@@ -61,46 +60,49 @@ def command(
     source = read(file)
     if not _runnable(source, quiet=output is not None):
         ctx.exit(3)
-    gc.enable()  # the command line starts without it; a run can be long
+    collect_garbage()
     with opened(db, "create") as store:
         ctx.exit(asyncio.run(_run(store, source, given, output, db)))
 
 
+def collect_garbage() -> None:
+    """The command line starts without it; a run can be long. What was made so far will stay."""
+    gc.freeze()
+    gc.enable()
+
+
 async def _run(store: SqliteStore, source: Source, payload: dict[str, Any], output: str | None, db: str | None) -> int:
     execution = uuid7(time.time(), os.urandom(8))
-    async with engine(store) as one:
-        digest = one.catalog.add(source)
-        with owned(store, execution):
-            return await carry(one, execution, output, db, lambda: one.embedded.start(execution, digest, payload, {}))
+    with owned(store, execution):
+        async with engine(store) as one:
+            digest = one.catalog.add(source)
+            begin = one.embedded.start(execution, digest, payload, {})
+            return conclude(one, await carry(one, execution, output, db, begin), output)
 
 
 # -- to the end -----------------------------------------------------------------------------------------------------
 
 
 async def carry(
-    one: Engine,
-    execution: str,
-    output: str | None,
-    db: str | None,
-    begin: Callable[[], Awaitable[Execution]],
-    known: int = 0,
-) -> int:
-    """Begin, drive to the end, show it; the exit code. Interrupted leaves a run that can be resumed.
+    one: Engine, execution: str, output: str | None, db: str | None, begin: Awaitable[Execution], known: int = 0
+) -> Execution:
+    """Begin, drive to the end and show it on the way. Interrupted leaves a run that can be resumed.
 
     `known` is how many events are old and not told again.
     """
-    with interruptible(f"interrupted; `{resume_command(execution, db)}` carries on"):
-        state = await begin()
-        runtime = one.embedded.runtime
+    again = resume_command(execution, db)
+    with interruptible(f"interrupted; `{again}` carries on"):
+        state = await begin
         follower = follow(one, state, known) if output is None else None
         try:
             if follower is not None:
-                follower.follow(lambda: runtime.moved)
-            state = await _through(one.embedded, execution)
+                follower.follow(lambda: one.embedded.runtime.moved)
+            return await _through(one.embedded, execution)
+        except StoreError as error:
+            raise StoreError(f"{error}; once that is mended, `{again}` carries on") from error
         finally:
             if follower is not None:
                 await follower.close()
-    return conclude(one, state, output)
 
 
 async def _through(embedded: Embedded, execution: str) -> Execution:
@@ -113,28 +115,35 @@ async def _through(embedded: Embedded, execution: str) -> Execution:
         await embedded.runtime.handle(execution, Refresh())
 
 
+_interruptible: set[asyncio.Task[Any]] = set()
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
 @contextmanager
 def interruptible(message: str) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the block with Interrupted; a second one ends the process."""
+    """Ctrl-C and SIGTERM end the block, and such blocks of other tasks, with Interrupted; a second one is death."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
 
-    def release() -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-
     def stop() -> None:
-        release()
-        task.cancel()
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+        for one in _interruptible:
+            one.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
+    if not _interruptible:
+        for number in SIGNALS:
+            loop.add_signal_handler(number, stop)
+    _interruptible.add(task)
     try:
         yield
     except asyncio.CancelledError:
         raise Interrupted(message) from None
     finally:
-        release()
+        _interruptible.discard(task)
+        if not _interruptible:
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
 
 
 def resume_command(execution: str, db: str | None) -> str:
@@ -157,7 +166,7 @@ def follow(one: Engine, state: Execution, after: int = 0) -> Follower:
 
 def conclude(one: Engine, state: Execution, output: str | None) -> int:
     """Print what came of a run; the exit code."""
-    found = whole(one.report(state))
+    found = one.report(state)
     if output is not None:
         emit(found, output)
     else:

@@ -6,16 +6,17 @@ What is to change is decided here, on the same database, and appended to the log
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import click
 
 from noetl.cli.live import Follower, View, span
 from noetl.cli.local import (
+    ALL,
     Engine,
     db_option,
     duration,
@@ -27,12 +28,11 @@ from noetl.cli.local import (
     stamp,
 )
 from noetl.cli.output import emit, output_option
-from noetl.cli.run import carry, conclude, error_text, follow, interruptible, resume_command
+from noetl.cli.run import carry, collect_garbage, conclude, error_text, follow, interruptible, resume_command
 from noetl.clock import SystemClock
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.envelope import envelope
-from noetl.engine.fit import whole
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, Interrupted, UsageError
 from noetl.model.identity import uuid7
@@ -59,16 +59,21 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--status", type=click.Choice(STATUSES), help="Only runs of this status.")
+@click.option("--limit", type=click.IntRange(min=1), default=PAGE, show_default=True, help="At most so many.")
 @db_option
 @output_option()
-def list_command(status: str | None, db: str | None, output: str | None) -> None:
+def list_command(status: str | None, limit: int, db: str | None, output: str | None) -> None:
     """List runs, newest first."""
     with opened(db) as store:
-        found = sorted(store.summaries(status=status), key=lambda one: one.started, reverse=True)
+        found = sorted(store.summaries(status=status, limit=ALL), key=_age, reverse=True)[:limit]
         if output is not None:
             emit([_listed(one) for one in found], output)
         else:
             emit([_listed_for_people(store, one) for one in found], "table")
+
+
+def _age(one: Summary) -> tuple[float, str]:
+    return one.started, one.execution_id
 
 
 def _listed(one: Summary) -> dict[str, Any]:
@@ -108,7 +113,7 @@ async def _show(store: Store, summary: Summary, output: str | None) -> None:
     async with engine(store) as one:
         state = (await one.embedded.runtime.load(summary.execution_id)).state
         times = {"started": stamp(summary.started), "ended": stamp(summary.ended)}
-        found = whole(one.report(state)) | times
+        found = one.report(state) | times
         if output is not None:
             emit(found, output)
         else:
@@ -285,7 +290,7 @@ async def _cancel(store: Store, execution: str, reason: str) -> Execution:
 def _below(store: Store, execution: str) -> list[str]:
     """Runs that it has started and that are not over, and those that they have started."""
     children: dict[str | None, list[str]] = {}
-    for one in store.summaries(limit=100_000):
+    for one in store.summaries(limit=ALL):
         if one.parent is not None and one.status not in OVER:
             children.setdefault(one.parent, []).append(one.execution_id)
     found = [execution]
@@ -360,50 +365,56 @@ def resume_command_(ctx: click.Context, run: str | None, every: bool, db: str | 
     """Carry on a run that was paused or whose process is gone, and wait for its end as `noetl run` does."""
     if (run is None) is not every:
         raise UsageError("name a RUN, or say --all")
-    gc.enable()
-    with opened(db, "write") as store:
-        if run is not None:
-            ctx.exit(asyncio.run(_resume(store, pick(store, run), output, db)))
-        waiting = [one for one in store.summaries(limit=100_000) if _can_resume(store, one)]
-    ctx.exit(asyncio.run(_resume_all(waiting, output, db)))
+    collect_garbage()
+    with opened(db) as store:
+        everything = store.summaries(limit=ALL) if run is None else [pick(store, run)]
+        chosen = [one for one in everything if run is not None or _can_resume(store, one)]
+    if run is not None:
+        ctx.exit(asyncio.run(_resume(chosen[0], output, db)))
+    ctx.exit(asyncio.run(_resume_all(chosen, output, db)))
 
 
 def _can_resume(store: SqliteStore, one: Summary) -> bool:
     return one.parent is None and one.status not in OVER and (one.status == "paused" or not is_owned(store, one))
 
 
-async def _resume_all(waiting: list[Summary], output: str | None, db: str | None) -> int:
+async def _resume_all(chosen: list[Summary], output: str | None, db: str | None) -> int:
     """All at once, each with an engine of its own, so one that waits does not hold up the others."""
-    if not waiting:
+    if not chosen and output is None:
         click.echo("nothing to resume", err=True)
-    codes = await asyncio.gather(*(_resume_one(one, output, db) for one in waiting), return_exceptions=True)
+    found: list[dict[str, Any]] = []
+    form = None if output is None else found
+    codes = await asyncio.gather(*(_resume(one, output, db, form) for one in chosen), return_exceptions=True)
+    if output is not None:
+        emit(found, output)
     errors = [code for code in codes if isinstance(code, BaseException)]
     if errors:
         raise next((error for error in errors if isinstance(error, Interrupted)), errors[0])
     return max((code for code in codes if isinstance(code, int)), default=0)
 
 
-async def _resume_one(summary: Summary, output: str | None, db: str | None) -> int:
-    with opened(db, "write") as store:
-        return await _resume(store, summary, output, db)
-
-
-async def _resume(store: SqliteStore, summary: Summary, output: str | None, db: str | None) -> int:
+async def _resume(
+    summary: Summary, output: str | None, db: str | None, into: list[dict[str, Any]] | None = None
+) -> int:
+    """Carry on a run here, or wake it where it lives and follow it; take over if that process dies meanwhile."""
     execution = summary.execution_id
     if summary.status in OVER:
         raise Conflict(f"{execution} has ended: it {summary.status}")
     if summary.parent is not None:
         raise Conflict(f"{execution} is a part of {summary.parent}: `{resume_command(summary.parent, db)}`")
-    async with engine(store) as one:
-        while True:
-            owner = Owner.acquire(store, execution)
-            if owner is not None:
-                with owner:
-                    known = store.seq(execution)
-                    return await carry(one, execution, output, db, lambda: _taken_over(one, execution), known)
-            state = await _resumed_elsewhere(one, store, execution, output)
-            if state.over:
-                return conclude(one, state, output)
+    while True:
+        with opened(db, "write") as store, Owner.acquire(store, execution) or nullcontext() as owner:
+            async with engine(store) as one:
+                if owner is not None:
+                    begin = _taken_over(one, execution)
+                    state = await carry(one, execution, output, db, begin, store.seq(execution))
+                else:
+                    state = await _resumed_elsewhere(one, store, execution, output)
+                if state.over and into is not None:
+                    into.append(one.report(state))
+                    return 0 if state.status == "succeeded" else 1
+                if state.over:
+                    return conclude(one, state, output)
 
 
 async def _taken_over(one: Engine, execution: str) -> Execution:

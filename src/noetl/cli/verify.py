@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+import msgspec
 
-from noetl.cli.local import db_option, opened, pick
+from noetl.cli.local import ALL, db_option, opened, pick
 from noetl.cli.output import emit, output_option
 from noetl.dsl.compile import load
 from noetl.engine.net import Net
-from noetl.engine.verify import Violation, verify
+from noetl.engine.verify import Frozen, Violation, verify
 from noetl.errors import NoetlError, NotFound
 from noetl.store import codec
 from noetl.store.ports import Store, Summary
+from noetl.store.snapshot import thaw
 from noetl.tools.registry import KINDS
-
-ALL = 1_000_000
 
 
 @click.command("verify")
@@ -56,17 +56,23 @@ class Audit:
         execution = one.execution_id
         try:
             net = self._net(one.digest)
-        except NoetlError as error:
-            return [Violation(execution, 0, "replay", f"its playbook can't be loaded: {error}")]
+            snapshot = self._snapshot(execution, net)
+        except (NoetlError, msgspec.MsgspecError) as error:
+            return [Violation(execution, 0, "replay", f"it can't be looked at: {error}")]
         rows = self.store.read(execution)
         still = self.store.summaries(prefix=execution) == [one]
-        return verify(execution, rows, net, codec, self._content, one.status if still else None)
+        status = one.status if still else None
+        return verify(execution, rows, net, codec, self._content, status, snapshot)
+
+    def _snapshot(self, execution: str, net: Net) -> Frozen | None:
+        found = self.store.snapshot(execution)
+        return None if found is None else Frozen(found.seq, found.hash, thaw(found.data, net))
 
     def _net(self, digest: str) -> Net:
         if digest not in self.nets:
             stored = self.store.playbook(digest)
             if stored is None:
-                raise NotFound("it is not in the store")
+                raise NotFound("its playbook is not in the store")
             self.nets[digest] = Net(load(*stored, KINDS).require())
         return self.nets[digest]
 

@@ -208,6 +208,8 @@ def _granted(state: Execution, event: e.StepStarted | e.StepRegranted, at: float
     state.leases[event.fence] = Lease(run.id, event.worker, at)
     if run.started is None:
         run.started = at
+        if run.loop is None:
+            run.ctx = dict(state.ctx)
         limit = state.net.steps[run.step].timeout
         if limit is not None:
             state.timers[f"timeout:{run.id}"] = at + limit
@@ -322,12 +324,22 @@ def _task_done(state: Execution, event: e.TaskDone, at: float) -> None:
     if event.set_ctx:
         apply_patch(state.ctx, event.set_ctx)
         state.changed = True
+        if is_parallel(state, run):
+            progress_of(run, event.task.index, "").writes.extend(event.set_ctx)
+        else:
+            apply_patch(run.ctx, event.set_ctx)
         if run.loop is not None and event.task.index is not None:
             _note_writers(run.loop, event.task.index, event.set_ctx)
     progress.attempt = 1
     progress.at = event.to
     progress.ended = event.to is None
     _forget_inner(run, event.task)
+
+
+def is_parallel(state: Execution, run: Run) -> bool:
+    """Whether items of the run work side by side, each on its own view of ctx."""
+    loop = state.net.steps[run.step].step.loop
+    return loop is not None and loop.mode == "parallel"
 
 
 def _note_writers(loop: Loop, index: int, patch: Patch) -> None:
@@ -355,6 +367,7 @@ def _task_retry(state: Execution, event: e.TaskRetryScheduled, at: float) -> Non
 def _loop_started(state: Execution, event: e.LoopStarted, at: float) -> None:
     run = state.runs[event.run]
     run.loop = Loop(event.total, event.items)
+    run.ctx = dict(state.ctx)
     refresh_ready(state, run)
 
 

@@ -15,9 +15,10 @@ from noetl.engine.net import StepPlan
 from noetl.engine.state import Ended, Execution, Run, Token
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
-from noetl.expression import render
+from noetl.expression import kind_of, render, unwrapped
 from noetl.model.identity import step_of
 from noetl.model.outcome import Error, Outcome
+from noetl.reference import CHUNKS, Reference
 
 MAX_FIRINGS = 1_000
 MAX_TOKENS = 10_000
@@ -201,17 +202,28 @@ def _start_loop(turn: Turn, plan: StepPlan, run: Run) -> None:
     assert plan.collection is not None
     try:
         items = plan.collection(turn.scope(run.args, run.args_by))
+        total = length_of(items)
     except TemplateError as error:
         turn.emit(e.StepFailed(run.id, Error("template", f"loop.in: {error.message}"), None))
         return
-    if not isinstance(items, list | tuple):
-        message = f"loop.in must give a list, not {type(items).__name__}"
+    if total is None:
+        message = f"loop.in must give a list, not {kind_of(unwrapped(items))}"
         turn.emit(e.StepFailed(run.id, Error("loop_input", message)))
         return
-    turn.emit(e.LoopStarted(run.id, len(items), list(items)))
-    if not items or not plan.step.tasks:
-        result = [None] * len(items) if plan.step.loop and plan.step.loop.collect else None
-        turn.emit(e.LoopDone(run.id, len(items), len(items), 0, result))
+    turn.emit(e.LoopStarted(run.id, total, items if isinstance(items, Reference) else list(items)))
+    if not total or not plan.step.tasks:
+        result = [None] * total if plan.step.loop and plan.step.loop.collect else None
+        turn.emit(e.LoopDone(run.id, total, total, 0, result))
+
+
+def length_of(items: Any) -> int | None:
+    """How many items a collection has; None if it is not a list. A stored list is not opened if its length is known."""
+    if isinstance(items, Reference):
+        known = items.preview.get("count") if isinstance(items.preview, dict) else None
+        if isinstance(known, int) and items.schema_hint in ("list", CHUNKS):
+            return known
+        items = items.content()
+    return len(items) if isinstance(items, list | tuple) else None
 
 
 # -- the end --------------------------------------------------------------------------------------------------------

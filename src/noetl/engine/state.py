@@ -11,6 +11,7 @@ import msgspec
 
 from noetl.engine.events import Interval
 from noetl.engine.net import Net
+from noetl.engine.patch import Write
 from noetl.model.outcome import Error, Outcome
 
 Status = Literal["pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled"]
@@ -41,6 +42,8 @@ class Progress(msgspec.Struct):
     iter: dict[str, Any] = {}
     tasks: dict[str, Any] = {}
     """Outcomes by label, as templates see them."""
+    writes: list[Write] = []
+    """What an item of a parallel loop wrote to ctx itself: it sees that, and nothing of the others."""
     started: bool = False
     """The next task was started before: it may have had its effect."""
     delivered: Outcome | None = None
@@ -92,6 +95,8 @@ class Run(msgspec.Struct):
     step: str
     args: dict[str, Any]
     args_by: dict[str, Any] = {}
+    ctx: dict[str, Any] = {}
+    """`ctx` as it was when the run started, with the run's own writes (S19)."""
     fence: int | None = None
     """The lease of a run without a loop."""
     started: float | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
@@ -22,6 +22,8 @@ from noetl.model.identity import TaskId, iteration_id, step_of
 from noetl.reference import CHUNKS
 
 MAX_EVENT_BYTES = 64 * 1024
+PASSING = frozenset(["net", "digest", "changed", "listening", "outbox"])
+"""Fields of the state that say nothing between turns, or are given and not folded."""
 
 Load = Callable[[str, str], bytes | None]
 """Gives the content that a store has under a key."""
@@ -61,6 +63,14 @@ class Violation(msgspec.Struct, frozen=True):
     message: str
 
 
+class Frozen(NamedTuple):
+    """A stored snapshot: the state as of a row, and that row's hash."""
+
+    seq: int
+    hash: bytes
+    state: Execution
+
+
 def verify(
     execution: str,
     rows: Iterable[StoredRow],
@@ -68,20 +78,23 @@ def verify(
     codec: Codec,
     load: Load | None = None,
     status: str | None = None,
+    snapshot: Frozen | None = None,
 ) -> list[Violation]:
     """Every violation in a log. `load` finds stored content; `status` is what lists say of the execution."""
-    log = Log(execution, net, codec, load, status)
+    log = Log(execution, net, codec, load)
     for row in rows:
         log.take(row)
-    log.end()
+        if snapshot is not None and snapshot.seq == row.seq:
+            log.compare(row, snapshot)
+    log.end(status, snapshot)
     return log.found
 
 
 class Log:
     """A log on its way through the checks."""
 
-    def __init__(self, execution: str, net: Net, codec: Codec, load: Load | None, status: str | None) -> None:
-        self.execution, self.net, self.codec, self.load, self.status = execution, net, codec, load, status
+    def __init__(self, execution: str, net: Net, codec: Codec, load: Load | None) -> None:
+        self.execution, self.net, self.codec, self.load = execution, net, codec, load
         self.state = Execution(execution, net, "")
         self.foldable = True
         self.seq = 0
@@ -112,11 +125,21 @@ class Log:
             self.foldable = False
             self.note("replay", f"{event.name} does not follow from what came before ({type(error).__name__}: {error})")
 
-    def end(self) -> None:
+    def compare(self, row: StoredRow, snapshot: Frozen) -> None:
+        """A snapshot is the fold up to its row."""
+        if snapshot.hash != row.hash:
+            self.note("snapshot", "was taken of another log: the hash of its row differs")
+        for name in Execution.__struct_fields__ if self.foldable else ():
+            if name not in PASSING and getattr(snapshot.state, name) != getattr(self.state, name):
+                self.note("snapshot", f"its {name} is not what the log gives")
+
+    def end(self, status: str | None, snapshot: Frozen | None) -> None:
         for check in self.of_events:
             check.end()
-        if self.foldable and self.status is not None and self.status != self.state.status:
-            self.note("replay", f"lists say {self.status}, the log says {self.state.status}")
+        if self.foldable and status is not None and status != self.state.status:
+            self.note("replay", f"lists say {status}, the log says {self.state.status}")
+        if snapshot is not None and snapshot.seq > self.seq:
+            self.note("snapshot", f"stands at {snapshot.seq}, and the log ends at {self.seq}")
 
     def note(self, invariant: str, message: str) -> None:
         self.found.append(Violation(self.execution, self.seq, invariant, message))
@@ -609,6 +632,7 @@ INVARIANTS: dict[str, str] = {
     **{kind.name: kind.__doc__ or "" for kind in OF_ROWS},
     **{kind.name: kind.__doc__ or "" for kind in OF_EVENTS},
     "readable": "Every row can be read.",
+    "snapshot": "A snapshot is the fold of the log up to its row.",
     "replay": "The log can be folded, and the fold is what the store says of the execution.",
 }
 """Every promise by name."""

@@ -410,6 +410,7 @@ def has_references(value: Any) -> bool:
 def apply_progress(pipeline: Pipeline) -> None:
     """Lay what was accepted before over the fresh scope."""
     pipeline.iter.update(pipeline.progress.iter)
+    apply_patch(pipeline.scope["ctx"], tuple(pipeline.progress.writes))
     pipeline.scope["tasks"].update(pipeline.progress.tasks)
 
 

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from noetl.errors import NoetlError
 from noetl.reference import CHUNKS, Reference
-from noetl.store.ports import Store
+
+
+class Contents(Protocol):
+    """Where stored bytes are found by their key; a store is one."""
+
+    def blob(self, key: str) -> bytes | None: ...
+
+
+class Blobs(Protocol):
+    """Where content is found by its key."""
+
+    def blob(self, key: str) -> bytes | None:
+        """The content, or None."""
 
 
 class Damaged(NoetlError):
     """A stored value is missing or is not what was stored: its checksum does not fit."""
 
 
-def read_bytes(store: Store, reference: Reference) -> bytes:
+def read_bytes(store: Contents, reference: Reference) -> bytes:
     """The stored bytes, verified."""
     if reference.store == "file":
         path = Path(reference.key)
@@ -31,7 +43,7 @@ def read_bytes(store: Store, reference: Reference) -> bytes:
     return content
 
 
-def read_value(store: Store, reference: Reference) -> Any:
+def read_value(store: Contents, reference: Reference) -> Any:
     """The value itself; the results of a large loop are put together from their chunks."""
     value = msgspec.json.decode(read_bytes(store, reference))
     if reference.schema_hint != CHUNKS:
@@ -44,7 +56,7 @@ def read_value(store: Store, reference: Reference) -> Any:
     return found
 
 
-def read_json(store: Store, reference: Reference) -> bytes:
+def read_json(store: Contents, reference: Reference) -> bytes:
     """The value as JSON, without building it where it is stored in one piece."""
     if reference.schema_hint == CHUNKS:
         return msgspec.json.encode(read_value(store, reference))

@@ -7,6 +7,8 @@ from typing import Any
 from noetl.dsl.tree import Mark
 from noetl.engine.state import Execution
 
+BUSY = ("held", "scheduled", "waiting", "running")
+
 
 def report(state: Execution, file: str, places: dict[str, Mark], duration: float) -> dict[str, Any]:
     """The outcome of an execution, with the place in the playbook of what went wrong."""
@@ -25,17 +27,27 @@ def report(state: Execution, file: str, places: dict[str, Mark], duration: float
 def steps(state: Execution) -> dict[str, dict[str, Any]]:
     """Every step that was entered, in the order of the playbook."""
     found: dict[str, dict[str, Any]] = {}
-    live = {run.step for run in state.runs.values()}
+    live = _live(state)
     for name in state.net.steps:
-        last = state.steps.get(name)
-        if last is None and name not in live:
-            continue
-        runs = state.entries.get(name, 0)
+        runs, last = state.entries.get(name, 0), state.steps.get(name)
         if name in live:
-            running = any(run.step == name and run.started is not None for run in state.runs.values())
-            found[name] = {"status": "running" if running else "scheduled", "runs": runs, "result": None, "error": None}
+            found[name] = {"status": live[name], "runs": runs, "result": None, "error": None}
         elif last is not None:
             found[name] = {"status": last.status, "runs": runs, "result": last.result, "error": last.error}
+    return found
+
+
+def _live(state: Execution) -> dict[str, str]:
+    """How far the steps are that something is going on at; of several runs of a step the busiest counts."""
+    found = {state.tokens[token].step: "held" for token in state.held}
+    for run in state.runs.values():
+        if any(lease.run == run.id for lease in state.leases.values()):
+            status = "running"
+        elif run.parked:
+            status = "waiting"
+        else:
+            status = "scheduled" if run.started is None else "running"
+        found[run.step] = max(status, found.get(run.step, "held"), key=BUSY.index)
     return found
 
 

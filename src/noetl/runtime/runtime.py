@@ -84,6 +84,8 @@ class Runtime:
         self.thread = ThreadPoolExecutor(1, "noetl-store")
         self.asked: list[Asked] = []
         self.committing: asyncio.Task[None] | None = None
+        self.unstored: dict[str, bytes] = {}
+        """Content that decisions of this batch refer to, and that will be stored with them."""
         self.moved = asyncio.Event()
         """Set after every commit, for those who watch."""
 
@@ -134,7 +136,7 @@ class Runtime:
     async def _commit(self) -> None:
         """Decide and store everything that has been asked, until nothing is left."""
         while self.asked:
-            batch, self.asked = self.asked, []
+            batch, self.asked, self.unstored = self.asked, [], {}
             decided: dict[str, list[tuple[Asked, Answer]]] = {}
             changes: dict[str, Change] = {}
             for asked in batch:
@@ -153,6 +155,7 @@ class Runtime:
                     continue
                 written = dict(zip(order, stored, strict=True))
             await self._answer(decided, written)
+        self.unstored = {}
 
     def _with_snapshot(self, change: Change) -> Change:
         """A long log gets a snapshot of the state at its end, so that nobody has to fold all of it again."""
@@ -180,6 +183,8 @@ class Runtime:
                 turn = await self._turn(cell.state, asked.command, now)
             events = turn.events
             rows = rows_of(events, before + 1, now, cell.head)
+            self.unstored.update(turn.blobs)
+            works = [await self._work(cell, event) for event in events if _hands_out(cell.state, event)]
         except Exception as error:
             self._forget(execution, decided, changes)
             _raise(asked, error)
@@ -192,7 +197,6 @@ class Runtime:
             change.rows += rows
             change.blobs += turn.blobs
             self._summarise(cell, change, now)
-        works = [await self._work(cell, event) for event in events if _hands_out(cell.state, event)]
         decided.setdefault(execution, []).append((asked, Answer(events, works, cell.state)))
 
     def _forget(
@@ -214,7 +218,8 @@ class Runtime:
                     step(turn, command)
                 return turn
             except Need as need:
-                contents[need.reference.key] = await self.content(need.reference, SERVER_BYTES)
+                self.unstored.update(turn.blobs)
+                contents[need.reference.key] = await self._content(need.reference, SERVER_BYTES)
                 step = carry_on
 
     async def _work(self, cell: Cell, event: Any) -> Work:
@@ -224,19 +229,19 @@ class Runtime:
         if isinstance(items, Reference):
             if run.id not in cell.items:
                 cell.items = {name: kept for name, kept in cell.items.items() if name in cell.state.runs}
-                cell.items[run.id] = await self.content(items, WORKER_BYTES)
+                cell.items[run.id] = await self._content(items, WORKER_BYTES)
             items = cell.items[run.id]
         return work_of(cell.state, event, items)
 
-    async def content(self, reference: Reference, limit: int) -> Any:
+    async def _content(self, reference: Reference, limit: int) -> Any:
         """The value behind a reference, its checksum verified."""
         if reference.size > limit:
             return TooLarge(limit)
-        return await self._in_thread(read_value, self.store, reference)
+        return await self._in_thread(read_value, Contents(self.store, self.unstored), reference)
 
     async def fetch(self, reference: Reference) -> Any:
         """For workers: the value behind a reference."""
-        return await self.content(reference, WORKER_BYTES)
+        return await self._content(reference, WORKER_BYTES)
 
     async def fetch_bytes(self, reference: Reference) -> bytes | TooLarge:
         """For workers: the JSON of the value behind a reference."""
@@ -326,6 +331,16 @@ class Runtime:
     def close(self) -> None:
         self.thread.shutdown()
         self.store.close()
+
+
+class Contents(NamedTuple):
+    """The contents of a store, and those that are on their way into it."""
+
+    store: Store
+    unstored: dict[str, bytes]
+
+    def blob(self, key: str) -> bytes | None:
+        return self.unstored.get(key) or self.store.blob(key)
 
 
 def _summary(state: Execution, started: float, now: float) -> Summary:

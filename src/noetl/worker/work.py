@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from noetl.engine.events import StepRegranted, StepStarted
+from noetl.engine.evolve import is_parallel
 from noetl.engine.state import Execution, Progress, StepResult
 
 
@@ -22,6 +24,8 @@ class Work(msgspec.Struct):
     args_by: dict[str, Any]
     workload: dict[str, Any]
     ctx: dict[str, Any]
+    parallel: bool
+    """Whether each item sees `ctx` as it is here and its own writes only."""
     steps: dict[str, StepResult]
     progress: dict[str, Progress]
     first: int = 0
@@ -46,7 +50,8 @@ def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[An
         args=run.args,
         args_by=run.args_by,
         workload=state.workload,
-        ctx=dict(state.ctx),
+        ctx=dict(run.ctx),
+        parallel=is_parallel(state, run),
         steps=_steps_read(state, run.step),
         progress=_copied(run.progress, event),
         first=event.items[0] if event.items else 0,
@@ -72,15 +77,7 @@ def _copied(progress: dict[str, Progress], event: StepStarted | StepRegranted) -
     found = {}
     for key, value in progress.items():
         if event.items is None or event.items[0] <= int(key.partition(":")[0]) < event.items[1]:
-            found[key] = Progress(
-                value.at,
-                value.attempt,
-                dict(value.visits),
-                value.prev,
-                dict(value.iter),
-                dict(value.tasks),
-                value.started,
-                value.delivered,
-                value.ended,
+            found[key] = replace(
+                value, visits=dict(value.visits), iter=dict(value.iter), tasks=dict(value.tasks), writes=list(value.writes)
             )
     return found

@@ -209,7 +209,7 @@ class Lease:
         own = "" if index is None else f"{index}:"
         scope = Scope(
             workload=work.workload,
-            ctx=work.ctx,
+            ctx=dict(work.ctx) if work.parallel else work.ctx,
             args=work.args,
             args_by=work.args_by,
             iter=iteration,

@@ -352,6 +352,18 @@ def test_a_child_that_can_not_be_found_or_run_fails_the_task(tmp_path: Path, pat
     assert says in error["message"]
 
 
+FILLS = """\
+workflow:
+  - step: start
+    loop: {in: "{{ range(1, 61) | list }}", iterator: n}
+    tool:
+      - write:
+          kind: noop
+          result: "{{ 'x' * 20000 }}"
+          spec: {policy: {rules: [{else: {then: {do: continue, set_ctx: {last: "{{ iter.n }}"}}}}]}}
+      - then: {kind: noop, result: "{{ iter.n }}"}
+"""
+
 # -- interruptions --------------------------------------------------------------------------------------------------
 
 
@@ -374,6 +386,19 @@ def test_an_interrupted_run_names_its_database(tmp_path: Path) -> None:
     with running(tmp_path, ASKS, "waits", "--db", "some where.db") as (one, execution):
         one.send(signal.SIGINT)
         assert f"noetl runs resume {execution} --db 'some where.db'" in one.end().err
+
+
+def test_a_full_disk_ends_the_command_and_the_run_can_be_resumed(tmp_path: Path) -> None:
+    text = HEAD + FILLS
+    command = f"ulimit -f 400; exec {sys.executable} -m noetl.cli run {file(tmp_path, text)}"
+    full = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, env=environment())
+    assert full.returncode == 1, full.stderr
+    assert "noetl runs resume" in full.stderr.splitlines()[-1]
+    assert "Traceback" not in full.stderr
+    assert verified(tmp_path) == (1, [])
+    done = noetl("runs", "resume", "last", "-o", "json", cwd=tmp_path)
+    assert (done.code, data(done)["ctx"]) == (0, {"last": 60})
+    assert verified(tmp_path) == (1, [])
 
 
 def test_two_runs_at_once_on_one_database(tmp_path: Path) -> None:

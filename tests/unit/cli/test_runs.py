@@ -155,6 +155,7 @@ def test_without_a_database_there_are_no_runs(tmp_path: Path, args: list[str]) -
 
 def test_a_signal_reaches_a_run_in_another_terminal(tmp_path: Path, asking: tuple[Terminal, str]) -> None:
     one, execution = asking
+    assert data(runs(tmp_path, "show", "last", "-o", "json"))["steps"]["ask"]["status"] == "waiting"
     answers = [runs(tmp_path, "signal", "last", "go", "--data", '{"by": "Ada"}', "--id", "7").out for _ in range(2)]
     assert answers[0] == "accepted\n"
     assert answers[1] in ("duplicate\n", "late\n")
@@ -353,6 +354,25 @@ def test_resume_all_carries_on_everything_that_nobody_runs(tmp_path: Path, kille
             runs(tmp_path, "signal", killed, "go", "--data", "8")
             assert two.end()[:2] == (0, "8\n")
         assert status(tmp_path, alive) == "running"
+
+
+def test_resume_all_resumes_at_once_and_is_interrupted_as_one(tmp_path: Path) -> None:
+    ids = []
+    for _ in range(2):
+        with running(tmp_path, ASKS, "waits") as (one, execution):
+            one.send(signal.SIGKILL)
+            one.end()
+            ids.append(execution)
+    with terminal("runs", "resume", "--all", cwd=tmp_path) as both:
+        started = {both.line("story ").split()[1], both.line("story ").split()[1]}
+        both.send(signal.SIGINT)
+        done = both.end()
+    assert (started, done.code) == (set(ids), 130)
+    for execution in ids:
+        runs(tmp_path, "signal", execution, "go", "--data", "1")
+    done = runs(tmp_path, "resume", "--all", "-o", "json")
+    assert {one["execution_id"]: one["result"] for one in data(done)} == dict.fromkeys(ids, 1)
+    assert verified(tmp_path) == (2, [])
 
 
 @pytest.mark.parametrize("args", [[], ["last", "--all"]])

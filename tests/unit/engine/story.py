@@ -15,6 +15,7 @@ from noetl.engine.state import Execution
 from noetl.runtime.embedded import Embedded
 from noetl.store.codec import decode
 from noetl.store.memory import MemoryStore
+from noetl.store.ports import Row
 from noetl.store.snapshot import freeze, thaw
 from noetl.tools.registry import KINDS
 
@@ -44,6 +45,7 @@ class Ended(NamedTuple):
     state: Execution
     events: list[Event]
     clock: QuickClock
+    rows: list[Row]
 
     @property
     def names(self) -> list[str]:
@@ -78,7 +80,7 @@ async def _run(playbook: Any, commands: tuple[Command, ...], payload: dict[str, 
     rows = store.read(EXECUTION)
     events = [decode(row.type, row.data) for row in rows]
     _check_fold(state, [(event, row.at) for event, row in zip(events, rows, strict=True)])
-    return Ended(state, events, clock)
+    return Ended(state, events, clock, rows)
 
 
 def _check_fold(live: Execution, log: list[tuple[Event, float]]) -> None:
@@ -86,9 +88,11 @@ def _check_fold(live: Execution, log: list[tuple[Event, float]]) -> None:
     folded = Execution(live.id, live.net, live.digest)
     for event, at in log:
         evolve(folded, event, at)
+        folded.outbox.clear()
     for state in (live, folded):
         state.changed = state.listening = False
-    assert folded == live
+    differing = [name for name in live.__struct_fields__ if getattr(folded, name) != getattr(live, name)]
+    assert differing == []
     assert thaw(freeze(live), live.net) == live
 
 

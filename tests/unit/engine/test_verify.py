@@ -14,8 +14,10 @@ from story import EXECUTION, HEAD, QuickClock
 from noetl.dsl.compile import load
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command
+from noetl.engine.evolve import evolve
 from noetl.engine.net import Net
-from noetl.engine.verify import INVARIANTS, MAX_EVENT_BYTES, Violation, verify
+from noetl.engine.state import Execution
+from noetl.engine.verify import INVARIANTS, MAX_EVENT_BYTES, Frozen, Violation, verify
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error
 from noetl.reference import refer
@@ -23,6 +25,7 @@ from noetl.runtime.embedded import Embedded
 from noetl.store import codec
 from noetl.store.memory import MemoryStore
 from noetl.store.ports import Row
+from noetl.store.snapshot import freeze, thaw
 from noetl.tools.registry import KINDS
 
 Events = list[tuple[e.Event, float]]
@@ -256,6 +259,29 @@ def test_an_event_that_can_not_be_folded_is_found() -> None:
     assert "replay" in story.broken(changed(story.events, e.StepDone, run="nowhere#1"))
 
 
+def frozen(story: Story, seq: int) -> Frozen:
+    state = Execution(EXECUTION, story.net, "")
+    for event, at in story.events[:seq]:
+        evolve(state, event, at)
+    return Frozen(seq, story.rows[seq - 1].hash, thaw(freeze(state), story.net))
+
+
+@pytest.mark.parametrize("workflow", TRUE)
+def test_a_snapshot_at_any_place_holds(workflow: str) -> None:
+    story = Story(workflow)
+    for seq in range(1, len(story.rows) + 1):
+        found = verify(EXECUTION, story.rows, story.net, codec, snapshot=frozen(story, seq))
+        assert found == []
+
+
+def test_a_snapshot_that_is_not_the_fold_is_found() -> None:
+    story = Story(CHAIN)
+    other, true = frozen(story, 9), frozen(story, 10)
+    for snapshot in (true._replace(state=other.state), true._replace(hash=b"?"), true._replace(seq=99)):
+        found = verify(EXECUTION, story.rows, story.net, codec, snapshot=snapshot)
+        assert {one.invariant for one in found} == {"snapshot"}
+
+
 @pytest.mark.parametrize(
     "event", [e.TokenEnqueued(9, "start"), e.StepScheduled("start#2"), e.TaskStarted(TaskId("start#1", "task_1#1"))]
 )
@@ -432,6 +458,8 @@ def test_more_in_flight_than_allowed_is_found() -> None:
 
 
 def test_every_promise_has_a_name_and_words() -> None:
-    named = "seq hash_chain size references readable terminal tokens runs outcomes fences ctx loops cancel replay"
+    named = (
+        "seq hash_chain size references readable terminal tokens runs outcomes fences ctx loops cancel replay snapshot"
+    )
     assert set(INVARIANTS) == set(named.split())
     assert all(INVARIANTS.values())

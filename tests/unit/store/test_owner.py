@@ -24,8 +24,7 @@ store = SimpleNamespace(locks=Path(sys.argv[1]))
 HOLD = CHILD + "owner = Owner.acquire(store, sys.argv[2]); print(owner is not None, flush=True); time.sleep(60)"
 FORK = CHILD + (
     "owner = Owner.acquire(store, sys.argv[2]); child = os.fork()\n"
-    "if child: print(child, flush=True)\n"
-    "else: os.close(1)\n"
+    "if not child: print(os.getpid(), flush=True)\n"
     "time.sleep(60)"
 )
 CONTEND = (

@@ -16,7 +16,8 @@ it) or in exactly one child (cancelling kills that child), and the death of a ch
 
 Killing is complete. A child leads a session and a process group of its own, which dies as a whole; a process that
 left the group is orphaned by that, falls to the zygote (a subreaper) and is killed there. Only the zygote kills and
-only the zygote waits, so a process id can't have been taken over by someone else in between.
+only the zygote waits, so a process id can't have been taken over by someone else in between. Should the zygote itself
+be killed, its children die with it and the engine kills their groups; only what had left its group would survive.
 
 Each child has three lines to the engine: a socket for calls and answers, and pipes as its real file descriptors 1
 and 2, so that output of C code and of other programs arrives too. `inside` never imports noetl: three small files and

@@ -98,7 +98,7 @@ class Launcher:
                 self.ended(number, f"no process could be started: {message[9:].decode(errors='replace')}")
             case _:
                 self.close()
-                self.ended(None, f"the process that starts others {ending(self.process.returncode)}")
+                self.ended(None, ending(self.process.returncode))
 
 
 def ending(code: int) -> str:

@@ -114,22 +114,24 @@ class Pool:
         """Fork a child for the first waiting call; False if there are as many as may be."""
         if self.alive >= MOST and not self.evict():
             return False
-        call = lane.waiting.popleft()
         self.numbers += 1
+        child: Child | None = None
         try:
-            launcher = self.launch()
             child = Child(self, self.numbers, lane.execution)
+            self.launch().fork(child.number, child.theirs)
+        except (BrokenPipeError, ConnectionResetError):
+            assert child is not None
+            child.close()
+            return False  # the zygote has died: we are about to hear of it, then there will be another
         except OSError as error:
-            call.answer.set_exception(ChildDied(f"no process could be started: {error}"))
+            if child is not None:
+                child.close()
+            lane.waiting.popleft().answer.set_exception(ChildDied(f"no process could be started: {error}"))
             return True
         self.children[child.number] = child
         self.alive += 1
         lane.children.add(child)
-        try:
-            launcher.fork(child.number, child.theirs)
-        except OSError as error:
-            self.loop.call_soon(self.ended, child.number, f"could not be started: {error}")
-        child.start(call)
+        child.start(lane.waiting.popleft())
         child.forked()
         return True
 
@@ -228,7 +230,8 @@ class Pool:
                 if child.pid is not None:
                     with suppress(ProcessLookupError, PermissionError):
                         os.killpg(child.pid, signal.SIGKILL)
-                self.ended(child.number, why)
+                self.ended(child.number, f"died with the zygote, which {why}")
+            self.staff_starving()
             return
         if number not in self.children:
             return

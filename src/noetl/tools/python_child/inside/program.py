@@ -59,6 +59,7 @@ class Child:
         self.folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.peak = getrusage(RUSAGE_SELF).ru_maxrss
         self.streams = {1: open_text(1), 2: open_text(2)}
+        self.pipes = os.fstat(1).st_ino, os.fstat(2).st_ino
 
     def run(self) -> None:
         while (frame := self.read()) is not None:
@@ -173,7 +174,7 @@ class Child:
 
     def tidy(self) -> None:
         """Undo what the call before has changed of the process itself."""
-        os.environ = self.users_environ
+        vars(os)["environ"] = self.users_environ
         os.environ.pop("NOETL_ACTION_ID", None)
         if self.live_environ != self.raw_environ:
             for name in os.environ.keys() - self.environ.keys():
@@ -201,6 +202,11 @@ class Child:
         """Whether something of the call is left that would reach into the next one."""
         if count_threads() > 0 or getrusage(RUSAGE_SELF).ru_maxrss - self.peak > GROWTH_KILOBYTES:
             return True
+        try:
+            if (os.fstat(1).st_ino, os.fstat(2).st_ino) != self.pipes:
+                return True
+        except OSError:
+            return True  # closed
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:

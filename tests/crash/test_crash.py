@@ -1,0 +1,58 @@
+"""Kill the engine at a point, resume, compare with a run that nobody has disturbed.
+
+The default run takes a sample that is the same every time and leaves out no point; `slow` takes everything.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from crash.cases import CASES
+from crash.proof import KILLED, Nursery, copied, crash_and_resume, folder, look, sampled, targets
+
+ONE_IN = 4
+"""Of the points of a playbook, how many the default run kills at."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_killed_run_is_resumed_to_the_same_end(nursery: Nursery, case: str) -> None:
+    kill_each(nursery, case, sampled(nursery, CASES[case], "started", ONE_IN))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_resumed_run_that_is_killed_is_resumed_again(nursery: Nursery, case: str) -> None:
+    kill_twice(nursery, case, sampled(nursery, CASES[case], "resumed", 2 * ONE_IN))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_everywhere_a_killed_run_is_resumed_to_the_same_end(nursery: Nursery, case: str) -> None:
+    kill_each(nursery, case, targets(nursery.survey[case].started))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_everywhere_a_resumed_run_that_is_killed_is_resumed_again(nursery: Nursery, case: str) -> None:
+    kill_twice(nursery, case, targets(nursery.survey[case].resumed))
+
+
+def kill_each(nursery: Nursery, case: str, kills: list[tuple[str, int]]) -> None:
+    reached = 0
+    for kill in kills:
+        with folder() as place:
+            reached += crash_and_resume(nursery, nursery.survey[case], place, kill)
+    assert reached > len(kills) // 2, "too many points were not come by again: the playbook is left to chance"
+
+
+def kill_twice(nursery: Nursery, case: str, kills: list[tuple[str, int]]) -> None:
+    """After the first crash, which is always the same, a second one at each of the points."""
+    reference = nursery.survey[case]
+    reached = 0
+    with folder() as first:
+        assert nursery.ask(reference.case, first, kill=reference.crash).code == KILLED
+        found = look(first)
+        for kill in kills:
+            with folder() as place:
+                copied(first, place)
+                reached += crash_and_resume(nursery, reference, place, kill, [found])
+    assert reached > len(kills) // 2, "too many points were not come by again: the playbook is left to chance"

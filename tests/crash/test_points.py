@@ -1,0 +1,104 @@
+"""The list of crash points is whole, its names are good, and the reference playbooks come by all of them."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import tokenize
+from collections import Counter
+from io import BytesIO
+
+import pytest
+
+from crash import points
+from crash.cases import CASES
+from crash.proof import Nursery
+
+BY_NO_PLAYBOOK: dict[str, str] = {}
+"""Places that no reference playbook comes by, and why that has to be so."""
+
+SAMPLE = """
+class Shell:
+    async def run(self, source, lock):
+        one = self.take(await source(1), await source(await source(2)))
+        async with lock(3) as a, lock(4) as b:
+            [x async for x in numbers(2)]
+        async for y in numbers(1):
+            async def inner():
+                return await source(y)
+            await inner()
+        return [one, a, b, *[await source(z) for z in (6, 7)]]
+    def take(self, *numbers):
+        return list(numbers)
+"""
+
+
+def test_every_await_of_the_shell_is_a_point() -> None:
+    for name, file in points.modules():
+        text = file.read_bytes()
+        words = [token.string for token in tokenize.tokenize(BytesIO(text).readline) if token.type == tokenize.NAME]
+        written = Counter(
+            {
+                points.AWAIT: words.count("await"),
+                points.ENTER: sum(pair == ("async", "with") for pair in zip(words, words[1:], strict=False)),
+                points.NEXT: sum(pair == ("async", "for") for pair in zip(words, words[1:], strict=False)),
+            }
+        )
+        assert Counter(place.sides for place in points.places(name, ast.parse(text))) == +written, name
+
+
+def test_names_are_unique_and_do_not_depend_on_lines() -> None:
+    found = points.all_points()
+    assert len(set(found)) == len(found)
+    for name, file in points.modules():
+        text = file.read_text()
+        moved = "# one\n\n" + text.replace("\n\n", "\n\n\n")
+        before = [place.points for place in points.places(name, ast.parse(text))]
+        assert [place.points for place in points.places(name, ast.parse(moved))] == before
+
+
+def test_code_with_points_does_what_it_did_and_hits_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    hits: list[str] = []
+    monkeypatch.setattr(points.METER, "hit", hits.append)
+
+    class Lock:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        async def __aenter__(self) -> int:
+            return self.number
+
+        async def __aexit__(self, *error: object) -> None:
+            pass
+
+    async def source(number: int) -> int:
+        return number
+
+    async def numbers(count: int):  # type: ignore[no-untyped-def]
+        for number in range(count):
+            yield number
+
+    space = {**points.GLOBALS, "__hit__": hits.append, "numbers": numbers}
+    exec(points.rebuilt("sample", SAMPLE, "sample.py"), space)
+    shell = space["Shell"]()
+    assert asyncio.run(shell.run(source, Lock)) == [[1, 2], 3, 4, 6, 7]
+    expected = [point for place in points.places("sample", ast.parse(SAMPLE)) for point in place.points]
+    assert {"sample:Shell.run:1 before", "sample:Shell.run.inner:1 after"} < set(expected)
+    assert set(hits) == set(expected)
+    nested = hits.index("sample:Shell.run:2 before")
+    assert hits[nested : nested + 2] == ["sample:Shell.run:2 before", "sample:Shell.run:3 before"]
+
+
+def test_there_are_enough_reference_playbooks() -> None:
+    assert len(CASES) >= 12
+
+
+def test_every_point_is_come_by(nursery: Nursery) -> None:
+    """A new await is a point by itself; this fails until a playbook comes by it."""
+    hit = {point for one in nursery.survey.values() for point in (*one.started, *one.resumed)}
+    every = points.all_points()
+    excused = {point for point in every if point.rpartition(" ")[0] in BY_NO_PLAYBOOK or point in BY_NO_PLAYBOOK}
+    assert hit <= set(every)
+    assert sorted(set(every) - hit - excused) == [], "no reference playbook comes by these"
+    assert sorted(excused & hit) == [], "these are come by and need no excuse"
+    assert all(any(point.startswith(place) for point in every) for place in BY_NO_PLAYBOOK)
