@@ -7,8 +7,8 @@ title (` ```yaml title=hello.yaml `) writes that file. A ` ```console ` block is
 start with `$ ` are commands, what follows each is its output, and a line `...` stands for any lines.
 
 What differs from run to run is shown as a placeholder: `<id>` for the id of a run, `<ms>` for how long something took,
-`<time>` for when it was, `<hash>` for the hash of some content. What a block leaves running in the background ends
-with it.
+`<time>` for when it was, `<hash>` for the hash of some content, `<port>` for a port of this machine. What a block
+leaves running in the background ends with it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +31,7 @@ PAGES = [
     *sorted(page for part in ("tutorial", "howto", "explanation") for page in (ROOT / "docs" / part).glob("*.md")),
 ]
 ANY_LINES = "..."
+SECONDS = 120
 
 _BLOCK = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r"\btitle=(\S+)")
@@ -41,6 +44,7 @@ PLACEHOLDERS = {
     "<id>": r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
     "<time>": r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?Z?",
     "<hash>": r"\b[0-9a-f]{64}\b",
+    "<port>": r"(?<=127\.0\.0\.1:)[1-9]\d{4}\b",
     "<ms>": r"\b\d+ ms\b|\b\d+\.\d s\b|(?<=duration_ms\": )[\d.]+",
 }
 """What differs from run to run, and how it is recognised."""
@@ -81,16 +85,21 @@ def session(body: str, folder: Path, line: int) -> Iterator[Shown]:
     shown = list(commands(body))
     script = "trap 'kill $(jobs -p) 2> /dev/null' EXIT\n"
     script += "".join(f"{command}\n__code=$?; echo '{_MARK}'; (exit $__code)\n" for _, command, _ in shown)
-    done = subprocess.run(
+    shell = subprocess.Popen(
         ["bash", "-c", script],
         cwd=folder,
         env=environment(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
-        timeout=120,
+        start_new_session=True,
     )
-    outputs = done.stdout.split(f"{_MARK}\n")
+    try:
+        outputs = shell.communicate(timeout=SECONDS)[0].split(f"{_MARK}\n")
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
     for (at, command, expected), actual in zip(shown, outputs, strict=False):
         yield Shown(line + at, command, expected, steady(actual))
 

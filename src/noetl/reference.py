@@ -21,6 +21,9 @@ INLINE_BYTES = 65_536
 CHUNKS = "chunks"
 """The hint of a reference whose content is a list of chunks of a loop's results."""
 PREVIEW_CHARACTERS = 120
+HOLDS_REFERENCES = "+refs"
+"""Ends the hint of a reference whose content has references inside."""
+MARK = "$ref"
 
 
 class Need(Interruption):
@@ -36,6 +39,13 @@ class TooLarge:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+
+
+class Gone:
+    """Stands for content that can't be read any more."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
 
 
 _contents: Mapping[str, Any] = {}
@@ -72,6 +82,8 @@ class Reference(View):
         if self.key not in _contents:
             raise Need(self)
         found = _contents[self.key]
+        if isinstance(found, Gone):
+            raise TemplateFailed(found.message)
         if isinstance(found, TooLarge):
             raise TemplateFailed(
                 f"a stored value of {self.size:,} bytes can't be looked into here (limit {found.limit:,})"
@@ -116,9 +128,35 @@ def reference_to(content: bytes, store: str = "db", hint: str = "", preview: Any
 
 
 def refer(value: Any, store: str = "db") -> tuple[Reference, bytes]:
-    """A reference to a value, and the bytes to store."""
-    content = canonical(value)
-    return reference_to(content, store, shape_of(value), preview_of(value)), content
+    """A reference to a value, and the bytes to store. Where references are inside, its hint says so."""
+    hint = shape_of(value)
+    try:
+        content = canonical(value)
+    except TypeError:
+        content, hint = canonical(_marked(value)), hint + HOLDS_REFERENCES
+    return reference_to(content, store, hint, preview_of(value)), content
+
+
+def _marked(value: Any) -> Any:
+    """References as `{"$ref": {...}}`; a key of the data that begins with `$ref` gets one more `$`."""
+    if isinstance(value, Reference):
+        return {MARK: value.as_data()}
+    if isinstance(value, dict):
+        return {f"${key}" if _looks_marked(key) else key: _marked(item) for key, item in value.items()}
+    return [_marked(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def revived(value: Any) -> Any:
+    """What a stored value with references inside was made of."""
+    if isinstance(value, dict):
+        if len(value) == 1 and MARK in value:
+            return Reference(**value[MARK])
+        return {key[1:] if _looks_marked(key) else key: revived(item) for key, item in value.items()}
+    return [revived(item) for item in value] if isinstance(value, list) else value
+
+
+def _looks_marked(key: str) -> bool:
+    return key[:1] == "$" and key.lstrip("$").startswith("ref")
 
 
 def shape_of(value: Any) -> str:

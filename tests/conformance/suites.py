@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from noetl.engine.events import Event, IterationStarted, StepDone
 from noetl.store.codec import ZERO, chained, decode, rows_of
 from noetl.store.memory import MemoryStore
-from noetl.store.ports import Change, Row, Store, Summary
+from noetl.store.ports import Change, Row, Snapshot, Store, Summary
 
 A = "0198c0de-0000-7000-8000-00000000000a"
 B = "0198c0de-0000-7000-8000-00000000000b"
@@ -227,6 +227,27 @@ class BlobSuite:
         assert store.blob(content(b"")[0]) == b""
 
 
+class SnapshotSuite:
+    """Stored states."""
+
+    def test_the_latest_snapshot_comes_with_the_row_it_belongs_to(self, store: Store) -> None:
+        assert store.snapshot(A) is None
+        first, second = change(A, 0, 3, snapshot=b"one"), change(A, 3, 2, snapshot=b"two")
+        store.commit([first])
+        assert store.snapshot(A) == Snapshot(3, first.rows[-1].hash, b"one")
+        store.commit([change(B, 0), second])
+        store.commit([change(A, 5)])
+        assert store.snapshot(A) == Snapshot(5, second.rows[-1].hash, b"two")
+        assert store.snapshot(B) is None
+
+    def test_a_refused_change_leaves_the_snapshot(self, store: Store) -> None:
+        store.commit([change(A, 0, 3, snapshot=b"one")])
+        assert store.commit([change(A, 1, 5, snapshot=b"two")]) == [False]
+        found = store.snapshot(A)
+        assert found is not None
+        assert (found.seq, found.data) == (3, b"one")
+
+
 class PlaybookSuite:
     """Texts of playbooks."""
 
@@ -318,7 +339,7 @@ def operations() -> st.SearchStrategy[tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def _append(store: Store, execution: str, count: int) -> Any:
-    return store.commit([change(execution, store.seq(execution), count)])
+    return store.commit([change(execution, store.seq(execution), count, snapshot=b"s" * count)])
 
 
 def _commit(store: Store, batch: list[Change]) -> Any:
@@ -348,7 +369,7 @@ def _put_playbook(store: Store, digest: str, file: str, text: bytes) -> Any:
 
 def everything(store: Store) -> Any:
     ids = (A, B, C, NEVER)
-    return [store.read(one) for one in ids], [store.logs(one) for one in ids], store.summaries()
+    return [(store.read(one), store.snapshot(one), store.logs(one)) for one in ids], store.summaries()
 
 
 # -- several processes ----------------------------------------------------------------------------------------------

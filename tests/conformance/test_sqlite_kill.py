@@ -48,6 +48,7 @@ def killed_after(seconds: float, path: Path) -> int:
     child.start()
     writer.close()
     read = os.read(reader.fileno(), 65_536)  # wait for the first commit, so that it is hit at work
+    assert read, "the child ended by itself"
     time.sleep(seconds)
     assert child.pid is not None
     os.kill(child.pid, signal.SIGKILL)

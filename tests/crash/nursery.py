@@ -28,9 +28,9 @@ from crash.cases import CASES, EXECUTION, Case, FastClock, LateWriter, operate  
 from noetl.cli.local import owned  # noqa: E402
 from noetl.engine.commands import Resume  # noqa: E402
 from noetl.engine.state import Execution  # noqa: E402
-from noetl.runtime import embedded as embedded_module  # noqa: E402
+from noetl.runtime import embedded, runtime  # noqa: E402
 from noetl.runtime.catalog import Catalog, read  # noqa: E402
-from noetl.runtime.embedded import LOOK_SECONDS, Embedded  # noqa: E402
+from noetl.runtime.embedded import Embedded  # noqa: E402
 from noetl.runtime.runtime import Refresh  # noqa: E402
 from noetl.store.sqlite import SqliteStore  # noqa: E402
 from noetl.tools.base import Context, Run  # noqa: E402
@@ -89,7 +89,8 @@ class Noted:
 
 def be_child(order: Order) -> None:
     case = CASES[order.case]
-    embedded_module.LOOK_SECONDS = 0.01
+    embedded.LOOK_SECONDS = 0.01
+    runtime.SNAPSHOT_EVENTS = 12
     store = SqliteStore("noetl.db")
     watched: Any = points.Watched(store)
     points.METER.arm(order.kill)
@@ -126,7 +127,7 @@ async def _to_the_end(engine: Embedded) -> Execution:
         state = await engine.drive(EXECUTION)
         if state.over:
             return state
-        await asyncio.sleep(LOOK_SECONDS / 10)
+        await asyncio.sleep(embedded.LOOK_SECONDS)
         await engine.runtime.handle(EXECUTION, Refresh())
 
 

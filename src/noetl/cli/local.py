@@ -12,9 +12,9 @@ import click
 import msgspec
 
 from noetl.clock import SystemClock
-from noetl.engine.fit import whole
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound, UsageError
+from noetl.reference import Reference
 from noetl.runtime.catalog import Catalog
 from noetl.runtime.embedded import Embedded
 from noetl.runtime.report import report
@@ -95,8 +95,16 @@ class Engine(NamedTuple):
         source = self.catalog.source(state.digest)
         summary = self.embedded.runtime.cells[state.id].summary
         seconds = duration(summary) if summary is not None else 0.0
-        found: dict[str, Any] = whole(report(state, source.shown, source.places, seconds))
+        found: dict[str, Any] = msgspec.to_builtins(
+            report(state, source.shown, source.places, seconds), enc_hook=_reference
+        )
         return found
+
+
+def _reference(value: Any) -> Any:
+    if isinstance(value, Reference):
+        return value.as_data()
+    raise TypeError(f"a value of type {type(value).__name__} can't be shown")
 
 
 @asynccontextmanager

@@ -36,7 +36,7 @@ from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, Interrupted, UsageError
 from noetl.model.identity import uuid7
-from noetl.runtime.embedded import LOOK_SECONDS
+from noetl.runtime.embedded import LOOK_SECONDS, OPEN, open_below
 from noetl.runtime.runtime import Answer, Runtime
 from noetl.store.codec import decode
 from noetl.store.ports import Row, Store, Summary
@@ -280,23 +280,11 @@ async def _cancel(store: Store, execution: str, reason: str) -> Execution:
     runtime = Runtime(store, SystemClock())
     try:
         state = (await runtime.handle(execution, Cancel(reason))).state
-        for child in _below(store, execution):
+        for child in open_below(store, execution):
             await runtime.handle(child, Cancel("the run that started it was cancelled"))
         return state
     finally:
         runtime.thread.shutdown()
-
-
-def _below(store: Store, execution: str) -> list[str]:
-    """Runs that it has started and that are not over, and those that they have started."""
-    children: dict[str | None, list[str]] = {}
-    for one in store.summaries(limit=ALL):
-        if one.parent is not None and one.status not in OVER:
-            children.setdefault(one.parent, []).append(one.execution_id)
-    found = [execution]
-    for above in found:
-        found += children.get(above, [])
-    return found[1:]
 
 
 @command.command("pause")
@@ -367,15 +355,26 @@ def resume_command_(ctx: click.Context, run: str | None, every: bool, db: str | 
         raise UsageError("name a RUN, or say --all")
     collect_garbage()
     with opened(db) as store:
-        everything = store.summaries(limit=ALL) if run is None else [pick(store, run)]
-        chosen = [one for one in everything if run is not None or _can_resume(store, one)]
+        chosen = _unfinished(store) if run is None else [pick(store, run)]
     if run is not None:
         ctx.exit(asyncio.run(_resume(chosen[0], output, db)))
     ctx.exit(asyncio.run(_resume_all(chosen, output, db)))
 
 
-def _can_resume(store: SqliteStore, one: Summary) -> bool:
-    return one.parent is None and one.status not in OVER and (one.status == "paused" or not is_owned(store, one))
+def _unfinished(store: SqliteStore) -> list[Summary]:
+    """Runs that are open, or have left others open, and that nobody runs; or that are paused."""
+    tops = {}
+    for status in OPEN:
+        for one in store.summaries(status=status, limit=ALL):
+            while one.parent is not None:
+                one = pick(store, one.parent)
+            tops[one.execution_id] = one
+    return [one for one in tops.values() if one.status == "paused" or not is_owned(store, one)]
+
+
+def _is_open(store: Store, one: Summary) -> bool:
+    """Whether it has not ended, or has left runs that it started: its process died before it could end them."""
+    return one.status not in OVER or bool(open_below(store, one.execution_id))
 
 
 async def _resume_all(chosen: list[Summary], output: str | None, db: str | None) -> int:
@@ -398,7 +397,9 @@ async def _resume(
 ) -> int:
     """Carry on a run here, or wake it where it lives and follow it; take over if that process dies meanwhile."""
     execution = summary.execution_id
-    if summary.status in OVER:
+    with opened(db) as store:
+        is_open = _is_open(store, summary)
+    if not is_open:
         raise Conflict(f"{execution} has ended: it {summary.status}")
     if summary.parent is not None:
         raise Conflict(f"{execution} is a part of {summary.parent}: `{resume_command(summary.parent, db)}`")

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
-
 from noetl.engine import events as e
 from noetl.engine.commands import (
     Cancel,
@@ -26,7 +24,8 @@ from noetl.engine.commands import (
     Start,
     TimerDue,
 )
-from noetl.engine.evolve import NO_LOOP
+from noetl.engine.evolve import NO_LOOP, is_parallel
+from noetl.engine.fit import Oversized, fitted, weight
 from noetl.engine.grant import claim
 from noetl.engine.patch import SET, BadPatch, written
 from noetl.engine.settle import settle
@@ -36,6 +35,7 @@ from noetl.engine.turn import Turn
 from noetl.model.outcome import Error, Outcome, failed
 
 MAX_LOSSES = 5
+MAX_CTX_BYTES = 1 << 20
 
 
 def decide(turn: Turn, command: Command) -> None:
@@ -102,34 +102,41 @@ def _accept(turn: Turn, fence: int, fact: e.Event) -> None:
 
 def _accept_task(turn: Turn, fence: int, fact: e.TaskDone) -> None:
     """A patch is looked at before it is taken: another item may have written the key, or a reducer may not fit."""
-    problem = _patch_problem(turn.state, fact) if fact.set_ctx else None
+    try:
+        fitting = fitted(fact, turn.blobs)
+        assert isinstance(fitting, e.TaskDone)
+        problem = _patch_problem(turn.state, fitting) if fact.set_ctx else None
+    except Oversized as error:
+        problem = Error("too_large", f"the outcome and patches of a task can't be stored: {error}")
     if problem is None:
-        turn.emit(fact)
+        turn.emit(fitting)
         return
-    run = turn.state.runs[fact.task.run]
-    turn.emit(msgspec.structs.replace(fact, set_ctx=(), do="fail", to=None))
-    if fact.task.index is None:
-        turn.emit(e.StepFailed(run.id, problem, fact.task.label, fact.attempt))
-    else:
-        _iteration_failed(
-            turn, fence, e.IterationFailed(run.id, fact.task.index, problem, fact.task.label, fact.attempt)
-        )
+    task, outcome = fact.task, Outcome("error", error=problem)
+    turn.emit(e.TaskDone(task, fact.attempt, outcome, "fail", duration_ms=fact.duration_ms))
+    if task.index is None:
+        turn.emit(e.StepFailed(task.run, problem, task.label, fact.attempt))
+        return
+    _iteration_failed(turn, fence, e.IterationFailed(task.run, task.index, problem, task.label, fact.attempt))
+    if fence in turn.state.leases:  # the worker does not know yet and is not to go on; others get the rest
+        turn.emit(e.StepPaused(task.run, fence, "returned"))
 
 
 def _patch_problem(state: Execution, fact: e.TaskDone) -> Error | None:
     run = state.runs[fact.task.run]
-    loop = state.net.steps[run.step].step.loop
-    once = run.loop is not None and loop is not None and loop.mode == "parallel"
-    for key, operator, value in fact.set_ctx:
-        if operator != SET:
-            try:
-                written(state.ctx.get(key), operator, value)
-            except BadPatch as error:
-                return Error("ctx_conflict", f"ctx.{key}: {error}")
-        elif once and run.loop is not None and key in run.loop.writers:
+    once = run.loop is not None and is_parallel(state, run)
+    size = state.ctx_bytes
+    for key, operator, operand in fact.set_ctx:
+        try:
+            value = written(state.ctx.get(key), operator, operand)
+        except BadPatch as error:
+            return Error("ctx_conflict", f"ctx.{key}: {error}")
+        if once and operator == SET and run.loop is not None and key in run.loop.writers:
             writer, old = run.loop.writers[key]
             if writer != fact.task.index and old != value:
                 return Error("ctx_conflict", f"ctx.{key} was already written by item {writer} with another value")
+        size += weight(value, MAX_CTX_BYTES) - state.ctx_weights.get(key, 0)
+    if size > MAX_CTX_BYTES:
+        return Error("too_large", f"ctx would take {size:,} bytes, and {MAX_CTX_BYTES:,} is the limit (set_ctx: {key})")
     return None
 
 
@@ -171,7 +178,7 @@ def _lost(turn: Turn, fence: int) -> None:
         return
     run = turn.state.runs[lease.run]
     turn.emit(e.StepPaused(run.id, fence, "lost"))
-    if run.losses >= MAX_LOSSES:
+    if max(run.losses.values()) >= MAX_LOSSES:
         error = Error("poison", f"{MAX_LOSSES} workers were lost on this run without any progress")
         turn.emit(e.StepFailed(run.id, error))
 

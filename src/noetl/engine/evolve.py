@@ -5,11 +5,11 @@ Replay is `evolve` over the log, and live state is the same: `decide` learns of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from noetl.engine import events as e
-from noetl.engine.fit import weight, whole
+from noetl.engine.fit import weight
 from noetl.engine.patch import SET, Patch, apply_patch
 from noetl.engine.state import (
     BYTES_PER_CHUNK,
@@ -69,7 +69,7 @@ def _workflow_finished(state: Execution, event: e.WorkflowFinished, at: float) -
 
 def _stop_everything(state: Execution) -> None:
     """Nothing of the net is alive any more: tokens vanish, runs are revoked."""
-    for name in ("fresh", "held", "waiting", "tokens", "ended", "timers", "ready"):
+    for name in ("fresh", "held", "delayed", "waiting", "tokens", "ended", "timers", "ready"):
         getattr(state, name).clear()
     for run in list(state.runs.values()):
         drop_run(state, run, "cancelled")
@@ -110,6 +110,7 @@ def _token_enqueued(state: Execution, event: e.TokenEnqueued, at: float) -> None
         _close(state, sender)
     if token.due is not None:
         state.timers[f"token:{token.id}"] = token.due
+        state.delayed[token.id] = None
     else:
         arrive(state, token)
 
@@ -157,7 +158,7 @@ def _crowd(state: Execution, step: str, change: int) -> None:
 def _step_scheduled(state: Execution, event: e.StepScheduled, at: float) -> None:
     step = step_of(event.run)
     tokens = [_take_token(state, number) for number in event.tokens]
-    args, args_by = _merged(state, tokens)
+    args, args_by = merged_args(state, tokens)
     run = Run(event.run, step, args or dict(event.args), args_by)
     state.runs[run.id] = run
     state.run_count += 1
@@ -166,7 +167,7 @@ def _step_scheduled(state: Execution, event: e.StepScheduled, at: float) -> None
     refresh_ready(state, run)
 
 
-def _merged(state: Execution, tokens: list[Token]) -> tuple[dict[str, Any], dict[str, Any]]:
+def merged_args(state: Execution, tokens: Sequence[Token]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Args of the tokens, merged in the order in which their source steps stand in the playbook (S6)."""
     if len(tokens) == 1:
         token = tokens[0]
@@ -235,13 +236,14 @@ def _take_items(loop: Loop, items: e.Interval) -> None:
 def _step_paused(state: Execution, event: e.StepPaused, at: float) -> None:
     run = state.runs[event.run]
     state.leases.pop(event.fence, None)
-    if event.reason == "lost":
-        run.losses += 1
     rest: e.Interval | None = None
     if run.loop is not None:
         rest = run.loop.lanes.pop(event.fence, None)
     else:
         run.fence = None
+    if event.reason == "lost":
+        place = rest[0] if rest else NO_LOOP
+        run.losses[place] = run.losses.get(place, 0) + 1
     if event.until is not None:
         state.listening = True
         run.parked[NO_LOOP if event.index is None else event.index] = Parked(
@@ -251,9 +253,18 @@ def _step_paused(state: Execution, event: e.StepPaused, at: float) -> None:
             state.timers[f"wait:{run.id}:{NO_LOOP if event.index is None else event.index}"] = event.due
         if rest is not None and event.index is not None:
             rest = (event.index + 1, rest[1])
-    if rest is not None and rest[0] < rest[1] and run.loop is not None:
-        run.loop.returned.append(rest)
+    if rest is not None and run.loop is not None:
+        _give_back(run, run.loop, *rest)
     refresh_ready(state, run)
+
+
+def _give_back(run: Run, loop: Loop, first: int, last: int) -> None:
+    """What is left of a lane. An item that was started comes first again: it is still in flight."""
+    if f"{first}:" in run.progress:
+        loop.returned.insert(0, (first, first + 1))
+        first += 1
+    if first < last:
+        loop.returned.append((first, last))
 
 
 def _step_resumed(state: Execution, event: e.StepResumed, at: float) -> None:
@@ -302,7 +313,7 @@ def _split(task: TaskId) -> tuple[str, str, int]:
 
 def _task_started(state: Execution, event: e.TaskStarted, at: float) -> None:
     run = state.runs[event.task.run]
-    run.losses = 0
+    run.losses.pop(NO_LOOP if event.task.index is None else event.task.index, None)
     prefix, label, visit = _split(event.task)
     progress = progress_of(run, event.task.index, prefix)
     progress.at, progress.attempt, progress.started = label, event.attempt, True
@@ -322,8 +333,7 @@ def _task_done(state: Execution, event: e.TaskDone, at: float) -> None:
     if event.set_iter:
         apply_patch(progress.iter, event.set_iter)
     if event.set_ctx:
-        apply_patch(state.ctx, event.set_ctx)
-        state.changed = True
+        _patch_ctx(state, event.set_ctx)
         if is_parallel(state, run):
             progress_of(run, event.task.index, "").writes.extend(event.set_ctx)
         else:
@@ -333,7 +343,7 @@ def _task_done(state: Execution, event: e.TaskDone, at: float) -> None:
     progress.attempt = 1
     progress.at = event.to
     progress.ended = event.to is None
-    _forget_inner(run, event.task)
+    _leave_inner(run, event.task, again=event.do == "retry")
 
 
 def is_parallel(state: Execution, run: Run) -> bool:
@@ -348,11 +358,14 @@ def _note_writers(loop: Loop, index: int, patch: Patch) -> None:
             loop.writers[key] = (index, value)
 
 
-def _forget_inner(run: Run, task: TaskId) -> None:
-    """Pipelines inside an iterator task are over when the task is."""
+def _leave_inner(run: Run, task: TaskId, again: bool) -> None:
+    """Pipelines inside an iterator task are over when the task is; tried again, they go on counting their visits."""
     inner = progress_key(task.index, f"{task.path}[")
     for key in [key for key in run.progress if key.startswith(inner)]:
-        del run.progress[key]
+        if again:
+            run.progress[key] = Progress(visits=run.progress[key].visits)
+        else:
+            del run.progress[key]
 
 
 def _task_retry(state: Execution, event: e.TaskRetryScheduled, at: float) -> None:
@@ -373,7 +386,7 @@ def _loop_started(state: Execution, event: e.LoopStarted, at: float) -> None:
 
 def _iteration_started(state: Execution, event: e.IterationStarted, at: float) -> None:
     run = state.runs[event.run]
-    run.losses = 0
+    run.losses.pop(event.index, None)
     progress_of(run, event.index, "")
 
 
@@ -389,7 +402,7 @@ def _iteration_done(state: Execution, event: e.IterationDone, at: float) -> None
 
 def close_chunk(loop: Loop, outbox: list[tuple[str, bytes]]) -> None:
     """Results that have gathered go into a chunk of pairs of index and result, so memory does not follow the loop."""
-    reference, content = refer([[index, whole(result)] for index, result in loop.results])
+    reference, content = refer([[index, result] for index, result in loop.results])
     outbox.append((reference.key, content))
     loop.chunks.append(reference)
     loop.results.clear()
@@ -485,11 +498,11 @@ def drop_run(state: Execution, run: Run, status: str | None = None) -> None:
 
 def _next_evaluated(state: Execution, event: e.NextEvaluated, at: float) -> None:
     ended = state.ended[event.run]
-    result = state.steps[step_of(event.run)]
     if ended.on == "step.failed":
-        state.errors.append(result.error or {})
-        if not event.selected and state.failure is None:
-            state.failure = result.error
+        error = ended.event["data"]["error"]
+        state.errors.append(error)
+        if not event.selected:
+            state.failure = state.failure or error
     state.failure = state.failure or event.error
     ended.tokens = len(event.selected)
     _close(state, ended)
@@ -506,7 +519,15 @@ def _close(state: Execution, ended: Ended) -> None:
 
 
 def _ctx_patched(state: Execution, event: e.CtxPatched, at: float) -> None:
-    apply_patch(state.ctx, event.patch)
+    _patch_ctx(state, event.patch)
+
+
+def _patch_ctx(state: Execution, patch: Patch) -> None:
+    apply_patch(state.ctx, patch)
+    for key, _, _ in patch:
+        size = weight(state.ctx[key], 1 << 62)
+        state.ctx_bytes += size - state.ctx_weights.get(key, 0)
+        state.ctx_weights[key] = size
     state.changed = True
 
 
@@ -526,9 +547,11 @@ def _timer_fired(state: Execution, event: e.TimerFired, at: float) -> None:
     if event.timer == "timeout":
         limit = state.net.playbook.executor.timeout
         state.failure = state.failure or {"kind": "timeout", "message": f"the execution took longer than {limit:g} s"}
+        state.hurried = True
     if kind == "token" and int(rest) in state.tokens:
         token = state.tokens[int(rest)]
         token.due = None
+        state.delayed.pop(token.id, None)
         arrive(state, token)
 
 

@@ -5,7 +5,9 @@ Done before `evolve`, so live state and replay see the same.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -14,78 +16,110 @@ from noetl.reference import Reference, refer
 
 EVENT_BYTES = 60_000
 """An event is at most 64 KiB; this leaves room for its ids."""
+WORTH_BYTES = 1_024
+"""Smaller values stay: a reference takes some hundred bytes itself."""
+TEXT_CHARACTERS = 2_000
+"""What remains of a text that must stay text, such as the message of an error."""
+
+Path = tuple[str | int, ...]
+Blobs = list[tuple[str, bytes]]
 
 
-def fitted(event: Event, blobs: list[tuple[str, bytes]]) -> Event:
+class Oversized(Exception):
+    """An event has too many small values to fit; nobody can use them by reference."""
+
+
+def fitted(event: Event, blobs: Blobs) -> Event:
     """The event, its largest values replaced until it is small enough. What they were is added to `blobs`."""
-    if weight(event, EVENT_BYTES) <= EVENT_BYTES:
+    size = weight(event, EVENT_BYTES)
+    if size <= EVENT_BYTES:
         return event
-    changes: dict[str, Any] = {name: getattr(event, name) for name in event.__struct_fields__}
-    while sum(weight(value, EVENT_BYTES) for value in changes.values()) > EVENT_BYTES:
-        name = max(changes, key=lambda one: weight(changes[one], 1 << 62))
-        changes[name] = _smaller(changes[name], blobs)
-    return type(event)(**changes)
+    size = weight(event, 1 << 62)
+    parts = sorted(((weight(part, 1 << 62), path, part) for path, part in _parts(event, ())), key=lambda one: -one[0])
+    smaller: dict[Path, Any] = {}
+    for heavy, path, part in parts:
+        if size <= EVENT_BYTES or heavy < WORTH_BYTES:
+            break
+        smaller[path] = _smaller(part, path, blobs)
+        size -= heavy - weight(smaller[path], 1 << 62)
+    if size > EVENT_BYTES:
+        raise Oversized(f"it takes {size:,} bytes in small values, and {EVENT_BYTES:,} is the limit")
+    fits: Event = _rebuilt(event, (), smaller)
+    return fits
 
 
-def _smaller(value: Any, blobs: list[tuple[str, bytes]]) -> Any:
-    """The value with its largest part replaced by a reference."""
+def _parts(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """What may be replaced: fields that take anything, values of maps, the operands of a patch, long texts."""
     if isinstance(value, msgspec.Struct):
-        fields = {name: getattr(value, name) for name in value.__struct_fields__}
-        name = max(fields, key=lambda one: weight(fields[one], 1 << 62))
-        return msgspec.structs.replace(value, **{name: _smaller(fields[name], blobs)})
-    if isinstance(value, tuple):  # a patch, or a write of one
-        parts = list(value)
-        place = max(range(len(parts)), key=lambda i: weight(parts[i], 1 << 62))
-        parts[place] = (
-            _smaller(parts[place], blobs) if isinstance(parts[place], tuple) else _stored(parts[place], blobs)
-        )
-        return tuple(parts)
-    if isinstance(value, dict):
-        name = max(value, key=lambda one: weight(value[one], 1 << 62))
-        return {**value, name: _stored(value[name], blobs)}
-    return _stored(value, blobs)
+        for name in value.__struct_fields__:
+            part = getattr(value, name)
+            if name in _loose(type(value)) or isinstance(part, str) or name == "details":
+                yield (*path, name), part
+            else:
+                yield from _parts(part, (*path, name))
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            yield (*path, name), part
+    elif isinstance(value, tuple):  # a patch, or a write of one: key, operator, operand
+        for place, part in enumerate(value):
+            if isinstance(part, tuple):
+                yield from _parts(part, (*path, place))
+            elif place == 2:
+                yield (*path, place), part
 
 
-def _stored(value: Any, blobs: list[tuple[str, bytes]]) -> Reference:
-    reference, content = refer(whole(value))
+@cache
+def _loose(kind: type) -> frozenset[str]:
+    """The fields of a struct that can hold any value."""
+    return frozenset(name for name, hint in get_type_hints(kind).items() if hint is Any)
+
+
+def _smaller(part: Any, path: Path, blobs: Blobs) -> Any:
+    if path[-1] == "message" and isinstance(part, str):
+        return f"{part[:TEXT_CHARACTERS]} ... ({len(part):,} characters)"
+    if path[-1] == "details":
+        return {"left_out": f"{len(part)} details that take too much room"}
+    reference, content = refer(part)
     blobs.append((reference.key, content))
     return reference
 
 
+def _rebuilt(value: Any, path: Path, smaller: dict[Path, Any]) -> Any:
+    if path in smaller:
+        return smaller[path]
+    if isinstance(value, msgspec.Struct):
+        fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
+        return type(value)(**{name: _rebuilt(part, (*path, name), smaller) for name, part in fields})
+    if isinstance(value, dict):
+        return {name: smaller.get((*path, name), part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_rebuilt(part, (*path, place), smaller) for place, part in enumerate(value))
+    return value
+
+
+def weight(value: Any, enough: int) -> int:
+    """How many bytes a value takes in JSON; nothing is counted where it is plainly more than `enough`."""
+    if isinstance(value, str | list | dict) and len(value) > enough:
+        return len(value)
+    try:
+        return len(_encode(value))
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+        return 0  # it can't be stored at all, and the codec says why
+
+
+def _marked(value: Any) -> Any:
+    if isinstance(value, Reference):
+        return {"$ref": value.as_data()}
+    raise TypeError(type(value).__name__)
+
+
+_encode = msgspec.json.Encoder(enc_hook=_marked).encode
+
+
 def whole(value: Any) -> Any:
-    """References inside a stored value are written as what they are, so that nothing stored depends on types."""
+    """The value as people see it: references are shown as what they are."""
     if isinstance(value, Reference):
         return value.as_data()
     if isinstance(value, dict):
         return {key: whole(item) for key, item in value.items()}
     return [whole(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def weight(value: Any, enough: int) -> int:
-    """About how many bytes a value takes in JSON; counting stops once it is `enough`."""
-    kind = type(value)
-    if kind is str:
-        return len(value) + 2 + (len(value) if not value.isascii() else 0)
-    if kind is int or kind is float or kind is bool or value is None:
-        return 8
-    total = 2
-    if kind is dict:
-        for key, item in value.items():
-            total += len(key) + 4 + weight(item, enough - total)
-            if total > enough:
-                return total
-        return total
-    if kind is list or kind is tuple:
-        for item in value:
-            total += 1 + weight(item, enough - total)
-            if total > enough:
-                return total
-        return total
-    if isinstance(value, Reference):
-        return 400
-    if isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            total += weight(getattr(value, name), enough - total) + 8
-            if total > enough:
-                return total
-    return total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from noetl.engine import events as e
 from noetl.engine.commands import Claim
+from noetl.engine.evolve import NO_LOOP
 from noetl.engine.state import Execution, Loop, Run
 from noetl.engine.turn import Turn
 
@@ -24,7 +25,7 @@ def grant(state: Execution, run: Run, worker: str) -> e.StepStarted | e.StepRegr
     """The event that hands out a run or a part of it."""
     fence = state.fence + 1
     items = None if run.loop is None else _lane(state, run, run.loop)
-    if run.losses:
+    if (items[0] if items else NO_LOOP) in run.losses:
         return e.StepRegranted(run.id, fence, "lost", worker, items)
     return e.StepStarted(run.id, fence, worker, items)
 

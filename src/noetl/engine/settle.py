@@ -7,12 +7,14 @@ then a blocked join fires with the earliest token; then the final step runs; the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from noetl.engine import events as e
-from noetl.engine.evolve import NO_LOOP
+from noetl.engine.evolve import NO_LOOP, merged_args
+from noetl.engine.fit import Oversized, fitted
 from noetl.engine.net import StepPlan
-from noetl.engine.state import Ended, Execution, Run, Token
+from noetl.engine.state import Ended, Execution, Token
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
 from noetl.expression import kind_of, render, unwrapped
@@ -25,7 +27,9 @@ MAX_TOKENS = 10_000
 
 
 def settle(turn: Turn) -> None:
-    """Fire until quiet; after many firings the rest goes on by a timer that is due now."""
+    """Fire until quiet; after many firings the rest goes on by a timer that is due now. A pause stops all (S32)."""
+    if turn.state.status == "paused":
+        return
     for _ in range(MAX_FIRINGS):
         if turn.state.over or not _fire(turn):
             return
@@ -41,12 +45,16 @@ def _fire(turn: Turn) -> bool:
     if ended is not None:
         _route(turn, ended)
         return True
-    if state.failure is not None and state.finished is None and state.net.playbook.executor.on_failure == "stop":
+    if state.failure is not None and state.finished is None and (state.hurried or _stops(state)):
         return _finish(turn, "failed")
     if state.fresh:
         _admit(turn, state.tokens[next(iter(state.fresh))])
         return True
     return _deliver(turn) or _look_again(turn) or _join(turn) or _quiet(turn)
+
+
+def _stops(state: Execution) -> bool:
+    return state.net.playbook.executor.on_failure == "stop"
 
 
 # -- routing --------------------------------------------------------------------------------------------------------
@@ -77,11 +85,21 @@ def _route(turn: Turn, ended: Ended) -> None:
         problem = _limit(f"more than {MAX_TOKENS:,} tokens at once", plan.name)
         turn.emit(e.NextEvaluated(ended.run, ended.on, error=problem))
         return
+    try:
+        tokens = [_token(turn, plan, i, args, state.next_token + k, ended.run) for k, (i, args) in enumerate(chosen)]
+    except Oversized as error:
+        problem = {"kind": "too_large", "message": f"the args of a token: {error}", "step": plan.name}
+        turn.emit(e.NextEvaluated(ended.run, ended.on, error=problem))
+        return
     turn.emit(e.NextEvaluated(ended.run, ended.on, tuple(i for i, _ in chosen)))
-    for i, args in chosen:
-        delay = plan.arcs[i].delay
-        due = None if delay is None else turn.now + delay
-        turn.emit(e.TokenEnqueued(state.next_token, plan.arcs[i].step, args, ended.run, due))
+    for token in tokens:
+        turn.emit(token)
+
+
+def _token(turn: Turn, plan: StepPlan, arc: int, args: dict[str, Any], number: int, origin: str) -> e.Event:
+    delay = plan.arcs[arc].delay
+    due = None if delay is None else turn.now + delay
+    return fitted(e.TokenEnqueued(number, plan.arcs[arc].step, args, origin, due), turn.blobs)
 
 
 def _template_error(error: TemplateError, step: str, place: str) -> dict[str, Any]:
@@ -95,7 +113,7 @@ def _admit(turn: Turn, token: Token) -> None:
     """Let a token in, or hold it."""
     plan = turn.state.net.steps[token.step]
     try:
-        allowed = _allowed(turn, plan, token)
+        allowed = _allowed(turn, plan, (token,))
     except TemplateError as error:
         turn.emit(e.TokenDenied(token.id, error=_template_error(error, plan.name, "admit")))
         return
@@ -105,10 +123,10 @@ def _admit(turn: Turn, token: Token) -> None:
         turn.emit(e.TokenHeld(token.id))
 
 
-def _allowed(turn: Turn, plan: StepPlan, token: Token) -> bool:
+def _allowed(turn: Turn, plan: StepPlan, tokens: Sequence[Token]) -> bool:
     if not plan.admit:
         return True
-    scope = turn.scope(token.args, {}, token.event)
+    scope = turn.scope(*merged_args(turn.state, tokens), tokens[0].event)
     matched = [allow for test, allow in plan.admit if test(scope)]
     if not matched:
         return not plan.admit[-1][1]
@@ -121,10 +139,11 @@ def _look_again(turn: Turn) -> bool:
     state = turn.state
     if not state.changed:
         return False
-    state.changed = False
     before = len(turn.events)
     for number in list(state.held):
-        _admit(turn, state.tokens[number])
+        if not state.net.steps[state.tokens[number].step].joins:  # those go in together, see `_join`
+            _admit(turn, state.tokens[number])
+    state.changed = False  # only now: a template may have needed a stored value first
     return len(turn.events) > before
 
 
@@ -149,9 +168,16 @@ def _join(turn: Turn) -> bool:
     """Fire a join whose tokens need not wait any longer: nothing alive elsewhere can still reach it."""
     state = turn.state
     for step, tokens in state.waiting.items():
-        if tokens and not any(name in state.net.rivals[step] for name in state.crowd if name != step):
-            return _join_now(turn, step)
+        if tokens and not _awaited(state, step) and _join_now(turn, step):
+            return True
     return False
+
+
+def _awaited(state: Execution, step: str) -> bool:
+    """Whether a token may still come to a join: from a step elsewhere, or on its way through an arc that delays it."""
+    if any(name in state.net.rivals[step] for name in state.crowd if name != step):
+        return True
+    return any(state.tokens[number].step == step for number in state.delayed)
 
 
 def _join_now(turn: Turn, step: str) -> bool:
@@ -160,18 +186,17 @@ def _join_now(turn: Turn, step: str) -> bool:
     tokens = tuple(state.waiting[step])
     first = state.tokens[tokens[0]]
     try:
-        allowed = _allowed(turn, plan, first)
+        allowed = _allowed(turn, plan, [state.tokens[number] for number in tokens])
     except TemplateError as error:
         turn.emit(e.TokenDenied(first.id, error=_template_error(error, plan.name, "admit")))
         return True
     if allowed:
         schedule(turn, plan, tokens)
         return True
-    if all(number in state.held for number in tokens):
-        return False
-    for number in tokens:
+    fresh = [number for number in tokens if number not in state.held]
+    for number in fresh:
         turn.emit(e.TokenHeld(number))
-    return True
+    return bool(fresh)
 
 
 # -- steps ----------------------------------------------------------------------------------------------------------
@@ -186,9 +211,10 @@ def schedule(turn: Turn, plan: StepPlan, tokens: tuple[int, ...], args: dict[str
             turn.emit(e.TokenDenied(token, _limit(f"more than {limit:,} step runs in one execution", plan.name)))
         return
     run = f"{plan.name}#{state.entries.get(plan.name, 0) + 1}"
+    items = _items(turn, plan, tokens, args or {}) if plan.collection is not None else None
     turn.emit(e.StepScheduled(run, tokens, args or {}))
     if plan.collection is not None:
-        _start_loop(turn, plan, state.runs[run])
+        _start_loop(turn, plan, run, items)
     elif not plan.step.tasks:
         turn.emit(e.StepStarted(run, state.fence + 1, "server"))
         turn.emit(e.StepDone(run))
@@ -198,22 +224,29 @@ def _limit(message: str, step: str) -> dict[str, Any]:
     return {"kind": "limit", "message": message, "step": step}
 
 
-def _start_loop(turn: Turn, plan: StepPlan, run: Run) -> None:
+def _items(turn: Turn, plan: StepPlan, tokens: tuple[int, ...], args: dict[str, Any]) -> Any:
+    """The collection of a loop, or the Error that stands in its way. Rendered before the run is made: a template that
+    first needs a stored value starts the whole decision again."""
     assert plan.collection is not None
+    merged, args_by = merged_args(turn.state, [turn.state.tokens[number] for number in tokens])
     try:
-        items = plan.collection(turn.scope(run.args, run.args_by))
-        total = length_of(items)
+        items = plan.collection(turn.scope(merged or args, args_by))
+        if length_of(items) is not None:
+            return items
+        return Error("loop_input", f"loop.in must give a list, not {kind_of(unwrapped(items))}")
     except TemplateError as error:
-        turn.emit(e.StepFailed(run.id, Error("template", f"loop.in: {error.message}"), None))
+        return Error("template", f"loop.in: {error.message} in {error.source[:200]!r}")
+
+
+def _start_loop(turn: Turn, plan: StepPlan, run: str, items: Any) -> None:
+    if isinstance(items, Error):
+        turn.emit(e.StepFailed(run, items))
         return
-    if total is None:
-        message = f"loop.in must give a list, not {kind_of(unwrapped(items))}"
-        turn.emit(e.StepFailed(run.id, Error("loop_input", message)))
-        return
-    turn.emit(e.LoopStarted(run.id, total, items if isinstance(items, Reference) else list(items)))
+    total = length_of(items) or 0
+    turn.emit(e.LoopStarted(run, total, items if isinstance(items, Reference) else list(items)))
     if not total or not plan.step.tasks:
         result = [None] * total if plan.step.loop and plan.step.loop.collect else None
-        turn.emit(e.LoopDone(run.id, total, total, 0, result))
+        turn.emit(e.LoopDone(run, total, total, 0, result))
 
 
 def length_of(items: Any) -> int | None:
@@ -231,7 +264,7 @@ def length_of(items: Any) -> int | None:
 
 def _quiet(turn: Turn) -> bool:
     state = turn.state
-    if state.runs or any(token.due is not None for token in state.tokens.values()):
+    if state.runs or state.delayed:
         return False
     if state.held:
         turn.emit(e.TokenDenied(next(iter(state.held))))
@@ -251,10 +284,8 @@ def _finish(turn: Turn, outcome: Any) -> bool:
         if final is not None and outcome != "cancelled":
             schedule(turn, state.net.steps[final], (), {"summary": _summary(state, outcome)})
         return True
-    if outcome == "failed" or state.failure is not None:
-        outcome = "failed"
     result, error = _result(turn, state)
-    if error is not None:
+    if outcome != "cancelled" and (error is not None or state.failure is not None):
         outcome = "failed"
     turn.emit(e.PlaybookProcessed(outcome, result, error or state.failure if outcome == "failed" else None))
     return False
@@ -262,7 +293,8 @@ def _finish(turn: Turn, outcome: Any) -> bool:
 
 def _summary(state: Execution, outcome: str) -> dict[str, Any]:
     steps = {name: result.status for name, result in state.steps.items()}
-    return {"status": outcome, "steps": steps, "errors": list(state.errors)}
+    failure = [state.failure] if state.failure is not None and state.failure not in state.errors else []
+    return {"status": outcome, "steps": steps, "errors": [*state.errors, *failure]}
 
 
 def _result(turn: Turn, state: Execution) -> tuple[Any, dict[str, Any] | None]:

@@ -6,10 +6,11 @@ from typing import Any
 
 from noetl.engine import events as e
 from noetl.engine.commands import Start
+from noetl.engine.fit import Oversized, fitted
 from noetl.engine.patch import plain_patch
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
-from noetl.expression import render
+from noetl.expression import NOW_KEY, render
 from noetl.scope import Scope
 
 
@@ -19,26 +20,42 @@ def start(turn: Turn, command: Start) -> None:
     if state.seq:
         return
     playbook = state.net.playbook
-    turn.emit(e.ExecutionRequested(state.digest, playbook.path, command.payload, command.parent))
     try:
-        workload = materialised(playbook.workload, command.payload, state.id)
+        requested = fitted(
+            e.ExecutionRequested(state.digest, playbook.path, command.payload, command.parent), turn.blobs
+        )
+        workload = materialised(playbook.workload, command.payload, state.id, turn.now)
+        evaluated = fitted(e.RequestEvaluated(workload), turn.blobs)
+        patched = fitted(e.CtxPatched(plain_patch(command.ctx)), turn.blobs) if command.ctx else None
     except TemplateError as error:
-        failure = {"kind": "template", "message": f"workload: {error.message}"}
-        turn.emit(e.RequestEvaluated(error=failure))
-        turn.emit(e.PlaybookProcessed("failed", error=failure))
+        _refuse(turn, command, "template", f"workload: {error.message} in {error.source[:200]!r}")
         return
-    turn.emit(e.RequestEvaluated(workload))
+    except Oversized as error:
+        _refuse(turn, command, "too_large", f"the request can't be stored: {error}")
+        return
+    turn.emit(requested)
+    turn.emit(evaluated)
     turn.emit(e.PlaybookStarted())
     turn.emit(e.WorkflowStarted())
-    if command.ctx:
-        turn.emit(e.CtxPatched(plain_patch(command.ctx)))
+    if patched is not None:
+        turn.emit(patched)
     turn.emit(e.TokenEnqueued(state.next_token, playbook.entry))
 
 
-def materialised(defaults: dict[str, Any], payload: dict[str, Any], execution: str) -> dict[str, Any]:
+def _refuse(turn: Turn, command: Start, kind: str, message: str) -> None:
+    """The request is kept, unless it is what can't be stored, and the execution ends at once."""
+    state, failure = turn.state, {"kind": kind, "message": message, "place": "workload"}
+    payload = {} if kind == "too_large" else command.payload
+    turn.emit(e.ExecutionRequested(state.digest, state.net.playbook.path, payload, command.parent))
+    turn.emit(e.RequestEvaluated(error=failure))
+    turn.emit(e.PlaybookProcessed("failed", error=failure))
+
+
+def materialised(defaults: dict[str, Any], payload: dict[str, Any], execution: str, now: float) -> dict[str, Any]:
     """The payload laid over the defaults as data; then the remaining templates, in document order (S26)."""
     workload: dict[str, Any] = {}
     scope = Scope(workload=_overlaid(defaults, payload), execution_id=execution)
+    scope[NOW_KEY] = now
     for key, value in defaults.items():
         workload[key] = _rendered(value, payload[key], scope) if key in payload else render(value, scope)
         scope["workload"] = {**scope["workload"], key: workload[key]}

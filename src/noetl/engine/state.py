@@ -105,8 +105,8 @@ class Run(msgspec.Struct):
     """Pipelines under way, by iteration and prefix: ``, `3`, `3:each#1[0]/`."""
     parked: dict[int, Parked] = {}
     """By iteration; -1 stands for a run without a loop."""
-    losses: int = 0
-    """Leases lost in a row without an accepted report between them."""
+    losses: dict[int, int] = {}
+    """Leases lost in a row without an accepted report between them, by the item they stood at (-1 without a loop)."""
 
 
 class StepResult(msgspec.Struct):
@@ -149,6 +149,9 @@ class Execution(msgspec.Struct):
     seq: int = 0
     workload: dict[str, Any] = {}
     ctx: dict[str, Any] = {}
+    ctx_weights: dict[str, int] = {}
+    """What each value of ctx takes in JSON; ctx has a limit as a whole."""
+    ctx_bytes: int = 0
     parent: tuple[str, str, int] | None = None
     tokens: dict[int, Token] = {}
     next_token: int = 1
@@ -168,6 +171,8 @@ class Execution(msgspec.Struct):
     waiting: dict[str, list[int]] = {}
     """Tokens at steps that join, by step."""
     held: dict[int, None] = {}
+    delayed: dict[int, None] = {}
+    """Tokens on their way through an arc that delays them."""
     ended: dict[str, Ended] = {}
     crowd: dict[str, int] = {}
     """How many tokens and runs are at each step; what joins ask about."""
@@ -177,6 +182,8 @@ class Execution(msgspec.Struct):
     """A signal or somebody who waits for one is new."""
     failure: dict[str, Any] | None = None
     errors: list[dict[str, Any]] = []
+    hurried: bool = False
+    """The execution's time is over: no branch may end first."""
     cancel_reason: str | None = None
     finished: str | None = None
     """The outcome of the workflow, once nothing can run any more; only the final step may still run."""

@@ -9,7 +9,7 @@ from noetl.engine.evolve import close_chunk, evolve
 from noetl.engine.fit import fitted
 from noetl.engine.state import Execution, Run
 from noetl.expression import NOW_KEY
-from noetl.reference import CHUNKS, canonical, reference_to
+from noetl.reference import CHUNKS, HOLDS_REFERENCES, canonical, reference_to
 from noetl.scope import Scope, StepsView
 
 
@@ -56,7 +56,11 @@ class Turn:
         if loop.chunks:
             if loop.results:
                 close_chunk(loop, self.blobs)
-            manifest = {"total": loop.total, "chunks": [chunk.key for chunk in loop.chunks]}
+            manifest = {
+                "total": loop.total,
+                "chunks": [chunk.key for chunk in loop.chunks],
+                "marked": [chunk.key for chunk in loop.chunks if chunk.schema_hint.endswith(HOLDS_REFERENCES)],
+            }
             content = canonical(manifest)
             reference = reference_to(content, hint=CHUNKS, preview={"count": loop.total})
             self.blobs.append((reference.key, content))

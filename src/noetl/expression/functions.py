@@ -57,6 +57,8 @@ def now(budget: Budget, scope: Scope) -> str:
         moment = scope[NOW_KEY]
     except KeyError:
         moment = None
+    if isinstance(moment, int | float):
+        moment = datetime.fromtimestamp(moment, UTC)
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise Fault("there is no time here")
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

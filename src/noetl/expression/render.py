@@ -7,7 +7,7 @@ from typing import Any
 
 from noetl.errors import TemplateError, TemplateSyntax
 from noetl.expression.budget import Budget
-from noetl.expression.template import Template, parse
+from noetl.expression.template import Template, as_data, parse
 
 Renderer = Callable[..., Any]
 
@@ -61,7 +61,8 @@ def _string(template: Template, path: tuple[str | int, ...]) -> Renderer | None:
 
     def rendered(scope: Mapping[str, Any], budget: Budget | None = None) -> Any:
         try:
-            return template.evaluate(scope, budget=budget)
+            value = template.evaluate(scope, budget=budget)
+            return value if template.is_simple and type(value) is not tuple else as_data(value, template.source)
         except TemplateError as error:
             error.path = path
             raise

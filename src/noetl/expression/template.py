@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import nodes
 
-from noetl.errors import TemplateError, TemplateSyntax
+from noetl.errors import TemplateError, TemplateFailed, TemplateSyntax
 from noetl.expression.budget import Budget
 from noetl.expression.compile import Closure, Comparison, Read, Unknown, Use
 from noetl.expression.fault import located, undefined
@@ -19,6 +19,7 @@ from noetl.expression.run import Run
 from noetl.expression.statements import Compiler, Statement
 
 CACHED = 4096
+SMALLEST, LARGEST = -(2**63), 2**64 - 1
 
 
 class Template:
@@ -32,6 +33,7 @@ class Template:
         "functions",
         "is_constant",
         "is_expression",
+        "is_simple",
         "reads",
         "source",
         "string_comparisons",
@@ -62,7 +64,7 @@ class Template:
         compiler = Compiler(source)
         if not self.is_constant:
             self._compile(compiler)
-        self._simple = compiler.simple
+        self._simple = self.is_simple = compiler.simple
         self.reads = tuple(compiler.reads)
         self.filters, self.tests = tuple(compiler.filters), tuple(compiler.tests)
         self.functions, self.unknown = tuple(compiler.functions), tuple(compiler.unknown)
@@ -139,6 +141,26 @@ def _single_expression(source: str, tree: nodes.Template) -> nodes.Expr | None:
     spaces = [n for n in output.nodes if isinstance(n, nodes.TemplateData) and n.data.isspace()]
     rest = [n for n in output.nodes if n not in spaces]
     return rest[0] if len(rest) == 1 and not isinstance(rest[0], nodes.TemplateData) else None
+
+
+def as_data(value: Any, source: str) -> Any:
+    """The value as it can be stored: tuples are lists; keys that are not text and huge numbers are errors."""
+    kind = type(value)
+    if kind is int and not SMALLEST <= value <= LARGEST:
+        raise TemplateFailed("a whole number may have at most 64 bits", source)
+    if kind is tuple:
+        return [as_data(item, source) for item in value]
+    if kind is list:
+        found = [as_data(item, source) for item in value]
+        return found if any(new is not old for new, old in zip(found, value, strict=True)) else value
+    if kind is dict:
+        for key in value:
+            if type(key) is not str:
+                hint = "write it in quotes, or use `| string`"
+                raise TemplateFailed(f"the key {str(key)[:40]!r} of a map is not text", source, hint=hint)
+        fields = {key: as_data(item, source) for key, item in value.items()}
+        return fields if any(fields[key] is not value[key] for key in value) else value
+    return value
 
 
 def parse(source: str) -> Template:

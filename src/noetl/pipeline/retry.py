@@ -24,12 +24,13 @@ def wait_before(rule: RulePlan, attempt: int, outcome: Outcome, scope: Scope, se
             wait = delay * 2 ** min(attempt - 1, 60)
         case _:
             wait = delay
-    wait = max(wait, _retry_after(outcome))
-    if rule.then.max_delay is not None:
-        wait = min(wait, rule.then.max_delay)
+    limit = rule.then.max_delay
+    if limit is not None:
+        wait = min(wait, limit)
     if rule.then.jitter:
         wait *= 0.5 + _fraction(seed) / 2
-    return wait
+    asked = _retry_after(outcome)  # what a server asks for is not shortened by chance, only by the rule
+    return max(wait, asked if limit is None else min(asked, limit))
 
 
 def base_delay(rule: RulePlan, scope: Scope, default: float = 0.0) -> float:

@@ -8,11 +8,11 @@ last accepted task.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from noetl.engine.events import Event, TaskDone, TaskRetryScheduled, TaskStarted
-from noetl.engine.patch import BadPatch, Patch, apply_patch
+from noetl.engine.patch import SET, BadPatch, Patch, Write, apply_patch
 from noetl.engine.state import Progress
 from noetl.errors import TemplateError, TemplateFailed
 from noetl.expression import NOW_KEY
@@ -44,7 +44,8 @@ class Failed(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """The pipeline waits and can be put aside: for a `signal`, a `child` or the next attempt (`retry`)."""
+    """The pipeline waits and can be put aside: for a `signal`, a `child`, the next attempt (`retry`), or because
+    the execution was paused (`resume`)."""
 
     until: str
     key: str = ""
@@ -70,7 +71,10 @@ class Reporter(Protocol):
         """The fact will be stored with the next batch."""
 
     async def durable(self) -> None:
-        """All facts told so far are stored."""
+        """All facts told so far are stored, as far as the playbook asks for that between tasks."""
+
+    async def stored(self) -> None:
+        """All facts told so far are stored, whatever the playbook asks for."""
 
 
 class Host(Protocol):
@@ -86,7 +90,10 @@ class Host(Protocol):
         """Call the tool; every error is an outcome. May raise Parked."""
 
     async def content(self, reference: Reference) -> Any:
-        """The value behind a reference."""
+        """The value behind a reference; TemplateFailed if it can't be read."""
+
+    def paused(self) -> bool:
+        """Whether nothing new is to be begun."""
 
 
 class Pipeline:
@@ -110,6 +117,9 @@ class Pipeline:
         self.contents: dict[str, Any] = {}
         self.args = scope["args"]
         self.iter = scope["iter"]
+        self.writes: list[Write] = []
+        self.rivals: dict[str, tuple[str, Any]] | None = None
+        """In a parallel iterator: which item wrote which key of ctx, and what."""
         apply_progress(self)
 
     async def run(self) -> End:
@@ -132,6 +142,8 @@ class Pipeline:
             label, fresh = step, True
             if label is not None:
                 await self.reporter.durable()
+                if self._stopped():
+                    return Waiting("resume")
         return Done(progress.prev)
 
     # -- one visit --------------------------------------------------------------------------------------------------
@@ -141,10 +153,11 @@ class Pipeline:
         self.scope["_task"] = plan.label
         attempt = self.progress.attempt
         self.progress.attempt = 1
+        first = attempt == 1 and not self.progress.started and self.progress.delivered is None
         while True:
             try:
                 await self._evaluated(lambda: self._enter(plan, attempt))  # noqa: B023
-                skip = await self._evaluated(lambda: self._skip(plan)) if plan.skips else None
+                skip = await self._evaluated(lambda: self._skip(plan)) if first and plan.skips else None
             except TemplateError as error:
                 return await self._fail(plan, task, attempt, _template_outcome(error))
             if skip is not None:
@@ -153,7 +166,9 @@ class Pipeline:
             try:
                 outcome = await self._call(plan, task, attempt)
             except Parked as parked:
-                return parked.wait
+                if not self.prefix:
+                    return parked.wait
+                outcome = failed("input", f"a task of kind {plan.kind.name} can't wait inside an iterator: use a loop")
             took = round((self.host.now() - started) * 1000, 3)
             self.scope["outcome"] = outcome.as_data({"attempt": attempt, "duration_ms": took, "ts": started})
             try:
@@ -164,11 +179,11 @@ class Pipeline:
             if do == "retry" and rule is not None:
                 limit = rule.then.attempts or DEFAULT_ATTEMPTS
                 if attempt >= limit:
-                    return self._exhausted(plan, task, attempt, outcome, rule)
+                    return await self._fail(plan, task, attempt, outcome, rule, took, _after(attempt, outcome))
                 ended = await self._retry(plan, task, attempt, outcome, rule, took)
                 if ended is not None:
                     return ended
-                attempt += 1
+                attempt, first = attempt + 1, False
                 continue
             return await self._leave(plan, task, attempt, outcome, rule, do, took)
 
@@ -192,9 +207,9 @@ class Pipeline:
         progress.started = False
         self.reporter.tell(TaskStarted(task, attempt))
         if plan.on_lost == "error":
-            await self.reporter.durable()
+            await self.reporter.stored()
         if plan.items is not None:
-            return await self._iterate(plan, task)
+            return await self._iterate_in_time(plan, task)
         try:
             inputs = await self._evaluated(lambda: plan.inputs(self.scope))
             if has_references(inputs):
@@ -240,29 +255,26 @@ class Pipeline:
     ) -> End | None:
         """Wait and go round again; a long wait puts the pipeline aside."""
         try:
-            seed = f"{self.run_id}{task.path}{attempt}"
+            seed = f"{self.scope['execution_id']}|{task}|{attempt}"
             wait = await self._evaluated(lambda: wait_before(rule, attempt, outcome, self.scope, seed))
             set_iter, set_ctx = await self._patches(rule)
         except (TemplateError, BadPatch) as error:
             return await self._fail(plan, task, attempt, _patch_outcome(error))
         due = self.host.now() + wait
         self._keep(plan, outcome)
+        self._restart_inner(task)
         self.reporter.tell(TaskDone(task, attempt, outcome, "retry", plan.label, set_iter, set_ctx, duration_ms=took))
         self.reporter.tell(TaskRetryScheduled(task, attempt + 1, due))
         if wait > DURABLE_WAIT_SECONDS and not self.prefix:
             return Waiting("retry", "", due)
         await self.reporter.durable()
-        if wait > 0:
+        if wait > 0 and not self._stopped():
             await self.host.sleep(wait)
-        return None
+        return Waiting("retry", "", due) if self._stopped() else None
 
-    def _exhausted(self, plan: TaskPlan, task: TaskId, attempt: int, outcome: Outcome, rule: RulePlan) -> End:
-        """After the last attempt the kind of the last outcome stays, and the message tells the attempts."""
-        last = outcome.error or Error("policy", "the rules asked to retry an ok outcome")
-        message = f"{last.message} (after {attempt} attempt{'s' * (attempt != 1)})"
-        error = Error(last.kind, message, last.retryable, last.details)
-        self.reporter.tell(TaskDone(task, attempt, outcome, "fail", None))
-        return Failed(error, plan.label, attempt)
+    def _stopped(self) -> bool:
+        """Whether the pipeline is to begin nothing new; what runs inside an iterator goes on to its end."""
+        return not self.prefix and self.host.paused()
 
     async def _leave(
         self, plan: TaskPlan, task: TaskId, attempt: int, outcome: Outcome, rule: RulePlan | None, do: str, took: float
@@ -330,8 +342,9 @@ class Pipeline:
         outcome: Outcome,
         rule: RulePlan | None = None,
         took: float = 0.0,
+        error: Error | None = None,
     ) -> End:
-        error = outcome.error or Error("policy", f"a rule of task {plan.label!r} failed an ok outcome")
+        error = error or outcome.error or Error("policy", f"a rule of task {plan.label!r} failed an ok outcome")
         patches: tuple[Patch, Patch] = ((), ())
         if rule is not None:
             try:
@@ -344,14 +357,35 @@ class Pipeline:
     async def _patches(self, rule: RulePlan) -> tuple[Patch, Patch]:
         """Render all values of both patches, then write them: a pipeline sees its own writes at once."""
         set_iter, set_ctx = await self._evaluated(lambda: (rule.set_iter(self.scope), rule.set_ctx(self.scope)))
+        if self.rivals is not None:
+            self._write_once(set_ctx)
         apply_patch(self.iter, set_iter)
         apply_patch(self.scope["ctx"], set_ctx)
+        self.writes += set_ctx
         return set_iter, set_ctx
+
+    def _write_once(self, patch: Patch) -> None:
+        """Items that work side by side may not write different values (S20)."""
+        assert self.rivals is not None
+        for key, operator, value in patch:
+            if operator == SET:
+                writer, old = self.rivals.get(key, (self.prefix, value))
+                if writer != self.prefix and old != value:
+                    raise BadPatch(f"ctx.{key} was already written by {writer.rstrip('/')} with another value")
+                self.rivals[key] = (self.prefix, value)
 
     def _keep(self, plan: TaskPlan, outcome: Outcome) -> None:
         self.scope["tasks"][plan.label] = self.scope["outcome"]
 
     # -- iterator tasks ---------------------------------------------------------------------------------------------
+
+    async def _iterate_in_time(self, plan: TaskPlan, task: TaskId) -> Outcome:
+        limit = plan.timeout if isinstance(plan.timeout, int | float) else None
+        try:
+            async with asyncio.timeout(limit):
+                return await self._iterate(plan, task)
+        except TimeoutError:
+            return failed("timeout", f"the items took longer than {limit:g} s", retryable=True)
 
     async def _iterate(self, plan: TaskPlan, task: TaskId) -> Outcome:
         """Run the inner pipeline for each item; the first failure is the task's error outcome."""
@@ -367,19 +401,27 @@ class Pipeline:
         gate = asyncio.Semaphore(plan.task.spec.get("max_in_flight", 10) if parallel else 1)
         results: list[Any] = [None] * len(items)
         failures: list[tuple[int, Failed]] = []
+        rivals: dict[str, tuple[str, Any]] | None = {} if parallel else None
+        outer = dict(self.scope["ctx"])
 
         async def one(i: int, item: Any) -> None:
             async with gate:
                 if failures:
                     return
-                end = await self._inner(plan, task, i, item).run()
+                inner = self._inner(plan, task, i, item)
+                if rivals is not None:
+                    inner.rivals, inner.scope["ctx"] = rivals, dict(outer)
+                end = await inner.run()
+                self.writes += inner.writes
+                if rivals is not None:
+                    apply_patch(self.scope["ctx"], tuple(inner.writes))
                 if isinstance(end, Done):
                     results[i] = end.result
                 elif isinstance(end, Failed):
                     failures.append((i, end))
 
         if parallel:
-            await asyncio.gather(*(one(i, item) for i, item in enumerate(items)))
+            await _all(one(i, item) for i, item in enumerate(items))
         else:
             for i, item in enumerate(items):
                 await one(i, item)
@@ -388,16 +430,39 @@ class Pipeline:
             return Outcome("error", error=Error(end.error.kind, f"item {i}: {end.error.message}", end.error.retryable))
         return Outcome(result=results)
 
+    def _restart_inner(self, task: TaskId) -> None:
+        """Items of an iterator task that is tried again start anew, as new visits of their tasks."""
+        for key in [key for key in self.inner if key.startswith(f"{task.path}[")]:
+            self.inner[key] = Progress(visits=self.inner[key].visits)
+
     def _inner(self, plan: TaskPlan, task: TaskId, i: int, item: Any) -> Pipeline:
         assert plan.body_plan is not None
         prefix = f"{task.path}[{i}]/"
         scope = Scope(self.scope)
         scope["iter"] = {plan.task.inputs["iterator"]: item, "index": i, "parent": self.iter}
         scope["tasks"] = dict(self.scope["tasks"])
-        progress = self.inner.get(prefix) or Progress()
+        progress = self.inner.setdefault(prefix, Progress())
         return Pipeline(
             plan.body_plan, self.run_id, scope, progress, self.reporter, self.host, self.index, prefix, self.inner
         )
+
+
+async def _all(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Run all side by side; when one breaks off, none goes on alone."""
+    tasks = [asyncio.create_task(call) for call in calls]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _after(attempt: int, outcome: Outcome) -> Error:
+    """After the last attempt the kind of the last outcome stays, and the message tells the attempts."""
+    last = outcome.error or Error("policy", "the rules asked to retry an ok outcome")
+    message = f"{last.message} (after {attempt} attempt{'s' * (attempt != 1)})"
+    return Error(last.kind, message, last.retryable, last.details)
 
 
 def has_references(value: Any) -> bool:

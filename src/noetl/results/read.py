@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from noetl.errors import NoetlError
-from noetl.reference import CHUNKS, Reference
+from noetl.reference import CHUNKS, HOLDS_REFERENCES, Reference, revived
 
 
 class Contents(Protocol):
@@ -46,18 +46,20 @@ def read_bytes(store: Contents, reference: Reference) -> bytes:
 def read_value(store: Contents, reference: Reference) -> Any:
     """The value itself; the results of a large loop are put together from their chunks."""
     value = msgspec.json.decode(read_bytes(store, reference))
+    if reference.schema_hint.endswith(HOLDS_REFERENCES):
+        return revived(value)
     if reference.schema_hint != CHUNKS:
         return value
     found: list[Any] = [None] * value["total"]
     for key in value["chunks"]:
-        chunk = Reference("db", key, 0, f"sha256:{key}")
-        for index, result in msgspec.json.decode(read_bytes(store, chunk)):
+        hint = HOLDS_REFERENCES if key in value.get("marked", ()) else ""
+        for index, result in read_value(store, Reference("db", key, 0, f"sha256:{key}", hint)):
             found[index] = result
     return found
 
 
 def read_json(store: Contents, reference: Reference) -> bytes:
     """The value as JSON, without building it where it is stored in one piece."""
-    if reference.schema_hint == CHUNKS:
-        return msgspec.json.encode(read_value(store, reference))
+    if reference.schema_hint == CHUNKS or reference.schema_hint.endswith(HOLDS_REFERENCES):
+        return msgspec.json.encode(read_value(store, reference), enc_hook=Reference.as_data)
     return read_bytes(store, reference)

@@ -24,8 +24,8 @@ from noetl.engine.turn import Turn
 from noetl.errors import NotFound
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan
-from noetl.reference import Need, Reference, TooLarge, loaded
-from noetl.results.read import read_json, read_value
+from noetl.reference import Gone, Need, Reference, TooLarge, loaded
+from noetl.results.read import Damaged, read_json, read_value
 from noetl.store.codec import ZERO, decode, rows_of
 from noetl.store.ports import Change, Row, Snapshot, Store, Summary
 from noetl.store.snapshot import freeze, thaw
@@ -129,9 +129,14 @@ class Runtime:
         return works
 
     async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
-        """Facts from a worker; whether they were accepted, and the work it asked for."""
+        """Facts from a worker; whether the lease is still its own, and the work it asked for."""
         answer = await self.handle(execution, report)
-        return bool(answer.events) or not report.facts, answer.works
+        return report.fence in answer.state.leases, answer.works
+
+    def paused(self, execution: str) -> bool:
+        """For workers: whether nothing new is to be begun."""
+        cell = self.cells.get(execution)
+        return cell is not None and cell.state.status == "paused"
 
     async def _commit(self) -> None:
         """Decide and store everything that has been asked, until nothing is left."""
@@ -160,7 +165,7 @@ class Runtime:
     def _with_snapshot(self, change: Change) -> Change:
         """A long log gets a snapshot of the state at its end, so that nobody has to fold all of it again."""
         cell = self.cells[change.execution]
-        if cell.state.seq - cell.frozen >= SNAPSHOT_EVENTS:
+        if cell.state.seq - cell.frozen >= SNAPSHOT_EVENTS and not cell.state.over:
             cell.frozen, change.snapshot = cell.state.seq, freeze(cell.state)
         return change
 
@@ -219,8 +224,14 @@ class Runtime:
                 return turn
             except Need as need:
                 self.unstored.update(turn.blobs)
-                contents[need.reference.key] = await self._content(need.reference, SERVER_BYTES)
+                contents[need.reference.key] = await self._looked_into(need.reference)
                 step = carry_on
+
+    async def _looked_into(self, reference: Reference) -> Any:
+        try:
+            return await self._content(reference, SERVER_BYTES)
+        except Damaged as error:  # a template that can't be evaluated, not the end of the engine
+            return Gone(str(error))
 
     async def _work(self, cell: Cell, event: Any) -> Work:
         """The work that a grant hands out; the items of a large loop are loaded once and kept while it runs."""
@@ -301,7 +312,7 @@ class Runtime:
         frozen = state.seq
         for row in rows:
             evolve(state, decode(row.type, row.data), row.at)
-        state.changed = state.listening = False
+        state.changed = state.listening = True  # paused, it may hold what nobody has looked at yet
         state.outbox.clear()
         last = rows[-1] if rows else first
         cell = Cell(state, snapshot.hash if snapshot and not rows else last.hash, _summary(state, first.at, last.at))

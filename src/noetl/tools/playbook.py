@@ -38,7 +38,8 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
         "payload": context.own_args,
         "step": context.step,
     }
-    raise Parked(Waiting("child", child_id(context.action, context.attempt), None, request))
+    due = context.now + context.timeout if isinstance(context.timeout, int | float) else None
+    raise Parked(Waiting("child", child_id(context.action, context.attempt), due, request))
 
 
 def child_id(action: str, attempt: int) -> str:

@@ -16,15 +16,16 @@ import msgspec
 from noetl.clock import Clock
 from noetl.engine import events as e
 from noetl.engine.commands import Claim, Report
-from noetl.engine.fit import weight, whole
+from noetl.engine.fit import weight
 from noetl.engine.state import Progress
-from noetl.errors import NoetlError
+from noetl.errors import NoetlError, TemplateFailed
 from noetl.model.identity import TaskId, action_id
 from noetl.model.outcome import Outcome, failed
 from noetl.pipeline.plan import PipelinePlan, TaskPlan
 from noetl.pipeline.run import Done, Failed, Parked, Pipeline, Waiting, has_references
 from noetl.reference import Reference, TooLarge, refer, reference_to
 from noetl.results.file import write_file
+from noetl.results.read import read_json, read_value
 from noetl.scope import Scope, StepsView
 from noetl.store.codec import encode_value
 from noetl.tools.base import Context
@@ -33,7 +34,9 @@ from noetl.worker.work import Work
 
 SHAPES = {b"{": "map", b"[": "list", b'"': "text"}
 """What JSON is, by its first byte."""
-SCALARS = frozenset([int, bool, type(None)])
+FACTS_AT_ONCE = 500
+"""So many are reported at once even where the playbook asks for a commit a step only."""
+SCALARS = frozenset([bool, type(None)])
 """Results that are small and storable as they are."""
 
 
@@ -48,6 +51,9 @@ class Link(Protocol):
 
     def plan(self, digest: str, step: str) -> PipelinePlan:
         """The compiled pipeline of a step."""
+
+    def paused(self, execution: str) -> bool:
+        """Whether an execution is to begin nothing new, as far as is known here."""
 
     async def fetch(self, reference: Reference) -> Any:
         """The value behind a reference, or TooLarge."""
@@ -130,9 +136,11 @@ class Lease:
         self.worker, self.work = worker, work
         self.plan = worker.link.plan(work.digest, work.step)
         self.facts: list[e.Event] = []
-        self.blobs: list[tuple[str, bytes]] = []
+        self.blobs: dict[str, bytes] = {}
+        """Content of references that is not stored yet."""
         self.more: list[Work] = []
-        self.sending: asyncio.Task[None] | None = None
+        self.sending = asyncio.Lock()
+        self.void = False
 
     # -- facts ------------------------------------------------------------------------------------------------------
 
@@ -140,21 +148,34 @@ class Lease:
         self.facts.append(fact)
 
     async def durable(self) -> None:
+        if self.work.durability == "task" or len(self.facts) > FACTS_AT_ONCE:
+            await self.send()
+
+    async def stored(self) -> None:
         await self.send()
 
+    def paused(self) -> bool:
+        return self.worker.link.paused(self.work.execution)
+
     async def send(self, *, claim: bool = False, hand_back: bool = False) -> None:
-        """Report what has gathered; Rejected if the lease is void."""
-        facts, self.facts = tuple(self.facts), []
-        blobs, self.blobs = tuple(self.blobs), []
-        if not facts and not hand_back:
-            return
-        asked = Claim(self.worker.name, 1 + max(0, self.worker.free)) if claim else None
-        accepted, more = await self.worker.link.report(
-            self.work.execution, Report(self.work.fence, facts, asked, hand_back, blobs)
-        )
-        self.more += more
-        if not accepted:
-            raise Rejected
+        """Report what has gathered, after what is on its way already; Rejected if the lease is void."""
+        async with self.sending:
+            if self.void:
+                raise Rejected
+            facts, self.facts = tuple(self.facts), []
+            if not facts and not hand_back:
+                return
+            blobs = tuple(self.blobs.items())
+            asked = Claim(self.worker.name, 1 + max(0, self.worker.free)) if claim else None
+            held, more = await self.worker.link.report(
+                self.work.execution, Report(self.work.fence, facts, asked, hand_back, blobs)
+            )
+            self.more += more
+            for key, _ in blobs:
+                self.blobs.pop(key, None)
+            self.void = not held and not claim and not hand_back
+            if self.void:
+                raise Rejected
 
     # -- running ----------------------------------------------------------------------------------------------------
 
@@ -176,12 +197,17 @@ class Lease:
                 self.tell(e.StepDone(run, result))
             case Failed(error=error, task=task, attempt=attempt):
                 self.tell(e.StepFailed(run, error, task, attempt))
+            case Waiting(until="resume"):
+                await self.send(hand_back=True)
             case Waiting():
                 self.tell(self._pause(end, None))
 
     async def _lane(self, items: list[Any]) -> None:
         run = self.work.run
         for offset, item in enumerate(items):
+            if offset and self.paused():
+                await self.send(hand_back=True)
+                return
             index = self.work.first + offset
             self.tell(e.IterationStarted(run, index))
             end = await self._pipeline(index, self._iter(index, item)).run()
@@ -190,7 +216,11 @@ class Lease:
                     self.tell(e.IterationDone(run, index, result))
                 case Failed(error=error, task=task, attempt=attempt):
                     self.tell(e.IterationFailed(run, index, error, task, attempt))
-                    await self.send()
+                    if offset + 1 < len(items):
+                        await self.send()
+                case Waiting(until="resume"):
+                    await self.send(hand_back=True)
+                    return
                 case Waiting():
                     self.tell(self._pause(end, index))
                     return
@@ -241,14 +271,17 @@ class Lease:
             if weight(outcome.result, limit) > limit:
                 return self._stored(plan, outcome)
             encode_value(outcome.result)
+        except RecursionError:
+            return failed("input", f"the result of {plan.kind.name} is nested too deeply to be stored")
         except (NoetlError, TypeError, ValueError, msgspec.MsgspecError) as error:
-            return failed("input", f"the result of {plan.kind.name} can't be stored: {error}")
+            return failed("input", f"the result of {plan.kind.name} can't be stored: {str(error).lstrip(': ')}")
         return outcome
 
     async def _opened(self, value: Any) -> Any:
         """Args for a tool that is handed them: the JSON of stored values, which nobody has to build and take apart."""
         if isinstance(value, Reference):
-            content = await self.worker.link.fetch_bytes(value)
+            fresh = value.key in self.blobs
+            content = read_json(self, value) if fresh else await self.worker.link.fetch_bytes(value)
             return value if isinstance(content, TooLarge) else msgspec.Raw(content)
         if not has_references(value):
             return value
@@ -256,8 +289,17 @@ class Lease:
             return {key: await self._opened(item) for key, item in value.items()}
         return [await self._opened(item) for item in value]
 
+    def blob(self, key: str) -> bytes | None:
+        """Content that only this lease has yet."""
+        return self.blobs.get(key)
+
     async def content(self, reference: Reference) -> Any:
-        return await self.worker.link.fetch(reference)
+        try:
+            if reference.key in self.blobs:
+                return read_value(self, reference)
+            return await self.worker.link.fetch(reference)
+        except NoetlError as error:
+            raise TemplateFailed(str(error)) from error
 
     def _stored(self, plan: TaskPlan, outcome: Outcome) -> Outcome:
         store = plan.task.spec.get("results", {}).get("store") or self.work.result_store
@@ -265,11 +307,11 @@ class Lease:
             content = bytes(outcome.result)
             reference = reference_to(content, hint=SHAPES.get(content[:1], "number"))
         else:
-            reference, content = refer(whole(outcome.result))
+            reference, content = refer(outcome.result)
         if store.get("kind") == "file":
             reference = write_file(store.get("path", ".noetl/results"), reference, content)
         else:
-            self.blobs.append((reference.key, content))
+            self.blobs[reference.key] = content
         return msgspec.structs.replace(outcome, result=reference)
 
     async def _call(self, plan: TaskPlan, inputs: dict[str, Any], task: TaskId, attempt: int, scope: Scope) -> Outcome:

@@ -75,6 +75,27 @@ HELD = """
   tool: {kind: noop}
 - {step: other, tool: {kind: noop}}
 """
+NESTED = """
+- step: start
+  loop: {in: "{{ [1, 2] }}", iterator: y}
+  tool:
+    - each:
+        kind: iterator
+        in: "{{ [1, 2] }}"
+        iterator: x
+        tool:
+          - save: {kind: noop, result: "{{ iter.x }}"}
+          - deeper:
+              kind: iterator
+              in: "{{ [3] }}"
+              iterator: z
+              tool: [{note: {kind: noop}}]
+        spec:
+          policy:
+            rules:
+              - {when: "{{ _attempt < 3 }}", then: {do: retry, attempts: 3, delay: 0}}
+              - {else: {then: {do: continue}}}
+"""
 FAILING = """
 - step: start
   tool: {kind: noop, result: "{{ 1 / 0 }}"}
@@ -83,7 +104,7 @@ LARGE = """
 - step: start
   tool: {kind: noop, result: "{{ 'x' * 100000 }}"}
 """
-TRUE = [CHAIN, FORK, RETRY, SEQUENTIAL, PARALLEL, HELD, FAILING, LARGE]
+TRUE = [CHAIN, FORK, NESTED, RETRY, SEQUENTIAL, PARALLEL, HELD, FAILING, LARGE]
 
 
 class Story:
