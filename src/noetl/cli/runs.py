@@ -121,7 +121,7 @@ async def _show(store: Store, summary: Summary, output: str | None) -> None:
 
 
 def _tell(one: Engine, state: Execution, found: dict[str, Any]) -> None:
-    click.echo(f"{state.net.playbook.name}  {state.status}  {state.id}")
+    click.echo(f"{state.net.playbook.name}  {state.shown_status}  {state.id}")
     click.echo(f"started {found['started']}, {span(found['duration_ms'] / 1000)}, {found['events']:,} events")
     rows = [
         {"step": name, "status": step["status"], "runs": step["runs"], "result": step["result"]}

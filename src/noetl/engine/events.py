@@ -381,6 +381,8 @@ class TaskDone(Event, frozen=True):
     set_ctx: Patch = ()
     skipped: bool = False
     duration_ms: float = 0.0
+    error: Error | None = None
+    """What the pipeline fails with, where it is not the error of the outcome."""
 
 
 class TaskRetryScheduled(Event, frozen=True):

@@ -254,6 +254,8 @@ def _step_paused(state: Execution, event: e.StepPaused, at: float) -> None:
         if rest is not None and event.index is not None:
             rest = (event.index + 1, rest[1])
     if rest is not None and run.loop is not None:
+        if event.reason == "returned":
+            run.loop.lane = max(1, run.loop.lane // 2)
         _give_back(run, run.loop, *rest)
     refresh_ready(state, run)
 
@@ -343,6 +345,8 @@ def _task_done(state: Execution, event: e.TaskDone, at: float) -> None:
     progress.attempt = 1
     progress.at = event.to
     progress.ended = event.to is None
+    error = event.error or event.outcome.error
+    progress.failure = (error, label, event.attempt) if event.do == "fail" and error is not None else None
     _leave_inner(run, event.task, again=event.do == "retry")
 
 

@@ -49,6 +49,8 @@ class Progress(msgspec.Struct):
     delivered: Outcome | None = None
     """The outcome of the next task, if it was waited for."""
     ended: bool = False
+    failure: tuple[Error, str, int] | None = None
+    """Why, at which task and attempt it failed. Only known on its own where others run beside it in an iterator."""
 
 
 class Parked(msgspec.Struct):
@@ -198,6 +200,12 @@ class Execution(msgspec.Struct):
     def depth(self) -> int:
         """How many executions stand above this one."""
         return self.parent[2] if self.parent else 0
+
+    @property
+    def shown_status(self) -> str:
+        """The status as people see it: a run that can only go on when something comes is waiting."""
+        idle = self.status == "running" and not self.leases and not self.ready and not self.fresh and not self.ended
+        return "waiting" if idle and (self.runs or self.tokens) else self.status
 
     @property
     def over(self) -> bool:

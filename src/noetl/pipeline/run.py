@@ -127,6 +127,8 @@ class Pipeline:
         progress = self.progress
         label: str | None = progress.at or self.plan.first
         fresh = not progress.started and progress.attempt == 1 and progress.delivered is None
+        if progress.failure is not None:
+            return Failed(*progress.failure)
         if progress.ended:
             return Done(progress.prev)
         while label is not None:
@@ -351,7 +353,8 @@ class Pipeline:
                 patches = await self._patches(rule)
             except (TemplateError, BadPatch) as problem:
                 error = _patch_outcome(problem).error or error
-        self.reporter.tell(TaskDone(task, attempt, outcome, "fail", None, *patches, duration_ms=took))
+        own = None if error == outcome.error else error
+        self.reporter.tell(TaskDone(task, attempt, outcome, "fail", None, *patches, duration_ms=took, error=own))
         return Failed(error, plan.label, attempt)
 
     async def _patches(self, rule: RulePlan) -> tuple[Patch, Patch]:

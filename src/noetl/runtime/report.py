@@ -14,7 +14,7 @@ def report(state: Execution, file: str, places: dict[str, Mark], duration: float
     """The outcome of an execution, with the place in the playbook of what went wrong."""
     return {
         "execution_id": state.id,
-        "status": state.status,
+        "status": state.shown_status,
         "result": state.result,
         "ctx": state.ctx,
         "steps": steps(state),

@@ -269,7 +269,7 @@ class Runtime:
 
     def _summarise(self, cell: Cell, change: Change, now: float) -> None:
         old = cell.summary
-        if old is None or old.status != cell.state.status:
+        if old is None or old.status != cell.state.shown_status:
             cell.summary = change.summary = _summary(cell.state, old.started if old else now, now)
 
     def _refuse(self, decided: dict[str, list[tuple[Asked, Answer]]], error: Exception) -> None:
@@ -357,7 +357,7 @@ class Contents(NamedTuple):
 def _summary(state: Execution, started: float, now: float) -> Summary:
     playbook, parent = state.net.playbook, state.parent[0] if state.parent else None
     ended = now if state.over else None
-    return Summary(state.id, playbook.name, playbook.path, state.status, started, ended, state.digest, parent)
+    return Summary(state.id, playbook.name, playbook.path, state.shown_status, started, ended, state.digest, parent)
 
 
 def _raise(asked: Asked, error: Exception) -> None:

@@ -80,6 +80,10 @@ def _copied(progress: dict[str, Progress], event: StepStarted | StepRegranted) -
     for key, value in progress.items():
         if event.items is None or event.items[0] <= int(key.partition(":")[0]) < event.items[1]:
             found[key] = replace(
-                value, visits=dict(value.visits), iter=dict(value.iter), tasks=dict(value.tasks), writes=list(value.writes)
+                value,
+                visits=dict(value.visits),
+                iter=dict(value.iter),
+                tasks=dict(value.tasks),
+                writes=list(value.writes),
             )
     return found

@@ -16,6 +16,7 @@ import msgspec
 from noetl.clock import Clock
 from noetl.engine import events as e
 from noetl.engine.commands import Claim, Report
+from noetl.engine.evolve import FAST_LANE_SECONDS
 from noetl.engine.fit import weight
 from noetl.engine.state import Progress
 from noetl.errors import NoetlError, TemplateFailed
@@ -185,9 +186,18 @@ class Lease:
             await self._plain()
         else:
             await self._lane(work.items)
-        self.worker.leases.pop((work.execution, work.fence), None)  # from here on it is the runtime's to end
+        self._let_go()
         await self.send(claim=True)
         return self.more
+
+    def _let_go(self) -> None:
+        """From here on the lease is the runtime's to end."""
+        self.worker.leases.pop((self.work.execution, self.work.fence), None)
+
+    async def _hand_back(self) -> None:
+        """Give back the rest of a lane, and ask for other work with the same breath."""
+        self._let_go()
+        await self.send(claim=True, hand_back=True)
 
     async def _plain(self) -> None:
         end = await self._pipeline(None, self._iter(None, None)).run()
@@ -203,10 +213,10 @@ class Lease:
                 self.tell(self._pause(end, None))
 
     async def _lane(self, items: list[Any]) -> None:
-        run = self.work.run
+        run, started = self.work.run, self.now()
         for offset, item in enumerate(items):
-            if offset and self.paused():
-                await self.send(hand_back=True)
+            if offset and (self.paused() or self.now() - started > FAST_LANE_SECONDS):
+                await self._hand_back()  # a slow item must not make those behind it wait for this worker
                 return
             index = self.work.first + offset
             self.tell(e.IterationStarted(run, index))
@@ -219,7 +229,7 @@ class Lease:
                     if offset + 1 < len(items):
                         await self.send()
                 case Waiting(until="resume"):
-                    await self.send(hand_back=True)
+                    await self._hand_back()
                     return
                 case Waiting():
                     self.tell(self._pause(end, index))
