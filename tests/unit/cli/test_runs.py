@@ -66,10 +66,10 @@ def test_list_is_the_contract_newest_first(tmp_path: Path) -> None:
 
 def test_list_of_a_status(tmp_path: Path, killed: str) -> None:
     run(tmp_path)
-    found = data(runs(tmp_path, "list", "--status", "running", "-o", "json"))
+    found = data(runs(tmp_path, "list", "--status", "waiting", "-o", "json"))
     assert [(one["execution_id"], one["ended"]) for one in found] == [(killed, None)]
     assert data(runs(tmp_path, "list", "--status", "failed", "-o", "json")) == []
-    assert f"{killed}  story  running (no process)" in runs(tmp_path, "list").out
+    assert f"{killed}  story  waiting (no process)" in runs(tmp_path, "list").out
 
 
 def test_show_has_the_json_of_run_with_times(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_watch_of_a_dead_run_says_so_and_can_be_left(tmp_path: Path, killed: str
         watch.line("waits")
         watch.send(signal.SIGINT)
         assert watch.end().code == 130
-    assert status(tmp_path) == "running"
+    assert status(tmp_path) == "waiting"
 
 
 # -- carrying on ----------------------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def test_resume_all_carries_on_everything_that_nobody_runs(tmp_path: Path, kille
             assert two.line("story ").split()[1] == killed
             runs(tmp_path, "signal", killed, "go", "--data", "8")
             assert two.end()[:2] == (0, "8\n")
-        assert status(tmp_path, alive) == "running"
+        assert status(tmp_path, alive) == "waiting"
 
 
 def test_resume_all_resumes_at_once_and_is_interrupted_as_one(tmp_path: Path) -> None:
