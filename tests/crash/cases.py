@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from noetl.clock import SystemClock
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
+from noetl.engine.state import Execution
 from noetl.errors import FileMissing
 from noetl.store.codec import decode, rows_of
 from noetl.store.ports import Change
@@ -22,23 +24,11 @@ from noetl.store.sqlite import SqliteStore
 EXECUTION = "0198c0de-0000-7000-8000-0000000000cc"
 PLAYBOOKS = Path(__file__).parent / "playbooks"
 LOOK_SECONDS = 0.003
-SPEED = 100
-"""How much faster than the world's the clock of the engine runs: a wait of six seconds is a durable timer."""
-EPOCH = 1_750_000_000.0
 
 Logs = dict[str, list[e.Event]]
-Operator = Callable[[Logs], tuple[str, Command] | None]
+Load = Callable[[str], Execution]
+Operator = Callable[[Logs, Load], tuple[str, Command] | None]
 """From the logs of all executions: what to tell which of them now."""
-
-
-class FastClock:
-    """Time runs faster, the same in every process."""
-
-    def now(self) -> float:
-        return EPOCH + (time.time() - EPOCH) * SPEED
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds / SPEED)
 
 
 class Case(NamedTuple):
@@ -50,6 +40,8 @@ class Case(NamedTuple):
     """Whether a signal comes between a decision and its commit, so that the commit is refused."""
     once: bool = False
     """Whether no call may ever happen twice: all tasks have `on_lost: error`."""
+    crash: tuple[str, int] | None = None
+    """Where the first of two crashes is, if the middle is not interesting enough."""
 
     @property
     def file(self) -> Path:
@@ -73,7 +65,7 @@ def waits(log: list[e.Event], signal: str) -> bool:
     return signal in parked.values()
 
 
-def approve(logs: Logs) -> tuple[str, Command] | None:
+def approve(logs: Logs, load: Load) -> tuple[str, Command] | None:
     """Answer whoever asks, the same each time."""
     for execution, log in logs.items():
         for name in ("first", "second"):
@@ -82,7 +74,7 @@ def approve(logs: Logs) -> tuple[str, Command] | None:
     return None
 
 
-def pause_and_go_on(logs: Logs) -> tuple[str, Command] | None:
+def pause_and_go_on(logs: Logs, load: Load) -> tuple[str, Command] | None:
     """Pause the run above while the one below waits, let both go on, then answer the one below."""
     above = [event.name for event in logs.get(EXECUTION, [])]
     below = next((name for name in logs if name != EXECUTION), None)
@@ -98,11 +90,23 @@ def pause_and_go_on(logs: Logs) -> tuple[str, Command] | None:
     return None
 
 
-def cancel(logs: Logs) -> tuple[str, Command] | None:
+def cancel(logs: Logs, load: Load) -> tuple[str, Command] | None:
     """Cancel the run above when the one below waits."""
     below = next((log for name, log in logs.items() if name != EXECUTION), [])
     above = [event.name for event in logs.get(EXECUTION, [])]
     return (EXECUTION, Cancel("enough")) if waits(below, "first") and "playbook.cancelled" not in above else None
+
+
+def pause_twice(logs: Logs, load: Load) -> tuple[str, Command] | None:
+    """Pause while a task waits for its next attempt, and go on when nothing runs any more; twice."""
+    log = logs.get(EXECUTION, [])
+    names = [event.name for event in log]
+    paused, resumed = names.count("playbook.paused"), names.count("playbook.resumed")
+    if paused > resumed:
+        return None if load(EXECUTION).leases else (EXECUTION, Resume())
+    retried = {event.task.label for event in log if isinstance(event, e.TaskRetryScheduled)}
+    over = any(isinstance(event, e.PlaybookProcessed) for event in log)
+    return (EXECUTION, Pause()) if not over and paused < len(retried & {"plain", "inside"}) else None
 
 
 def operate(case: Case) -> None:
@@ -116,16 +120,26 @@ def operate(case: Case) -> None:
             continue
         try:
             logs = {one.execution_id: events_of(store, one.execution_id) for one in store.summaries()}
-            if order := case.operator(logs):
+            if order := case.operator(logs, lambda one: asyncio.run(_load(store, one))):  # noqa: B023
                 asyncio.run(_ask(store, *order))
         finally:
             store.close()
 
 
+async def _load(store: SqliteStore, execution: str) -> Execution:
+    from noetl.runtime.runtime import Runtime
+
+    runtime = Runtime(store, SystemClock())
+    try:
+        return (await runtime.load(execution)).state
+    finally:
+        runtime.thread.shutdown()
+
+
 async def _ask(store: SqliteStore, execution: str, command: Command) -> None:
     from noetl.runtime.runtime import Runtime
 
-    runtime = Runtime(store, FastClock())
+    runtime = Runtime(store, SystemClock())
     try:
         await runtime.handle(execution, command)
     finally:
@@ -173,7 +187,9 @@ SPECIAL = _cases(
         Case("signal_early", operator=approve, late=True),
         Case("child_paused", operator=pause_and_go_on),
         Case("child_cancelled", operator=cancel),
+        Case("paused", operator=pause_twice),
         Case("on_lost", once=True),
+        Case("sub_playbook", crash=("runtime.embedded:Embedded._child:5 before", 1)),
     ]
 )
 CASES = _cases(

@@ -24,10 +24,12 @@ points.install()
 
 import asyncio  # noqa: E402
 
-from crash.cases import CASES, EXECUTION, Case, FastClock, LateWriter, operate  # noqa: E402
+from crash.cases import CASES, EXECUTION, Case, LateWriter, operate  # noqa: E402
 from noetl.cli.local import owned  # noqa: E402
+from noetl.clock import SystemClock  # noqa: E402
 from noetl.engine.commands import Resume  # noqa: E402
 from noetl.engine.state import Execution  # noqa: E402
+from noetl.pipeline import run as pipeline  # noqa: E402
 from noetl.runtime import embedded, runtime  # noqa: E402
 from noetl.runtime.catalog import Catalog, read  # noqa: E402
 from noetl.runtime.embedded import Embedded  # noqa: E402
@@ -35,6 +37,7 @@ from noetl.runtime.runtime import Refresh  # noqa: E402
 from noetl.store.sqlite import SqliteStore  # noqa: E402
 from noetl.tools.base import Context, Run  # noqa: E402
 from noetl.tools.registry import KINDS  # noqa: E402
+from noetl.worker import worker  # noqa: E402
 
 PR_SET_CHILD_SUBREAPER = 36
 CHILD_SECONDS = 20.0
@@ -89,8 +92,7 @@ class Noted:
 
 def be_child(order: Order) -> None:
     case = CASES[order.case]
-    embedded.LOOK_SECONDS = 0.01
-    runtime.SNAPSHOT_EVENTS = 12
+    make_small()
     store = SqliteStore("noetl.db")
     watched: Any = points.Watched(store)
     points.METER.arm(order.kill)
@@ -98,11 +100,20 @@ def be_child(order: Order) -> None:
     Path("hits.json").write_bytes(msgspec.json.encode(points.METER.counts))
 
 
+def make_small() -> None:
+    """What takes long or is large in the world must fit into tens of milliseconds here."""
+    embedded.LOOK_SECONDS = 0.01
+    embedded.MAX_DEPTH = 3
+    runtime.SNAPSHOT_EVENTS = 12
+    pipeline.DURABLE_WAIT_SECONDS = 0.05
+    worker.FAST_LANE_SECONDS = 0.02
+
+
 async def _carry(case: Case, store: Any, resume: bool) -> None:
     """What `noetl run` and `noetl runs resume` do, with a fixed id and notes of what is called."""
     catalog = Catalog()
     registry: Any = Noted("effects.txt")
-    engine = Embedded(store, registry, FastClock(), catalog.find)
+    engine = Embedded(store, registry, SystemClock(), catalog.find)
     catalog.runtime = engine.runtime
     try:
         with owned(store, EXECUTION):
@@ -195,7 +206,7 @@ def main() -> None:
         read(str(case.file)).loaded.require()
     for kind in ("noop", "python", "playbook", "wait", "http"):
         KINDS.runner(kind)
-    import noetl.tools.python_child.pool  # noqa: F401, PLC0415
+    import noetl.tools.python_child.pool  # noqa: F401
 
     for line in sys.stdin.buffer:
         answer = obey(msgspec.json.decode(line, type=Order))

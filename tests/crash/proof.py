@@ -183,8 +183,8 @@ def surveyed(nursery: Nursery, case: Case) -> Reference:
         started = nursery.ask(case, one).hits
         found = look(one)
         assert found.violations == []
-        crash = ("store:commit after", max(1, started["store:commit after"] // 2))
-        nursery.ask(case, other, kill=crash)
+        crash = case.crash or ("store:commit after", max(1, started["store:commit after"] // 2))
+        assert nursery.ask(case, other, kill=crash).code == KILLED
         resumed = nursery.ask(case, other, resume=True).hits
     runs = {
         action_id(execution, event.task): (execution, event.task.run)
@@ -290,4 +290,3 @@ def rare(nursery: Nursery, hits: str, reference: Reference) -> Iterator[str]:
 def copied(place: Path, to: Path) -> None:
     """A folder again; the shared memory of the database is rebuilt by whoever opens it."""
     shutil.copytree(place, to, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*-shm", "locks"))
-

@@ -7,6 +7,7 @@ import asyncio
 import tokenize
 from collections import Counter
 from io import BytesIO
+from itertools import pairwise
 
 import pytest
 
@@ -40,8 +41,8 @@ def test_every_await_of_the_shell_is_a_point() -> None:
         written = Counter(
             {
                 points.AWAIT: words.count("await"),
-                points.ENTER: sum(pair == ("async", "with") for pair in zip(words, words[1:], strict=False)),
-                points.NEXT: sum(pair == ("async", "for") for pair in zip(words, words[1:], strict=False)),
+                points.ENTER: sum(pair == ("async", "with") for pair in pairwise(words)),
+                points.NEXT: sum(pair == ("async", "for") for pair in pairwise(words)),
             }
         )
         assert Counter(place.sides for place in points.places(name, ast.parse(text))) == +written, name

@@ -136,8 +136,8 @@ class Log:
     def end(self, status: str | None, snapshot: Frozen | None) -> None:
         for check in self.of_events:
             check.end()
-        if self.foldable and status is not None and status != self.state.status:
-            self.note("replay", f"lists say {status}, the log says {self.state.status}")
+        if self.foldable and status is not None and status != self.state.shown_status:
+            self.note("replay", f"lists say {status}, the log says {self.state.shown_status}")
         if snapshot is not None and snapshot.seq > self.seq:
             self.note("snapshot", f"stands at {snapshot.seq}, and the log ends at {self.seq}")
 
