@@ -1,1 +1,1 @@
-"""The crash proof: kill the engine at every await of its shell, resume, and nothing that was accepted is lost or redone."""
+"""The crash proof: kill the engine at every await of its shell, resume, and nothing accepted is lost or redone."""

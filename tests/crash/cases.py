@@ -97,16 +97,16 @@ def cancel(logs: Logs, load: Load) -> tuple[str, Command] | None:
     return (EXECUTION, Cancel("enough")) if waits(below, "first") and "playbook.cancelled" not in above else None
 
 
-def pause_twice(logs: Logs, load: Load) -> tuple[str, Command] | None:
-    """Pause while a task waits for its next attempt, and go on when nothing runs any more; twice."""
+def pause_often(logs: Logs, load: Load) -> tuple[str, Command] | None:
+    """Pause during a call, between attempts, and inside a loop; go on each time when nothing runs any more."""
     log = logs.get(EXECUTION, [])
     names = [event.name for event in log]
     paused, resumed = names.count("playbook.paused"), names.count("playbook.resumed")
     if paused > resumed:
         return None if load(EXECUTION).leases else (EXECUTION, Resume())
-    retried = {event.task.label for event in log if isinstance(event, e.TaskRetryScheduled)}
+    seen = {event.task.label for event in log if isinstance(event, e.TaskDone)} & {"before", "plain", "mark"}
     over = any(isinstance(event, e.PlaybookProcessed) for event in log)
-    return (EXECUTION, Pause()) if not over and paused < len(retried & {"plain", "inside"}) else None
+    return (EXECUTION, Pause()) if not over and paused < len(seen) else None
 
 
 def operate(case: Case) -> None:
@@ -187,7 +187,7 @@ SPECIAL = _cases(
         Case("signal_early", operator=approve, late=True),
         Case("child_paused", operator=pause_and_go_on),
         Case("child_cancelled", operator=cancel),
-        Case("paused", operator=pause_twice),
+        Case("paused", operator=pause_often),
         Case("on_lost", once=True),
         Case("sub_playbook", crash=("runtime.embedded:Embedded._child:5 before", 1)),
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import gc
 import os
 import signal
 import sys
@@ -208,6 +209,8 @@ def main() -> None:
         KINDS.runner(kind)
     import noetl.tools.python_child.pool  # noqa: F401
 
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin.buffer:
         answer = obey(msgspec.json.decode(line, type=Order))
         sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")

@@ -15,7 +15,10 @@ from crash import points
 from crash.cases import CASES
 from crash.proof import Nursery
 
-BY_NO_PLAYBOOK: dict[str, str] = {}
+BY_NO_PLAYBOOK = {
+    "runtime.embedded:Embedded.drive:1": "the state is dropped only after the store has failed, and then the run ends",
+    "runtime.runtime:Runtime._decide:1": "the same; and in processes that only send a command, such as `runs cancel`",
+}
 """Places that no reference playbook comes by, and why that has to be so."""
 
 SAMPLE = """

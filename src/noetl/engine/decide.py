@@ -8,6 +8,7 @@ Late and repeated commands are answered with no events.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import Any
 
 from noetl.engine import events as e
@@ -36,6 +37,8 @@ from noetl.model.outcome import Error, Outcome, failed
 
 MAX_LOSSES = 5
 MAX_CTX_BYTES = 1 << 20
+MAX_ID = 200
+"""A signal with a longer id is known by its hash."""
 
 
 def decide(turn: Turn, command: Command) -> None:
@@ -208,8 +211,9 @@ def _wake(turn: Turn, name: str, key: int, late: Outcome) -> None:
 
 
 def _signal(turn: Turn, signal: Signal) -> None:
-    if signal.id not in turn.state.signal_ids:
-        turn.emit(e.MessageReceived(signal.type, signal.id, signal.payload))
+    number = signal.id if len(signal.id) <= MAX_ID else sha256(signal.id.encode("utf-8", "replace")).hexdigest()
+    if number not in turn.state.signal_ids:
+        turn.emit(e.MessageReceived(signal.type, number, signal.payload))
 
 
 def _child_ended(turn: Turn, child: str, outcome: Outcome) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from hashlib import sha256
 from typing import Any, get_type_hints
 
 import msgspec
@@ -19,7 +20,8 @@ EVENT_BYTES = 60_000
 WORTH_BYTES = 1_024
 """Smaller values stay: a reference takes some hundred bytes itself."""
 TEXT_CHARACTERS = 2_000
-"""What remains of a text that must stay text, such as the message of an error."""
+TEXTS = frozenset(["message", "reason", "type", "key"])
+"""What must stay text; so much of it remains."""
 
 Path = tuple[str | int, ...]
 Blobs = list[tuple[str, bytes]]
@@ -53,7 +55,7 @@ def _parts(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             part = getattr(value, name)
-            if name in _loose(type(value)) or isinstance(part, str) or name == "details":
+            if name in _loose(type(value)) or name in TEXTS or name == "details":
                 yield (*path, name), part
             else:
                 yield from _parts(part, (*path, name))
@@ -75,9 +77,11 @@ def _loose(kind: type) -> frozenset[str]:
 
 
 def _smaller(part: Any, path: Path, blobs: Blobs) -> Any:
-    if path[-1] == "message" and isinstance(part, str):
-        return f"{part[:TEXT_CHARACTERS]} ... ({len(part):,} characters)"
-    if path[-1] == "details":
+    ours = len(path) == 1 or path[-2] == "error"  # not what an author happens to call that
+    if ours and isinstance(part, str) and path[-1] in TEXTS:
+        digest = sha256(part.encode("utf-8", "replace")).hexdigest()[:12]  # texts that differ stay different
+        return f"{part[:TEXT_CHARACTERS]} ... ({len(part):,} characters, {digest})"
+    if ours and path[-1] == "details":
         return {"left_out": f"{len(part)} details that take too much room"}
     reference, content = refer(part)
     blobs.append((reference.key, content))

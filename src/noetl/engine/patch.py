@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from noetl.reference import Reference
+
 Write: TypeAlias = tuple[str, str, Any]
 Patch: TypeAlias = tuple[Write, ...]
 
@@ -68,5 +70,7 @@ def plain_patch(values: Mapping[str, Any]) -> Patch:
 
 
 def _words(value: Any) -> str:
+    if isinstance(value, Reference):
+        return f"a stored value of {value.size:,} bytes"
     names = {dict: "a map", list: "a list", str: "text", bool: "a boolean", type(None): "nothing"}
     return names.get(type(value), "a number" if isinstance(value, int | float) else "a value")

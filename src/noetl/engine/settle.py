@@ -167,7 +167,7 @@ def _deliver(turn: Turn) -> bool:
 def _join(turn: Turn) -> bool:
     """Fire a join whose tokens need not wait any longer: nothing alive elsewhere can still reach it."""
     state = turn.state
-    for step, tokens in state.waiting.items():
+    for step, tokens in state.waiting.items():  # noqa: SIM110 (joining is an effect)
         if tokens and not _awaited(state, step) and _join_now(turn, step):
             return True
     return False

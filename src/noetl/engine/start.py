@@ -10,7 +10,7 @@ from noetl.engine.fit import Oversized, fitted
 from noetl.engine.patch import plain_patch
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
-from noetl.expression import NOW_KEY, render
+from noetl.expression import NOW_KEY, parse, render
 from noetl.scope import Scope
 
 
@@ -54,7 +54,7 @@ def _refuse(turn: Turn, command: Start, kind: str, message: str) -> None:
 def materialised(defaults: dict[str, Any], payload: dict[str, Any], execution: str, now: float) -> dict[str, Any]:
     """The payload laid over the defaults as data; then the remaining templates, in document order (S26)."""
     workload: dict[str, Any] = {}
-    scope = Scope(workload=_overlaid(defaults, payload), execution_id=execution)
+    scope = Scope(workload=_overlaid(_ready(defaults), payload), execution_id=execution)
     scope[NOW_KEY] = now
     for key, value in defaults.items():
         workload[key] = _rendered(value, payload[key], scope) if key in payload else render(value, scope)
@@ -71,6 +71,21 @@ def _rendered(default: Any, given: Any, scope: Scope) -> Any:
         for key, value in default.items()
     }
     return {**merged, **{key: value for key, value in given.items() if key not in default}}
+
+
+def _ready(value: Any) -> Any:
+    """The value without its templates: one that has not been rendered yet is not there."""
+    if isinstance(value, dict):
+        return {key: _ready(item) for key, item in value.items() if isinstance(item, dict) or not _waits(item)}
+    return value
+
+
+def _waits(value: Any) -> bool:
+    if isinstance(value, str):
+        return not parse(value).is_constant
+    if isinstance(value, dict):
+        return any(map(_waits, value.values()))
+    return isinstance(value, list) and any(map(_waits, value))
 
 
 def _overlaid(default: Any, given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A stage for longer stories: tools that tests write, a clock that jumps, children, and every promise checked at the end.
+"""A stage for longer stories: tools that tests write, a clock that jumps, children, and promises checked at the end.
 
 A task of kind `python` whose code is a name calls the test's function of that name. Time stands still while anything
 moves; when nothing does, it jumps to the next timer.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from textwrap import dedent, indent
 from typing import Any
 
@@ -23,6 +23,7 @@ from noetl.model.outcome import Outcome
 from noetl.runtime.embedded import Embedded
 from noetl.store import codec
 from noetl.store.memory import MemoryStore
+from noetl.store.ports import Change
 from noetl.tools.base import Context
 from noetl.tools.registry import Registry
 
@@ -88,17 +89,31 @@ class StageEngine(Embedded):
             return
         except TimeoutError:
             pass
-        due = min((at for cell in self._cells() if cell.status != "paused" for at in cell.timers.values()), default=None)
+        moving = [state for state in self._cells() if state.status != "paused"]
+        due = min((at for state in moving for at in state.timers.values()), default=None)
         if due is not None:
             self.clock.time = max(self.clock.time, due)
+
+
+class Cuts(MemoryStore):
+    """Remembers where each commit ended: a process may die there and nowhere else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cuts: list[int] = []
+
+    def commit(self, changes: Sequence[Change]) -> list[bool]:
+        done = super().commit(changes)
+        self.cuts += [change.rows[-1].seq for change in changes if change.execution == EXECUTION and change.rows]
+        return done
 
 
 class Stage:
     """One execution on its way, with everything a test wants to look at."""
 
-    def __init__(self, text: str, tools: dict[str, Tool], children: dict[str, str], store: MemoryStore | None = None):
+    def __init__(self, text: str, tools: dict[str, Tool], children: dict[str, str], store: Cuts | None = None):
         self.text, self.children = text, children
-        self.store = store or MemoryStore()
+        self.store = store or Cuts()
         self.clock = StageClock()
         self.registry = StageRegistry(tools)
         self.digest = ""
@@ -129,7 +144,7 @@ class Stage:
     async def until(self, what: Callable[[], bool], seconds: float = 10.0) -> None:
         """Wait until something is true."""
         async with asyncio.timeout(seconds):
-            while not what():
+            while not what():  # noqa: ASYNC110 (nobody sets an event for what tests look at)
                 await asyncio.sleep(0.001)
 
     async def drive(self) -> Execution:
