@@ -269,22 +269,18 @@ def targets(hits: dict[str, int]) -> list[Target]:
 
 
 def sampled(nursery: Nursery, case: Case, hits: str, one_in: int) -> list[Target]:
-    """A part of the targets of a case: one in so many, and those that are left to this case of all."""
-    mine = targets(getattr(nursery.survey[case.name], hits))
-    owners = {point: name for name, one in reversed(nursery.survey.items()) for point in rare(nursery, hits, one)}
-    return [
-        (point, number)
-        for point, number in mine
-        if (owners.get(point) == case.name and number == 1)
-        or zlib.crc32(f"{case.name} {hits} {point} {number}".encode()) % one_in == 0
-    ]
+    """A part of the targets of a case: one in so many, and the points that of all cases are left to this one."""
 
+    def dice(*words: object) -> int:
+        return zlib.crc32(repr(words).encode())
 
-def rare(nursery: Nursery, hits: str, reference: Reference) -> Iterator[str]:
-    """Points that few cases come by, so that a sample might leave them out."""
-    for point in getattr(reference, hits):
-        if sum(point in getattr(other, hits) for other in nursery.survey.values()) <= len(nursery.survey) // 2:
-            yield point
+    surveys = {name: getattr(one, hits) for name, one in nursery.survey.items()}
+    chosen = []
+    for point, number in targets(surveys[case.name]):
+        owner = min((name for name in surveys if point in surveys[name]), key=lambda name: dice(name, point))
+        if (owner == case.name and number == 1) or dice(case.name, hits, point, number) % one_in == 0:
+            chosen.append((point, number))
+    return chosen
 
 
 def copied(place: Path, to: Path) -> None:

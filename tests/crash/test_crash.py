@@ -10,7 +10,7 @@ import pytest
 from crash.cases import CASES
 from crash.proof import KILLED, Nursery, copied, crash_and_resume, folder, look, sampled, targets
 
-ONE_IN = 8
+ONE_IN = 12
 """Of the points of a playbook, how many the default run kills at."""
 
 

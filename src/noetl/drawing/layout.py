@@ -283,9 +283,7 @@ def straighten_all(
             straighten(items, way[1:-1], free)
 
 
-def straighten(
-    items: Sequence[Item], passes: Sequence[int], free: Callable[[int], tuple[float, float]]
-) -> None:
+def straighten(items: Sequence[Item], passes: Sequence[int], free: Callable[[int], tuple[float, float]]) -> None:
     """Puts passes of one edge on one column, as many in a row as the items beside them allow."""
     run: list[int] = []
     low, high = -inf, inf

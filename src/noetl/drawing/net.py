@@ -23,9 +23,7 @@ COMPUTED = "?"
 UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 
 FAILURE_EVENTS = ("step.failed", "call.error")
-SUCCESS = re.compile(
-    r"==\s*['\"](ok|success|done|completed|step\.done)['\"]|is\s+none\b|\bnot\s+[\w.]+\.error\b"
-)
+SUCCESS = re.compile(r"==\s*['\"](ok|success|done|completed|step\.done)['\"]|is\s+none\b|\bnot\s+[\w.]+\.error\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +243,7 @@ def pipeline(tasks: tuple[Task, ...], prefix: str = "", depth: int = 0) -> Itera
 
 
 def jumps(task: Task, place: int, places: dict[str, int]) -> str:
-    targets = dict.fromkeys(
-        rule.then.to for rule in task.policy or () if rule.then.do == "jump" and rule.then.to
-    )
+    targets = dict.fromkeys(rule.then.to for rule in task.policy or () if rule.then.do == "jump" and rule.then.to)
     return "".join(f" {'↩' if places.get(to, 0) <= place else '↪'} {one_line(to)}" for to in targets)
 
 

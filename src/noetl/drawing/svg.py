@@ -180,9 +180,7 @@ class Picture:
         start, end = self.ports[number]
         first, last = items[chain[0]], items[chain[-1]]
         node = chain[0]
-        foot = (
-            self.tops[first.row] + self.boxes[node].height + (MARK if self.net.nodes[node].inclusive else 0)
-        )
+        foot = self.tops[first.row] + self.boxes[node].height + (MARK if self.net.nodes[node].inclusive else 0)
         way = [Knot(start, foot), Knot(start, self.bottoms[first.row])]
         for each in chain[1:-1]:
             item = items[each]
@@ -213,9 +211,7 @@ class Picture:
         wide = text_width(edge.label, LABEL_SIZE) + 12
         ink = FAILURE if edge.failure else "#334155"
         yield f"<g><title>{safe(self.net.tooltip(edge))}</title>"
-        yield rect(
-            x - wide / 2, y - LABEL / 2, wide, LABEL, 6, PAPER, "#fecaca" if edge.failure else "#e2e8f0"
-        )
+        yield rect(x - wide / 2, y - LABEL / 2, wide, LABEL, 6, PAPER, "#fecaca" if edge.failure else "#e2e8f0")
         font = f'class="guard" font-family="{MONO}" font-size="{LABEL_SIZE}" text-anchor="middle"'
         yield text_at(x, y + 4, edge.label, font, ink) + "</g>"
 
@@ -225,9 +221,7 @@ class Picture:
             (x, y), box, loops = self.corner(edge.source), self.boxes[edge.source], self.loops[edge.source]
             lower = (loops.index(number) - (len(loops) - 1) / 2) * LABEL
             after = LOOP_REACH + 12 * (len(loops) - 1)
-            return x + box.width + after + text_width(
-                edge.label, LABEL_SIZE
-            ) / 2 + 4, y + box.height / 2 + lower
+            return x + box.width + after + text_width(edge.label, LABEL_SIZE) / 2 + 4, y + box.height / 2 + lower
         if chain is None:
             start, end = self.direct(edge)
             return (start.x + end.x) / 2, (start.y + end.y) / 2
@@ -274,9 +268,7 @@ def bands(layout: Layout, boxes: Sequence[Box]) -> tuple[list[float], list[float
     y = 0.0
     for row in layout.rows:
         members = [layout.items[number] for number in row]
-        aside = max(
-            (abs(layout.items[other].x - item.x) for item in members for other in item.up), default=0.0
-        )
+        aside = max((abs(layout.items[other].x - item.x) for item in members for other in item.up), default=0.0)
         if tops:
             y += min(18 + 0.07 * aside, 44)
         tops.append(y)
@@ -316,9 +308,7 @@ def side_by_side(lines: list[tuple[float, int]], x: float, width: float) -> Iter
 def curve(knots: Sequence[Knot]) -> str:
     """A path through the knots, upright where they ask for it, smooth and without overshoot elsewhere."""
     knots = [knot for knot, after in pairwise(knots) if (knot.x, knot.y) != (after.x, after.y)] + [knots[-1]]
-    slopes = [
-        free_slope(knots, place) if knot.slope is None else knot.slope for place, knot in enumerate(knots)
-    ]
+    slopes = [free_slope(knots, place) if knot.slope is None else knot.slope for place, knot in enumerate(knots)]
     path = [f"M{knots[0].x:.1f},{knots[0].y:.1f}"]
     for (a, b), (s, t) in zip(pairwise(knots), pairwise(slopes), strict=True):
         if a.x == b.x:
@@ -357,9 +347,7 @@ def head(name: str, colour: str) -> str:
     )
 
 
-def rect(
-    x: float, y: float, width: float, height: float, radius: float, fill: str, stroke: str, more: str = ""
-) -> str:
+def rect(x: float, y: float, width: float, height: float, radius: float, fill: str, stroke: str, more: str = "") -> str:
     return (
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius}" '
         f'fill="{fill}" stroke="{stroke}"{more}/>'
@@ -393,10 +381,7 @@ def pills(row: Sequence[Badge], x: float, y: float) -> Iterator[str]:
         wide = pill_width(badge)
         yield f"<g><title>{safe(badge.title or badge.text)}</title>"
         yield rect(x, y, wide, PILL, PILL / 2, paper, "none")
-        yield (
-            text_at(x + wide / 2, y + 12, badge.text, f'font-size="{PILL_SIZE}" text-anchor="middle"', ink)
-            + "</g>"
-        )
+        yield (text_at(x + wide / 2, y + 12, badge.text, f'font-size="{PILL_SIZE}" text-anchor="middle"', ink) + "</g>")
         x += wide + 6
 
 

@@ -244,9 +244,7 @@ class Sheet:
     def box_row(self, layout: Layout, row: Sequence[int]) -> None:
         members = [layout.items[number] for number in row]
         top = self.add_rows(1 if self.rows else 0) + (1 if self.rows else 0)
-        self.add_rows(
-            max((len(self.boxes[item.node]) for item in members if item.node is not None), default=1)
-        )
+        self.add_rows(max((len(self.boxes[item.node]) for item in members if item.node is not None), default=1))
         for item in members:
             x, foot = int(item.x), top
             if item.up:

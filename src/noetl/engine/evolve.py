@@ -493,6 +493,8 @@ def drop_run(state: Execution, run: Run, status: str | None = None) -> None:
     for fence in [*fences, *(run.loop.lanes if run.loop else ())]:
         state.leases.pop(fence, None)
     state.timers.pop(f"timeout:{run.id}", None)
+    for name in state.net.steps[run.step].timers:
+        state.timers.pop(f"timer:{run.id}:{name}", None)
     for key in run.parked:
         state.timers.pop(f"wait:{run.id}:{key}", None)
     if status is not None:

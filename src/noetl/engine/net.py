@@ -47,6 +47,7 @@ class StepPlan:
         self.admit = tuple((guard_test(rule.when), rule.allow) for rule in step.admit.rules) if step.admit else ()
         self.collection = prepare(step.loop.collection) if step.loop else None
         self.timeout: float | None = step.spec.get("timeout")
+        self.timers: dict[str, float] = step.spec.get("timers", {})
         self.labels = tuple(task.label for task in step.tasks)
         self.tasks = {task.label: task for task in step.tasks}
         loop = step.loop

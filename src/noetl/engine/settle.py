@@ -213,6 +213,8 @@ def schedule(turn: Turn, plan: StepPlan, tokens: tuple[int, ...], args: dict[str
     run = f"{plan.name}#{state.entries.get(plan.name, 0) + 1}"
     items = _items(turn, plan, tokens, args or {}) if plan.collection is not None else None
     turn.emit(e.StepScheduled(run, tokens, args or {}))
+    for name, seconds in plan.timers.items():
+        turn.emit(e.TimerArmed(f"timer:{run}:{name}", turn.now + seconds))
     if plan.collection is not None:
         _start_loop(turn, plan, run, items)
     elif not plan.step.tasks:

@@ -20,9 +20,7 @@ class Limits(Struct, forbid_unknown_fields=True, kw_only=True):
     memory: Annotated[
         Annotated[int, Meta(ge=1)] | str | None, Meta(description="Memory in bytes, or as `512m`, `2g`")
     ] = None
-    cpus: Annotated[
-        Annotated[float, Meta(gt=0)] | None, Meta(description="Processors, in parts if need be")
-    ] = None
+    cpus: Annotated[Annotated[float, Meta(gt=0)] | None, Meta(description="Processors, in parts if need be")] = None
     pids: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="Processes at once")] = None
 
 
@@ -32,9 +30,7 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
         str | list[str] | None,
         Meta(description="Command in place of the image's own: text goes through a shell, a list does not"),
     ] = None
-    entrypoint: Annotated[
-        str | list[str] | None, Meta(description="Entry point in place of the image's own")
-    ] = None
+    entrypoint: Annotated[str | list[str] | None, Meta(description="Entry point in place of the image's own")] = None
     env: Env = {}
     workdir: Annotated[str | None, Meta(description="Folder in the container to start in")] = None
     user: Annotated[str | int | None, Meta(description="User to run as: a name, an id, or `uid:gid`")] = None
@@ -42,9 +38,7 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     limits: Annotated[Limits | None, Meta(description="What the container may use")] = None
     network: Annotated[str | None, Meta(description="Network to join; `none` cuts it off")] = None
     stdin: Stdin = None
-    pull: Annotated[Literal["missing", "always", "never"], Meta(description="When to fetch the image")] = (
-        "missing"
-    )
+    pull: Annotated[Literal["missing", "always", "never"], Meta(description="When to fetch the image")] = "missing"
     platform: Annotated[str | None, Meta(description="Platform of the image, such as `linux/arm64`")] = None
     auth: Auth = None
 

@@ -15,9 +15,7 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
         str | None, Meta(description="File of the database; in memory, for this call only, if not given")
     ] = None
     read_only: Annotated[bool, Meta(description="Open the file for reading only")] = False
-    paths: Annotated[
-        list[str], Meta(description="Folders and files that the statements may read and write")
-    ] = []
+    paths: Annotated[list[str], Meta(description="Folders and files that the statements may read and write")] = []
     command: Command = None
     query: Query = None
     params: Params = None

@@ -20,9 +20,7 @@ Params: TypeAlias = Annotated[
     list[Any] | dict[str, Any] | None,
     Meta(description="Values for the placeholders of the driver, by position or by name"),
 ]
-Table: TypeAlias = Annotated[
-    str | None, Meta(description="Table to insert into in bulk, in place of a statement")
-]
+Table: TypeAlias = Annotated[str | None, Meta(description="Table to insert into in bulk, in place of a statement")]
 Columns: TypeAlias = Annotated[
     list[str] | None,
     Meta(description="Columns to fill; needed when `rows` are lists, else taken from the first row"),
@@ -37,9 +35,7 @@ Env: TypeAlias = Annotated[
     dict[str, Scalar | None],
     Meta(description="Environment variables to add; one that is null is removed"),
 ]
-Cwd: TypeAlias = Annotated[
-    str | None, Meta(description="Folder to run in; a fresh temporary one if not given")
-]
+Cwd: TypeAlias = Annotated[str | None, Meta(description="Folder to run in; a fresh temporary one if not given")]
 Stdin: TypeAlias = Annotated[str | None, Meta(description="Text for standard input")]
 ProcessAuth: TypeAlias = Annotated[
     str | dict[str, Any] | None,
@@ -47,17 +43,11 @@ ProcessAuth: TypeAlias = Annotated[
 ]
 
 # Objects in a bucket.
-ObjectOperation: TypeAlias = Annotated[
-    Literal["list", "get", "put", "delete", "copy"], Meta(description="What to do")
-]
+ObjectOperation: TypeAlias = Annotated[Literal["list", "get", "put", "delete", "copy"], Meta(description="What to do")]
 Bucket: TypeAlias = Annotated[str, Meta(description="Bucket to work in")]
-ObjectKey: TypeAlias = Annotated[
-    str | None, Meta(description="Object to get, put or delete, or to copy from")
-]
+ObjectKey: TypeAlias = Annotated[str | None, Meta(description="Object to get, put or delete, or to copy from")]
 Prefix: TypeAlias = Annotated[str | None, Meta(description="Lists only the objects whose key begins so")]
-Limit: TypeAlias = Annotated[
-    Annotated[int, Meta(ge=1)] | None, Meta(description="Lists at most this many objects")
-]
+Limit: TypeAlias = Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="Lists at most this many objects")]
 ObjectData: TypeAlias = Annotated[
     Any,
     Meta(description="What to put: text as it is, a result reference as its bytes, any other value as JSON"),

@@ -30,14 +30,10 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
         str | list[str] | None, Meta(description="Servers, if `auth` does not name them: `nats://host:4222`")
     ] = None
     subject: Annotated[str | None, Meta(description="Subject to publish to or to ask")] = None
-    stream: Annotated[
-        str | None, Meta(description="JetStream stream that must confirm what is published")
-    ] = None
+    stream: Annotated[str | None, Meta(description="JetStream stream that must confirm what is published")] = None
     bucket: Annotated[str | None, Meta(description="Bucket of keys or of objects")] = None
     key: Annotated[str | None, Meta(description="Key, or name of the object")] = None
-    data: Annotated[
-        Any, Meta(description="What to send or to store: text as it is, any other value as JSON")
-    ] = UNSET
+    data: Annotated[Any, Meta(description="What to send or to store: text as it is, any other value as JSON")] = UNSET
     headers: Annotated[dict[str, str], Meta(description="Headers of the message")] = {}
     revision: Annotated[
         Annotated[int, Meta(ge=0)] | None,

@@ -12,9 +12,9 @@ from noetl.tools.base import Context
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    result: Annotated[
-        Any, Meta(description="Value to give; without it the previous task's result passes through")
-    ] = UNSET
+    result: Annotated[Any, Meta(description="Value to give; without it the previous task's result passes through")] = (
+        UNSET
+    )
 
 
 KIND = Kind(

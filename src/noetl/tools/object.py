@@ -25,13 +25,9 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     operation: ObjectOperation
     url: Annotated[
         str,
-        Meta(
-            description="Store to work in: `s3://bucket`, `gs://bucket`, `az://container`, `file:///folder`"
-        ),
+        Meta(description="Store to work in: `s3://bucket`, `gs://bucket`, `az://container`, `file:///folder`"),
     ]
-    endpoint: Annotated[
-        str | None, Meta(description="Address of the store, if it is not the vendor's own")
-    ] = None
+    endpoint: Annotated[str | None, Meta(description="Address of the store, if it is not the vendor's own")] = None
     key: ObjectKey = None
     prefix: Prefix = None
     limit: Limit = None

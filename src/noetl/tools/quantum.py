@@ -17,9 +17,7 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     ] = "run"
     backend: Annotated[str, Meta(description="Back end that runs the circuit")] = "aer"
     circuit: Annotated[str | None, Meta(description="Circuit in OpenQASM, for `run` and `submit`")] = None
-    parameters: Annotated[
-        dict[str, float], Meta(description="Values of the circuit's parameters, by name")
-    ] = {}
+    parameters: Annotated[dict[str, float], Meta(description="Values of the circuit's parameters, by name")] = {}
     shots: Annotated[int, Meta(ge=1, description="How often the circuit is run")] = 1024
     seed: Annotated[int | None, Meta(description="Seed of the simulator, for the same counts again")] = None
     job: Annotated[str | None, Meta(description="Job that `submit` gave, for `poll` and `fetch`")] = None

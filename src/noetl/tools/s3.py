@@ -26,9 +26,7 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     operation: ObjectOperation
     bucket: Bucket
     region: Annotated[str | None, Meta(description="Region of the bucket")] = None
-    endpoint: Annotated[str | None, Meta(description="Address of the store, if it is not Amazon's own")] = (
-        None
-    )
+    endpoint: Annotated[str | None, Meta(description="Address of the store, if it is not Amazon's own")] = None
     key: ObjectKey = None
     prefix: Prefix = None
     limit: Limit = None

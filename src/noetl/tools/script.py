@@ -11,9 +11,7 @@ from noetl.tools.fields import Cwd, Env, ProcessAuth, Scalar, Stdin
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    path: Annotated[
-        str | None, Meta(description="File of the script on the worker, relative to the playbook")
-    ] = None
+    path: Annotated[str | None, Meta(description="File of the script on the worker, relative to the playbook")] = None
     ref: Annotated[
         str | dict[str, Any] | None,
         Meta(description="Result that holds the script: its text, or a reference to it"),

@@ -16,9 +16,7 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
         Meta(description="Where the secret lives; `credential` is noetl's own store"),
     ] = "credential"
     key: Annotated[str, Meta(description="Name or path of the secret, as the provider spells it")]
-    version: Annotated[
-        int | str | None, Meta(description="Version of the secret; the newest if not given")
-    ] = None
+    version: Annotated[int | str | None, Meta(description="Version of the secret; the newest if not given")] = None
     map: Annotated[
         dict[str, str],
         Meta(description="Fields of the handle, each with the field of the secret that it stands for"),

@@ -17,20 +17,16 @@ class Source(Struct, forbid_unknown_fields=True, kw_only=True):
     kind: Annotated[End, Meta(description="Where the rows come from")]
     auth: Auth = None
     query: Annotated[str | None, Meta(description="SQL that gives the rows")] = None
-    params: Annotated[
-        list[Any] | dict[str, Any] | None, Meta(description="Values for the placeholders of the SQL")
-    ] = None
+    params: Annotated[list[Any] | dict[str, Any] | None, Meta(description="Values for the placeholders of the SQL")] = (
+        None
+    )
     table: Annotated[str | None, Meta(description="Table to read whole, in place of a query")] = None
     database: Annotated[str | None, Meta(description="File of a DuckDB database, or a database")] = None
     url: Annotated[str | None, Meta(description="Address that answers with the rows")] = None
     headers: Annotated[dict[str, Scalar], Meta(description="Headers to send to that address")] = {}
-    rows: Annotated[str | None, Meta(description="Path of the rows in the answer, such as `data.items`")] = (
-        None
-    )
+    rows: Annotated[str | None, Meta(description="Path of the rows in the answer, such as `data.items`")] = None
     path: Annotated[str | None, Meta(description="File to read")] = None
-    format: Annotated[
-        Format | None, Meta(description="Format of the file; its name decides if not given")
-    ] = None
+    format: Annotated[Format | None, Meta(description="Format of the file; its name decides if not given")] = None
 
 
 class Target(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -42,9 +38,7 @@ class Target(Struct, forbid_unknown_fields=True, kw_only=True):
     method: Annotated[Literal["POST", "PUT"], Meta(description="Method to send it with")] = "POST"
     headers: Annotated[dict[str, Scalar], Meta(description="Headers to send to that address")] = {}
     path: Annotated[str | None, Meta(description="File to write")] = None
-    format: Annotated[
-        Format | None, Meta(description="Format of the file; its name decides if not given")
-    ] = None
+    format: Annotated[Format | None, Meta(description="Format of the file; its name decides if not given")] = None
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):

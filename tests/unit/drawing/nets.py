@@ -104,9 +104,7 @@ CLASSIC = playbook(
         tail=Tail(
             cases=Cases(
                 (
-                    Branch(
-                        "{{ response.status_code == 200 }}", (Task("save", "postgres"), Goto((Arc("saved"),)))
-                    ),
+                    Branch("{{ response.status_code == 200 }}", (Task("save", "postgres"), Goto((Arc("saved"),)))),
                     Branch("{{ event.name == 'call.error' }}", (Goto((Arc("{{ vars.target }}"),)),)),
                     Branch(None, (Goto((Arc("later"),), delay=5.0),)),
                 ),

@@ -13,9 +13,7 @@ def test_every_node_and_edge_is_there(any_playbook: Playbook) -> None:
     lines, net = draw(any_playbook, "mermaid").splitlines(), net_of(any_playbook)
     assert lines[0] == "flowchart TD"
     nodes = [line for line in lines if re.match(r"  n\d+[\[(]", line)]
-    edges = [
-        match.groups() for line in lines if (match := re.match(r"  n(\d+) -.*> ?(?:\|.*\| )?n(\d+)$", line))
-    ]
+    edges = [match.groups() for line in lines if (match := re.match(r"  n(\d+) -.*> ?(?:\|.*\| )?n(\d+)$", line))]
     assert len(nodes) == len(net.nodes)
     assert edges == [(str(edge.source), str(edge.target)) for edge in net.edges]
 

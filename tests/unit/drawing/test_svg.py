@@ -27,9 +27,7 @@ def box_rects(root: ElementTree.Element) -> list[Rect]:
     def number(each: ElementTree.Element, key: str) -> float:
         return float(each.get(key, "nan"))
 
-    sides = [
-        [number(each, key) for key in ("x", "y", "width", "height")] for each in of_class(root, "rect", "box")
-    ]
+    sides = [[number(each, key) for key in ("x", "y", "width", "height")] for each in of_class(root, "rect", "box")]
     return [(x, y, x + width, y + height) for x, y, width, height in sides]
 
 
@@ -50,9 +48,7 @@ def points(path: ElementTree.Element) -> list[tuple[float, float]]:
 
 def test_one_box_per_node_and_one_path_per_edge(any_playbook: Playbook) -> None:
     root, net = parsed(any_playbook), net_of(any_playbook)
-    assert [each.get("data-step") for each in of_class(root, "g", "step")] == [
-        node.name for node in net.nodes
-    ]
+    assert [each.get("data-step") for each in of_class(root, "g", "step")] == [node.name for node in net.nodes]
     assert len(of_class(root, "rect", "box")) == len(net.nodes)
     assert len(of_class(root, "path", "arc")) == len(net.edges)
 

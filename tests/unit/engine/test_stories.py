@@ -331,3 +331,15 @@ def test_parallel_loop_never_has_more_in_flight_than_allowed() -> None:
     assert most <= 3
     assert end.state.result == list(range(200))
     assert sorted(event.index for event in end.of("loop.iteration.done")) == list(range(200))
+
+
+def test_s33_timers_of_a_step_are_armed_on_entry_fire_and_go_with_the_run() -> None:
+    end = run("""
+        - step: start
+          spec: {timers: {soon: 0.01, late: 1h}}
+          tool:
+            - wait: {kind: wait, signal: never, spec: {timeout: 0.3, policy: {rules: [{else: {then: {do: continue}}}]}}}
+    """)
+    assert [event.timer for event in end.of("timer.armed")] == ["timer:start#1:soon", "timer:start#1:late"]
+    assert "timer:start#1:soon" in [event.timer for event in end.of("timer.fired")]
+    assert end.state.timers == {}

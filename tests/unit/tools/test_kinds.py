@@ -34,9 +34,7 @@ def complaints(block: dict[str, Any]) -> list[str]:
     known = fields(kind.inputs)
     given = block.keys() - EVERY_TASK
     said = [f"unknown {name}" for name in sorted(given - known.keys())]
-    said += [
-        f"{name}: {why}" for name in known.keys() & given if (why := check_value(known[name], block[name]))
-    ]
+    said += [f"{name}: {why}" for name in known.keys() & given if (why := check_value(known[name], block[name]))]
     said += [f"{name} is missing" for name, field in known.items() if field.required and name not in given]
     said += [f"one of {group}" for group in kind.one_of if len(given & set(group)) != 1]
     return said

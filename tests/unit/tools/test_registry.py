@@ -45,9 +45,7 @@ class Installer:
             (self.site / f"{name}.py").write_text(code, "utf-8")
         info = self.site / f"{distribution}-1.0.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n", "utf-8"
-        )
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n", "utf-8")
         (info / "entry_points.txt").write_text(f"[noetl.tools]\n{entry_point}\n", "utf-8")
 
 
@@ -69,9 +67,7 @@ def test_a_built_in_kind_is_called_what_the_table_says(name: str) -> None:
 
 def test_every_module_with_a_kind_is_in_the_table() -> None:
     tools = Path(sys.modules["noetl.tools.registry"].__file__ or "").parent
-    modules = {
-        f"noetl.tools.{file.stem}" for file in tools.glob("*.py") if "\nKIND = " in file.read_text("utf-8")
-    }
+    modules = {f"noetl.tools.{file.stem}" for file in tools.glob("*.py") if "\nKIND = " in file.read_text("utf-8")}
     assert modules == set(BUILTIN.values())
 
 
