@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -129,12 +130,46 @@ def figures() -> Iterator[Figure]:
     yield from _chain_figures(single)
     yield from _loop_figures(batched)
     yield from _long_loop_figures()
+    yield from _large_result_figures()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "hello.yaml"
         file.write_text(f"{HEAD}  - {{step: start, tool: [{{t: {{kind: noop, result: hello}}}}]}}\n")
         start = best_command(NOETL, "run", str(file), "--db", str(Path(folder) / "x.db"), tries=10)
     yield Figure("W4 cold start of noetl run", f"{start * 1000:.0f} ms")
     yield Figure("  times bare Python start", f"{start / bare:.1f}", "at most 25", start / bare <= 25)
+
+
+BIG = """\
+  - step: start
+    tool: [{make: {kind: python, code: "result = [{'id': i, 'name': 'x' * 40} for i in range(800_000)]"}}]
+    next: {arcs: [{step: use, args: {rows: "{{ steps.start.result }}"}}]}
+  - {step: use, tool: [{count: {kind: python, args: {all: "{{ args.rows }}"}, code: "result = len(all)"}}]}
+"""
+"""A tool returns 50 MB, and another one reads it."""
+
+
+def _large_result_figures() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "big.yaml"
+        file.write_text(HEAD + BIG)
+        command = [NOETL, "run", str(file), "--db", str(Path(folder) / "x.db"), "-o", "json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as engine:
+            peak = 0
+            while engine.poll() is None:
+                peak = max(peak, _peak_megabytes(engine.pid))
+                time.sleep(0.01)
+            assert engine.stdout is not None
+            assert json.loads(engine.stdout.read())["result"] == 800_000
+    yield Figure("a tool returns 50 MB: peak memory of the engine", f"{peak:,} MB", "under 400 MB", 0 < peak < 400)
+
+
+def _peak_megabytes(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(found[0]) // 1024 if found else 0
 
 
 def _best(text: str) -> Ran:
