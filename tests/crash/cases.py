@@ -40,6 +40,8 @@ class Case(NamedTuple):
     """Whether a signal comes between a decision and its commit, so that the commit is refused."""
     once: bool = False
     """Whether no call may ever happen twice: all tasks have `on_lost: error`."""
+    hurried: bool = False
+    """Whether a time limit may pass while nothing runs, so that what an undisturbed run does is never begun."""
     crash: tuple[str, int] | None = None
     """Where the first of two crashes is, if the middle is not interesting enough."""
 
@@ -189,6 +191,7 @@ SPECIAL = _cases(
         Case("child_cancelled", operator=cancel),
         Case("paused", operator=pause_often),
         Case("on_lost", once=True),
+        *(Case(name, hurried=True) for name in ("timeout", "child_unawaited", "child_orphaned", "grandchild_orphaned")),
         Case("sub_playbook", crash=("runtime.embedded:Embedded._child:5 before", 1)),
     ]
 )

@@ -1,4 +1,4 @@
-"""DESIGN section 4, the sentences that can fail: ends, joins, gates, limits, rules, loops, losses, pauses and sizes."""
+"""The numbered semantics as far as they can fail: ends, joins, gates, limits, rules, loops, losses, pauses, sizes."""
 
 # ruff: noqa: E501 (playbooks in one line a step are easier to compare)
 

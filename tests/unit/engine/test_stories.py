@@ -1,4 +1,4 @@
-"""The semantics of DESIGN section 4, told as small playbooks."""
+"""The semantics of docs/explanation/semantics.md, told as small playbooks."""
 
 # ruff: noqa: E501 (playbooks in one line a step are easier to compare)
 

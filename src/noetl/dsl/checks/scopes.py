@@ -1,4 +1,4 @@
-"""Which names a template can see, by the place where it stands (DESIGN: sections 3.2 of the language, S13).
+"""Which names a template can see, by the place where it stands (S13).
 
 A *root* is a namespace or a local that the engine provides. A *bare name* is a convenience: a key of `args`, `ctx`,
 `iter` or `workload`, a task's label or a step's name, looked up in that order.
