@@ -104,8 +104,11 @@ def logged(code: str, **more: Any) -> list[tuple[str, str]]:
 
 
 def exists(pid: int) -> bool:
-    """Whether there is such a process, a zombie too."""
-    return Path(f"/proc/{pid}").exists()
+    """Whether such a process runs. A zombie does not: to bury an orphan is up to the system, not to the engine."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 async def until(condition: Callable[[], bool]) -> None:
