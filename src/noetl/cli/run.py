@@ -22,15 +22,11 @@ from noetl.cli.report import excerpt, print_problems, summary
 from noetl.engine.state import Execution
 from noetl.errors import Interrupted, StoreError, UsageError
 from noetl.model.identity import uuid7
-from noetl.model.playbook import Playbook, Task
 from noetl.runtime.catalog import Source, read
 from noetl.runtime.embedded import LOOK_SECONDS, Embedded
+from noetl.runtime.obstacles import Obstacle, obstacles
 from noetl.runtime.runtime import Refresh
 from noetl.store.sqlite import SqliteStore
-from noetl.tools.registry import KINDS
-
-INTERPRETED = frozenset(["iterator", "workbook"])
-"""Kinds that no tool runs: the pipeline itself does, or the compiler has put something else in their place."""
 
 
 @click.command("run")
@@ -207,37 +203,17 @@ def _runnable(source: Source, quiet: bool) -> bool:
         return False
     if not quiet:
         print_problems(problems, stream=sys.stderr)
-    missing = list(_without_runner(source.loaded.playbook))
-    for place, kind in missing:
-        click.echo(_no_runner(source, place, kind), err=True)
-    return not missing
+    found = list(obstacles(source.loaded.playbook))
+    for obstacle in found:
+        click.echo(_obstacle_text(source, obstacle), err=True)
+    return not found
 
 
-def _without_runner(playbook: Playbook) -> Iterator[tuple[str, str]]:
-    """Place and kind of each task that this version can read and not run."""
-    for step in playbook.steps:
-        for task in _tasks(step.tasks):
-            if task.kind not in INTERPRETED and KINDS.runner(task.kind) is None:
-                yield f"{step.name}/{task.label}", task.kind
-        tail = step.tail
-        chains = [branch.chain for branch in tail.cases.branches] if tail and tail.cases else []
-        calls = [one for chain in chains for one in chain if isinstance(one, Task)]
-        for task in _tasks((*calls, *([tail.sink] if tail and tail.sink else []))):
-            if task.kind not in INTERPRETED and KINDS.runner(task.kind) is None:
-                yield step.name, task.kind
-
-
-def _tasks(tasks: tuple[Task, ...]) -> Iterator[Task]:
-    for task in tasks:
-        yield task
-        yield from _tasks(task.body)
-
-
-def _no_runner(source: Source, place: str, kind: str) -> str:
-    mark = source.places.get(place) or source.places.get(place.partition("/")[0])
+def _obstacle_text(source: Source, obstacle: Obstacle) -> str:
+    mark = source.places.get(obstacle.place) or source.places.get(obstacle.place.partition("/")[0])
     where = f"{source.shown}:{mark.line}:{mark.column}" if mark else source.shown
     title = click.style("error", fg="red", bold=True)
-    text = f"{click.style(where, bold=True)}: {title}: this version of noetl can't run tools of kind {kind!r}"
+    text = f"{click.style(where, bold=True)}: {title}: {obstacle.reason}"
     return "\n".join([text, *(excerpt(mark.line, mark.column, source.line(mark.line), "red") if mark else [])])
 
 

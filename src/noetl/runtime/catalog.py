@@ -14,6 +14,7 @@ from noetl.dsl.tree import Mark
 from noetl.engine.state import Execution
 from noetl.errors import FileMissing, NoetlError, NotFound
 from noetl.files import STDIN, read_file
+from noetl.runtime.obstacles import obstacles
 from noetl.runtime.runtime import Runtime
 from noetl.tools.registry import KINDS
 
@@ -58,7 +59,10 @@ class Catalog:
             raise NoetlError(f"{path}: a version can only be asked of a catalog, and files have none")
         file = beside(self.source(parent.digest).file, path)
         if file not in self.digests:
-            self.digests[file] = self.add(read(file))
+            found = read(file)
+            for obstacle in obstacles(found.loaded.require()):
+                raise NoetlError(f"{path}: step {obstacle.place}: {obstacle.reason}")
+            self.digests[file] = self.add(found)
         return self.digests[file]
 
     def add(self, source: Source) -> str:

@@ -1,0 +1,40 @@
+"""What of a playbook this version can read and not run. Asked before anything starts, so nothing is passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from noetl.model.playbook import Playbook, Task
+from noetl.tools.registry import KINDS
+
+INTERPRETED = frozenset(["iterator", "workbook"])
+"""Kinds that no tool runs: the pipeline itself does, or the compiler has put something else in their place."""
+
+
+class Obstacle(NamedTuple):
+    """A part that can't be run: its place (`STEP` or `STEP/LABEL`) and the reason."""
+
+    place: str
+    reason: str
+
+
+def obstacles(playbook: Playbook) -> Iterator[Obstacle]:
+    """Every part of the playbook that would have to be left out."""
+    for step in playbook.steps:
+        for task in _tasks(step.tasks):
+            if task.kind not in INTERPRETED and KINDS.runner(task.kind) is None:
+                reason = f"this version of noetl can't run tools of kind {task.kind!r}"
+                yield Obstacle(f"{step.name}/{task.label}", reason)
+        if step.tail is not None:
+            reason = (
+                "this version of noetl can't run classic constructs that have no canonical spelling; "
+                "`noetl migrate` lists them"
+            )
+            yield Obstacle(step.name, reason)
+
+
+def _tasks(tasks: tuple[Task, ...]) -> Iterator[Task]:
+    for task in tasks:
+        yield task
+        yield from _tasks(task.body)
