@@ -1,5 +1,5 @@
 """`python -m noetl.cli`: the command where its script is not on the path."""
 
-from noetl.cli.main import main
+from noetl.cli.start import main
 
 main()

@@ -6,7 +6,6 @@ playbook, 4 not found, 6 conflict with what is going on, 130 interrupted.
 
 from __future__ import annotations
 
-import gc
 import sys
 from importlib import import_module
 
@@ -76,7 +75,6 @@ def noetl_command(ctx: click.Context) -> None:
 
 def main() -> None:
     """Run the command line; errors become one line and an exit code."""
-    gc.disable()  # a verb that only reads makes many objects and little garbage; collecting costs a tenth of its time
     try:
         noetl_command(prog_name="noetl")
     except NoetlError as error:
