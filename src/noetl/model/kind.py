@@ -22,6 +22,8 @@ class Kind(msgspec.Struct, frozen=True):
     """The extra of the distribution that brings its driver."""
     sql: tuple[str, ...] = ()
     """Inputs that hold SQL, where a template is one bound value and `ident` and `raw_sql` exist."""
+    shell: tuple[str, ...] = ()
+    """Inputs that hold commands for a shell, where a template is one word or a part of one, never syntax."""
     verbatim: tuple[str, ...] = ()
     """Inputs that are never rendered, such as program code."""
     outcome: str | None = None

@@ -1,19 +1,58 @@
 """The contract of a tool: a module with `KIND` and `async run(inputs, context) -> Outcome`.
 
 A tool knows nothing of steps, policies or stores. Whatever goes wrong inside it is an error outcome with a kind of
-the list in docs/reference/outcomes; an exception that escapes becomes one of kind `internal`.
+the list in docs/reference/outcomes: returned, or raised as a `Failure` from wherever it was found. Any other exception
+that escapes becomes one of kind `internal`.
+
+A result is plain data (what JSON has) or `bytes`, on its own or as a value of a map: bytes are stored as they are and
+become a reference. What a call sent or read may hold secrets. The worker hides them in the outcome and in log lines;
+a tool that cuts a text (the tail of an output, the beginning of a body) calls `context.redact` before it cuts, since
+half a secret is no longer recognised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from noetl.model.outcome import Outcome
+from noetl.model.outcome import Outcome, failed
 
 Run: TypeAlias = Callable[[Any, "Context"], Awaitable[Outcome]]
+Value = TypeVar("Value")
+
+
+class Failure(Exception):
+    """An error outcome on its way out of a tool."""
+
+    def __init__(
+        self, kind: str, message: str, *, retryable: bool = False, extra: dict[str, Any] | None = None, **details: Any
+    ) -> None:
+        super().__init__(message)
+        self.outcome = failed(kind, message, retryable=retryable, extra=extra, **details)
+
+
+def missing_driver(kind: str, extra: str) -> Outcome:
+    """The outcome of a call whose driver is not there, with the command that brings it."""
+    message = f"kind {kind} needs a driver that is not installed: pip install 'noetl-engine[{extra}]'"
+    return failed("not_found", message)
+
+
+class Redact(Protocol):
+    """Hides the secrets of a call in a value of any plain type."""
+
+    def __call__(self, value: Value, /) -> Value: ...
+
+
+async def _no_credential(auth: str | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(auth, str):
+        raise Failure("auth", f"the keychain has no entry {auth!r}")
+    return dict(auth)
+
+
+def _nothing_hidden(value: Value, /) -> Value:
+    return value
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -38,3 +77,13 @@ class Context(msgspec.Struct, frozen=True):
     """How often a tool may try again inside one outcome, where nothing can have happened yet."""
     now: float = 0.0
     """When the call began, in seconds since the epoch."""
+    spec: Mapping[str, Any] = {}
+    """The task's `spec`, as layered."""
+    bound: Mapping[str, Any] = {}
+    """Inputs whose templates are bound as values and never spliced, by their path: `Sql` and `ShellText`."""
+    credential: Callable[[str | Mapping[str, Any]], Awaitable[dict[str, Any]]] = _no_credential
+    """The fields behind an `auth` input, its kind as `kind`: of a keychain entry by name, or those of the map itself.
+    Failure of kind `auth` if there is none."""
+    redact: Redact = _nothing_hidden
+    keychain: Any = None
+    """The keychain of the lease, for `kind: secrets`."""
