@@ -155,6 +155,22 @@ def revived(value: Any) -> Any:
     return [revived(item) for item in value] if isinstance(value, list) else value
 
 
+def decoded(content: bytes, reference: Reference) -> Any:
+    """The value that is stored as these bytes."""
+    value = msgspec.json.decode(content)
+    return revived(value) if reference.schema_hint.endswith(HOLDS_REFERENCES) else value
+
+
+def spell(value: Any) -> str:
+    """The value as JSON text, references inside marked as such."""
+    return canonical(_marked(value)).decode()
+
+
+def read_spelled(text: str) -> Any:
+    """What `spell` has written."""
+    return revived(msgspec.json.decode(text))
+
+
 def _looks_marked(key: str) -> bool:
     return key[:1] == "$" and key.lstrip("$").startswith("ref")
 

@@ -7,7 +7,8 @@ Late and repeated commands are answered with no events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
@@ -25,24 +26,38 @@ from noetl.engine.commands import (
     Start,
     TimerDue,
 )
-from noetl.engine.evolve import NO_LOOP, is_parallel
-from noetl.engine.fit import Oversized, fitted, weight
+from noetl.engine.evolve import (
+    NO_LOOP,
+    inner_writes,
+    is_iterator,
+    is_parallel,
+    item_of,
+    new_weight,
+    progress_key,
+    split_path,
+)
+from noetl.engine.fit import Oversized, fitted
 from noetl.engine.grant import claim
-from noetl.engine.patch import SET, BadPatch, written
+from noetl.engine.patch import SET, BadPatch, Write, apply_patch, wanted, written
 from noetl.engine.settle import settle
 from noetl.engine.start import start
 from noetl.engine.state import Execution, Run
 from noetl.engine.turn import Turn
+from noetl.errors import TemplateFailed
 from noetl.model.outcome import Error, Outcome, failed
+from noetl.reference import Reference, spell
 
 MAX_LOSSES = 5
 MAX_CTX_BYTES = 1 << 20
+SPELLED_CHARACTERS = 14_000
+"""So many characters of JSON text fit into an event, whatever they are."""
 MAX_ID = 200
 """A signal with a longer id is known by its hash."""
 
 
 def decide(turn: Turn, command: Command) -> None:
-    """What follows from a command. Need may stop it on the way: load what is asked for, then `carry_on`."""
+    """What follows from a command. Need may stop it on the way: load what is asked for, then decide
+    again if there are no events yet, else `carry_on`."""
     if not turn.state.over:
         _take(turn, command)
         carry_on(turn, command)
@@ -89,6 +104,7 @@ def _take(turn: Turn, command: Command) -> None:
 
 def _report(turn: Turn, report: Report) -> None:
     """Accept what a worker says, as long as its lease is the latest. A fact may end the lease for those behind it."""
+    _look_into(turn, report)
     turn.blobs += report.blobs
     for fact in report.facts:
         if report.fence not in turn.state.leases:
@@ -108,10 +124,15 @@ def _accept_task(turn: Turn, fence: int, fact: e.TaskDone) -> None:
     try:
         fitting = fitted(fact, turn.blobs)
         assert isinstance(fitting, e.TaskDone)
-        problem = _patch_problem(turn.state, fitting) if fact.set_ctx else None
+        contents = {one.key: turn.content(one) for one in _wanted(turn.state, fitting)}
+        problem = _patch_problem(turn.state, fitting, contents) if _writes(turn.state, fitting) else None
     except Oversized as error:
         problem = Error("too_large", f"the outcome and patches of a task can't be stored: {error}")
+    except TemplateFailed as error:
+        problem = Error("too_large", f"a reducer can't look into what it is to change: {error}")
     if problem is None:
+        for key, value in contents.items():
+            _write_out(turn, key, spell(value))
         turn.emit(fitting)
         return
     task, outcome = fact.task, Outcome("error", error=problem)
@@ -124,20 +145,69 @@ def _accept_task(turn: Turn, fence: int, fact: e.TaskDone) -> None:
         turn.emit(e.StepPaused(task.run, fence, "returned"))
 
 
-def _patch_problem(state: Execution, fact: e.TaskDone) -> Error | None:
+def _write_out(turn: Turn, key: str, text: str) -> None:
+    """The fold has no store to read from: what the next patch looks into goes into the log, once, in parts."""
+    parts = [text[at : at + SPELLED_CHARACTERS] for at in range(0, len(text), SPELLED_CHARACTERS)]
+    for left, part in zip(reversed(range(len(parts))), parts, strict=True):
+        turn.emit(e.CtxPatched(spelled=e.Spelled(key, part, more=left > 0)))
+
+
+def _targets(state: Execution, fact: e.TaskDone) -> Iterator[tuple[dict[str, Any], Sequence[Write]]]:
+    """What the fact will be written to, and what will be written there."""
+    run, task = state.runs[fact.task.run], fact.task
+    progress = run.progress.get(progress_key(task.index, split_path(task)[0]))
+    yield (progress.iter if progress is not None else {}), fact.set_iter
+    yield state.ctx, fact.set_ctx
+    inner = inner_writes(run, task) if is_iterator(state, run, task) else []
+    if (inner or fact.set_ctx) and item_of(state, run, task) is None:
+        yield run.ctx, (*inner, *fact.set_ctx)
+
+
+def _writes(state: Execution, fact: e.TaskDone) -> bool:
+    return bool(fact.set_ctx or fact.set_iter) or is_iterator(state, state.runs[fact.task.run], fact.task)
+
+
+def _wanted(state: Execution, fact: e.TaskDone) -> Iterator[Reference]:
+    if _writes(state, fact):
+        for target, patch in _targets(state, fact):
+            yield from wanted(target, patch)
+
+
+def _look_into(turn: Turn, report: Report) -> None:
+    """Load what reducers of the report look into, as far as it is known before the first fact is taken: Need starts the
+    command again, and nothing may have happened by then."""
+    at_hand = {key for key, _ in report.blobs}
+    passed: dict[str, Reference] = {}
+    for fact in report.facts:
+        if not isinstance(fact, e.TaskDone) or fact.task.run not in turn.state.runs:
+            continue
+        for key, operator, operand in (*fact.set_iter, *fact.set_ctx):
+            if operator == SET and isinstance(operand, Reference):
+                passed[key] = operand
+        reduced = {key for key, operator, _ in (*fact.set_iter, *fact.set_ctx) if operator != SET}
+        for reference in (*_wanted(turn.state, fact), *(passed[key] for key in reduced if key in passed)):
+            if reference.key not in at_hand and reference.size <= MAX_CTX_BYTES:
+                with suppress(TemplateFailed):  # said of the task, when it is accepted
+                    reference.content()
+
+
+def _patch_problem(state: Execution, fact: e.TaskDone, contents: dict[str, Any]) -> Error | None:
+    try:
+        for target, patch in _targets(state, fact):
+            apply_patch(dict(target) if patch else {}, patch, contents)
+    except BadPatch as error:
+        return Error("ctx_conflict", f"{fact.task}: {error}")
     run = state.runs[fact.task.run]
     once = run.loop is not None and is_parallel(state, run)
     size = state.ctx_bytes
     for key, operator, operand in fact.set_ctx:
-        try:
-            value = written(state.ctx.get(key), operator, operand)
-        except BadPatch as error:
-            return Error("ctx_conflict", f"ctx.{key}: {error}")
+        old = state.ctx.get(key)
+        value = written(old, operator, operand, contents)
         if once and operator == SET and run.loop is not None and key in run.loop.writers:
             writer, old = run.loop.writers[key]
             if writer != fact.task.index and old != value:
                 return Error("ctx_conflict", f"ctx.{key} was already written by item {writer} with another value")
-        size += weight(value, MAX_CTX_BYTES) - state.ctx_weights.get(key, 0)
+        size += new_weight(state, key, operator, operand, old, value) - state.ctx_weights.get(key, 0)
     if size > MAX_CTX_BYTES:
         return Error("too_large", f"ctx would take {size:,} bytes, and {MAX_CTX_BYTES:,} is the limit (set_ctx: {key})")
     return None

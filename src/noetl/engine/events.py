@@ -402,13 +402,23 @@ class TaskRetryScheduled(Event, frozen=True):
 # -- ctx, signals, timers -------------------------------------------------------------------------------------------
 
 
+class Spelled(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of a stored value, as JSON text: the fold has no store to read from, and a reducer has to look into it."""
+
+    key: str
+    text: str
+    more: bool = False
+    """Whether the next event has more of it."""
+
+
 class CtxPatched(Event, frozen=True):
-    """`ctx` was changed by the request itself."""
+    """`ctx` was changed by the request itself, or a stored value is written out for the patch that comes next."""
 
     name = "ctx.patched"
     entity = "workflow"
 
-    patch: Patch
+    patch: Patch = ()
+    spelled: Spelled | None = None
 
 
 class MessageReceived(Event, frozen=True):

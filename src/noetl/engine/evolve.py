@@ -10,7 +10,7 @@ from typing import Any
 
 from noetl.engine import events as e
 from noetl.engine.fit import weight
-from noetl.engine.patch import SET, Patch, apply_patch
+from noetl.engine.patch import APPEND, SET, Write, apply_patch
 from noetl.engine.state import (
     BYTES_PER_CHUNK,
     RESULTS_PER_CHUNK,
@@ -26,10 +26,12 @@ from noetl.engine.state import (
     error_data,
 )
 from noetl.model.identity import TaskId, step_of
-from noetl.reference import refer
+from noetl.reference import Reference, read_spelled, refer
 
 FAST_LANE_SECONDS = 0.2
 MAX_LANE = 1_024
+ENOUGH = 1 << 62
+"""Weigh all of it."""
 NO_LOOP = -1
 """The key of a run without a loop among parked iterations."""
 
@@ -306,7 +308,7 @@ def progress_of(run: Run, index: int | None, prefix: str) -> Progress:
     return found
 
 
-def _split(task: TaskId) -> tuple[str, str, int]:
+def split_path(task: TaskId) -> tuple[str, str, int]:
     """Prefix, label and visit of a task's path."""
     prefix, slash, last = task.path.rpartition("/")
     label, _, visit = last.rpartition("#")
@@ -316,38 +318,75 @@ def _split(task: TaskId) -> tuple[str, str, int]:
 def _task_started(state: Execution, event: e.TaskStarted, at: float) -> None:
     run = state.runs[event.task.run]
     run.losses.pop(NO_LOOP if event.task.index is None else event.task.index, None)
-    prefix, label, visit = _split(event.task)
+    prefix, label, visit = split_path(event.task)
     progress = progress_of(run, event.task.index, prefix)
-    progress.at, progress.attempt, progress.started = label, event.attempt, True
+    progress.at, progress.attempt, progress.started, progress.due = label, event.attempt, True, None
     progress.visits[label] = visit
 
 
 def _task_done(state: Execution, event: e.TaskDone, at: float) -> None:
     run = state.runs[event.task.run]
-    prefix, label, visit = _split(event.task)
+    prefix, label, visit = split_path(event.task)
     progress = progress_of(run, event.task.index, prefix)
     progress.started, progress.delivered = False, None
+    writes = event.set_ctx
+    if is_iterator(state, run, event.task):
+        writes = (*inner_writes(run, event.task), *writes)
+        _leave_inner(run, event.task, again=event.do == "retry")
     progress.visits[label] = visit
     if not event.skipped:
         progress.tasks[label] = event.outcome.as_data({"attempt": event.attempt})
         if event.do != "retry":
             progress.prev = event.outcome.result if event.outcome.ok else None
     if event.set_iter:
-        apply_patch(progress.iter, event.set_iter)
+        apply_patch(progress.iter, event.set_iter, state.spelled)
     if event.set_ctx:
         _patch_ctx(state, event.set_ctx)
-        if is_parallel(state, run):
-            progress_of(run, event.task.index, "").writes.extend(event.set_ctx)
-        else:
-            apply_patch(run.ctx, event.set_ctx)
         if run.loop is not None and event.task.index is not None:
             _note_writers(run.loop, event.task.index, event.set_ctx)
+    if writes:
+        item = item_of(state, run, event.task)
+        if item is None:
+            apply_patch(run.ctx, writes, state.spelled)
+        else:
+            progress_of(run, event.task.index, item).writes.extend(writes)
+    state.spelled.clear()
     progress.attempt = 1
     progress.at = event.to
     progress.ended = event.to is None
     error = event.error or event.outcome.error
     progress.failure = (error, label, event.attempt) if event.do == "fail" and error is not None else None
-    _leave_inner(run, event.task, again=event.do == "retry")
+
+
+def is_iterator(state: Execution, run: Run, task: TaskId) -> bool:
+    iterators = state.net.steps[run.step].iterators
+    return bool(iterators) and _labels(task.path.split("/")) in iterators
+
+
+def _labels(path: Sequence[str]) -> str:
+    return "/".join(part.partition("#")[0] for part in path)
+
+
+def item_of(state: Execution, run: Run, task: TaskId) -> str | None:
+    """The innermost item around a task that works beside others and alone sees what it writes, as the prefix of its
+    tasks: `each#1[0]/`, empty for an item of the loop itself. None if there is none: the whole run sees the writes."""
+    iterators = state.net.steps[run.step].iterators
+    items = task.path.split("/")[:-1] if iterators else []  # the items of iterators around the task: `each#1[0]`
+    for depth in range(len(items), 0, -1):
+        if iterators[_labels(items[:depth])]:
+            return "/".join(items[:depth]) + "/"
+    return "" if is_parallel(state, run) else None
+
+
+def inner_writes(run: Run, task: TaskId) -> list[Write]:
+    """What the items of an iterator task wrote, each for itself, in the order of the items."""
+    inner = progress_key(task.index, f"{task.path}[")
+    items = [
+        (int(key[len(inner) : -2]), progress.writes)
+        for key, progress in run.progress.items()
+        if progress.writes and key.startswith(inner) and "/" not in key[len(inner) : -1]
+    ]
+    return [write for _, writes in sorted(items, key=lambda item: item[0]) for write in writes]
 
 
 def is_parallel(state: Execution, run: Run) -> bool:
@@ -356,7 +395,7 @@ def is_parallel(state: Execution, run: Run) -> bool:
     return loop is not None and loop.mode == "parallel"
 
 
-def _note_writers(loop: Loop, index: int, patch: Patch) -> None:
+def _note_writers(loop: Loop, index: int, patch: Sequence[Write]) -> None:
     for key, operator, value in patch:
         if operator == SET:
             loop.writers[key] = (index, value)
@@ -373,9 +412,9 @@ def _leave_inner(run: Run, task: TaskId, again: bool) -> None:
 
 
 def _task_retry(state: Execution, event: e.TaskRetryScheduled, at: float) -> None:
-    prefix, label, _ = _split(event.task)
+    prefix, label, _ = split_path(event.task)
     progress = progress_of(state.runs[event.task.run], event.task.index, prefix)
-    progress.at, progress.attempt, progress.started = label, event.attempt, False
+    progress.at, progress.attempt, progress.started, progress.due = label, event.attempt, False, event.due
 
 
 # -- loops ----------------------------------------------------------------------------------------------------------
@@ -525,16 +564,36 @@ def _close(state: Execution, ended: Ended) -> None:
 
 
 def _ctx_patched(state: Execution, event: e.CtxPatched, at: float) -> None:
-    _patch_ctx(state, event.patch)
+    if event.spelled is not None:
+        _spelled(state, event.spelled)
+    if event.patch:
+        _patch_ctx(state, event.patch)
 
 
-def _patch_ctx(state: Execution, patch: Patch) -> None:
-    apply_patch(state.ctx, patch)
-    for key, _, _ in patch:
-        size = weight(state.ctx[key], 1 << 62)
+def _spelled(state: Execution, part: e.Spelled) -> None:
+    text = state.spelling.pop(part.key, "") + part.text
+    if part.more:
+        state.spelling[part.key] = text
+    else:
+        state.spelled[part.key] = read_spelled(text)
+
+
+def _patch_ctx(state: Execution, patch: Sequence[Write]) -> None:
+    for write in patch:
+        key, operator, operand = write
+        old = state.ctx.get(key)
+        apply_patch(state.ctx, (write,), state.spelled)
+        size = new_weight(state, key, operator, operand, old, state.ctx[key])
         state.ctx_bytes += size - state.ctx_weights.get(key, 0)
         state.ctx_weights[key] = size
     state.changed = True
+
+
+def new_weight(state: Execution, key: str, operator: str, operand: Any, old: Any, new: Any) -> int:
+    """About how many bytes of JSON a value of ctx takes after a write. A list that grows is not weighed as a whole."""
+    if operator == APPEND and old is not None and not isinstance(old, Reference):
+        return state.ctx_weights[key] + weight(operand, ENOUGH) + 1
+    return weight(new, ENOUGH)
 
 
 def _message(state: Execution, event: e.MessageReceived, at: float) -> None:

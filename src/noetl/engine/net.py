@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from noetl.expression import Read, parse, prepare
@@ -53,12 +53,21 @@ class StepPlan:
         loop = step.loop
         self.lanes = 1 if loop is None or loop.mode == "sequential" else loop.max_in_flight or 10
         self.pool: str | None = step.spec.get("pool")
+        self.iterators = dict(_iterators(step.tasks, ""))
+        """Iterator tasks by their labels (`each`, `each/inner`), and whether their items work beside each other."""
         self.reads = _steps_read(step)
         """Other steps whose results its tasks read; None if that can't be known beforehand."""
 
     @property
     def on_success(self) -> str:
         return "loop.done" if self.step.loop else "step.done"
+
+
+def _iterators(tasks: Iterable[Task], prefix: str) -> Iterator[tuple[str, bool]]:
+    for task in tasks:
+        if task.body:
+            yield prefix + task.label, task.spec.get("mode") == "parallel"
+            yield from _iterators(task.body, f"{prefix}{task.label}/")
 
 
 def _steps_read(step: Step) -> frozenset[str] | None:

@@ -2,19 +2,26 @@
 
 A patch is a list of writes, each a key, an operator and a value. Whether a value is reduced was decided by what the
 author wrote, before anything was rendered, so data that happens to look like a reducer stays data.
+
+A reducer that meets a stored value has to look into it. `wanted` tells which ones a patch needs, and whoever applies
+the patch brings their `contents`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from noetl.reference import Reference
 
 Write: TypeAlias = tuple[str, str, Any]
 Patch: TypeAlias = tuple[Write, ...]
+Contents: TypeAlias = Mapping[str, Any]
+"""Values of stored contents by their key."""
 
 SET = "="
+APPEND = "$append"
+NOTHING: Contents = {}
 
 
 class BadPatch(Exception):
@@ -31,7 +38,7 @@ def _merge(old: Any, operand: Any) -> Any:
 
 REDUCERS: dict[str, Callable[[Any, Any], Any]] = {
     "$add": lambda old, operand: operand if old is None else old + operand,
-    "$append": _append,
+    APPEND: _append,
     "$max": lambda old, operand: operand if old is None else max(old, operand),
     "$min": lambda old, operand: operand if old is None else min(old, operand),
     "$merge": _merge,
@@ -47,10 +54,24 @@ def operator_of(written: Any) -> tuple[str, Any]:
     return SET, written
 
 
-def written(old: Any, operator: str, operand: Any) -> Any:
+def wanted(target: Mapping[str, Any], patch: Iterable[Write]) -> Iterator[Reference]:
+    """The stored values that the reducers of a patch have to look into."""
+    set_before: dict[str, Any] = {}
+    for key, operator, operand in patch:
+        if operator == SET:
+            set_before[key] = operand
+            continue
+        looked_into = (set_before.get(key, target.get(key)), None if operator == APPEND else operand)
+        yield from (value for value in looked_into if isinstance(value, Reference))
+
+
+def written(old: Any, operator: str, operand: Any, contents: Contents = NOTHING) -> Any:
     """The new value of a key. Old values are never changed in place: others may hold them."""
     if operator == SET:
         return operand
+    old = _opened(old, contents)
+    if operator != APPEND:  # an element can stay where it is stored
+        operand = _opened(operand, contents)
     try:
         return REDUCERS[operator](old, operand)
     except (TypeError, ValueError):
@@ -58,10 +79,14 @@ def written(old: Any, operator: str, operand: Any) -> Any:
         raise BadPatch(message) from None
 
 
-def apply_patch(target: dict[str, Any], patch: Patch) -> None:
+def _opened(value: Any, contents: Contents) -> Any:
+    return contents.get(value.key, value) if isinstance(value, Reference) else value
+
+
+def apply_patch(target: dict[str, Any], patch: Iterable[Write], contents: Contents = NOTHING) -> None:
     """Write a patch. BadPatch leaves the target as it was before the failing write."""
     for key, operator, operand in patch:
-        target[key] = operand if operator == SET else written(target.get(key), operator, operand)
+        target[key] = operand if operator == SET else written(target.get(key), operator, operand, contents)
 
 
 def plain_patch(values: Mapping[str, Any]) -> Patch:

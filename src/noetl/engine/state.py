@@ -43,7 +43,9 @@ class Progress(msgspec.Struct):
     tasks: dict[str, Any] = {}
     """Outcomes by label, as templates see them."""
     writes: list[Write] = []
-    """What an item of a parallel loop wrote to ctx itself: it sees that, and nothing of the others."""
+    """What an item that works beside others wrote to ctx itself: it sees that, and nothing of the others."""
+    due: float | None = None
+    """When the next attempt may begin."""
     started: bool = False
     """The next task was started before: it may have had its effect."""
     delivered: Outcome | None = None
@@ -193,6 +195,10 @@ class Execution(msgspec.Struct):
     """The step that ended last."""
     result: Any = None
     error: dict[str, Any] | None = None
+    spelling: dict[str, str] = {}
+    """Stored values that are being written out, as far as they have come."""
+    spelled: dict[str, Any] = {}
+    """Stored values that the next patch looks into; empty between turns."""
     outbox: list[tuple[str, bytes]] = []
     """Content that the fold made and that must be stored with the events; empty between turns."""
 

@@ -6,11 +6,15 @@ from typing import Any
 
 from noetl.engine.events import Event
 from noetl.engine.evolve import close_chunk, evolve
-from noetl.engine.fit import fitted
+from noetl.engine.fit import fitted, weight
 from noetl.engine.state import Execution, Run
+from noetl.errors import TemplateFailed
 from noetl.expression import NOW_KEY
-from noetl.reference import CHUNKS, HOLDS_REFERENCES, canonical, reference_to
+from noetl.reference import CHUNKS, HOLDS_REFERENCES, Reference, canonical, decoded, reference_to
 from noetl.scope import Scope, StepsView
+
+MAX_SPELLED_BYTES = 1 << 20
+"""What may be written out for a reducer; ctx itself may not be larger."""
 
 
 class Turn:
@@ -29,6 +33,20 @@ class Turn:
         if self.state.outbox:
             self.blobs += self.state.outbox
             self.state.outbox.clear()
+
+    def content(self, reference: Reference) -> Any:
+        """The value behind a reference, as a reducer may look into it: it came with this turn, or was loaded for it.
+        Need if it was not, TemplateFailed if it can't be."""
+        fresh = next((content for key, content in reversed(self.blobs) if key == reference.key), None)
+        if reference.size > MAX_SPELLED_BYTES:
+            raise TemplateFailed(f"a stored value of {reference.size:,} bytes (limit {MAX_SPELLED_BYTES:,})")
+        if fresh is None or reference.schema_hint == CHUNKS:
+            value = reference.content()
+        else:
+            value = decoded(fresh, reference)
+        if weight(value, MAX_SPELLED_BYTES) > MAX_SPELLED_BYTES:
+            raise TemplateFailed(f"a stored value of more than {MAX_SPELLED_BYTES:,} bytes")
+        return value
 
     def scope(self, args: dict[str, Any], args_by: dict[str, Any], event: dict[str, Any] | None = None) -> Scope:
         """What a template on the server sees."""

@@ -19,7 +19,7 @@ from noetl.engine.net import Net
 from noetl.engine.patch import SET, BadPatch, Patch, apply_patch
 from noetl.engine.state import Execution, Run
 from noetl.model.identity import TaskId, iteration_id, step_of
-from noetl.reference import CHUNKS
+from noetl.reference import CHUNKS, read_spelled
 
 MAX_EVENT_BYTES = 64 * 1024
 PASSING = frozenset(["net", "digest", "changed", "listening", "outbox"])
@@ -489,23 +489,33 @@ class Ctx(Check):
     def __init__(self, log: Log) -> None:
         super().__init__(log)
         self.ctx: dict[str, Any] = {}
+        self.contents: dict[str, Any] = {}
+        self.texts: dict[str, str] = {}
         self.writers: dict[str, dict[str, tuple[int, Any]]] = {}
 
     def event(self, event: e.Event) -> None:
         match event:
-            case e.CtxPatched(patch=patch):
+            case e.CtxPatched(patch=patch, spelled=spelled):
+                self._spell(spelled)
                 self._apply(patch)
-            case e.TaskDone(task=task, set_ctx=patch) if patch:
+            case e.TaskDone(task=task, set_ctx=patch):
                 self._apply(patch)
+                self.contents.clear()
                 loop = _loop_of(self.log.net, task.run)
                 if loop is not None and loop.mode == "parallel" and task.index is not None:
                     self._write_once(task.run, task.index, patch)
             case e.LoopDone(run=run) | e.StepFailed(run=run):
                 self.writers.pop(run, None)
 
+    def _spell(self, part: e.Spelled | None) -> None:
+        if part is not None:
+            self.texts[part.key] = self.texts.get(part.key, "") + part.text
+            if not part.more:
+                self.contents[part.key] = read_spelled(self.texts.pop(part.key))
+
     def _apply(self, patch: Patch) -> None:
         try:
-            apply_patch(self.ctx, patch)
+            apply_patch(self.ctx, patch, self.contents)
         except BadPatch as error:
             self.fail(f"a patch was accepted that can't be applied: {error}")
 

@@ -8,11 +8,11 @@ last accepted task.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from noetl.engine.events import Event, TaskDone, TaskRetryScheduled, TaskStarted
-from noetl.engine.patch import SET, BadPatch, Patch, Write, apply_patch
+from noetl.engine.patch import SET, BadPatch, Patch, Write, apply_patch, wanted
 from noetl.engine.state import Progress
 from noetl.errors import TemplateError, TemplateFailed
 from noetl.expression import NOW_KEY
@@ -117,14 +117,18 @@ class Pipeline:
         self.contents: dict[str, Any] = {}
         self.args = scope["args"]
         self.iter = scope["iter"]
-        self.writes: list[Write] = []
+        self.writes = list(progress.writes)
+        """What it wrote to ctx; an item of a sequential iterator shares the list of the pipeline around it."""
         self.rivals: dict[str, tuple[str, Any]] | None = None
         """In a parallel iterator: which item wrote which key of ctx, and what."""
-        apply_progress(self)
 
     async def run(self) -> End:
         """Run to the end, to a failure, or to a wait."""
         progress = self.progress
+        try:
+            await self._take_up()
+        except (TemplateError, BadPatch) as error:
+            return Failed(_error_of(_patch_outcome(error)), progress.at or self.plan.first, progress.attempt)
         label: str | None = progress.at or self.plan.first
         fresh = not progress.started and progress.attempt == 1 and progress.delivered is None
         if progress.failure is not None:
@@ -148,11 +152,22 @@ class Pipeline:
                     return Waiting("resume")
         return Done(progress.prev)
 
+    async def _take_up(self) -> None:
+        """Lay what was accepted before over the fresh scope, and wait out what is left of a pause before a retry."""
+        progress = self.progress
+        self.iter.update(progress.iter)
+        self.scope["tasks"].update(progress.tasks)
+        await self._apply(self.scope["ctx"], progress.writes)
+        left = progress.due - self.host.now() if progress.due is not None else 0.0
+        if left > 0 and not self._stopped():
+            await self.host.sleep(left)
+
     # -- one visit --------------------------------------------------------------------------------------------------
 
     async def _visit(self, plan: TaskPlan, task: TaskId) -> str | End | None:
         """Run a task until its policy lets go of it. Returns the next label, None at the end, or an end."""
         self.scope["_task"] = plan.label
+        self.contents = {}  # what another task has looked into is not kept: it may be large
         attempt = self.progress.attempt
         self.progress.attempt = 1
         first = attempt == 1 and not self.progress.started and self.progress.delivered is None
@@ -168,7 +183,7 @@ class Pipeline:
             try:
                 outcome = await self._call(plan, task, attempt)
             except Parked as parked:
-                if not self.prefix:
+                if not self.prefix or parked.wait.until == "resume":
                     return parked.wait
                 outcome = failed("input", f"a task of kind {plan.kind.name} can't wait inside an iterator: use a loop")
             took = round((self.host.now() - started) * 1000, 3)
@@ -203,15 +218,15 @@ class Pipeline:
         if progress.delivered is not None:
             outcome, progress.delivered = progress.delivered, None
             return outcome
-        if progress.started and plan.on_lost == "error":
+        if progress.started and plan.on_lost == "error" and plan.items is None:
             progress.started = False
             return failed("lost", "the worker was lost after the call had started; it may have had its effect")
         progress.started = False
         self.reporter.tell(TaskStarted(task, attempt))
-        if plan.on_lost == "error":
-            await self.reporter.stored()
         if plan.items is not None:
             return await self._iterate_in_time(plan, task)
+        if plan.on_lost == "error":
+            await self.reporter.stored()
         try:
             inputs = await self._evaluated(lambda: plan.inputs(self.scope))
             if has_references(inputs):
@@ -234,12 +249,7 @@ class Pipeline:
     async def _opened(self, value: Any) -> Any:
         """A tool gets values, not references."""
         if isinstance(value, Reference):
-            content = await self.host.content(value)
-            if isinstance(content, TooLarge):
-                raise TemplateFailed(
-                    f"an input of {value.size:,} bytes is too large for a tool (limit {content.limit:,})"
-                )
-            return content
+            return await self._content(value)
         if isinstance(value, dict):
             return {key: await self._opened(item) for key, item in value.items()}
         return [await self._opened(item) for item in value] if isinstance(value, list) else value
@@ -275,8 +285,8 @@ class Pipeline:
         return Waiting("retry", "", due) if self._stopped() else None
 
     def _stopped(self) -> bool:
-        """Whether the pipeline is to begin nothing new; what runs inside an iterator goes on to its end."""
-        return not self.prefix and self.host.paused()
+        """Whether the pipeline is to begin nothing new."""
+        return self.host.paused()
 
     async def _leave(
         self, plan: TaskPlan, task: TaskId, attempt: int, outcome: Outcome, rule: RulePlan | None, do: str, took: float
@@ -304,8 +314,7 @@ class Pipeline:
         except (TemplateError, BadPatch) as error:
             problem = _patch_outcome(error)
             self.reporter.tell(TaskDone(task, attempt, problem, "fail", None, duration_ms=took))
-            assert problem.error is not None
-            return Failed(problem.error, plan.label, attempt)
+            return Failed(_error_of(problem), plan.label, attempt)
         target = (
             rule.then.to
             if do == "jump" and rule is not None
@@ -352,7 +361,7 @@ class Pipeline:
             try:
                 patches = await self._patches(rule)
             except (TemplateError, BadPatch) as problem:
-                error = _patch_outcome(problem).error or error
+                error = _error_of(_patch_outcome(problem))
         own = None if error == outcome.error else error
         self.reporter.tell(TaskDone(task, attempt, outcome, "fail", None, *patches, duration_ms=took, error=own))
         return Failed(error, plan.label, attempt)
@@ -362,10 +371,21 @@ class Pipeline:
         set_iter, set_ctx = await self._evaluated(lambda: (rule.set_iter(self.scope), rule.set_ctx(self.scope)))
         if self.rivals is not None:
             self._write_once(set_ctx)
-        apply_patch(self.iter, set_iter)
-        apply_patch(self.scope["ctx"], set_ctx)
+        await self._apply(self.iter, set_iter)
+        await self._apply(self.scope["ctx"], set_ctx)
         self.writes += set_ctx
         return set_iter, set_ctx
+
+    async def _apply(self, target: dict[str, Any], patch: Sequence[Write]) -> None:
+        """Write a patch, with the stored values that its reducers look into."""
+        contents = {one.key: await self._content(one) for one in wanted(target, patch)}
+        apply_patch(target, patch, contents)
+
+    async def _content(self, reference: Reference) -> Any:
+        content = await self.host.content(reference)
+        if isinstance(content, TooLarge):
+            raise TemplateFailed(f"a stored value of {reference.size:,} bytes is too large (limit {content.limit:,})")
+        return content
 
     def _write_once(self, patch: Patch) -> None:
         """Items that work side by side may not write different values (S20)."""
@@ -383,17 +403,8 @@ class Pipeline:
     # -- iterator tasks ---------------------------------------------------------------------------------------------
 
     async def _iterate_in_time(self, plan: TaskPlan, task: TaskId) -> Outcome:
-        limit = plan.timeout if isinstance(plan.timeout, int | float) else None
-        try:
-            async with asyncio.timeout(limit):
-                return await self._iterate(plan, task)
-        except TimeoutError:
-            return failed("timeout", f"the items took longer than {limit:g} s", retryable=True)
-
-    async def _iterate(self, plan: TaskPlan, task: TaskId) -> Outcome:
         """Run the inner pipeline for each item; the first failure is the task's error outcome."""
         assert plan.items is not None
-        assert plan.body_plan is not None
         try:
             items = await self._opened(await self._evaluated(lambda: plan.items(self.scope)))  # type: ignore[misc]
         except TemplateError as error:
@@ -401,29 +412,41 @@ class Pipeline:
         if not isinstance(items, list | tuple):
             return failed("loop_input", f"`in` must give a list, not {type(items).__name__}")
         parallel = plan.task.spec.get("mode") == "parallel"
-        gate = asyncio.Semaphore(plan.task.spec.get("max_in_flight", 10) if parallel else 1)
+        inner = self._items(plan, task, items, parallel)
+        limit = plan.timeout if isinstance(plan.timeout, int | float) else None
+        try:
+            async with asyncio.timeout(limit):
+                outcome = await self._iterate(inner, plan.task.spec.get("max_in_flight", 10) if parallel else 1)
+        except TimeoutError:
+            outcome = failed("timeout", f"the items took longer than {limit:g} s", retryable=True)
+        if parallel:  # each worked on its own view; from here on they are seen
+            writes = [write for one in inner for write in one.writes]
+            await self._apply(self.scope["ctx"], writes)
+            self.writes += writes
+        return outcome
+
+    async def _iterate(self, items: list[Pipeline], in_flight: int) -> Outcome:
+        """All items, at most so many at once. Parked if the execution was paused before the last had ended."""
+        gate = asyncio.Semaphore(in_flight)
         results: list[Any] = [None] * len(items)
         failures: list[tuple[int, Failed]] = []
-        rivals: dict[str, tuple[str, Any]] | None = {} if parallel else None
-        outer = dict(self.scope["ctx"])
+        stopped = False
 
-        async def one(i: int, item: Any) -> None:
+        async def one(i: int, item: Pipeline) -> None:
+            nonlocal stopped
             async with gate:
-                if failures:
+                stopped = stopped or self._stopped()
+                if failures or stopped:
                     return
-                inner = self._inner(plan, task, i, item)
-                if rivals is not None:
-                    inner.rivals, inner.scope["ctx"] = rivals, dict(outer)
-                end = await inner.run()
-                self.writes += inner.writes
-                if rivals is not None:
-                    apply_patch(self.scope["ctx"], tuple(inner.writes))
-                if isinstance(end, Done):
-                    results[i] = end.result
-                elif isinstance(end, Failed):
-                    failures.append((i, end))
+                match await item.run():
+                    case Done(result=result):
+                        results[i] = result
+                    case Failed() as end:
+                        failures.append((i, end))
+                    case Waiting():
+                        stopped = True
 
-        if parallel:
+        if in_flight > 1:
             await _all(one(i, item) for i, item in enumerate(items))
         else:
             for i, item in enumerate(items):
@@ -431,6 +454,8 @@ class Pipeline:
         if failures:
             i, end = min(failures, key=lambda pair: pair[0])
             return Outcome("error", error=Error(end.error.kind, f"item {i}: {end.error.message}", end.error.retryable))
+        if stopped:
+            raise Parked(Waiting("resume"))
         return Outcome(result=results)
 
     def _restart_inner(self, task: TaskId) -> None:
@@ -438,12 +463,31 @@ class Pipeline:
         for key in [key for key in self.inner if key.startswith(f"{task.path}[")]:
             self.inner[key] = Progress(visits=self.inner[key].visits)
 
-    def _inner(self, plan: TaskPlan, task: TaskId, i: int, item: Any) -> Pipeline:
+    def _items(self, plan: TaskPlan, task: TaskId, items: Sequence[Any], parallel: bool) -> list[Pipeline]:
+        """The pipelines of an iterator's items. Those that work side by side see ctx as it is now, and their own."""
+        found = [self._item(plan, task, i, item, parallel) for i, item in enumerate(items)]
+        if parallel:
+            rivals = {
+                key: (one.prefix, value)
+                for one in found
+                for key, operator, value in one.progress.writes
+                if operator == SET
+            }
+            for one in found:
+                one.rivals = rivals
+        else:
+            for one in found:
+                one.writes = self.writes
+        return found
+
+    def _item(self, plan: TaskPlan, task: TaskId, i: int, item: Any, parallel: bool) -> Pipeline:
         assert plan.body_plan is not None
         prefix = f"{task.path}[{i}]/"
         scope = Scope(self.scope)
         scope["iter"] = {plan.task.inputs["iterator"]: item, "index": i, "parent": self.iter}
         scope["tasks"] = dict(self.scope["tasks"])
+        if parallel:
+            scope["ctx"] = dict(self.scope["ctx"])
         progress = self.inner.setdefault(prefix, Progress())
         return Pipeline(
             plan.body_plan, self.run_id, scope, progress, self.reporter, self.host, self.index, prefix, self.inner
@@ -475,11 +519,9 @@ def has_references(value: Any) -> bool:
     return any(map(has_references, value)) if isinstance(value, list) else isinstance(value, Reference)
 
 
-def apply_progress(pipeline: Pipeline) -> None:
-    """Lay what was accepted before over the fresh scope."""
-    pipeline.iter.update(pipeline.progress.iter)
-    apply_patch(pipeline.scope["ctx"], tuple(pipeline.progress.writes))
-    pipeline.scope["tasks"].update(pipeline.progress.tasks)
+def _error_of(outcome: Outcome) -> Error:
+    assert outcome.error is not None
+    return outcome.error
 
 
 def _template_outcome(error: TemplateError) -> Outcome:

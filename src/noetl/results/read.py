@@ -9,20 +9,13 @@ from typing import Any, Protocol
 import msgspec
 
 from noetl.errors import NoetlError
-from noetl.reference import CHUNKS, HOLDS_REFERENCES, Reference, revived
+from noetl.reference import CHUNKS, HOLDS_REFERENCES, Reference, decoded
 
 
 class Contents(Protocol):
     """Where stored bytes are found by their key; a store is one."""
 
     def blob(self, key: str) -> bytes | None: ...
-
-
-class Blobs(Protocol):
-    """Where content is found by its key."""
-
-    def blob(self, key: str) -> bytes | None:
-        """The content, or None."""
 
 
 class Damaged(NoetlError):
@@ -45,9 +38,7 @@ def read_bytes(store: Contents, reference: Reference) -> bytes:
 
 def read_value(store: Contents, reference: Reference) -> Any:
     """The value itself; the results of a large loop are put together from their chunks."""
-    value = msgspec.json.decode(read_bytes(store, reference))
-    if reference.schema_hint.endswith(HOLDS_REFERENCES):
-        return revived(value)
+    value = decoded(read_bytes(store, reference), reference)
     if reference.schema_hint != CHUNKS:
         return value
     found: list[Any] = [None] * value["total"]

@@ -225,7 +225,7 @@ class Runtime:
             except Need as need:
                 self.unstored.update(turn.blobs)
                 contents[need.reference.key] = await self._looked_into(need.reference)
-                step = carry_on
+                step = carry_on if turn.events else decide
 
     async def _looked_into(self, reference: Reference) -> Any:
         try:
