@@ -1,14 +1,16 @@
 """S19, S20, S32 where they meet large values, iterators and lost workers."""
 
+# ruff: noqa: E501 (playbooks in one line a step are easier to compare)
+
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
 import pytest
+from stage import Stage, play
 
 from noetl.engine.commands import Pause, Resume
-from tests.unit.engine.stage import Stage, play
 
 BIG = 70_000
 """Characters that do not fit into one event."""
