@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from noetl.engine.events import Event, IterationStarted, StepDone
 from noetl.store.codec import ZERO, chained, decode, rows_of
 from noetl.store.memory import MemoryStore
-from noetl.store.ports import Change, Row, Snapshot, Store, Summary
+from noetl.store.ports import Change, Derived, Leased, Row, Snapshot, Store, Summary
 
 A = "0198c0de-0000-7000-8000-00000000000a"
 B = "0198c0de-0000-7000-8000-00000000000b"
@@ -248,6 +248,37 @@ class SnapshotSuite:
         assert (found.seq, found.data) == (3, b"one")
 
 
+class DerivedSuite:
+    """Ready work, leases and timers as rows."""
+
+    def test_rows_come_change_and_go_with_the_events(self, store: Store) -> None:
+        assert store.derived(A) == Derived()
+        lease = Leased("a#1", "w-1", AT)
+        store.commit([change(A, 0, ready={"a#1": "default"}, leases={1: lease}, timers={"timeout": AT})])
+        store.commit([change(B, 0, ready={"a#1": "other"})])
+        assert store.derived(A) == Derived({"a#1": "default"}, {1: lease}, {"timeout": AT})
+        moved = change(A, 1, ready={"a#1": None, "b#1": "p"}, leases={1: None, 2: lease}, timers={"timeout": AT + 1})
+        store.commit([moved])
+        assert store.derived(A) == Derived({"b#1": "p"}, {2: lease}, {"timeout": AT + 1})
+        assert store.derived(B) == Derived({"a#1": "other"})
+
+    def test_a_refused_change_leaves_the_rows(self, store: Store) -> None:
+        store.commit([change(A, 0, ready={"a#1": "default"})])
+        assert store.commit([change(A, 0, ready={"a#1": None}, timers={"t": AT})]) == [False]
+        assert store.derived(A) == Derived({"a#1": "default"})
+
+    def test_a_row_that_never_was_may_go(self, store: Store) -> None:
+        store.commit([change(A, 0, ready={"a#1": None}, leases={7: None}, timers={"t": None})])
+        assert store.derived(A) == Derived()
+
+    def test_a_moment_shows_one_moment(self, store: Store) -> None:
+        store.commit([change(A, 0, 2, timers={"t": AT})])
+        with store.moment():
+            assert len(store.read(A)) == store.seq(A) == 2
+            assert store.derived(A).timers == {"t": AT}
+        assert store.commit([change(A, 2)]) == [True]
+
+
 class PlaybookSuite:
     """Texts of playbooks."""
 
@@ -306,14 +337,22 @@ SMALL = st.integers(0, 6)
 def changes() -> st.SearchStrategy[Change]:
     runs = st.none() | st.tuples(IDS, st.sampled_from(["running", "failed", "succeeded"]), st.none() | IDS)
     blobs = st.lists(st.binary(max_size=20).map(content), max_size=2)
-    return st.builds(_change, IDS, SMALL, st.integers(0, 3), runs, blobs)
+    due = st.dictionaries(st.sampled_from(["t", "u"]), st.none() | st.floats(0, 2e9), max_size=2)
+    return st.builds(_change, IDS, SMALL, st.integers(0, 3), runs, blobs, due)
 
 
 def _change(
-    execution: str, expected: int, count: int, run: tuple[str, str, str | None] | None, blobs: list[tuple[str, bytes]]
+    execution: str,
+    expected: int,
+    count: int,
+    run: tuple[str, str, str | None] | None,
+    blobs: list[tuple[str, bytes]],
+    due: dict[str, float | None],
 ) -> Change:
     summed = None if run is None else summary(execution, run[1], parent=run[2])
-    return change(execution, expected, count, summary=summed, blobs=blobs)
+    leases = {len(name): None if at is None else Leased(name, "w", at) for name, at in due.items()}
+    ready = {name: None if at is None else "pool" for name, at in due.items()}
+    return change(execution, expected, count, summary=summed, blobs=blobs, timers=due, ready=ready, leases=leases)
 
 
 def operations() -> st.SearchStrategy[tuple[Callable[..., Any], tuple[Any, ...]]]:
@@ -369,7 +408,8 @@ def _put_playbook(store: Store, digest: str, file: str, text: bytes) -> Any:
 
 def everything(store: Store) -> Any:
     ids = (A, B, C, NEVER)
-    return [(store.read(one), store.snapshot(one), store.logs(one)) for one in ids], store.summaries()
+    found = [(store.read(one), store.snapshot(one), store.logs(one), store.derived(one)) for one in ids]
+    return found, store.summaries()
 
 
 # -- several processes ----------------------------------------------------------------------------------------------

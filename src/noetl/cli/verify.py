@@ -52,17 +52,18 @@ class Audit:
         self.nets: dict[str, Net] = {}
 
     def of(self, one: Summary) -> list[Violation]:
-        """What is wrong with an execution. One that is alive may move while it is read."""
+        """What is wrong with an execution. One that is alive moves on while it is looked at."""
         execution = one.execution_id
         try:
             net = self._net(one.digest)
-            snapshot = self._snapshot(execution, net)
+            with self.store.moment():
+                snapshot = self._snapshot(execution, net)
+                rows = self.store.read(execution)
+                derived = self.store.derived(execution)
+                (now,) = self.store.summaries(prefix=execution)
         except (NoetlError, msgspec.MsgspecError) as error:
             return [Violation(execution, 0, "replay", f"it can't be looked at: {error}")]
-        rows = self.store.read(execution)
-        still = self.store.summaries(prefix=execution) == [one]
-        status = one.status if still else None
-        return verify(execution, rows, net, codec, self._content, status, snapshot)
+        return verify(execution, rows, net, codec, self._content, now.status, snapshot, derived)
 
     def _snapshot(self, execution: str, net: Net) -> Frozen | None:
         found = self.store.snapshot(execution)

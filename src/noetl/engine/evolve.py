@@ -186,10 +186,10 @@ def merged_args(state: Execution, tokens: Sequence[Token]) -> tuple[dict[str, An
 
 def refresh_ready(state: Execution, run: Run) -> None:
     """Whether somebody could work on the run now."""
-    if claimable(state, run):
-        state.ready[run.id] = None
-    else:
+    if not claimable(state, run):
         state.ready.pop(run.id, None)
+    elif run.id not in state.ready:
+        state.ready[run.id] = state.net.steps[run.step].pool or state.net.playbook.executor.pool
 
 
 def claimable(state: Execution, run: Run) -> bool:

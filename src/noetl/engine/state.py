@@ -5,7 +5,8 @@ Finished runs leave; what remains of a step is its last result. So memory follow
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -17,6 +18,43 @@ from noetl.model.outcome import Error, Outcome
 Status = Literal["pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled"]
 RESULTS_PER_CHUNK = 4_096
 BYTES_PER_CHUNK = 1 << 16
+
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Tracked(dict[Key, Value], Generic[Key, Value]):
+    """A part of the state that the store also keeps as rows: it knows which keys have moved since they were stored.
+
+    Only these ways to change it are used.
+    """
+
+    __slots__ = ("moved",)
+
+    def __init__(self, items: Mapping[Key, Value] | None = None) -> None:
+        super().__init__(items or {})
+        self.moved: dict[Key, bool] = {}
+        """Keys that were touched, and whether they were there before."""
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        self.moved.setdefault(key, key in self)
+        super().__setitem__(key, value)
+
+    def pop(self, key: Key, default: Any = None) -> Any:
+        if key not in self:
+            return default
+        self.moved.setdefault(key, True)
+        return super().pop(key)
+
+    def clear(self) -> None:
+        for key in list(self):
+            self.pop(key)
+
+    def drain(self) -> dict[Key, Value | None]:
+        """What has moved since this was last asked, None where a key is gone. What came and went was never there."""
+        moved, self.moved = self.moved, {}
+        return {key: self.get(key) for key, known in moved.items() if known or key in self}
 
 
 class Token(msgspec.Struct):
@@ -165,7 +203,8 @@ class Execution(msgspec.Struct):
     entries: dict[str, int] = {}
     """How often each step was entered."""
     steps: dict[str, StepResult] = {}
-    ready: dict[str, None] = {}
+    ready: dict[str, str] = {}
+    """Runs that somebody could work on now, with the pool whose workers may."""
     leases: dict[int, Lease] = {}
     timers: dict[str, float] = {}
     signals: dict[str, list[tuple[str, Any]]] = {}
@@ -201,6 +240,17 @@ class Execution(msgspec.Struct):
     """Stored values that the next patch looks into; empty between turns."""
     outbox: list[tuple[str, bytes]] = []
     """Content that the fold made and that must be stored with the events; empty between turns."""
+
+    def __post_init__(self) -> None:
+        self.ready, self.leases, self.timers = Tracked(self.ready), Tracked(self.leases), Tracked(self.timers)
+
+    def drain(self) -> tuple[dict[str, str | None], dict[int, Lease | None], dict[str, float | None]]:
+        """What of `ready`, `leases` and `timers` has moved since this was last asked, None where something is gone."""
+        ready, leases, timers = self.ready, self.leases, self.timers
+        assert isinstance(ready, Tracked)
+        assert isinstance(leases, Tracked)
+        assert isinstance(timers, Tracked)
+        return ready.drain(), leases.drain(), timers.drain()
 
     @property
     def depth(self) -> int:

@@ -7,7 +7,7 @@ a damaged log can't be folded any further.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -63,6 +63,17 @@ class Violation(msgspec.Struct, frozen=True):
     message: str
 
 
+class Derived(Protocol):
+    """Parts of the fold that a store keeps as rows."""
+
+    @property
+    def ready(self) -> dict[str, str]: ...
+    @property
+    def leases(self) -> Mapping[int, tuple[str, str, float]]: ...
+    @property
+    def timers(self) -> dict[str, float]: ...
+
+
 class Frozen(NamedTuple):
     """A stored snapshot: the state as of a row, and that row's hash."""
 
@@ -79,14 +90,18 @@ def verify(
     load: Load | None = None,
     status: str | None = None,
     snapshot: Frozen | None = None,
+    derived: Derived | None = None,
 ) -> list[Violation]:
-    """Every violation in a log. `load` finds stored content; `status` is what lists say of the execution."""
+    """Every violation in a log. `load` finds stored content; `status` is what lists say of the execution, `derived`
+    what the store keeps as rows, both as of the last row."""
     log = Log(execution, net, codec, load)
     for row in rows:
         log.take(row)
         if snapshot is not None and snapshot.seq == row.seq:
             log.compare(row, snapshot)
     log.end(status, snapshot)
+    if derived is not None and log.foldable:
+        log.compare_rows(derived)
     return log.found
 
 
@@ -140,6 +155,23 @@ class Log:
             self.note("replay", f"lists say {status}, the log says {self.state.shown_status}")
         if snapshot is not None and snapshot.seq > self.seq:
             self.note("snapshot", f"stands at {snapshot.seq}, and the log ends at {self.seq}")
+
+    def compare_rows(self, derived: Derived) -> None:
+        """Ready work, leases and timers as rows are those of the fold, both ways."""
+        state = self.state
+        leases = {fence: (lease.run, lease.worker, lease.since) for fence, lease in state.leases.items()}
+        self._compare_table("ready", derived.ready, state.ready)
+        self._compare_table("lease", {fence: tuple(row) for fence, row in derived.leases.items()}, leases)
+        self._compare_table("timer", derived.timers, state.timers)
+
+    def _compare_table(self, table: str, rows: Mapping[Any, Any], fold: Mapping[Any, Any]) -> None:
+        for key in rows.keys() | fold.keys():
+            if key not in fold:
+                self.note("rows", f"the {table} row {key!r} is not in the log")
+            elif key not in rows:
+                self.note("rows", f"the log has {table} {key!r}, and there is no row of it")
+            elif rows[key] != fold[key]:
+                self.note("rows", f"the {table} row {key!r} says {rows[key]}, the log {fold[key]}")
 
     def note(self, invariant: str, message: str) -> None:
         self.found.append(Violation(self.execution, self.seq, invariant, message))
@@ -643,6 +675,7 @@ INVARIANTS: dict[str, str] = {
     **{kind.name: kind.__doc__ or "" for kind in OF_EVENTS},
     "readable": "Every row can be read.",
     "snapshot": "A snapshot is the fold of the log up to its row.",
+    "rows": "Ready work, leases and timers are kept as rows just as the log has them, both ways.",
     "replay": "The log can be folded, and the fold is what the store says of the execution.",
 }
 """Every promise by name."""

@@ -140,8 +140,8 @@ class Pipeline:
             visit = progress.visits.get(label, 0) + (1 if fresh else 0)
             progress.visits[label] = visit
             if visit > plan.max_visits:
-                error = Error("limit", f"task {label!r} was visited more than {plan.max_visits:,} times")
-                return Failed(error, label, 1)
+                limit = Error("limit", f"task {label!r} was visited more than {plan.max_visits:,} times")
+                return Failed(limit, label, 1)
             step = await self._visit(plan, TaskId(self.run_id, f"{self.prefix}{label}#{visit}", self.index))
             if not isinstance(step, str | None):
                 return step

@@ -27,7 +27,7 @@ from noetl.pipeline.plan import PipelinePlan
 from noetl.reference import Gone, Need, Reference, TooLarge, loaded
 from noetl.results.read import Damaged, read_json, read_value
 from noetl.store.codec import ZERO, decode, rows_of
-from noetl.store.ports import Change, Row, Snapshot, Store, Summary
+from noetl.store.ports import Change, Leased, Row, Snapshot, Store, Summary
 from noetl.store.snapshot import freeze, thaw
 from noetl.tools.registry import KINDS
 from noetl.worker.work import Work, work_of
@@ -201,6 +201,7 @@ class Runtime:
                 change = changes[execution] = Change(execution, before, [], blobs=[])
             change.rows += rows
             change.blobs += turn.blobs
+            _derive(change, cell.state)
             self._summarise(cell, change, now)
         decided.setdefault(execution, []).append((asked, Answer(events, works, cell.state)))
 
@@ -314,6 +315,7 @@ class Runtime:
             evolve(state, decode(row.type, row.data), row.at)
         state.changed = state.listening = True  # paused, it may hold what nobody has looked at yet
         state.outbox.clear()
+        state.drain()  # stored with the events that moved it
         last = rows[-1] if rows else first
         cell = Cell(state, snapshot.hash if snapshot and not rows else last.hash, _summary(state, first.at, last.at))
         cell.frozen = frozen
@@ -358,6 +360,17 @@ def _summary(state: Execution, started: float, now: float) -> Summary:
     playbook, parent = state.net.playbook, state.parent[0] if state.parent else None
     ended = now if state.over else None
     return Summary(state.id, playbook.name, playbook.path, state.shown_status, started, ended, state.digest, parent)
+
+
+def _derive(change: Change, state: Execution) -> None:
+    """What has moved among ready work, leases and timers goes into the same transaction."""
+    ready, leases, timers = state.drain()
+    change.ready.update(ready)
+    change.leases.update(
+        (fence, None if lease is None else Leased(lease.run, lease.worker, lease.since))
+        for fence, lease in leases.items()
+    )
+    change.timers.update(timers)
 
 
 def _raise(asked: Asked, error: Exception) -> None:

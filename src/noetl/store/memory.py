@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
 
-from noetl.store.ports import Change, LogLine, Row, Snapshot, Summary, check_gapless
+import msgspec
+
+from noetl.store.ports import Change, Derived, LogLine, Row, SealedCredential, Snapshot, Summary, check_gapless
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 class MemoryStore:
@@ -17,6 +24,8 @@ class MemoryStore:
         self.blobs: dict[str, bytes] = {}
         self.snapshots: dict[str, Snapshot] = {}
         self.lines: list[LogLine] = []
+        self.kept: dict[str, Derived] = {}
+        self.credentials = MemoryCredentials()
 
     def commit(self, changes: Sequence[Change]) -> list[bool]:
         check_gapless(changes)
@@ -32,7 +41,17 @@ class MemoryStore:
         if change.snapshot is not None and change.rows:
             last = change.rows[-1]
             self.snapshots[change.execution] = Snapshot(last.seq, last.hash, change.snapshot)
+        kept = self.derived(change.execution)
+        self.kept[change.execution] = Derived(
+            _moved(kept.ready, change.ready), _moved(kept.leases, change.leases), _moved(kept.timers, change.timers)
+        )
         return True
+
+    def moment(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def derived(self, execution: str) -> Derived:
+        return self.kept.get(execution, Derived())
 
     def read(self, execution: str, after: int = 0, limit: int | None = None) -> list[Row]:
         rows = self.events.get(execution, [])[after:]
@@ -73,3 +92,35 @@ class MemoryStore:
 
     def close(self) -> None:
         pass
+
+
+def _moved(before: dict[Key, Value], moved: dict[Key, Value | None]) -> dict[Key, Value]:
+    after = {**before, **moved}
+    return {key: value for key, value in after.items() if value is not None}
+
+
+class MemoryCredentials:
+    """Sealed credentials in a dict."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, SealedCredential] = {}
+
+    def all(self) -> list[SealedCredential]:
+        return [self.rows[name] for name in sorted(self.rows)]
+
+    def get(self, name: str) -> SealedCredential | None:
+        return self.rows.get(name)
+
+    def put(self, credential: SealedCredential) -> None:
+        created = self.rows.get(credential.name, credential).created
+        self.rows[credential.name] = msgspec.structs.replace(credential, created=created)
+
+    def reseal(self, name: str, before: bytes, after: bytes) -> bool:
+        row = self.rows.get(name)
+        if row is None or row.sealed != before:
+            return False
+        self.rows[name] = msgspec.structs.replace(row, sealed=after)
+        return True
+
+    def delete(self, name: str) -> bool:
+        return self.rows.pop(name, None) is not None

@@ -6,6 +6,7 @@ The log is the truth. Everything else in a store can be derived from it or is co
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -34,6 +35,14 @@ class Summary(msgspec.Struct, frozen=True):
     parent: str | None = None
 
 
+class Leased(NamedTuple):
+    """Work in a worker's hands."""
+
+    run: str
+    worker: str
+    since: float
+
+
 class Change(msgspec.Struct):
     """What one decision writes, all or nothing. `expected` is the seq the log must be at."""
 
@@ -44,6 +53,21 @@ class Change(msgspec.Struct):
     blobs: list[tuple[str, bytes]] = []
     snapshot: bytes | None = None
     """The state after the last row."""
+    ready: dict[str, str | None] = {}
+    """Runs that workers of a pool may take; None: no longer."""
+    leases: dict[int, Leased | None] = {}
+    """Leases by fence; None: over."""
+    timers: dict[str, float | None] = {}
+    """When each timer is due; None: it is gone."""
+
+
+class Derived(msgspec.Struct, frozen=True):
+    """What the store keeps of an execution beside its log, so that work can be found without folding: each is a part
+    of the fold, written in the transaction of the events that changed it."""
+
+    ready: dict[str, str] = {}
+    leases: dict[int, Leased] = {}
+    timers: dict[str, float] = {}
 
 
 class Snapshot(NamedTuple):
@@ -52,6 +76,37 @@ class Snapshot(NamedTuple):
     seq: int
     hash: bytes
     data: bytes
+
+
+class SealedCredential(msgspec.Struct, frozen=True):
+    """A credential as it is stored. `paths` and `pools` are patterns of who may use it; none means all."""
+
+    name: str
+    kind: str
+    sealed: bytes
+    created: float
+    updated: float
+    paths: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+
+
+class Credentials(Protocol):
+    """Sealed credentials by name. What is inside of them, a store can't know."""
+
+    def all(self) -> list[SealedCredential]:
+        """Every credential, by name."""
+
+    def get(self, name: str) -> SealedCredential | None:
+        """The credential of that name."""
+
+    def put(self, credential: SealedCredential) -> None:
+        """Keep it in the place of what had its name, but remember when that was created."""
+
+    def reseal(self, name: str, before: bytes, after: bytes) -> bool:
+        """Exchange the sealed bytes; False, and nothing done, if they are not as they were."""
+
+    def delete(self, name: str) -> bool:
+        """Forget it; False if there was none."""
 
 
 LogLine = tuple[str, str, float, str, str]
@@ -81,6 +136,12 @@ class Store(Protocol):
     def snapshot(self, execution: str) -> Snapshot | None:
         """The latest stored state of an execution."""
 
+    def moment(self) -> AbstractContextManager[None]:
+        """What is read inside is as of one moment, whatever others write meanwhile."""
+
+    def derived(self, execution: str) -> Derived:
+        """The rows of ready work, leases and timers."""
+
     def seq(self, execution: str) -> int:
         """How many events an execution has; 0 if there is none."""
 
@@ -101,6 +162,10 @@ class Store(Protocol):
 
     def logs(self, execution: str, after: int = 0) -> list[tuple[int, str, float, str, str]]:
         """Output of tasks in order: number, task, time, stream, line."""
+
+    @property
+    def credentials(self) -> Credentials:
+        """The credentials beside the log."""
 
     def changed(self) -> bool:
         """Whether another process has written since this was last asked."""

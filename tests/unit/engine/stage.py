@@ -186,7 +186,10 @@ class Stage:
             state.changed = state.listening = False
             state.outbox.clear()
         assert folded == live
-        found = verify(execution, rows, live.net, codec, lambda store, key: self.store.blob(key), live.status)
+        derived = self.store.derived(execution)
+        found = verify(
+            execution, rows, live.net, codec, lambda store, key: self.store.blob(key), live.status, derived=derived
+        )
         assert found == []
 
 

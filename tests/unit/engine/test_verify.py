@@ -24,7 +24,7 @@ from noetl.reference import refer
 from noetl.runtime.embedded import Embedded
 from noetl.store import codec
 from noetl.store.memory import MemoryStore
-from noetl.store.ports import Row
+from noetl.store.ports import Derived, Leased, Row
 from noetl.store.snapshot import freeze, thaw
 from noetl.tools.registry import KINDS
 
@@ -303,6 +303,25 @@ def test_a_snapshot_that_is_not_the_fold_is_found() -> None:
         assert {one.invariant for one in found} == {"snapshot"}
 
 
+def test_rows_that_are_not_the_fold_are_found_both_ways() -> None:
+    story = Story(HELD)
+    cut = where(story.events, e.StepStarted) + 1  # a lease is alive here
+    rows, state = story.rows[:cut], frozen(story, cut).state
+    leases = {fence: Leased(one.run, one.worker, one.since) for fence, one in state.leases.items()}
+    true = Derived(dict(state.ready), leases, dict(state.timers))
+    assert leases
+
+    def broken(derived: Derived) -> set[str]:
+        return {one.invariant for one in verify(EXECUTION, rows, story.net, codec, derived=derived)}
+
+    assert broken(true) == set()
+    assert broken(Derived(true.ready, {}, true.timers)) == {"rows"}
+    assert broken(Derived({**true.ready, "ghost#1": "default"}, leases, true.timers)) == {"rows"}
+    assert broken(Derived(true.ready, leases, {**true.timers, "timeout": 1.0})) == {"rows"}
+    moved = {fence: one._replace(worker="other") for fence, one in leases.items()}
+    assert broken(Derived(true.ready, moved, true.timers)) == {"rows"}
+
+
 @pytest.mark.parametrize(
     "event", [e.TokenEnqueued(9, "start"), e.StepScheduled("start#2"), e.TaskStarted(TaskId("start#1", "task_1#1"))]
 )
@@ -480,7 +499,8 @@ def test_more_in_flight_than_allowed_is_found() -> None:
 
 def test_every_promise_has_a_name_and_words() -> None:
     named = (
-        "seq hash_chain size references readable terminal tokens runs outcomes fences ctx loops cancel replay snapshot"
+        "seq hash_chain size references readable terminal tokens runs outcomes fences ctx loops cancel replay snapshot "
+        "rows"
     )
     assert set(INVARIANTS) == set(named.split())
     assert all(INVARIANTS.values())

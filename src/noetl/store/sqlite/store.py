@@ -35,7 +35,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from threading import RLock
@@ -45,7 +46,8 @@ import apsw
 
 from noetl.errors import DiskFull, FileMissing, StoreError, UsageError
 from noetl.store.migrate import Migration, migrations_in, pending
-from noetl.store.ports import Change, LogLine, Row, Snapshot, Summary, check_gapless
+from noetl.store.ports import Change, Derived, Leased, LogLine, Row, Snapshot, Summary, check_gapless
+from noetl.store.sqlite.credentials import SqliteCredentials
 from noetl.store.sqlite.query import MIGRATIONS, sql
 from noetl.store.sqlite.turn import Turn, pause
 
@@ -94,6 +96,10 @@ class SqliteStore:
         """The folder of the files that `Owner` and `Turn` lock."""
         return self.path.parent / "locks"
 
+    @property
+    def credentials(self) -> SqliteCredentials:
+        return SqliteCredentials(self._rows, self._changed_rows)
+
     # -- events -----------------------------------------------------------------------------------------------------
 
     def commit(self, changes: Sequence[Change]) -> list[bool]:
@@ -112,7 +118,44 @@ class SqliteStore:
             insert(sql("put_execution"), summaries)
         if snapshots := [_snapshot_row(change) for change in written if change.snapshot is not None and change.rows]:
             insert(sql("put_snapshot"), snapshots)
+        for change in written:
+            self._derive(change)
         return accepted
+
+    def _derive(self, change: Change) -> None:
+        """Ready work, leases and timers follow the events."""
+        key = _key(change.execution)
+        for run, pool in change.ready.items():
+            self._keep("ready", (key, run), None if pool is None else (pool,))
+        for fence, lease in change.leases.items():
+            self._keep("lease", (key, fence), lease)
+        for name, due in change.timers.items():
+            self._keep("timer", (key, name), None if due is None else (due,))
+
+    def _keep(self, table: str, key: tuple[Any, ...], rest: tuple[Any, ...] | None) -> None:
+        if rest is None:
+            self._db.execute(sql(f"drop_{table}"), key)
+        else:
+            self._db.execute(sql(f"put_{table}"), (*key, *rest))
+
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                self._db.execute("BEGIN")
+                yield
+            except apsw.Error as error:
+                raise self._fault(error) from error
+            finally:
+                self._roll_back()  # nothing was written
+
+    def derived(self, execution: str) -> Derived:
+        key = (_key(execution),)
+        return Derived(
+            dict(self._rows("read_ready", key)),
+            {fence: Leased(*rest) for fence, *rest in self._rows("read_leases", key)},
+            dict(self._rows("read_timers", key)),
+        )
 
     def _accepted(self, changes: Sequence[Change]) -> list[bool]:
         """Which changes find their log where they expect it, the earlier ones of the batch counted in."""
@@ -194,6 +237,10 @@ class SqliteStore:
     def _write(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
         with self._lock:
             self._transaction(lambda: self._db.executemany(sql(name), rows))
+
+    def _changed_rows(self, name: str, bindings: tuple[Any, ...]) -> list[Any]:
+        with self._lock:
+            return self._transaction(lambda: self._db.execute(sql(name), bindings).fetchall())
 
     def _value(self, query: str, bindings: tuple[Any, ...] = ()) -> Any:
         return self._db.execute(query, bindings).get

@@ -1,0 +1,1 @@
+DELETE FROM lease WHERE execution = ? AND fence = ?

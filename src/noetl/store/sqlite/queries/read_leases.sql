@@ -1,0 +1,1 @@
+SELECT fence, run, worker, since FROM lease WHERE execution = ?
