@@ -4,6 +4,7 @@
     model, clock, settings              frozen data, time, the environment
     expression                          templates
     scope, reference                    what a template sees, values stored elsewhere
+    sql, shell_text                     templates whose values are bound and never spliced
     dsl, engine                         text to playbook; commands to events
     pipeline                            the tasks of a step
     tools, drawing, store, bus, keychain
@@ -32,7 +33,7 @@ LEVELS = [
     ["errors"],
     ["model", "clock", "settings"],
     ["expression"],
-    ["scope", "reference"],
+    ["scope", "reference", "sql", "shell_text"],
     ["dsl", "engine"],
     ["pipeline"],
     ["tools", "drawing", "store", "bus", "keychain"],

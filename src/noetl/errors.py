@@ -5,6 +5,7 @@ NoetlError
  +-- FileMissing            a file named by the user does not exist or can't be read
  +-- UsageError             the command line asks for something impossible
  +-- NotFound               there is no such execution, playbook or database
+ +-- AuthError              a credential or the key that seals it can't be used
  +-- Conflict               what is asked does not fit what is going on
  +-- Interrupted            somebody stopped the process; the run can be resumed
  +-- TemplateError          a template; carries the offset in its source
@@ -51,6 +52,10 @@ class UsageError(NoetlError):
 
 class NotFound(NoetlError):
     """What was asked for by name does not exist."""
+
+
+class AuthError(NoetlError):
+    """A credential is missing or damaged, or the key that seals it can't be used."""
 
 
 class Conflict(NoetlError):

@@ -24,6 +24,10 @@ PREVIEW_CHARACTERS = 120
 HOLDS_REFERENCES = "+refs"
 """Ends the hint of a reference whose content has references inside."""
 MARK = "$ref"
+BINARY = "binary"
+"""The hint of a reference whose content is bytes and not JSON."""
+KEYCHAIN, SECRET = "keychain", "secret"
+"""Stores of values that only a worker can open, and only in the inputs of a tool."""
 
 
 class Need(Interruption):
@@ -88,6 +92,8 @@ class Reference(View):
             raise TemplateFailed(
                 f"a stored value of {self.size:,} bytes can't be looked into here (limit {found.limit:,})"
             )
+        if isinstance(found, bytes):
+            raise TemplateFailed("binary content can't be looked into: hand it to a tool as a whole")
         return found
 
     def lookup(self, name: str | int) -> Any:
@@ -111,6 +117,33 @@ class Reference(View):
 
     def __repr__(self) -> str:
         return f"Reference({self.store!r}, {self.key!r}, {self.size})"
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether it stands for a secret."""
+        return self.store in (KEYCHAIN, SECRET)
+
+
+class KeychainView(View):
+    """`keychain` in a template: `keychain.NAME.FIELD` is a reference, never the value itself."""
+
+    __slots__ = ()
+
+    def lookup(self, name: str | int) -> Any:
+        return _KeychainEntry(str(name))
+
+
+class _KeychainEntry(View):
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def lookup(self, name: str | int) -> Any:
+        return Reference(KEYCHAIN, f"{self.name}.{name}", 0, "", SECRET)
+
+    def value(self) -> Any:
+        raise TemplateFailed(f"keychain.{self.name} is an entry, not a value: name one of its fields")
 
 
 _encoder = msgspec.json.Encoder(order="sorted")
@@ -157,6 +190,8 @@ def revived(value: Any) -> Any:
 
 def decoded(content: bytes, reference: Reference) -> Any:
     """The value that is stored as these bytes."""
+    if reference.schema_hint == BINARY:
+        return content
     value = msgspec.json.decode(content)
     return revived(value) if reference.schema_hint.endswith(HOLDS_REFERENCES) else value
 

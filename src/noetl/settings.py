@@ -21,6 +21,15 @@ class Settings(NamedTuple):
     """NOETL_SYNCHRONOUS: `full` survives a power cut, `normal` is faster and survives a crash of the process."""
 
 
+class MasterKeySettings(NamedTuple):
+    """Where the key that seals credentials comes from."""
+
+    key: str | None
+    """NOETL_MASTER_KEY: the key itself, 32 bytes in base64 or hex; after commas, older ones that are still needed."""
+    file: str
+    """NOETL_MASTER_KEY_FILE: the file that has it otherwise; by default `noetl/master.key` in XDG_CONFIG_HOME."""
+
+
 def no_colour(environment: Mapping[str, str] = os.environ) -> bool:
     """NO_COLOR: whether output is to be plain also on a terminal."""
     return bool(environment.get("NO_COLOR"))
@@ -33,3 +42,15 @@ def settings(db: str | None = None, environment: Mapping[str, str] = os.environ)
     if said != synchronous:
         raise UsageError(f"NOETL_SYNCHRONOUS is {said!r}; it can be {' or '.join(get_args(Synchronous))}")
     return Settings(db or environment.get("NOETL_DB") or DEFAULT_DB, synchronous)
+
+
+def master_key_settings(environment: Mapping[str, str] = os.environ) -> MasterKeySettings:
+    """The settings of the master key."""
+    home = environment.get("XDG_CONFIG_HOME") or os.path.join("~", ".config")
+    file = environment.get("NOETL_MASTER_KEY_FILE") or os.path.join(home, "noetl", "master.key")
+    return MasterKeySettings(environment.get("NOETL_MASTER_KEY") or None, os.path.expanduser(file))
+
+
+def variables() -> Mapping[str, str]:
+    """The whole environment, for providers of secrets."""
+    return os.environ

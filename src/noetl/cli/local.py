@@ -14,11 +14,13 @@ import msgspec
 from noetl.clock import SystemClock
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound, UsageError
+from noetl.keychain.keychain import StoredCredential
 from noetl.reference import Reference
 from noetl.runtime.catalog import Catalog
 from noetl.runtime.embedded import Embedded
 from noetl.runtime.report import report
-from noetl.settings import settings
+from noetl.runtime.runtime import OpenCredential
+from noetl.settings import master_key_settings, settings
 from noetl.store.ports import Store, Summary
 from noetl.store.sqlite import Owner, SqliteStore
 from noetl.store.sqlite.store import Mode
@@ -108,15 +110,27 @@ def _reference(value: Any) -> Any:
 
 
 @asynccontextmanager
-async def engine(store: Store) -> AsyncIterator[Engine]:
+async def engine(store: SqliteStore) -> AsyncIterator[Engine]:
     """An engine that stops its work when the block ends; the database stays open."""
     catalog = Catalog()
-    embedded = Embedded(store, KINDS, SystemClock(), catalog.find)
+    embedded = Embedded(store, KINDS, SystemClock(), catalog.find, open_credential=_opener(store))
     catalog.runtime = embedded.runtime
     try:
         yield Engine(embedded, catalog)
     finally:
         await embedded.close()
+
+
+def _opener(store: SqliteStore) -> OpenCredential:
+    """Opens credentials of the database; what that takes is imported when the first is asked for."""
+
+    def open_credential(name: str) -> StoredCredential:
+        from noetl.keychain.master import MasterKeySource
+        from noetl.keychain.safe import Safe
+
+        return Safe(store.credentials, MasterKeySource(master_key_settings(), store.path)).open(name)
+
+    return open_credential
 
 
 def duration(summary: Summary) -> float:

@@ -1,7 +1,7 @@
 """The command `noetl`. Each verb is a file of its own, imported only when it is called.
 
 Data goes to stdout, talk to stderr. Exit codes: 0 ok, 1 run failed or cancelled, 2 usage, 3 invalid
-playbook, 4 not found, 6 conflict with what is going on, 130 interrupted.
+playbook, 4 not found, 5 credentials, 6 conflict with what is going on, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ from importlib import import_module
 import click
 
 import noetl
-from noetl.errors import Conflict, FileMissing, Interrupted, NoetlError, NotFound, PlaybookInvalid, UsageError
+from noetl.errors import (
+    AuthError,
+    Conflict,
+    FileMissing,
+    Interrupted,
+    NoetlError,
+    NotFound,
+    PlaybookInvalid,
+    UsageError,
+)
 from noetl.settings import no_colour
 
 VERBS = {
@@ -23,6 +32,7 @@ VERBS = {
     "graph": "Draw a playbook's net as text, mermaid, dot or svg",
     "schema": "Print the JSON Schema of playbooks, for editors",
     "migrate": "Rewrite a classic playbook in the canonical dialect",
+    "credential": "Keep credentials, sealed, for playbooks to sign in with",
     "tools": "List the tool kinds, or print the inputs of one",
 }
 """Verbs with one line each, so that `noetl --help` imports none of them."""
@@ -32,6 +42,7 @@ EXIT_CODES: dict[type[NoetlError], int] = {
     PlaybookInvalid: 3,
     FileMissing: 4,
     NotFound: 4,
+    AuthError: 5,
     Conflict: 6,
     Interrupted: 130,
 }

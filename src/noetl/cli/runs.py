@@ -109,7 +109,7 @@ def show_command(run: str, db: str | None, output: str | None) -> None:
         asyncio.run(_show(store, pick(store, run), output))
 
 
-async def _show(store: Store, summary: Summary, output: str | None) -> None:
+async def _show(store: SqliteStore, summary: Summary, output: str | None) -> None:
     async with engine(store) as one:
         state = (await one.embedded.runtime.load(summary.execution_id)).state
         times = {"started": stamp(summary.started), "ended": stamp(summary.ended)}

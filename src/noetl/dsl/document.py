@@ -6,6 +6,7 @@ these tables. A field with a `rewrite` belongs to the classic dialect only.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from noetl.dsl.inputs import check_inputs, check_table
@@ -243,12 +244,24 @@ METADATA = Fields(
     rest=Data(),
 )
 
+
+class CredentialKind(Choice):
+    """A kind of credential; one that a plug-in brings has a dot in its name."""
+
+    def fits(self, value: Any) -> bool:
+        return super().fits(value) or (isinstance(value, str) and re.fullmatch(PLUGIN_KIND, value) is not None)
+
+    def schema(self) -> Schema:
+        return {"anyOf": [super().schema(), {"type": "string", "pattern": f"^{PLUGIN_KIND}$"}]}
+
+
+PLUGIN_KIND = r"[a-z][a-z0-9_-]*\.[A-Za-z0-9_.-]+"
 CREDENTIAL = Fields(
     "a keychain entry",
     {
         "name": Field(Name(), "name that templates and `auth` use", required=True),
         "kind": Field(
-            Choice(
+            CredentialKind(
                 "postgres_credential",
                 "secret_manager",
                 "bearer",
@@ -257,14 +270,22 @@ CREDENTIAL = Fields(
                 "oauth2_client_credentials",
                 "snowflake_credential",
                 "gcs_credential",
+                "s3_credential",
             ),
-            "kind of the credential",
+            "kind of the credential, or `PLUGIN.KIND` of a plug-in",
             required=True,
         ),
-        "credential": Field(Text(), "name in the credential store; the entry's own where it is missing"),
-        "provider": Field(Text(), "provider of a secret manager, such as env, file, store, google, aws or vault"),
-        "key": Field(Text(), "key at that provider"),
-        "map": Field(MapOf(Text()), "names of fields by names at the provider"),
+        "credential": Field(
+            Text(),
+            "name in the credential store, the entry's own where it is missing; with another provider, what to sign in "
+            "with there",
+        ),
+        "provider": Field(
+            Choice("env", "file", "credential", "google", "aws", "vault"),
+            "where the values live: `credential` is noetl's own store, which is the default",
+        ),
+        "key": Field(Text(), "name of the secret at that provider"),
+        "map": Field(MapOf(Text()), "fields of the credential, each with the field of the secret it comes from"),
     },
 )
 

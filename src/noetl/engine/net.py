@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from noetl.errors import TemplateError
 from noetl.expression import Read, parse, prepare
 from noetl.model.playbook import Arc, Guard, Playbook, Step, Task
 
@@ -73,7 +74,11 @@ def _iterators(tasks: Iterable[Task], prefix: str) -> Iterator[tuple[str, bool]]
 def _steps_read(step: Step) -> frozenset[str] | None:
     """Names that may be steps: what follows `steps`, and every bare name."""
     found: set[str] = set()
-    for read in (read for task in step.tasks for read in _task_reads(task)):
+    try:
+        reads = [read for task in step.tasks for read in _task_reads(task)]
+    except TemplateError:  # braces in a comment of SQL, which is never rendered
+        return None
+    for read in reads:
         if read.path[0] != "steps":
             found.add(str(read.path[0]))
         elif len(read.path) == 1 or not isinstance(read.path[1], str):

@@ -9,6 +9,7 @@ from noetl.engine.patch import Patch, operator_of
 from noetl.expression import parse, prepare
 from noetl.model.kind import Kind
 from noetl.model.playbook import Rule, Task, Then
+from noetl.pipeline.bound import bound_inputs, rendered_inputs
 
 Prepared = Callable[[Mapping[str, Any]], Any]
 MAX_VISITS = 10_000
@@ -51,9 +52,8 @@ class TaskPlan:
 
     def __init__(self, task: Task, kind: Kind) -> None:
         self.task, self.label, self.kind = task, task.label, kind
-        verbatim = {key: value for key, value in task.inputs.items() if key in kind.verbatim}
-        rendered = prepare({key: value for key, value in task.inputs.items() if key not in kind.verbatim})
-        self.inputs: Prepared = (lambda scope: {**rendered(scope), **verbatim}) if verbatim else rendered
+        self.bound = bound_inputs(kind, task.inputs)
+        self.inputs: Prepared = rendered_inputs(kind, task.inputs, self.bound)
         self.args = prepare(task.args) if task.args else None
         rules = [RulePlan(rule) for rule in task.policy or ()]
         self.skips = [rule for rule in rules if rule.then.do == "skip"]

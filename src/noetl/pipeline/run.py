@@ -20,7 +20,7 @@ from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome, failed
 from noetl.pipeline.plan import PipelinePlan, RulePlan, TaskPlan
 from noetl.pipeline.retry import base_delay, wait_before
-from noetl.reference import Need, Reference, TooLarge, loaded
+from noetl.reference import KEYCHAIN, Need, Reference, TooLarge, loaded
 from noetl.scope import Scope
 
 DURABLE_WAIT_SECONDS = 5.0
@@ -86,11 +86,19 @@ class Host(Protocol):
     async def sleep(self, seconds: float) -> None:
         """Wait."""
 
-    async def call(self, plan: TaskPlan, inputs: dict[str, Any], task: TaskId, attempt: int, scope: Scope) -> Outcome:
+    async def call(
+        self, plan: TaskPlan, inputs: dict[str, Any], bound: dict[str, Any], task: TaskId, attempt: int, scope: Scope
+    ) -> Outcome:
         """Call the tool; every error is an outcome. May raise Parked."""
 
     async def content(self, reference: Reference) -> Any:
         """The value behind a reference; TemplateFailed if it can't be read."""
+
+    async def secret(self, reference: Reference) -> Any:
+        """The secret that a reference stands for; TemplateFailed if there is none."""
+
+    def redact(self, value: Value, /) -> Value:
+        """The value with all secrets hidden that were opened so far."""
 
     def paused(self) -> bool:
         """Whether nothing new is to be begun."""
@@ -115,6 +123,8 @@ class Pipeline:
         self.reporter, self.host, self.index, self.prefix = reporter, host, index, prefix
         self.inner = inner or {}
         self.contents: dict[str, Any] = {}
+        self.secrets: dict[str, Any] = {}
+        """Secrets that inputs have opened, and that nothing else can look into."""
         self.args = scope["args"]
         self.iter = scope["iter"]
         self.writes = list(progress.writes)
@@ -173,7 +183,7 @@ class Pipeline:
         first = attempt == 1 and not self.progress.started and self.progress.delivered is None
         while True:
             try:
-                await self._evaluated(lambda: self._enter(plan, attempt))  # noqa: B023
+                await self._evaluated(lambda: self._enter(plan, attempt), inputs=True)  # noqa: B023
                 skip = await self._evaluated(lambda: self._skip(plan)) if first and plan.skips else None
             except TemplateError as error:
                 return await self._fail(plan, task, attempt, _template_outcome(error))
@@ -228,28 +238,39 @@ class Pipeline:
         if plan.on_lost == "error":
             await self.reporter.stored()
         try:
-            inputs = await self._evaluated(lambda: plan.inputs(self.scope))
+            inputs = await self._evaluated(lambda: plan.inputs(self.scope), inputs=True)
             if has_references(inputs):
                 inputs = await self._opened(inputs)
+            bound = await self._evaluated(lambda: self._bound(plan), inputs=True) if plan.bound else {}
         except TemplateError as error:
-            return _template_outcome(error)
-        return await self.host.call(plan, inputs, task, attempt, self.scope)
+            return self.host.redact(_template_outcome(error))
+        return await self.host.call(plan, inputs, bound, task, attempt, self.scope)
 
-    async def _evaluated(self, evaluate: Callable[[], Value]) -> Value:
-        """Evaluate templates, loading what they want to look into on the way."""
+    def _bound(self, plan: TaskPlan) -> dict[str, Any]:
+        return {path: bind(self.scope) for path, bind in plan.bound.items()}
+
+    async def _evaluated(self, evaluate: Callable[[], Value], *, inputs: bool = False) -> Value:
+        """Evaluate templates, loading what they want to look into on the way. Secrets open in inputs alone."""
         while True:
+            contents = {**self.contents, **self.secrets} if inputs and self.secrets else self.contents
             try:
-                if not self.contents:
+                if not contents:
                     return evaluate()
-                with loaded(self.contents):
+                with loaded(contents):
                     return evaluate()
             except Need as need:
-                self.contents[need.reference.key] = await self.host.content(need.reference)
+                wanted = need.reference
+                if not wanted.is_secret:
+                    self.contents[wanted.key] = await self.host.content(wanted)
+                elif inputs:
+                    self.secrets[wanted.key] = await self.host.secret(wanted)
+                else:
+                    raise TemplateFailed("a secret can only be used in the inputs of a tool") from None
 
     async def _opened(self, value: Any) -> Any:
         """A tool gets values, not references."""
         if isinstance(value, Reference):
-            return await self._content(value)
+            return await (self.host.secret(value) if value.is_secret else self._content(value))
         if isinstance(value, dict):
             return {key: await self._opened(item) for key, item in value.items()}
         return [await self._opened(item) for item in value] if isinstance(value, list) else value
@@ -368,7 +389,11 @@ class Pipeline:
 
     async def _patches(self, rule: RulePlan) -> tuple[Patch, Patch]:
         """Render all values of both patches, then write them: a pipeline sees its own writes at once."""
-        set_iter, set_ctx = await self._evaluated(lambda: (rule.set_iter(self.scope), rule.set_ctx(self.scope)))
+        set_iter, set_ctx = self.host.redact(
+            await self._evaluated(lambda: (rule.set_iter(self.scope), rule.set_ctx(self.scope)))
+        )
+        if any(_of_keychain(value) for _, _, value in (*set_iter, *set_ctx)):
+            raise TemplateFailed("values of the keychain can't be kept in ctx or iter: they live as long as a call")
         if self.rivals is not None:
             self._write_once(set_ctx)
         await self._apply(self.iter, set_iter)
@@ -510,6 +535,14 @@ def _after(attempt: int, outcome: Outcome) -> Error:
     last = outcome.error or Error("policy", "the rules asked to retry an ok outcome")
     message = f"{last.message} (after {attempt} attempt{'s' * (attempt != 1)})"
     return Error(last.kind, message, last.retryable, last.details)
+
+
+def _of_keychain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_of_keychain, value.values()))
+    if isinstance(value, list):
+        return any(map(_of_keychain, value))
+    return isinstance(value, Reference) and value.store == KEYCHAIN
 
 
 def has_references(value: Any) -> bool:

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 from noetl.dsl.compile import Loaded, load
 from noetl.dsl.tree import Mark
 from noetl.engine.state import Execution
-from noetl.errors import FileMissing, NoetlError, NotFound
+from noetl.errors import AuthError, FileMissing, NoetlError, NotFound
 from noetl.files import STDIN, read_file
+from noetl.model.playbook import Playbook
 from noetl.runtime.obstacles import obstacles
 from noetl.runtime.runtime import Runtime
 from noetl.tools.registry import KINDS
@@ -67,11 +68,21 @@ class Catalog:
 
     def add(self, source: Source) -> str:
         """Keep a playbook in the store and make it known to the runtime."""
+        self._check_keychain(source.loaded.require())
         digest = self._runtime.add(source.loaded.require())
         self.sources[digest] = source
         file = os.path.abspath(source.file)  # resumed from another folder, it still finds its children
         self._stored(lambda: self._runtime.store.put_playbook(digest, file, source.text))
         return digest
+
+    def _check_keychain(self, playbook: Playbook) -> None:
+        """What a playbook can't sign in with is said before anything of it has run."""
+        if playbook.keychain:
+            from noetl.keychain.check import missing_entries
+
+            stored = self._stored(self._runtime.store.credentials.all)
+            if faults := missing_entries(playbook, {one.name: one for one in stored}):
+                raise AuthError("; ".join(faults))
 
     def source(self, digest: str) -> Source:
         """Text and places of a playbook that is known here or in the store."""

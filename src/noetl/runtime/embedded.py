@@ -16,7 +16,7 @@ from noetl.engine.state import Execution, Parked
 from noetl.errors import NoetlError
 from noetl.model.outcome import Outcome, failed
 from noetl.reference import Reference
-from noetl.runtime.runtime import Refresh, Runtime
+from noetl.runtime.runtime import OpenCredential, Refresh, Runtime
 from noetl.store.ports import Store
 from noetl.tools.registry import Registry
 from noetl.worker.worker import Worker
@@ -36,9 +36,17 @@ class Embedded:
     """Runs executions of one store in this process."""
 
     def __init__(
-        self, store: Store, registry: Registry, clock: Clock, find: Find, *, slots: int = 64, name: str = "local"
+        self,
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        find: Find,
+        *,
+        slots: int = 64,
+        name: str = "local",
+        open_credential: OpenCredential | None = None,
     ) -> None:
-        self.runtime = Runtime(store, clock)
+        self.runtime = Runtime(store, clock, open_credential)
         self.worker = Worker(f"{name}-{os.getpid()}", self.runtime, registry, clock, slots)
         self.clock, self.find = clock, find
         self.worker.log = self._log

@@ -22,6 +22,7 @@ from noetl.engine.net import Net
 from noetl.engine.state import Execution
 from noetl.engine.turn import Turn
 from noetl.errors import NotFound
+from noetl.keychain.keychain import StoredCredential
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan
 from noetl.reference import Gone, Need, Reference, TooLarge, loaded
@@ -39,6 +40,15 @@ WORKER_BYTES = 64 << 20
 """How much a template may load on the server and on a worker."""
 SNAPSHOT_EVENTS = 10_000
 """How many events may lie behind a snapshot."""
+
+
+OpenCredential = Callable[[str], StoredCredential]
+"""Finds a credential and opens it; NoetlError if there is none. Blocks."""
+
+
+def no_credentials(name: str) -> StoredCredential:
+    """For engines without a store of credentials."""
+    raise NotFound(f"there is no credential {name!r} here")
 
 
 class Answer(NamedTuple):
@@ -76,8 +86,8 @@ class Cell:
 class Runtime:
     """Handles commands of any number of executions on one store."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self.store, self.clock = store, clock
+    def __init__(self, store: Store, clock: Clock, open_credential: OpenCredential | None = None) -> None:
+        self.store, self.clock, self.open_credential = store, clock, open_credential or no_credentials
         self.cells: dict[str, Cell] = {}
         self.nets: dict[str, Net] = {}
         self.plans: dict[tuple[str, str], PipelinePlan] = {}
@@ -104,6 +114,14 @@ class Runtime:
         if key not in self.plans:
             self.plans[key] = PipelinePlan(self.nets[digest].steps[step].step.tasks, _kind_of)
         return self.plans[key]
+
+    def playbook(self, digest: str) -> Playbook:
+        """The playbook of a digest that is known here."""
+        return self.nets[digest].playbook
+
+    async def credential(self, execution: str, name: str) -> StoredCredential:
+        """For workers: a credential of the store, opened."""
+        return await self._in_thread(self.open_credential, name)
 
     # -- commands ---------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ imported modules stay as they are.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -17,12 +18,16 @@ from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome, failed
-from noetl.tools.base import Context
+from noetl.tools.base import Context, Failure
+from noetl.tools.sandbox import PROCESSES
 
 if TYPE_CHECKING:
     from noetl.tools.python_child.child import Answer
 
 CALL_BYTES = 200 * 1024 * 1024
+MEMORY_BYTES = 2 * 1024**3
+"""Memory a child may have beyond what it starts with, if the sandbox says nothing."""
+PLAIN_LIFE = {"memory_bytes": MEMORY_BYTES, "processes": PROCESSES}
 LARGE_BYTES = 1024 * 1024
 
 
@@ -60,6 +65,7 @@ class Order(Struct):
     libs: list[str] | dict[str, str]
     args: dict[str, Any]
     action: str
+    auth: dict[str, Any] | None
 
 
 class Fault(Struct):
@@ -90,19 +96,53 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
     from noetl.tools.python_child.child import ChildDied
     from noetl.tools.python_child.pool import pool_of
 
-    if inputs.auth:
-        return _failed("auth", "this version can't hand credentials to python code: leave `auth` out")
     try:
-        frame = _encode(Order(context.task, inputs.code, inputs.libs, context.args, context.action))
+        auth = await _credentials(inputs.auth, context) if inputs.auth else None
+        name, life = _lane(context, auth)
+    except Failure as failure:
+        return Outcome("error", error=failure.outcome.error, extra={"py": {"exception_type": None}})
+    try:
+        frame = _encode(Order(context.task, inputs.code, inputs.libs, context.args, context.action, auth))
     except (TypeError, ValueError, RecursionError) as error:
         return _failed("input", f"the args can't be handed to the code: {error}")
     if len(frame) > CALL_BYTES:
         return _failed("too_large", f"code and args take {len(frame) >> 20} MiB, more than {CALL_BYTES >> 20} MiB")
     try:
-        answer = await pool_of(asyncio.get_running_loop()).call(context.execution, frame, context.log)
+        answer = await pool_of(asyncio.get_running_loop()).call(name, life, frame, context.log, context.redact)
     except ChildDied as died:
         return _failed("python", str(died))
     return _outcome(answer)
+
+
+async def _credentials(auth: str | dict[str, Any], context: Context) -> dict[str, Any]:
+    """The fields of an entry; of a map of several entries, a map of their fields."""
+    if isinstance(auth, str):
+        return await context.credential(auth)
+    return {name: await context.credential(entry) for name, entry in auth.items()}
+
+
+def _lane(context: Context, auth: dict[str, Any] | None) -> tuple[str, dict[str, Any]]:
+    """Whose children may run the call, and how they live.
+
+    Code of one execution must not find what another has left behind, nor code with one set of credentials that of
+    another set.
+    """
+    if auth is None and "sandbox" not in context.spec:
+        return context.execution, PLAIN_LIFE
+    from hashlib import sha256
+
+    from noetl.tools.python_child.pool import interpreter
+    from noetl.tools.sandbox import confined_python, landlock, sandbox_of
+
+    box = sandbox_of(context.spec)
+    life = {
+        "memory_bytes": box.memory_bytes or MEMORY_BYTES,
+        "processes": box.processes,
+        "landlock": landlock(box, (), read=[*sys.path, "."]),
+        "exec": confined_python(box, interpreter()),
+    }
+    key = sha256(msgspec.json.encode([context.execution, auth, life], order="deterministic")).hexdigest()
+    return f"{context.execution}/{key}", life
 
 
 async def warm() -> None:

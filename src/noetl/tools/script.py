@@ -1,4 +1,11 @@
-"""kind: script. A script that lies in a file or in a result."""
+"""kind: script. A script that lies in a file or in a result.
+
+`path` is a file on the worker; `ref` is a result that holds the script, as text or as a reference to it. The script of
+a `ref` is written to a file that only this call can read. The interpreter is the one given, else the one that the first
+line names (`#!...`), else `/bin/sh`. The script is never rendered: values go in by `argv`, `env` or `stdin`.
+
+Environment, folder, output and end are those of kind `shell`.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +14,17 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
+from noetl.model.outcome import Outcome
+from noetl.tools.base import Context, Failure
 from noetl.tools.fields import Cwd, Env, ProcessAuth, Scalar, Stdin
+
+SHELL = "/bin/sh"
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     path: Annotated[str | None, Meta(description="File of the script on the worker, relative to the playbook")] = None
     ref: Annotated[
-        str | dict[str, Any] | None,
+        str | bytes | dict[str, Any] | None,
         Meta(description="Result that holds the script: its text, or a reference to it"),
     ] = None
     interpreter: Annotated[
@@ -35,3 +46,63 @@ KIND = Kind(
     outcome="script",
     one_of=(("path", "ref"),),
 )
+
+
+async def run(inputs: Inputs, context: Context) -> Outcome:
+    """The script to its end. Cancelling ends it and all that it has started."""
+    from noetl.tools.process.call import check_arguments, credential, stdin_bytes, surroundings, word
+
+    try:
+        fields = await credential(context, inputs.auth)
+        async with surroundings("script", context, inputs.cwd, inputs.env, fields) as place:
+            file, first = _from_file(inputs.path) if inputs.path is not None else _written(inputs.ref, place.scratch)
+            argv = [*_interpreter(inputs.interpreter, first), file, *map(word, inputs.argv)]
+            check_arguments(context, argv)
+            return await place.run(argv, stdin_bytes(inputs.stdin))
+    except Failure as failure:
+        found = failure.outcome
+        return found if found.extra else Outcome(found.status, error=found.error, extra={"script": {"exit_code": None}})
+
+
+async def close() -> None:
+    """End what still runs for this event loop."""
+    from noetl.tools.process.program import close
+
+    await close()
+
+
+def _from_file(path: str) -> tuple[str, bytes]:
+    """The file, and how its script begins."""
+    import os
+
+    try:
+        with open(path, "rb") as file:
+            return os.path.abspath(path), file.readline(256)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise Failure("not_found", f"the script {path!r} can't be read on this worker: {reason}") from None
+
+
+def _written(content: Any, folder: str) -> tuple[str, bytes]:
+    """The script of a result as a file, and how it begins."""
+    import os
+
+    if isinstance(content, str):
+        content = content.encode()
+    if not isinstance(content, bytes):
+        raise Failure("input", "`ref` must lead to a text: this result is something else")
+    path = os.path.join(folder, "script")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "wb") as file:
+        file.write(content)
+    return path, content[:256].partition(b"\n")[0]
+
+
+def _interpreter(given: str | list[str] | None, first_line: bytes) -> list[str]:
+    if isinstance(given, str):
+        return [given]
+    if given:
+        return list(given)
+    if not first_line.startswith(b"#!"):
+        return [SHELL]
+    program, _, option = first_line[2:].decode("utf-8", "replace").strip().partition(" ")
+    return [part for part in (program, option.strip()) if part]

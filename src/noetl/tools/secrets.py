@@ -1,4 +1,13 @@
-"""kind: secrets. Fetches a secret as a handle; its value never reaches the log."""
+"""kind: secrets. Fetches a secret as a handle; its value never reaches the log.
+
+The secret is looked up at its provider, so that a missing one fails here and not where it is used. The result has a
+handle for each field: those that `map` names, or one `value`. A handle is opened where it stands in an input of a later
+task; everywhere else it stays a handle. Opening asks the provider again, so a handle of the newest version gives what
+is newest then.
+
+Providers sign in with `auth`, a keychain entry, or with what the environment of the worker has for them. `env` and
+`file` read variables and files of the worker.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +16,9 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
-from noetl.tools.fields import Auth
+from noetl.model.outcome import Outcome, failed
+from noetl.reference import Reference
+from noetl.tools.base import Context, Failure
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -16,12 +27,18 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
         Meta(description="Where the secret lives; `credential` is noetl's own store"),
     ] = "credential"
     key: Annotated[str, Meta(description="Name or path of the secret, as the provider spells it")]
-    version: Annotated[int | str | None, Meta(description="Version of the secret; the newest if not given")] = None
+    version: Annotated[
+        int | str | None,
+        Meta(description="Version of the secret at `google`, `aws` or `vault`; the newest if not given"),
+    ] = None
     map: Annotated[
         dict[str, str],
         Meta(description="Fields of the handle, each with the field of the secret that it stands for"),
     ] = {}
-    auth: Auth = None
+    auth: Annotated[
+        str | None,
+        Meta(description="Name of the keychain entry to sign in with at the provider"),
+    ] = None
 
 
 KIND = Kind(
@@ -30,3 +47,20 @@ KIND = Kind(
     inputs=Inputs,
     timeout=60,
 )
+
+VERSIONED = ("google", "aws", "vault")
+
+
+async def run(inputs: Inputs, context: Context) -> Outcome:
+    """Look the secret up and give handles to its fields."""
+    if context.keychain is None:
+        return failed("auth", "secrets: this worker has no keychain")
+    if inputs.version is not None and inputs.provider not in VERSIONED:
+        return failed("input", f"secrets: {inputs.provider} has no versions; leave `version` out")
+    try:
+        handles: dict[str, Reference] = await context.keychain.handles(
+            inputs.provider, inputs.key, inputs.version, inputs.map, inputs.auth
+        )
+    except Failure as failure:
+        return failure.outcome
+    return Outcome(result=handles)

@@ -1,13 +1,34 @@
-"""kind: shell. Commands, through a shell or without one."""
+"""kind: shell. Commands, through a shell or without one.
+
+A command given as text goes through a shell. A template in it is data wherever it stands, quoted for its place: its
+value is a word or a part of one, never syntax (`noetl/shell_text` tells how, and which places are refused). A list that
+stands alone outside quotes is several words. Text that is meant to be code can be given under `env` and run by `eval`.
+
+A command given as a list of words is run as it is, without a shell. Commands run one after the other, each in a process
+of its own but all in the same folder; the first that fails ends the task. A program finds `PATH`, `HOME`, `LANG`, a
+`TMPDIR` of its own, `NOETL_ACTION_ID`, `NOETL_EXECUTION_ID`, `NOETL_ATTEMPT` and what the task gives it, and nothing
+else of the worker's environment. When it has ended, or its time is over, whatever it has started is ended too.
+
+Lines of output go to the log as they come. Of each stream 1 MiB is kept for the result; where there was more, the
+result says so in `cut`. An exit code other than 0 is an error of kind `exit_code`.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
+from noetl.model.outcome import Outcome, failed
+from noetl.tools.base import Context, Failure
 from noetl.tools.fields import Cwd, Env, ProcessAuth, Stdin
+
+if TYPE_CHECKING:
+    from noetl.shell_text import ShellText
+
+SHELLS = frozenset(["sh", "bash", "dash", "ash", "busybox", "ksh", "mksh", "zsh"])
+"""Those that know `${NAME}` and quotes as POSIX has them."""
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -28,6 +49,66 @@ KIND = Kind(
     summary="Runs commands; the result is `{exit_code, stdout, stderr}` of the last one",
     inputs=Inputs,
     timeout=3600,
+    shell=("cmds", "command"),
     outcome="shell",
     one_of=(("cmds", "command"),),
 )
+
+
+async def run(inputs: Inputs, context: Context) -> Outcome:
+    """The commands in order, up to the first that fails. Cancelling ends what runs, and all that it has started."""
+    from noetl.tools.process.call import credential, stdin_bytes, surroundings
+
+    extra = {"shell": {"exit_code": None}}
+    try:
+        commands = _commands(inputs, context)
+        fields = await credential(context, inputs.auth)
+        outcome = failed("input", "there is no command to run", extra=extra)
+        async with surroundings("shell", context, inputs.cwd, inputs.env, fields) as place:
+            for argv, env in commands:
+                outcome = await place.run(argv, stdin_bytes(inputs.stdin), env)
+                if not outcome.ok:
+                    break
+        return outcome
+    except Failure as failure:
+        return failure.outcome if failure.outcome.extra else _with(failure.outcome, extra)
+
+
+async def close() -> None:
+    """End what still runs for this event loop."""
+    from noetl.tools.process.program import close
+
+    await close()
+
+
+def _with(outcome: Outcome, extra: dict[str, dict[str, None]]) -> Outcome:
+    return Outcome(outcome.status, outcome.result, outcome.error, extra)
+
+
+def _commands(inputs: Inputs, context: Context) -> list[tuple[list[str], dict[str, str]]]:
+    """Each command as words, and the variables it refers to."""
+    from noetl.tools.process.call import check_arguments
+
+    given: Any = inputs.command if inputs.cmds is None else inputs.cmds
+    bound: Any = context.bound.get("command" if inputs.cmds is None else "cmds")
+    if not isinstance(given, list):
+        given, bound = [given], bound if isinstance(bound, list) else [bound]
+    found: list[tuple[list[str], dict[str, str]]] = []
+    for number, one in enumerate(given):
+        if one == []:
+            raise Failure("input", f"command {number + 1} is an empty list")
+        command = (one, {}) if isinstance(one, list) else _through_shell(inputs.shell, bound[number] if bound else None)
+        check_arguments(context, command[0])
+        found.append(command)
+    return found
+
+
+def _through_shell(shell: str, text: ShellText | None) -> tuple[list[str], dict[str, str]]:
+    """Text is only run if its templates were bound: text into which values were written is not safe."""
+    if text is None:
+        raise Failure("internal", "the command was not prepared for a shell")
+    name = shell.rpartition("/")[2]
+    if text.env and name not in SHELLS:
+        message = f"templates in a command need a shell of the POSIX family, and {name!r} is none: use `env` or a list"
+        raise Failure("input", message)
+    return ([shell, "sh", "-c", text.text] if name == "busybox" else [shell, "-c", text.text]), text.env

@@ -20,16 +20,18 @@ from noetl.engine.evolve import FAST_LANE_SECONDS
 from noetl.engine.fit import weight
 from noetl.engine.state import Progress
 from noetl.errors import NoetlError, TemplateFailed
+from noetl.keychain.keychain import Keychain, StoredCredential, open_handle
 from noetl.model.identity import TaskId, action_id
 from noetl.model.outcome import Outcome, failed
+from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan, TaskPlan
 from noetl.pipeline.run import Done, Failed, Parked, Pipeline, Waiting, has_references
-from noetl.reference import Reference, TooLarge, refer, reference_to
+from noetl.reference import BINARY, KEYCHAIN, KeychainView, Reference, TooLarge, refer, reference_to
 from noetl.results.file import write_file
 from noetl.results.read import read_json, read_value
 from noetl.scope import Scope, StepsView
 from noetl.store.codec import encode_value
-from noetl.tools.base import Context
+from noetl.tools.base import Context, Failure
 from noetl.tools.registry import Registry
 from noetl.worker.work import Work
 
@@ -61,6 +63,12 @@ class Link(Protocol):
 
     async def fetch_bytes(self, reference: Reference) -> bytes | TooLarge:
         """The JSON of the value behind a reference, or TooLarge."""
+
+    def playbook(self, digest: str) -> Playbook:
+        """The playbook that a lease belongs to."""
+
+    async def credential(self, execution: str, name: str) -> StoredCredential:
+        """A credential of the store, opened; NoetlError if there is none."""
 
 
 class Rejected(Exception):
@@ -142,6 +150,15 @@ class Lease:
         self.more: list[Work] = []
         self.sending = asyncio.Lock()
         self.void = False
+        playbook = worker.link.playbook(work.digest)
+        self.keychain = Keychain(
+            {entry.name: entry for entry in playbook.keychain}, self._credential, playbook.path, work.pool
+        )
+        """What was opened for this lease, and hides it in whatever leaves."""
+        self.redact = self.keychain.redactor.redact
+
+    async def _credential(self, name: str) -> StoredCredential:
+        return await self.worker.link.credential(self.work.execution, name)
 
     # -- facts ------------------------------------------------------------------------------------------------------
 
@@ -237,7 +254,8 @@ class Lease:
 
     def _pause(self, wait: Waiting, index: int | None) -> e.StepPaused:
         until: Any = wait.until
-        return e.StepPaused(self.work.run, self.work.fence, "waiting", index, until, wait.key, wait.due, wait.request)
+        request = self.redact(wait.request)
+        return e.StepPaused(self.work.run, self.work.fence, "waiting", index, until, wait.key, wait.due, request)
 
     def _iter(self, index: int | None, item: Any) -> dict[str, Any]:
         if index is None:
@@ -255,6 +273,7 @@ class Lease:
             iter=iteration,
             steps=StepsView(work.steps),
             tasks={},
+            keychain=KeychainView(),
             execution_id=work.execution,
         )
         inner = {key[len(own) :]: value for key, value in work.progress.items() if key.startswith(own) and key != own}
@@ -269,14 +288,17 @@ class Lease:
     async def sleep(self, seconds: float) -> None:
         await self.worker.clock.sleep(seconds)
 
-    async def call(self, plan: TaskPlan, inputs: dict[str, Any], task: TaskId, attempt: int, scope: Scope) -> Outcome:
-        """Call the tool; a large result is stored and replaced by a reference."""
-        outcome = await self._call(plan, inputs, task, attempt, scope)
+    async def call(
+        self, plan: TaskPlan, inputs: dict[str, Any], bound: dict[str, Any], task: TaskId, attempt: int, scope: Scope
+    ) -> Outcome:
+        """Call the tool; secrets in its outcome are hidden, and a large result is stored and becomes a reference."""
+        outcome = self.redact(await self._call(plan, inputs, bound, task, attempt, scope))
         if type(outcome.result) in SCALARS:
             return outcome
         try:
             if isinstance(outcome.result, msgspec.Raw):
                 return self._stored(plan, outcome)
+            outcome = self._without_bytes(plan, outcome)
             limit = plan.task.spec.get("results", {}).get("inline_bytes", self.work.inline_bytes)
             if weight(outcome.result, limit) > limit:
                 return self._stored(plan, outcome)
@@ -287,9 +309,28 @@ class Lease:
             return failed("input", f"the result of {plan.kind.name} can't be stored: {str(error).lstrip(': ')}")
         return outcome
 
+    def _without_bytes(self, plan: TaskPlan, outcome: Outcome) -> Outcome:
+        """Bytes are stored as they are, whatever their size: JSON has none."""
+        result = outcome.result
+        kept: Any
+        if isinstance(result, bytes):
+            kept = self._kept(plan, reference_to(result, hint=BINARY), result)
+        elif isinstance(result, dict) and any(isinstance(value, bytes) for value in result.values()):
+            kept = {
+                key: self._kept(plan, reference_to(value, hint=BINARY), value) if isinstance(value, bytes) else value
+                for key, value in result.items()
+            }
+        else:
+            return outcome
+        return msgspec.structs.replace(outcome, result=kept)
+
     async def _opened(self, value: Any) -> Any:
         """Args for a tool that is handed them: the JSON of stored values, which nobody has to build and take apart."""
         if isinstance(value, Reference):
+            if value.is_secret:
+                return await self.secret(value)
+            if value.schema_hint == BINARY:
+                return value
             fresh = value.key in self.blobs
             content = read_json(self, value) if fresh else await self.worker.link.fetch_bytes(value)
             return value if isinstance(content, TooLarge) else msgspec.Raw(content)
@@ -311,28 +352,49 @@ class Lease:
         except NoetlError as error:
             raise TemplateFailed(str(error)) from error
 
+    async def secret(self, reference: Reference) -> Any:
+        """Open a secret for the inputs of a tool."""
+        try:
+            if reference.store != KEYCHAIN:
+                return await open_handle(self.keychain, reference)
+            name, _, field = reference.key.partition(".")
+            fields = await self.keychain.fields(name)
+        except Failure as failure:
+            raise TemplateFailed(str(failure)) from failure
+        if field not in fields:
+            raise TemplateFailed(f"keychain.{name} has no field {field!r}: it has {', '.join(sorted(fields))}")
+        return fields[field]
+
     def _stored(self, plan: TaskPlan, outcome: Outcome) -> Outcome:
-        store = plan.task.spec.get("results", {}).get("store") or self.work.result_store
         if isinstance(outcome.result, msgspec.Raw):
             content = bytes(outcome.result)
             reference = reference_to(content, hint=SHAPES.get(content[:1], "number"))
         else:
             reference, content = refer(outcome.result)
-        if store.get("kind") == "file":
-            reference = write_file(store.get("path", ".noetl/results"), reference, content)
-        else:
-            self.blobs[reference.key] = content
-        return msgspec.structs.replace(outcome, result=reference)
+        return msgspec.structs.replace(outcome, result=self._kept(plan, reference, content))
 
-    async def _call(self, plan: TaskPlan, inputs: dict[str, Any], task: TaskId, attempt: int, scope: Scope) -> Outcome:
+    def _kept(self, plan: TaskPlan, reference: Reference, content: bytes) -> Reference:
+        """Where the playbook wants large values: in a file, or with the next report in the database."""
+        store = plan.task.spec.get("results", {}).get("store") or self.work.result_store
+        if store.get("kind") == "file":
+            return write_file(store.get("path", ".noetl/results"), reference, content)
+        self.blobs[reference.key] = content
+        return reference
+
+    async def _call(
+        self, plan: TaskPlan, inputs: dict[str, Any], bound: dict[str, Any], task: TaskId, attempt: int, scope: Scope
+    ) -> Outcome:
         """Call the tool under its time limit; every error becomes an outcome."""
         run = self.worker.registry.runner(plan.kind.name)
         if run is None:
             return failed("not_found", f"this version can't run tools of kind {plan.kind.name!r}")
         try:
-            args = await self._opened(scope["args"]) if plan.kind.takes_args else scope["args"]
+            own = {key: scope["args"][key] for key in plan.task.args}
+            own, args = await self._opened(own), scope["args"]
+            if plan.kind.takes_args:
+                args = await self._opened(args)
             typed = msgspec.convert(inputs, plan.kind.inputs, strict=False)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, TemplateFailed) as error:
             return failed("input", f"{plan.kind.name}: {error}")
         context = Context(
             execution=self.work.execution,
@@ -343,10 +405,15 @@ class Lease:
             timeout=plan.timeout,
             args=args,
             prev=scope["_prev"],
-            own_args={key: scope["args"][key] for key in plan.task.args},
+            own_args=own,
+            spec=plan.task.spec,
+            bound=bound,
+            credential=self.keychain.credential,
+            redact=self.redact,
+            keychain=self.keychain,
             retries=plan.task.spec.get("retry", 0),
             now=self.now(),
-            log=lambda stream, line: self.worker.log(f"{self.work.execution}|{task}", stream, line),
+            log=lambda stream, line: self.worker.log(f"{self.work.execution}|{task}", stream, self.redact(line)),
         )
         limit = plan.timeout if isinstance(plan.timeout, int | float) else None
         try:
@@ -356,6 +423,8 @@ class Lease:
                 return await run(typed, context)
         except Parked:
             raise
+        except Failure as failure:
+            return failure.outcome
         except TimeoutError:
             return failed("timeout", f"the call took longer than {limit:g} s", retryable=True)
         except NoetlError as error:

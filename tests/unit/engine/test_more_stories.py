@@ -1562,7 +1562,7 @@ def test_what_can_not_fit_is_a_clear_failure() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [b"x", {1}, float("nan"), 2**100, {1: 2}, object(), "\ud800", [float("inf")]],
+    [[b"x"], {1}, float("nan"), 2**100, {1: 2}, object(), "\ud800", [float("inf")]],
     ids=lambda value: type(value).__name__,
 )
 def test_a_result_that_can_not_be_stored_is_an_error_outcome(value: Any) -> None:

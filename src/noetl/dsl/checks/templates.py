@@ -13,8 +13,9 @@ from noetl.dsl.outline import TaskSite
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.shape import TEMPLATE_HERE, KindSource, is_template
 from noetl.dsl.tree import key_span, span_in
-from noetl.errors import TemplateSyntax
+from noetl.errors import TemplateError, TemplateSyntax
 from noetl.expression import FILTERS, FUNCTIONS, TESTS, Read, Template, parse
+from noetl.model.kind import Kind
 
 SYNTAX = Check(
     "NTL501",
@@ -66,6 +67,13 @@ UNKNOWN_PART = Check(
     "error",
     "a template reads a step or task that does not exist",
     "`steps.NAME` and `tasks.LABEL` are exact.",
+)
+UNBOUND = Check(
+    "NTL514",
+    "error",
+    "a template stands where its value would be read as code",
+    "In SQL and in commands for a shell a template is one value. In the body of a function, in the text for `eval` or "
+    "another shell, or glued to a word, it can't be.",
 )
 NEVER_EQUAL = Check(
     "NTL406",
@@ -129,7 +137,8 @@ class Site(NamedTuple):
     task: TaskSite | None = None
     step: Any = None
     guard: bool = False
-    sql: bool = False
+    bound: str = ""
+    """`sql`, `snowflake`, `shell` or `words` (of a command without a shell) where a value is never spliced."""
     own_args: bool = False
     """Whether it stands in the task's own `args`, which it can't see yet."""
 
@@ -148,10 +157,12 @@ class _Checker:
 
     def check(self, site: Site) -> None:
         try:
-            template = parse(site.value)
+            template = parse(_rendered_part(site))
         except TemplateSyntax as error:
             self._add(SYNTAX, site, error.offset, error.message, error.hint)
             return
+        if site.bound and not template.is_constant:
+            self._check_bound(site)
         if site.guard and not template.is_expression:
             self._bad_guard(site)
             return
@@ -164,6 +175,19 @@ class _Checker:
     def _add(self, check: Check, site: Site, offset: int, message: str, hint: str | None = None) -> None:
         where = self.problems.text.offset_in(span_in(site.container, site.key), site.value, offset)
         self.problems.add(check, where, message, hint)
+
+    def _check_bound(self, site: Site) -> None:
+        try:
+            if site.bound in ("shell", "words"):
+                from noetl.shell_text import check_words, prepare_shell
+
+                prepare_shell(site.value) if site.bound == "shell" else check_words(site.container)
+            else:
+                from noetl.sql import prepare_sql
+
+                prepare_sql(site.value, _dialect(site))
+        except TemplateError as error:
+            self._add(UNBOUND, site, error.offset, error.message, error.hint)
 
     def _bad_guard(self, site: Site) -> None:
         text = site.value.strip()
@@ -182,7 +206,7 @@ class _Checker:
             hint = self.problems.did_you_mean(unknown.name, known) or "docs/reference/templates.md lists what exists"
             self._add(UNKNOWN_FILTER, site, unknown.offset, f"no {unknown.kind} is called {unknown.name!r}", hint)
         for name, offset in template.filters:
-            if name in ("ident", "raw_sql") and not site.sql:
+            if name in ("ident", "raw_sql") and site.bound not in ("sql", "snowflake"):
                 self._add(SQL_ONLY, site, offset, f"the filter {name!r} exists only in SQL", "remove it")
             elif name == "raw_sql":
                 hint = "bind values as they are; quote names with `ident`"
@@ -422,8 +446,8 @@ class _Walker:
             if kind and kind.name == "iterator" and key == "tool":
                 continue
             own = key == "args"
-            for inner, sql in _sql_parts(site.tree, key, kind.sql if kind else ()):
-                yield from self.data(*inner, place, sql=sql, own_args=own, **more)
+            for inner, bound in _parts(site.tree, key, kind):
+                yield from self.data(*inner, place, bound=bound, own_args=own, **more)
         for rule, then, _ in outline.rules(site.tree):
             at = "skip" if then.get("do") == "skip" else "rule"
             yield from self.guard(rule, "when", at, **more)
@@ -472,10 +496,31 @@ class _Walker:
                 yield from self.guard(body.get("poll", {}), "until", "retry", **more)
 
 
-def _sql_parts(task: Any, key: str, sql: tuple[str, ...]) -> Iterator[tuple[tuple[Any, str], bool]]:
-    """The input, or its parts where only some of them hold SQL (`source.query`)."""
-    inner = {name.partition(".")[2] for name in sql if name.startswith(f"{key}.")}
-    if inner and isinstance(task[key], dict):
-        yield from (((task[key], part), part in inner) for part in task[key])
+def _parts(task: Any, key: str, kind: Kind | None) -> Iterator[tuple[tuple[Any, Any], str]]:
+    """The input, or its parts where only some of them are bound: `source.query`, commands that are texts."""
+    if kind is None or not (kind.sql or kind.shell):
+        yield (task, key), ""
+        return
+    value, sql = task[key], "snowflake" if kind.name == "snowflake" else "sql"
+    inner = {name.partition(".")[2] for name in kind.sql if name.startswith(f"{key}.")}
+    if inner and isinstance(value, dict):
+        yield from (((value, part), sql if part in inner else "") for part in value)
+    elif key in kind.shell and isinstance(value, list):
+        yield from (((value, i), "shell" if isinstance(one, str) else "words") for i, one in enumerate(value))
     else:
-        yield (task, key), key in sql
+        yield (task, key), sql if key in kind.sql else "shell" if key in kind.shell else ""
+
+
+def _rendered_part(site: Site) -> str:
+    """The text without what is never rendered: comments of SQL, blanked out so that places stay."""
+    if site.bound not in ("sql", "snowflake") or not any(mark in site.value for mark in ("--", "/*", "//")):
+        return site.value
+    from noetl.sql.comments import hide_comments
+
+    return hide_comments(site.value, _dialect(site))[0]
+
+
+def _dialect(site: Site) -> Any:
+    from noetl.sql import SNOWFLAKE, STANDARD
+
+    return SNOWFLAKE if site.bound == "snowflake" else STANDARD

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from noetl.tools.python_child.output import Budget, Stream
+from noetl.tools.process.output import Budget, Stream
 
 ANSWER_BYTES = 256 * 1024 * 1024
 """More than a child ever sends: whoever announces more is not our program."""
@@ -35,8 +34,8 @@ class Call:
 
     __slots__ = ("answer", "budget", "child", "frame")
 
-    def __init__(self, frame: bytes, log: Callable[[str, str], None], answer: asyncio.Future[Answer]) -> None:
-        self.frame, self.budget, self.answer = frame, Budget(log), answer
+    def __init__(self, frame: bytes, budget: Budget, answer: asyncio.Future[Answer]) -> None:
+        self.frame, self.budget, self.answer = frame, budget, answer
         self.child: Child | None = None
 
 
@@ -55,8 +54,8 @@ class Owner(Protocol):
 class Child:
     """The engine's end of one child."""
 
-    def __init__(self, owner: Owner, number: int, execution: str) -> None:
-        self.owner, self.number, self.execution = owner, number, execution
+    def __init__(self, owner: Owner, number: int, lane: str) -> None:
+        self.owner, self.number, self.lane = owner, number, lane
         self.loop = owner.loop
         self.pid: int | None = None
         self.call: Call | None = None

@@ -6,15 +6,20 @@ import asyncio
 import atexit
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
+from noetl.tools.base import Redact
+from noetl.tools.process.launcher import INSIDE as OUTSIDE
+from noetl.tools.process.launcher import Boot, Launcher
+from noetl.tools.process.output import Budget
 from noetl.tools.python_child.child import Answer, Call, Child, ChildDied
-from noetl.tools.python_child.launcher import Launcher
 
 FEW = min(len(os.sched_getaffinity(0)), 4)
-"""Children an execution gets at once, if it has as many calls."""
+"""Children a lane gets at once, if it has as many calls."""
 MOST = 64
 """Children in all."""
 KEPT = 16
@@ -26,15 +31,27 @@ GROW_SECONDS = 0.005
 SURPLUS_SECONDS = 1.0
 IDLE_SECONDS = 30.0
 DEATH_SECONDS = 10.0
+INSIDE = os.path.join(os.path.dirname(__file__), "inside")
+BOOT = Boot(("program", "plain"), "program.serve(control, lambda: confine.LIBC.fflush(None), plain)", (INSIDE,))
+ALONE = """\
+import sys
+sys.path[:0] = folders = sys.argv.pop(1).split(":")
+import program, plain, confine
+del sys.path[:len(folders)], sys.modules["program"], sys.modules["plain"], sys.modules["confine"]
+sys.argv = [""]
+sys.path.insert(0, "")
+program.serve(3, lambda: confine.LIBC.fflush(None), plain)
+"""
+"""A child that is no copy of the zygote, because it lives where the zygote does not."""
 
 
 class Lane:
-    """The children and waiting calls of one execution."""
+    """The children and waiting calls of one execution, one set of credentials and one sandbox."""
 
-    __slots__ = ("children", "execution", "idle", "timer", "waiting")
+    __slots__ = ("children", "idle", "life", "name", "timer", "waiting")
 
-    def __init__(self, execution: str) -> None:
-        self.execution = execution
+    def __init__(self, name: str, life: dict[str, Any]) -> None:
+        self.name, self.life = name, life
         self.children: set[Child] = set()
         self.idle: list[Child] = []
         """The one that was busy last is the first to be busy again."""
@@ -56,12 +73,14 @@ class Pool:
         self.numbers = 0
         self.sweeper: asyncio.TimerHandle | None = None
 
-    async def call(self, execution: str, frame: bytes, log: Callable[[str, str], None]) -> Answer:
-        """Run a call in a child of that execution. Cancelling it kills the child and what it started."""
-        call = Call(frame, log, self.loop.create_future())
-        lane = self.lanes.get(execution)
+    async def call(
+        self, name: str, life: dict[str, Any], frame: bytes, log: Callable[[str, str], None], redact: Redact
+    ) -> Answer:
+        """Run a call in a child of that lane, which lives as `life` says. Cancelling kills it and what it started."""
+        call = Call(frame, Budget(log, redact), self.loop.create_future())
+        lane = self.lanes.get(name)
         if lane is None:
-            lane = self.lanes[execution] = Lane(execution)
+            lane = self.lanes[name] = Lane(name, life)
         lane.waiting.append(call)
         self.pump(lane)
         try:
@@ -117,8 +136,8 @@ class Pool:
         self.numbers += 1
         child: Child | None = None
         try:
-            child = Child(self, self.numbers, lane.execution)
-            self.launch().fork(child.number, child.theirs)
+            child = Child(self, self.numbers, lane.name)
+            self.launch().fork(child.number, child.theirs, lane.life | {"cwd": _folder()})
         except (BrokenPipeError, ConnectionResetError):
             assert child is not None
             child.close()
@@ -138,7 +157,7 @@ class Pool:
     def launch(self) -> Launcher:
         """The zygote; a new one if there is none, or no more."""
         if self.launcher is None:
-            self.launcher = Launcher(self.loop, self.started, self.ended)
+            self.launcher = Launcher(self.loop, self.started, self.ended, BOOT)
         return self.launcher
 
     def evict(self) -> bool:
@@ -157,7 +176,7 @@ class Pool:
     # -- children are free --------------------------------------------------------------------------------------------
 
     def released(self, child: Child) -> None:
-        lane = self.lanes.get(child.execution)
+        lane = self.lanes.get(child.lane)
         if lane is None or child not in lane.children:
             return  # it is being killed
         if child.worn or child.calls >= CALLS or self.must_yield(lane):
@@ -184,7 +203,7 @@ class Pool:
         idle = [child for lane in self.lanes.values() for child in lane.idle]
         for child in sorted(idle, key=lambda child: child.idle_since):
             rest = now - child.idle_since
-            surplus = self.alive > KEPT or len(self.lanes[child.execution].children) > FEW
+            surplus = self.alive > KEPT or len(self.lanes[child.lane].children) > FEW
             if rest >= IDLE_SECONDS or (surplus and rest >= SURPLUS_SECONDS):
                 self.kill(child)
         if any(lane.idle for lane in self.lanes.values()):
@@ -200,7 +219,7 @@ class Pool:
 
     def dismiss(self, child: Child) -> None:
         """Take a child out of its lane."""
-        lane = self.lanes.get(child.execution)
+        lane = self.lanes.get(child.lane)
         if lane is None or child not in lane.children:
             return
         lane.children.remove(child)
@@ -217,10 +236,10 @@ class Pool:
 
     def tidy(self, lane: Lane) -> None:
         """Forget a lane that has nothing in it."""
-        if not lane.children and not lane.waiting and self.lanes.get(lane.execution) is lane:
+        if not lane.children and not lane.waiting and self.lanes.get(lane.name) is lane:
             if lane.timer is not None:
                 lane.timer.cancel()
-            del self.lanes[lane.execution]
+            del self.lanes[lane.name]
 
     def ended(self, number: int | None, why: str, *, killed: bool = False) -> None:
         """A child is gone with all its descendants; without a number, the zygote and so all of them."""
@@ -273,6 +292,18 @@ class Pool:
         self.children.clear()
         self.lanes.clear()
         self.alive = 0
+
+
+def interpreter() -> list[str]:
+    """The command line of a child of its own."""
+    return [sys.executable, "-P", "-c", ALONE, f"{OUTSIDE}:{INSIDE}"]
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
 
 
 _pools: dict[asyncio.AbstractEventLoop, Pool] = {}

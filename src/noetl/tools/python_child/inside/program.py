@@ -1,7 +1,7 @@
 """What a child does: read a call, run its code, answer, and so on until the engine closes the line.
 
-A call is a frame: four bytes of length, four bytes of serial number, and JSON: `task, code, libs, args, action`. An
-answer is a frame: four bytes of length, the serial number of the call (what code writes into this line by mistake is
+A call is a frame: four bytes of length, four bytes of serial number, and JSON: `task, code, libs, args, action, auth`.
+An answer is a frame: four bytes of length, the serial number of the call (what code writes into this line by mistake is
 no answer), a byte that says whether the call went well, a byte that says whether the child should be replaced, and
 JSON: the result, or `kind, message, exception_type, traceback`.
 """
@@ -136,6 +136,8 @@ class Child:
         sys.modules["__main__"] = module
         import_libs(call["libs"], space)
         space["__file__"] = file
+        if call["auth"] is not None:
+            space["auth"] = call["auth"]
         space.update(args)
         exec(self.compile(file, call["code"]), space)
         main = space.get("main")

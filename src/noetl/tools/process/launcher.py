@@ -10,20 +10,31 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from json import dumps
+from typing import Any, NamedTuple, Protocol
 
-MEMORY_BYTES = 2 * 1024**3
-"""Address space a child may have beyond what it starts with."""
 GOODBYE_SECONDS = 5.0
 INSIDE = os.path.join(os.path.dirname(__file__), "inside")
-BOOT = """\
-import sys
-sys.path.insert(0, sys.argv.pop(1))
-import plain, program, zygote
-del sys.path[0], sys.modules["plain"], sys.modules["program"], sys.modules["zygote"]
-zygote.main(lambda control, flush_c: program.serve(control, flush_c, plain))
-"""
-"""The modules are wired here and forgotten by name: code that runs in a child may have a `program` of its own."""
+PRIVATE = "NOETL_"
+"""Variables of the engine itself begin so. Some are secrets: a child gets none of them."""
+
+
+class Boot(NamedTuple):
+    """What a zygote loads, from which folders, and what its children do with their line `control`."""
+
+    modules: tuple[str, ...]
+    serve: str
+    folders: tuple[str, ...] = ()
+
+    def code(self) -> str:
+        """The modules are forgotten by name: code that runs in a child may have a `program` of its own."""
+        forget = "".join(f"del sys.modules[{name!r}]\n" for name in ("zygote", "confine", "descent", *self.modules))
+        return (
+            f"import sys\nsys.path[:0] = folders = sys.argv.pop(1).split(':')\n"
+            f"import {', '.join(('zygote', 'confine', 'descent', *self.modules))}\n"
+            f"del sys.path[:len(folders)]\n{forget}"
+            f"zygote.main(lambda control: {self.serve}, confine, descent)\n"
+        )
 
 
 class Ended(Protocol):
@@ -39,13 +50,15 @@ class Launcher:
         loop: asyncio.AbstractEventLoop,
         started: Callable[[int, int], None],
         ended: Ended,
+        boot: Boot,
     ) -> None:
         self.loop, self.started, self.ended = loop, started, ended
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.line.settimeout(GOODBYE_SECONDS)
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", BOOT, INSIDE, str(theirs.fileno()), str(MEMORY_BYTES)],
+                [sys.executable, "-P", "-c", boot.code(), ":".join((INSIDE, *boot.folders)), str(theirs.fileno())],
+                env={name: value for name, value in os.environ.items() if not name.startswith(PRIVATE)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -58,13 +71,9 @@ class Launcher:
             theirs.close()
         loop.add_reader(self.line, self._hear)
 
-    def fork(self, number: int, fds: list[int]) -> None:
-        """Start a child with these descriptors for calls, output and errors."""
-        try:
-            cwd = os.fsencode(os.getcwd())
-        except FileNotFoundError:
-            cwd = b""
-        socket.send_fds(self.line, [b"F" + number.to_bytes(8, "little") + cwd], fds)
+    def fork(self, number: int, fds: list[int], life: dict[str, Any]) -> None:
+        """Start a child with these descriptors for its line, output, errors and input."""
+        socket.send_fds(self.line, [b"F" + number.to_bytes(8, "little") + dumps(life).encode()], fds)
 
     def kill(self, number: int) -> None:
         """Have a child and all its descendants killed; `ended` tells when they are."""
@@ -92,8 +101,9 @@ class Launcher:
             case b"S":
                 self.started(number, int.from_bytes(message[9:], "little"))
             case b"X":
-                code = int.from_bytes(message[9:], "little", signed=True)
-                self.ended(number, ending(code), killed=code == -signal.SIGKILL)
+                code = int.from_bytes(message[9:17], "little", signed=True)
+                broken = message[17:].decode()
+                self.ended(number, broken or ending(code), killed=code == -signal.SIGKILL and not broken)
             case b"E":
                 self.ended(number, f"no process could be started: {message[9:].decode(errors='replace')}")
             case _:

@@ -1,0 +1,215 @@
+"""The keychain of a lease: entries of the playbook become fields, and their values become known to the redactor.
+
+It lives as long as the lease. What it has resolved is kept for that time, so that all tasks of a pipeline sign in with
+the same values; only tokens that can run out are looked at again. Nothing is given out that the redactor does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
+from typing import Any
+
+import msgspec
+
+from noetl.errors import NoetlError
+from noetl.keychain.handle import FIELD, Handle, handle_of
+from noetl.keychain.kinds import faults, fields_of, secrets_in
+from noetl.keychain.oauth2 import access_token
+from noetl.keychain.providers import Login, read
+from noetl.keychain.redact import Redactor
+from noetl.keychain.restrict import refusal
+from noetl.keychain.shared import Shared
+from noetl.model.playbook import Credential
+from noetl.reference import Reference
+from noetl.settings import variables
+from noetl.tools.base import Failure
+
+Fields = dict[str, Any]
+
+OWN = "credential"
+"""The provider that is noetl's own store."""
+OAUTH2 = "oauth2_client_credentials"
+
+
+class StoredCredential(msgspec.Struct, frozen=True):
+    """A credential of the store, opened."""
+
+    name: str
+    kind: str
+    fields: dict[str, Any]
+    paths: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+
+
+Fetch = Callable[[str], Awaitable[StoredCredential]]
+"""Finds a credential in the store and opens it; raises NoetlError or Failure where there is none."""
+
+
+class Keychain:
+    """Resolves the entries of one playbook for one lease."""
+
+    def __init__(
+        self,
+        entries: Mapping[str, Credential],
+        fetch: Fetch,
+        path: str,
+        pool: str,
+        *,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.entries, self.path, self.pool = entries, path, pool
+        self.redactor = Redactor()
+        self._fetch = fetch
+        self._environment = variables() if environment is None else environment
+        self._resolved: dict[Hashable, Fields] = {}
+        self._resolving: Shared[Fields] = Shared()
+
+    async def credential(self, auth: str | Mapping[str, Any]) -> dict[str, Any]:
+        """The fields behind an `auth` input: of an entry by its name, or those of the map itself."""
+        if isinstance(auth, str):
+            return await self.fields(auth)
+        self._learn(auth, "auth")
+        return dict(auth)
+
+    async def fields(self, name: str) -> dict[str, Any]:
+        """The fields of an entry, its kind as `kind`. Failure of kind `auth` says what is missing."""
+        entry = self.entries.get(name)
+        if entry is None:
+            raise Failure("auth", f"the keychain has no entry {name!r}: declare it in the playbook's `keychain`")
+        found = await self._once(("entry", name), lambda: self._entry(entry))
+        if entry.kind == OAUTH2:
+            return await self._token(entry, found)
+        return dict(found)
+
+    async def secret(
+        self,
+        provider: str,
+        key: str,
+        version: int | str | None = None,
+        map: Mapping[str, str] | None = None,
+        auth: str | None = None,
+    ) -> dict[str, Any]:
+        """The fields of a secret at a provider: those that `map` names, or all. Of a plain text, `value`."""
+        where = f"secret {key!r} of {provider}"
+        what = ("secret", provider, key, version, auth)
+        found = await self._once(what, lambda: self._secret(where, provider, key, version, auth))
+        return dict(_mapped(where, found, map or {}))
+
+    async def handles(
+        self,
+        provider: str,
+        key: str,
+        version: int | str | None = None,
+        map: Mapping[str, str] | None = None,
+        auth: str | None = None,
+    ) -> dict[str, Reference]:
+        """Handles to the fields of a secret that is there: those that `map` names, or one to its `value`."""
+        names = map or {FIELD: FIELD}
+        await self.secret(provider, key, version, names, auth)
+        shown = None if version is None else str(version)
+        return {ours: Handle(provider, key, theirs, shown, auth).reference() for ours, theirs in names.items()}
+
+    # -- resolving --------------------------------------------------------------------------------------------------
+
+    async def _once(self, what: Hashable, resolve: Callable[[], Coroutine[Any, Any, Fields]]) -> Fields:
+        """Resolve it for the first who asks; those who ask meanwhile wait for the same. A failure is not kept."""
+        if what not in self._resolved:
+            self._resolved[what] = await self._resolving.do(what, resolve)
+        return self._resolved[what]
+
+    async def _entry(self, entry: Credential) -> dict[str, Any]:
+        where = f"keychain entry {entry.name!r}"
+        if entry.provider in (None, OWN):
+            name = entry.credential or entry.key or entry.name
+            stored = await self._stored(where, name)
+            if entry.kind not in (stored.kind, "secret_manager"):
+                raise Failure("auth", f"{where} is a {entry.kind}, but credential {name!r} is a {stored.kind}")
+            fields = dict(_mapped(where, stored.fields, entry.map))
+        else:
+            fields = await self._provided(where, entry)
+        if wrong := "; ".join(faults(entry.kind, fields)):
+            raise Failure("auth", f"{where} can't be used as {entry.kind}: {wrong}")
+        self._learn(fields, where)
+        return {"kind": entry.kind} | fields
+
+    async def _provided(self, where: str, entry: Credential) -> dict[str, Any]:
+        assert entry.provider is not None
+        if entry.provider == "env" and entry.key is None:  # a variable for each field
+            return {field: await self._text(where, "env", name, None, None) for field, name in entry.map.items()}
+        key = entry.key or entry.name
+        text = await self._text(where, entry.provider, key, None, await self._login(where, entry.credential))
+        fields = fields_of(entry.kind, text)
+        if fields is None:
+            raise Failure("auth", f"{where}: {key!r} must be a JSON map with the fields of a {entry.kind}")
+        return dict(_mapped(where, fields, entry.map))
+
+    async def _secret(
+        self, where: str, provider: str, key: str, version: int | str | None, auth: str | None
+    ) -> dict[str, Any]:
+        if provider == OWN:
+            fields = (await self._stored(where, key)).fields
+        else:
+            login = None if auth is None else Login(await self.fields(auth))
+            text = await self._text(where, provider, key, version, login)
+            fields = fields_of("secret_manager", text) or {}
+        if wrong := "; ".join(faults("secret_manager", fields)):
+            raise Failure("auth", f"{where} can't be used: {wrong}")
+        self._learn(fields, where)
+        return fields
+
+    async def _text(self, where: str, provider: str, key: str, version: int | str | None, login: Login | None) -> str:
+        text = await read(where, provider, key, version, login or Login({}), self._environment, self._taint)
+        if not text:
+            raise Failure("auth", f"{where}: {key!r} is empty at {provider}")
+        return text
+
+    async def _login(self, where: str, name: str | None) -> Login | None:
+        """What to sign in with at the provider, where the entry names a credential for it."""
+        if name is None:
+            return None
+        stored = await self._stored(where, name)
+        self._learn(stored.fields, f"credential {name!r}")
+        return Login(stored.fields)
+
+    async def _stored(self, where: str, name: str) -> StoredCredential:
+        try:
+            stored = await self._fetch(name)
+        except NoetlError as error:
+            raise Failure("auth", f"{where}: {error}") from error
+        if reason := refusal(stored.paths, stored.pools, self.path, self.pool):
+            raise Failure("auth", f"{where}: credential {name!r} {reason}")
+        return stored
+
+    async def _token(self, entry: Credential, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """A token in the place of the client's secret, which no tool needs."""
+        token = await access_token(f"keychain entry {entry.name!r}", fields, self._taint)
+        shown = {name: value for name, value in fields.items() if name != "client_secret"}
+        return shown | {"token": token}
+
+    # -- hiding -----------------------------------------------------------------------------------------------------
+
+    def _learn(self, fields: Mapping[str, Any], where: str) -> None:
+        for secret in secrets_in(fields):
+            self._taint(secret, where)
+
+    def _taint(self, secret: str, where: str) -> None:
+        """Hide it from now on. What can't be hidden is not used."""
+        try:
+            self.redactor.add(secret)
+        except ValueError as error:
+            raise Failure("auth", f"{where}: {error}") from error
+
+
+async def open_handle(keychain: Keychain, reference: Reference) -> Any:
+    """The value that a handle stands for. The redactor of the keychain knows it from then on."""
+    handle = handle_of(reference)
+    found = await keychain.secret(handle.provider, handle.key, handle.version, {FIELD: handle.field}, handle.auth)
+    return found[FIELD]
+
+
+def _mapped(where: str, fields: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
+    """The fields that are wanted, under the names that are wanted."""
+    missing = [theirs for theirs in names.values() if theirs not in fields]
+    if missing:
+        raise Failure("not_found", f"{where} has no field {', '.join(map(repr, missing))}")
+    return {ours: fields[theirs] for ours, theirs in names.items()} if names else fields

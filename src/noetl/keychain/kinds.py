@@ -1,0 +1,174 @@
+"""The kinds of credentials: which fields each has, and which of them are secret.
+
+A field is secret unless its name says that it is not: what a kind, a plug-in or a secret manager adds is hidden without
+anybody having to think of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from noetl.keychain.redact import SHORTEST
+
+
+class Shape(NamedTuple):
+    """The fields of a kind."""
+
+    forms: tuple[tuple[str, ...], ...]
+    """What must be given: all the fields of one of these."""
+    more: tuple[str, ...] = ()
+    """What may be given beside."""
+    text: str | None = None
+    """The field that a plain text stands for, where a provider has no fields."""
+    preset: Mapping[str, str] = {}
+    """Fields that such a text brings along."""
+
+
+SERVICE_ACCOUNT = ("type", "client_email", "private_key")
+CLIENT = ("token_url", "client_id", "client_secret")
+ACCOUNT = ("account", "user")
+
+SHAPES: dict[str, Shape] = {
+    "postgres_credential": Shape(
+        (("dsn",), ("host", "user", "database")),
+        (
+            *("port", "password", "sslmode", "sslrootcert", "sslcert", "sslkey", "options", "application_name"),
+            *("connect_timeout", "target_session_attrs"),
+        ),
+        "dsn",
+    ),
+    "bearer": Shape((("token",),), (), "token"),
+    "basic": Shape((("username", "password"),)),
+    "api_key": Shape((("value", "header"), ("value", "query")), (), "value", {"header": "X-API-Key"}),
+    "oauth2_client_credentials": Shape((CLIENT,), ("scope", "audience", "client_auth")),
+    "snowflake_credential": Shape(
+        ((*ACCOUNT, "password"), (*ACCOUNT, "private_key"), (*ACCOUNT, "token")),
+        (
+            *("private_key_passphrase", "warehouse", "database", "schema", "role", "authenticator"),
+            *("host", "port", "protocol", "region", "password"),
+        ),
+    ),
+    "gcs_credential": Shape(
+        (("service_account",), ("token",), SERVICE_ACCOUNT, ("anonymous",)),
+        (
+            *("project", "endpoint", "project_id", "private_key_id", "client_id", "auth_uri", "token_uri"),
+            *("auth_provider_x509_cert_url", "client_x509_cert_url", "universe_domain"),
+        ),
+        "token",
+    ),
+    "s3_credential": Shape((("access_key_id", "secret_access_key"),), ("session_token", "region", "endpoint")),
+    "secret_manager": Shape(((),), (), "value"),
+}
+"""The kinds of noetl itself. `secret_manager` has whatever fields it is given, and so have the kinds of plug-ins."""
+
+PLUGIN = r"[a-z][a-z0-9_-]*\.[A-Za-z0-9_.-]+"
+"""A kind that a plug-in brings: its name, a dot, and a name of its own."""
+
+PUBLIC = frozenset(
+    [
+        *("kind", "type", "name", "email", "host", "port", "user", "username", "database", "schema", "role", "region"),
+        *("warehouse", "account", "authenticator", "protocol", "endpoint", "url", "servers", "address", "anonymous"),
+        *("mount", "approle", "namespace", "role_id", "access_key_id", "account_name", "tenant_id", "header", "query"),
+        *("token_url", "token_type", "client_id", "client_auth", "scope", "audience", "project", "project_id"),
+        *("client_email", "auth_uri", "token_uri", "universe_domain", "private_key_id", "auth_provider_x509_cert_url"),
+        *("client_x509_cert_url", "service_account_file", "metadata_host", "sslmode", "sslrootcert", "sslcert"),
+        *("sslkey", "options", "application_name", "connect_timeout", "target_session_attrs"),
+    ]
+)
+"""Names of fields that are no secrets."""
+
+
+def is_known(kind: str) -> bool:
+    """Whether it is a kind of noetl, or could be one of a plug-in."""
+    return kind in SHAPES or re.fullmatch(PLUGIN, kind) is not None
+
+
+def faults(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the fields of a credential. No message holds a value."""
+    shape = SHAPES.get(kind)
+    if shape is None or kind == "secret_manager":
+        if not fields:
+            yield "it has no fields"
+    else:
+        yield from _misfits(shape, fields)
+    for name, value in fields.items():
+        if any(len(secret) < SHORTEST for secret in _leaves(name, value)):
+            yield f"{name} is shorter than {SHORTEST} characters: it could not be hidden in results and logs"
+
+
+def _misfits(shape: Shape, fields: Mapping[str, Any]) -> Iterator[str]:
+    given = {name for name, value in fields.items() if value not in (None, "")}
+    if not any(given.issuperset(form) for form in shape.forms):
+        yield f"it needs {' or '.join('{' + ', '.join(form) + '}' for form in shape.forms)}"
+    known = {*shape.more, *(name for form in shape.forms for name in form)}
+    for name in fields:
+        if name not in known:
+            yield f"{name!r} is not a field of this kind, which has {', '.join(sorted(known))}"
+
+
+def secrets_in(fields: Mapping[str, Any]) -> Iterator[str]:
+    """Every value that has to be hidden, those inside a connection string or a JSON text included."""
+    for name, value in fields.items():
+        for secret in _leaves(name, value):
+            yield secret
+            yield from (inner for inner in _inside(secret) if len(inner) >= SHORTEST)
+
+
+def _leaves(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        if value and name not in PUBLIC:
+            yield value
+        if (name == "dsn" or "://" in value) and (password := password_of(value)):
+            yield password
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _leaves(str(key), item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(name, item)
+
+
+def _inside(text: str) -> Iterator[str]:
+    """The secrets of a map that is kept as JSON, such as a service account."""
+    if not text.lstrip().startswith("{"):
+        return
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return
+    for name, value in found.items():
+        yield from _leaves(name, value)
+
+
+def password_of(dsn: str) -> str | None:
+    """The password in a connection string, of either form that PostgreSQL knows."""
+    from urllib.parse import parse_qs, unquote, urlsplit
+
+    if "://" not in dsn:
+        found = re.search(r"\bpassword\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S+))", dsn)
+        return None if found is None else re.sub(r"\\(.)", r"\1", found[1] or found[2] or "")
+    try:
+        parts = urlsplit(dsn)
+        return unquote(parts.password) if parts.password else parse_qs(parts.query).get("password", [None])[0]
+    except ValueError:
+        return None
+
+
+def fields_of(kind: str, text: str) -> dict[str, Any] | None:
+    """What a provider's text is for a credential: the fields of a JSON map, or the one field of a plain text.
+
+    None where the kind has no field that a plain text could be.
+    """
+    if text.lstrip().startswith("{"):
+        try:
+            found = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeError):
+            found = None
+        if isinstance(found, dict):
+            return found
+    shape = SHAPES.get(kind, SHAPES["secret_manager"])
+    return None if shape.text is None else {shape.text: text, **shape.preset}

@@ -1,0 +1,144 @@
+"""provider: aws. AWS Secrets Manager.
+
+`key` is the name or the ARN of a secret, `version` a version's id, or a stage such as `AWSPREVIOUS`. Signs in with
+`access_key_id`, `secret_access_key`, and `session_token` where the keys are temporary; or with the variables
+`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`. `region` (`AWS_REGION`, `AWS_DEFAULT_REGION`) is
+needed where the key is no ARN, `endpoint` (`AWS_ENDPOINT_URL_SECRETS_MANAGER`, `AWS_ENDPOINT_URL`) is another address
+of the service.
+
+Signed by hand: the signature is two pages of the manual, and the vendor's library is 30 MB.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from hashlib import sha256
+from hmac import digest
+from typing import NamedTuple
+
+import msgspec
+
+from noetl.keychain.providers import Request
+from noetl.keychain.rest import Answer, ask, refused
+
+SERVER = "AWS Secrets Manager"
+SERVICE = "secretsmanager"
+TARGET = "secretsmanager.GetSecretValue"
+VERSION_ID = r"[A-Za-z0-9-]{32,64}"
+
+
+class Keys(NamedTuple):
+    """What requests are signed with."""
+
+    id: str
+    secret: str
+    session: str | None
+    region: str
+
+
+async def read(request: Request) -> str:
+    keys = _keys(request)
+    endpoint = request.login_field("endpoint", "AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_ENDPOINT_URL")
+    url = (endpoint or f"https://{SERVICE}.{keys.region}.amazonaws.com").rstrip("/") + "/"
+    body = msgspec.json.encode({"SecretId": request.key} | _version(request))
+    headers = signed(keys, url, body, _now())
+    answer = await ask(request.where, SERVER, "POST", url, content=body, headers=headers)
+    if not answer.ok:
+        raise _refused(request, answer)
+    return _text(request, answer)
+
+
+def _keys(request: Request) -> Keys:
+    key_id = request.login_field("access_key_id", "AWS_ACCESS_KEY_ID")
+    secret = request.login_field("secret_access_key", "AWS_SECRET_ACCESS_KEY")
+    if not key_id or not secret:
+        raise request.failure(
+            "auth",
+            "AWS needs `access_key_id` and `secret_access_key` to sign in with, or the variables AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY",
+        )
+    session = request.login_field("session_token", "AWS_SESSION_TOKEN")
+    for value in filter(None, (secret, session)):
+        request.taint(value, request.where)
+    arn = request.key.split(":")
+    region = arn[3] if arn[0] == "arn" and len(arn) > 5 else None
+    region = region or request.login_field("region", "AWS_REGION", "AWS_DEFAULT_REGION")
+    if not region or not re.fullmatch(r"[a-z0-9-]+", region):
+        raise request.failure("auth", "the region is not known: give the credential a `region`, or set AWS_REGION")
+    return Keys(key_id, secret, session, region)
+
+
+def _version(request: Request) -> dict[str, str]:
+    if request.version is None:
+        return {}
+    version = str(request.version)
+    return {"VersionId" if re.fullmatch(VERSION_ID, version) else "VersionStage": version}
+
+
+def _text(request: Request, answer: Answer) -> str:
+    text, binary = answer.at("SecretString"), answer.at("SecretBinary")
+    if isinstance(text, str):
+        return text
+    try:
+        return b64decode(binary).decode()
+    except (TypeError, ValueError):
+        raise request.failure("auth", f"{request.key} is not a text in UTF-8") from None
+
+
+def _refused(request: Request, answer: Answer) -> Exception:
+    word = answer.word("__type").rpartition("#")[2]
+    if word == "ResourceNotFoundException":
+        version = "" if request.version is None else f" in version {request.version}"
+        return request.failure("not_found", f"AWS Secrets Manager has no secret {request.key!r}{version}")
+    return refused(request.where, SERVER, answer, word)
+
+
+# -- the signature, version 4 -----------------------------------------------------------------------------------------
+
+
+def _now() -> str:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+
+
+def signed(keys: Keys, url: str, body: bytes, at: str) -> dict[str, str]:
+    """The headers of a request, its signature among them. `at` is the time as `20260131T120000Z`."""
+    from urllib.parse import quote, urlsplit
+
+    parts = urlsplit(url)
+    headers = {
+        "content-type": "application/x-amz-json-1.1",
+        "host": parts.netloc,
+        "x-amz-date": at,
+        "x-amz-target": TARGET,
+    }
+    if keys.session:
+        headers["x-amz-security-token"] = keys.session
+    names = ";".join(sorted(headers))
+    canonical = "\n".join(
+        [
+            "POST",
+            quote(parts.path or "/"),
+            "",
+            *(f"{name}:{headers[name].strip()}" for name in sorted(headers)),
+            "",
+            names,
+            sha256(body).hexdigest(),
+        ]
+    )
+    scope = f"{at[:8]}/{keys.region}/{SERVICE}/aws4_request"
+    text = f"AWS4-HMAC-SHA256\n{at}\n{scope}\n{sha256(canonical.encode()).hexdigest()}"
+    signature = digest(_signing_key(keys, scope), text.encode(), "sha256").hex()
+    headers["authorization"] = (
+        f"AWS4-HMAC-SHA256 Credential={keys.id}/{scope}, SignedHeaders={names}, Signature={signature}"
+    )
+    return headers
+
+
+def _signing_key(keys: Keys, scope: str) -> bytes:
+    key = b"AWS4" + keys.secret.encode()
+    for part in scope.split("/"):
+        key = digest(key, part.encode(), "sha256")
+    return key

@@ -1,0 +1,145 @@
+"""provider: google. Google Secret Manager.
+
+`key` is `projects/P/secrets/NAME`, or `NAME` in the project of the credential (`project`, `GOOGLE_CLOUD_PROJECT`).
+Signs in with a service account (`service_account`, or its fields; the file that `GOOGLE_APPLICATION_CREDENTIALS`
+names), with a `token`, or as the machine it runs on through the metadata server. `endpoint`
+(`CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER`) is another address of the service.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from noetl.keychain.oauth2 import seconds_of
+from noetl.keychain.providers import Request
+from noetl.keychain.rest import ask, refused
+from noetl.keychain.tokens import TOKENS, Token
+
+SERVER = "Google Secret Manager"
+ENDPOINT = "https://secretmanager.googleapis.com"
+TOKEN_URI = "https://oauth2.googleapis.com/token"
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+METADATA = "metadata.google.internal"
+ASSERTION_SECONDS = 3600
+
+
+async def read(request: Request) -> str:
+    account = _service_account(request)
+    name = _name(request, account)
+    endpoint = request.login_field("endpoint", "CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER") or ENDPOINT
+    token = await _token(request, account)
+    request.taint(token, request.where)
+    headers = {"Authorization": f"Bearer {token}"}
+    answer = await ask(request.where, SERVER, "GET", f"{endpoint.rstrip('/')}/v1/{name}:access", headers=headers)
+    if answer.status == 404:
+        raise request.failure("not_found", f"Google Secret Manager has no {name}")
+    data = answer.at("payload", "data")
+    if not answer.ok or not isinstance(data, str):
+        raise refused(request.where, SERVER, answer, answer.word("error", "status"))
+    try:
+        return b64decode(data).decode()
+    except ValueError:
+        raise request.failure("auth", f"{name} is not a text in UTF-8") from None
+
+
+def _name(request: Request, account: Mapping[str, Any] | None) -> str:
+    from urllib.parse import quote
+
+    key = request.key.strip("/")
+    if "/" not in key:
+        project = request.login_field("project", "GOOGLE_CLOUD_PROJECT") or (account or {}).get("project_id")
+        if not project:
+            raise request.failure("auth", "the project is not known: write the key as projects/PROJECT/secrets/NAME")
+        key = f"projects/{project}/secrets/{key}"
+    if "/versions/" not in key:
+        key = f"{key}/versions/{'latest' if request.version is None else request.version}"
+    return quote(key)
+
+
+def _service_account(request: Request) -> Mapping[str, Any] | None:
+    """The service account to sign in as, if there is one."""
+    fields = request.login.fields
+    given = fields.get("service_account", fields if "private_key" in fields else None)
+    if given is None:
+        file = request.login_field("service_account_file", "GOOGLE_APPLICATION_CREDENTIALS")
+        given = _content(request, file) if file else None
+    if isinstance(given, str | bytes):
+        try:
+            given = msgspec.json.decode(given)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            given = {}
+    if given is not None and not (isinstance(given, Mapping) and {"client_email", "private_key"} <= given.keys()):
+        raise request.failure("auth", "the service account is not the JSON of a key with client_email and private_key")
+    return given
+
+
+def _content(request: Request, file: str) -> bytes:
+    try:
+        with open(file, "rb") as opened:
+            return opened.read()
+    except OSError as error:
+        raise request.failure("auth", f"the service account can't be read: {error.strerror}") from None
+
+
+async def _token(request: Request, account: Mapping[str, Any] | None) -> str:
+    if token := request.login_field("token"):
+        return token
+    if account is not None:
+        request.taint(account["private_key"], request.where)
+        return await TOKENS.get(dict(account), lambda: _signed(request, account))
+    host = request.login_field("metadata_host", "GCE_METADATA_HOST") or METADATA
+    return await TOKENS.get(["google metadata", host], lambda: _machine(request, host))
+
+
+async def _signed(request: Request, account: Mapping[str, Any]) -> Token:
+    """A token for an assertion that the key of the service account signs (RFC 7523)."""
+    url = account.get("token_uri") or TOKEN_URI
+    form = {"grant_type": GRANT, "assertion": _assertion(request, account, url)}
+    answer = await ask(request.where, "Google's token endpoint", "POST", url, data=form)
+    token = answer.at("access_token")
+    if not answer.ok or not isinstance(token, str):
+        raise refused(request.where, "Google's token endpoint", answer, answer.word("error"))
+    return Token(token, seconds_of(answer.at("expires_in")))
+
+
+async def _machine(request: Request, host: str) -> Token:
+    """The token of the machine, which its metadata server gives."""
+    url = f"http://{host}/computeMetadata/v1/instance/service-accounts/default/token"
+    answer = await ask(request.where, "the metadata server", "GET", url, headers={"Metadata-Flavor": "Google"})
+    token = answer.at("access_token")
+    if not answer.ok or not isinstance(token, str):
+        raise refused(request.where, "the metadata server", answer)
+    return Token(token, seconds_of(answer.at("expires_in")))
+
+
+def _assertion(request: Request, account: Mapping[str, Any], audience: str) -> str:
+    from time import time
+
+    from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    now = int(time())
+    header = {"alg": "RS256", "typ": "JWT"} | (
+        {"kid": account["private_key_id"]} if "private_key_id" in account else {}
+    )
+    claims = {"iss": account["client_email"], "scope": SCOPE, "aud": audience, "iat": now}
+    claims["exp"] = now + ASSERTION_SECONDS
+    signed = b".".join(_part(msgspec.json.encode(part)) for part in (header, claims))
+    try:
+        key = load_pem_private_key(account["private_key"].encode(), None)
+    except (ValueError, TypeError, AttributeError):
+        raise request.failure("auth", "the private_key of the service account is not a key in PEM") from None
+    if not isinstance(key, RSAPrivateKey):
+        raise request.failure("auth", "the private_key of the service account is not an RSA key")
+    return b".".join([signed, _part(key.sign(signed, PKCS1v15(), SHA256()))]).decode()
+
+
+def _part(data: bytes) -> bytes:
+    return urlsafe_b64encode(data).rstrip(b"=")

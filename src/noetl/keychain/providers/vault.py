@@ -1,0 +1,68 @@
+"""provider: vault. HashiCorp Vault or OpenBao: the KV engine, version 2.
+
+Signs in with the fields `url` and `token`, or `role_id` and `secret_id` (AppRole); or with the variables `VAULT_ADDR`
+and `VAULT_TOKEN`, or `VAULT_ROLE_ID` and `VAULT_SECRET_ID`. `namespace` (`VAULT_NAMESPACE`) is optional; `mount` is
+where the engine is mounted (`secret`), `approle` where AppRole is.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from noetl.keychain.oauth2 import seconds_of
+from noetl.keychain.providers import Request
+from noetl.keychain.rest import ask, refused
+from noetl.keychain.tokens import TOKENS, Token
+
+SERVER = "Vault"
+
+
+async def read(request: Request) -> str:
+    from urllib.parse import quote
+
+    base = request.login_field("url", "VAULT_ADDR")
+    if not base:
+        raise request.failure("auth", "Vault's address is missing: give the credential a `url`, or set VAULT_ADDR")
+    headers = _headers(request)
+    headers["X-Vault-Token"] = await _token(request, base, headers)
+    mount = request.login_field("mount") or "secret"
+    url = f"{base.rstrip('/')}/v1/{quote(mount.strip('/'))}/data/{quote(request.key.strip('/'))}"
+    params = {} if request.version is None else {"version": str(request.version)}
+    answer = await ask(request.where, SERVER, "GET", url, params=params, headers=headers)
+    if answer.status == 404:
+        version = "" if request.version is None else f" in version {request.version}"
+        raise request.failure("not_found", f"Vault has no secret {request.key!r}{version} below {mount!r}")
+    data = answer.at("data", "data")
+    if not answer.ok or not isinstance(data, dict):
+        raise refused(request.where, SERVER, answer)
+    return msgspec.json.encode(data).decode()
+
+
+def _headers(request: Request) -> dict[str, str]:
+    namespace = request.login_field("namespace", "VAULT_NAMESPACE")
+    return {"X-Vault-Request": "true"} | ({"X-Vault-Namespace": namespace} if namespace else {})
+
+
+async def _token(request: Request, base: str, headers: dict[str, str]) -> str:
+    token = request.login_field("token", "VAULT_TOKEN")
+    if token is None:
+        role = request.login_field("role_id", "VAULT_ROLE_ID")
+        secret = request.login_field("secret_id", "VAULT_SECRET_ID")
+        if not role or not secret:
+            raise request.failure("auth", "Vault needs a `token`, or `role_id` and `secret_id`, to sign in with")
+        request.taint(secret, request.where)
+        what = ["vault", base, headers, role, secret]
+        token = await TOKENS.get(what, lambda: _approle(request, base, dict(headers), role, secret))
+    request.taint(token, request.where)
+    return token
+
+
+async def _approle(request: Request, base: str, headers: dict[str, str], role: str, secret: str) -> Token:
+    mount = request.login_field("approle") or "approle"
+    url = f"{base.rstrip('/')}/v1/auth/{mount}/login"
+    form = {"role_id": role, "secret_id": secret}
+    answer = await ask(request.where, SERVER, "POST", url, json=form, headers=headers)
+    token = answer.at("auth", "client_token")
+    if not answer.ok or not isinstance(token, str):
+        raise refused(request.where, SERVER, answer)
+    return Token(token, seconds_of(answer.at("auth", "lease_duration")))

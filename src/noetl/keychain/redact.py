@@ -1,0 +1,351 @@
+"""Hiding secrets by value, wherever they turn up in what a call gave or said.
+
+A secret can come back in other clothes: url-quoted in an address, escaped in JSON (also JSON inside JSON, or the repr
+of a Python string), in base64 as a part of something longer (`user:password` of basic auth). One pattern for each
+secret knows every spelling of each of its characters; a second one knows the base64 of it at each of the three places
+that it can have in a group of three bytes.
+
+**Time.** Patterns are slow, and nearly every text holds no secret at all. So each pattern has gates: the longest run of
+letters and digits of the secret, which no spelling changes, and the base64 of that run. `bytes.find` looks for the
+gates, and a pattern is tried only near an open one. The strings of a result are joined and looked through as one text.
+For 20 secrets in 15 MB, on a machine of two cores: 0.3 s in one text that holds none, 0.7 s in 900,000 strings that
+hold none, 1 s where each of 200,000 lines holds one. No part of a pattern can match in many ways, so the time stays
+linear for hostile texts too.
+
+What holds no secret is given back as the very same object.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from operator import is_
+from typing import Any, TypeVar
+
+import msgspec
+
+from noetl.model.outcome import Error, Outcome
+
+HIDDEN = "***"
+SHORTEST = 6
+"""A shorter secret is part of too many other words to be hidden."""
+SHORTEST_LINE = 16
+"""Lines of a secret of several (a key in PEM) are hidden on their own from this length on."""
+SHORTEST_GATE = 4
+LEVELS = 8
+"""Backslashes that stand before an escaped character at most: 1 in JSON, 3 in JSON inside JSON, 7 one level deeper."""
+WIDEST = LEVELS + 5
+"""Bytes that one byte of a secret takes in its longest spelling, an escape of four digits behind eight backslashes."""
+
+SEPARATOR = b"\xff"
+"""Stands in no text, and so in no spelling of a secret."""
+
+Value = TypeVar("Value")
+Span = tuple[int, int]
+Gate = tuple[bytes, "_Form"]
+
+_ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
+_NUMBER = re.compile(r"[0-9.+eE-]+")
+_CONTROL = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
+
+
+class Redactor:
+    """Knows the secrets of a lease, and hides them."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._gates: list[Gate] = []
+        self._known: set[str] = set()
+        self._numeric = False
+        for secret in secrets:
+            self.add(secret)
+
+    def add(self, secret: str) -> None:
+        """Hide this value from now on. ValueError if it is too short to be told from other text."""
+        if len(secret) < SHORTEST:
+            raise ValueError(f"a secret needs at least {SHORTEST} characters to be hidden in texts")
+        lines = [line for line in map(str.strip, secret.splitlines()) if len(line) >= SHORTEST_LINE]
+        for text in (secret, *(line for line in lines if not line.startswith("-----"))):
+            if text not in self._known:
+                self._known.add(text)
+                self._gates += [(gate, form) for form in (_Spelled(text), _Base64(text)) for gate in form.gates]
+                self._numeric |= _NUMBER.fullmatch(text) is not None
+
+    def redact(self, value: Value, /) -> Value:
+        """The value with `***` for each secret in it, keys of maps included; the same object if there is none."""
+        return _Pass(self._gates, self._numeric).over(value) if self._gates else value
+
+
+class _Pass:
+    """Hides secrets in one value. All its strings are looked through together, as one text."""
+
+    def __init__(self, gates: list[Gate], numbers: bool) -> None:
+        self.gates, self.numbers = gates, numbers
+        self.hidden: dict[str, str] = {}
+        """What becomes of the strings that hold secrets."""
+
+    def over(self, value: Any) -> Any:
+        if isinstance(value, bytes):
+            return self._bytes(value)
+        words: set[str] = set()
+        others = self._gather(value, words)
+        old = list(map(_encoded, words))
+        joined = SEPARATOR.join(old)
+        text = self._bytes(joined)
+        if text is not joined:
+            new = text.split(SEPARATOR)
+            triples = zip(words, old, new, strict=True)
+            self.hidden = {word: after.decode("utf-8", "surrogatepass") for word, now, after in triples if now != after}
+        return self._rebuilt(value) if others or self.hidden else value
+
+    def _gather(self, value: Any, words: set[str]) -> bool:
+        """Collect the strings of a value; True if there are bytes in it, which are looked through one by one."""
+        others = False
+        todo = [value]
+        while todo:
+            one = todo.pop()
+            if isinstance(one, str):
+                words.add(one)
+            elif isinstance(one, dict):
+                todo += one.keys()
+                todo += one.values()
+            elif isinstance(one, list | tuple):
+                todo += one
+            elif isinstance(one, bytes | msgspec.Raw):
+                others = True
+            elif isinstance(one, Outcome):
+                todo += (one.result, one.error, one.extra)
+            elif isinstance(one, Error):
+                todo += (one.message, one.details)
+            elif self.numbers and isinstance(one, int | float):
+                words.add(repr(one))
+        return others
+
+    def _rebuilt(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self.hidden.get(value, value)
+            case dict():
+                pairs = [(self._rebuilt(key), self._rebuilt(item)) for key, item in value.items()]
+                same = all(key is old and item is value[old] for (key, item), old in zip(pairs, value, strict=True))
+                return value if same else dict(pairs)
+            case list() | tuple():
+                items = [self._rebuilt(item) for item in value]
+                return value if all(map(is_, items, value)) else type(value)(items)
+            case bytes():
+                return self._bytes(value)
+            case msgspec.Raw():
+                return self._json(value)
+            case Outcome(result=result, error=error, extra=extra):
+                return self._struct(value, result=result, error=error, extra=extra)
+            case Error(message=message, details=details):
+                return self._struct(value, message=message, details=details)
+            case bool() | None:
+                return value
+            case int() | float() if self.numbers:
+                return HIDDEN if repr(value) in self.hidden else value
+            case _:
+                return value
+
+    def _struct(self, value: Any, **fields: Any) -> Any:
+        changed = {name: new for name, old in fields.items() if (new := self._rebuilt(old)) is not old}
+        return msgspec.structs.replace(value, **changed) if changed else value
+
+    def _json(self, value: msgspec.Raw) -> msgspec.Raw:
+        """JSON that nobody has decoded. Where a secret was a number or half an escape, it has to be after all."""
+        data = bytes(value)
+        hidden = self._bytes(data)
+        if hidden is data:
+            return value
+        try:
+            msgspec.json.decode(hidden, type=msgspec.Raw)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            inside = _Pass(self.gates, self.numbers).over(msgspec.json.decode(data))
+            hidden = msgspec.json.encode(inside)
+        return msgspec.Raw(hidden)
+
+    def _bytes(self, data: bytes) -> bytes:
+        """The same object where nothing had to be hidden. What two secrets share is hidden once."""
+        spans = [span for gate, form in self.gates if gate in data for span in form.spans(data, gate)]
+        if not spans:
+            return data
+        parts, at = [], 0
+        for start, end in _merged(spans):
+            parts += [data[at:start], HIDDEN.encode()]
+            at = end
+        return b"".join([*parts, data[at:]])
+
+
+def _merged(spans: list[Span]) -> Iterator[Span]:
+    """Spans in order, those that overlap or touch as one."""
+    spans.sort()
+    start, end = spans[0]
+    for low, high in spans:
+        if low > end:
+            yield start, end
+            start, end = low, high
+        end = max(end, high)
+    yield start, end
+
+
+# -- the forms of a secret --------------------------------------------------------------------------------------------
+
+
+class _Form:
+    """A family of spellings of one secret, each of which holds one of the gates."""
+
+    def __init__(self, secret: str, gates: Iterable[str]) -> None:
+        self.secret = secret
+        known = set(gates)
+        # The empty text is in every text: where one spelling has no core of its own, the pattern is always tried.
+        self.gates = (b"",) if "" in known else tuple(sorted(gate.encode() for gate in known))
+
+    def spans(self, data: bytes, gate: bytes) -> Iterator[Span]:
+        """Where it stands. Looked for no farther from a gate than the longest spelling reaches, and nowhere twice."""
+        for low, high in _merged(list(self._regions(data, gate))):
+            for found in self.pattern.finditer(data, low, high):
+                yield found.span()
+
+    def _regions(self, data: bytes, gate: bytes) -> Iterator[Span]:
+        if not gate:
+            yield 0, len(data)
+            return
+        reach = self.width + len(gate)
+        at = data.find(gate)
+        while at >= 0:
+            yield max(0, at - reach), at + reach
+            at = data.find(gate, at + len(gate))
+
+    @cached_property
+    def pattern(self) -> re.Pattern[bytes]:
+        return re.compile(self.source())
+
+    @cached_property
+    def width(self) -> int:
+        """The length of the longest spelling, or more."""
+        raise NotImplementedError
+
+    def source(self) -> bytes:
+        raise NotImplementedError
+
+
+class _Spelled(_Form):
+    """Plain, url-quoted, escaped in JSON at several levels, in the repr of a Python value, or any mixture of them."""
+
+    def __init__(self, secret: str) -> None:
+        super().__init__(secret, [_core(secret)])
+
+    @cached_property
+    def width(self) -> int:
+        return sum(len(_encoded(one)) * (1 if _ALPHANUMERIC.fullmatch(one) else WIDEST) for one in self.secret)
+
+    def source(self) -> bytes:
+        # A run of backslashes is one piece: each on its own would have eight lengths, and a run of them 8^n.
+        pieces = re.findall(r"\\+|[A-Za-z0-9]+|.", self.secret, re.DOTALL)
+        return b"".join(map(_spellings, pieces))
+
+
+class _Base64(_Form):
+    """Inside of something that was encoded in base64, standard or for addresses, escaped or quoted again."""
+
+    def __init__(self, secret: str) -> None:
+        core = _core(secret)
+        super().__init__(secret, map(_core, _encodings(core.encode())) if core else [""])
+
+    @cached_property
+    def width(self) -> int:
+        return max(len(text) + LEVELS * (text.count("+") + text.count("/")) for text in self._texts)
+
+    def source(self) -> bytes:
+        return b"|".join(map(_base64_spellings, self._texts))
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        """What is longer comes first: the end of an encoded text shows a few bits more than its middle."""
+        inner = {_encoded(self.secret), *_escaped(self.secret)}
+        texts = {text for raw in inner for text in (*_encodings(raw), *_encodings(raw, at_end=True))}
+        return sorted(texts, key=lambda text: (-len(text), text))
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _core(text: str) -> str:
+    """The longest run of letters and digits: the same in every spelling. Empty where it is too short to tell."""
+    found = max(_ALPHANUMERIC.findall(text), key=len, default="")
+    return found if len(found) >= SHORTEST_GATE else ""
+
+
+def _spellings(piece: str) -> bytes:
+    """A pattern for every spelling of a run of letters and digits, of a run of backslashes, or of another character."""
+    if _ALPHANUMERIC.fullmatch(piece):
+        return piece.encode()
+    if piece[0] == "\\":
+        count = len(piece)
+        return b"(?:\\\\{%d,%d}|(?:%s){%d})" % (count, LEVELS * count, _quoted(b"\\"), count)
+    raw = _encoded(piece)
+    forms = [b"\\\\{0,%d}%s" % (LEVELS - 1, re.escape(raw)), _quoted(raw), _unicode_escape(piece), _hex_escape(raw)]
+    if piece == " ":
+        forms.append(rb"\+")
+    if piece in _CONTROL:
+        forms.append(rb"\\{1,%d}%s" % (LEVELS, _CONTROL[piece].encode()))
+    if ord(piece) < 0x100:
+        forms.append(_hex_escape(bytes([ord(piece)])))
+    return b"(?:%s)" % b"|".join(forms)
+
+
+def _quoted(raw: bytes) -> bytes:
+    """`%C3%A9`, in capitals or not, quoted once or up to three times."""
+    return b"".join(b"%%(?:25){0,2}%s" % _any_case(b"%02x" % byte) for byte in raw)
+
+
+def _unicode_escape(character: str) -> bytes:
+    r"""`\u00e9`; beyond the first 65,536 characters two of them, or `\U0001f600`."""
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    short = b"".join(rb"\\{1,%d}u%s" % (LEVELS, _any_case(units[i : i + 4].encode())) for i in range(0, len(units), 4))
+    if len(units) == 4:
+        return short
+    return rb"%s|\\{1,%d}U%s" % (short, LEVELS, _any_case(b"%08x" % ord(character)))
+
+
+def _hex_escape(raw: bytes) -> bytes:
+    r"""`\xc3\xa9`."""
+    return b"".join(rb"\\{1,%d}x%s" % (LEVELS, _any_case(b"%02x" % byte)) for byte in raw)
+
+
+def _any_case(digits: bytes) -> bytes:
+    pairs = (bytes([digit]) for digit in digits)
+    return b"".join(b"[%s%s]" % (one, one.upper()) if one.isalpha() else one for one in pairs)
+
+
+def _encodings(raw: bytes, *, at_end: bool = False) -> Iterator[str]:
+    """The characters of base64 that these bytes decide, for each place in a group of three that they can begin at.
+
+    Inside of a longer text their last bits share a character with what follows. At its end they do not.
+    """
+    for shift in range(3):
+        text = b64encode(b"\0" * shift + raw).decode().rstrip("=")
+        first = (shift * 8 + 5) // 6
+        yield text[first:] if at_end else text[first : (shift + len(raw)) * 8 // 6]
+
+
+def _base64_spellings(text: str) -> bytes:
+    other = {"+": rb"(?:[+-]|%2[bB])", "/": rb"(?:\\{0,7}/|_|%2[fF])"}
+    return b"".join(other.get(character) or character.encode() for character in text)
+
+
+def _escaped(secret: str) -> Iterator[bytes]:
+    """How the secret is written in documents that people encode whole: JSON and forms."""
+    from json import dumps
+    from urllib.parse import quote, quote_plus
+
+    known = secret.encode("utf-8", "replace").decode()
+    for text in (
+        dumps(secret)[1:-1],
+        dumps(secret, ensure_ascii=False)[1:-1],
+        quote(known, safe=""),
+        quote_plus(known),
+    ):
+        yield _encoded(text)

@@ -1,0 +1,100 @@
+"""The credentials of a database: put in sealed, taken out opened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from noetl.errors import NotFound, UsageError
+from noetl.keychain.keychain import StoredCredential
+from noetl.keychain.kinds import PLUGIN, SHAPES, faults, is_known
+from noetl.keychain.master import MasterKeySource
+from noetl.keychain.sealed import Label, MasterKeys, rewrap, seal, unseal
+from noetl.store.ports import Credentials, SealedCredential
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,199}")
+
+
+class Rotated(NamedTuple):
+    """What a rotation did: how many credentials have a new wrapping, how many old master keys are gone."""
+
+    credentials: int
+    forgotten: int
+
+
+class Safe:
+    """Seals and opens with the master key of the database. Its methods block."""
+
+    def __init__(self, store: Credentials, keys: MasterKeySource) -> None:
+        self.store, self.keys = store, keys
+
+    def put(
+        self,
+        name: str,
+        kind: str,
+        fields: dict[str, Any],
+        *,
+        paths: Sequence[str] = (),
+        pools: Sequence[str] = (),
+        now: float,
+    ) -> None:
+        """Keep a credential in the place of what had this name."""
+        check(name, kind, fields)
+        label = Label(name, kind, tuple(paths), tuple(pools))
+        keys = self.keys.read_or_create()
+        while True:
+            sealed = seal(fields, label, keys.current)
+            self.store.put(SealedCredential(name, kind, sealed, now, now, label.paths, label.pools))
+            before, keys = keys.current, self.keys.read()
+            if keys.find(before.id):  # else a rotation has forgotten it meanwhile
+                return
+
+    def open(self, name: str) -> StoredCredential:
+        """A credential with its fields. Who asks has to see to its restrictions, as `Keychain` does."""
+        row = self.store.get(name)
+        if row is None:
+            raise NotFound(f"there is no credential {name!r}: `noetl credential set {name}` makes one")
+        fields = unseal(row.sealed, _label(row), self.keys.read())
+        return StoredCredential(row.name, row.kind, fields, row.paths, row.pools)
+
+    def rotate(self, *, forget_older: bool = False) -> Rotated:
+        """Wrap every data key with a new master key.
+
+        The new key is on the disk before anything is wrapped with it, and the old ones stay beside it: whenever this
+        is interrupted, all credentials can be opened. A key in the environment is changed there by whoever set it; then
+        this only wraps.
+        """
+        keys = self.keys.add() if self.keys.is_file else self.keys.read()
+        wrapped, forgotten = self._wrap_all(keys), 0
+        if forget_older and self.keys.is_file:
+            forgotten = self.keys.forget_older()
+            wrapped += self._wrap_all(keys)  # what another process has sealed with an old key meanwhile
+        return Rotated(wrapped, forgotten)
+
+    def _wrap_all(self, keys: MasterKeys) -> int:
+        wrapped = 0
+        for row in self.store.all():
+            new = rewrap(row.sealed, _label(row), keys)
+            if new is not row.sealed:
+                wrapped += self.store.reseal(row.name, row.sealed, new)
+        return wrapped
+
+
+def check(name: str, kind: str, fields: Any) -> None:
+    """UsageError where a credential can't be kept. Nothing of its values is said."""
+    if not NAME.fullmatch(name):
+        raise UsageError(f"{name!r} can't be the name of a credential: use letters, digits and _ . / @ -")
+    if not is_known(kind):
+        from noetl.dsl.problem import did_you_mean
+
+        hint = did_you_mean(kind, SHAPES) or f"the kinds are {', '.join(SHAPES)}; one of a plug-in has a dot ({PLUGIN})"
+        raise UsageError(f"there is no kind of credential {kind!r}: {hint}")
+    if not isinstance(fields, dict):
+        raise UsageError("the data of a credential is a map of its fields, as JSON")
+    if wrong := "; ".join(faults(kind, fields)):
+        raise UsageError(f"credential {name!r} can't be a {kind}: {wrong}")
+
+
+def _label(row: SealedCredential) -> Label:
+    return Label(row.name, row.kind, row.paths, row.pools)

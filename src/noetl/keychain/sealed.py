@@ -1,0 +1,130 @@
+"""Sealing: how a credential lies in the database.
+
+    version (1)  key id (8)  nonce (12)  wrapped data key (48)  nonce (12)  content and tag
+
+The content is encrypted with a data key of its own (AES-256-GCM), and the data key with a master key, whose id stands
+in front. Another master key means wrapping 32 bytes again, not decrypting every secret. What must not change without
+the secret is authenticated with it: the credential's name, its kind and who may use it. A row that was copied under
+another name or opened to more playbooks can't be read.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from noetl.errors import AuthError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+VERSION = 1
+KEY_BYTES = 32
+ID_BYTES = 8
+NONCE_BYTES = 12
+WRAPPED_BYTES = KEY_BYTES + 16
+HEAD_BYTES = 1 + ID_BYTES + NONCE_BYTES + WRAPPED_BYTES
+
+
+class MasterKey(NamedTuple):
+    """A key that wraps data keys."""
+
+    secret: bytes
+
+    @property
+    def id(self) -> bytes:
+        """Tells keys apart without telling anything about them."""
+        return sha256(b"noetl master key\0" + self.secret).digest()[:ID_BYTES]
+
+    def __repr__(self) -> str:
+        return f"MasterKey({self.id.hex()})"
+
+
+class MasterKeys(NamedTuple):
+    """The key to seal with, and all that can open."""
+
+    current: MasterKey
+    older: tuple[MasterKey, ...] = ()
+
+    def find(self, key_id: bytes) -> MasterKey | None:
+        return next((key for key in (self.current, *self.older) if key.id == key_id), None)
+
+
+class Label(NamedTuple):
+    """What is known of a credential without opening it."""
+
+    name: str
+    kind: str
+    paths: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+
+    def authenticated(self) -> bytes:
+        return msgspec.json.encode(["noetl credential", *self])
+
+
+def seal(fields: dict[str, Any], label: Label, key: MasterKey) -> bytes:
+    """The fields, readable only with the master key and only under this label."""
+    data_key, nonce = os.urandom(KEY_BYTES), os.urandom(NONCE_BYTES)
+    content = _cipher(data_key).encrypt(nonce, msgspec.json.encode(fields), label.authenticated())
+    return _wrap(data_key, label, key) + nonce + content
+
+
+def unseal(sealed: bytes, label: Label, keys: MasterKeys) -> dict[str, Any]:
+    """The fields that were sealed under this label. AuthError says why they can't be read."""
+    data_key = _unwrap(sealed, label, keys)
+    nonce, content = sealed[HEAD_BYTES : HEAD_BYTES + NONCE_BYTES], sealed[HEAD_BYTES + NONCE_BYTES :]
+    fields: dict[str, Any] = msgspec.json.decode(_decrypt(data_key, nonce, content, label.authenticated(), label))
+    return fields
+
+
+def rewrap(sealed: bytes, label: Label, keys: MasterKeys) -> bytes:
+    """The same content under the current master key; the same object if it is already."""
+    if _key_id(sealed) == keys.current.id:
+        return sealed
+    return _wrap(_unwrap(sealed, label, keys), label, keys.current) + sealed[HEAD_BYTES:]
+
+
+def _wrap(data_key: bytes, label: Label, key: MasterKey) -> bytes:
+    nonce = os.urandom(NONCE_BYTES)
+    head = bytes([VERSION]) + key.id
+    return head + nonce + _cipher(key.secret).encrypt(nonce, data_key, head + label.authenticated())
+
+
+def _unwrap(sealed: bytes, label: Label, keys: MasterKeys) -> bytes:
+    if len(sealed) < HEAD_BYTES + NONCE_BYTES:
+        raise AuthError(f"credential {label.name!r} is damaged: set it again")
+    if sealed[0] != VERSION:
+        raise AuthError(f"credential {label.name!r} was sealed by a newer noetl: upgrade noetl to use it")
+    key = keys.find(_key_id(sealed))
+    if key is None:
+        raise AuthError(
+            f"credential {label.name!r} was sealed with the master key {_key_id(sealed).hex()}, which is not here: "
+            "NOETL_MASTER_KEY or the key file must have it"
+        )
+    head, rest = sealed[: 1 + ID_BYTES], sealed[1 + ID_BYTES : HEAD_BYTES]
+    return _decrypt(key.secret, rest[:NONCE_BYTES], rest[NONCE_BYTES:], head + label.authenticated(), label)
+
+
+def _key_id(sealed: bytes) -> bytes:
+    return sealed[1 : 1 + ID_BYTES]
+
+
+def _cipher(key: bytes) -> AESGCM:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(key)
+
+
+def _decrypt(key: bytes, nonce: bytes, content: bytes, associated: bytes, label: Label) -> bytes:
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        return _cipher(key).decrypt(nonce, content, associated)
+    except InvalidTag:
+        raise AuthError(
+            f"credential {label.name!r} can't be opened: it was changed in the database, or belongs to another name; "
+            "set it again"
+        ) from None

@@ -1,0 +1,47 @@
+"""SQL with templates in it, where a template is always one value and never text.
+
+    bind = prepare_sql("SELECT * FROM {{ table | ident }} WHERE name LIKE '{{ start }}%' AND id IN ({{ ids }})")
+    sql = bind(scope)            Sql: texts, and between them Value, Identifier and InList
+    statements(sql)              one Sql for each statement
+    write(sql, placeholder)      the text for a driver
+
+What a template becomes is decided by where it stands, before any value is known:
+
+    {{ x }}                      one value: text, number, list (an array), map (JSON), null
+    'a {{ x }} b'                one value as a whole, the text of the string; '{{ x }}' with null is null
+    "a {{ x }} b"                one name as a whole
+    {{ x | ident }}              a name; `schema.table` and lists are names of several parts
+    IN ({{ x }}), IN {{ x }}     a list is the list; an empty one holds nothing
+    {{ x | raw_sql }}            text, spliced before anything else is looked at
+    -- {{ x }}  /* {{ x }} */    nothing: comments are never rendered
+    $$ {{ x }} $$                an error
+
+`if`, `for`, `set` and `with` choose text; the values inside are bound as well. A template that is glued to a word, or
+stands right beside a string, is an error: the server would read something that nobody wrote.
+"""
+
+from __future__ import annotations
+
+from noetl.sql.lexing import SNOWFLAKE, STANDARD, Dialect
+from noetl.sql.parts import Identifier, InList, Part, Sql, Value
+from noetl.sql.prepare import prepare_sql
+from noetl.sql.splitting import first_words, statements
+from noetl.sql.writing import Empty, quoted, write, written_parts
+
+__all__ = [
+    "SNOWFLAKE",
+    "STANDARD",
+    "Dialect",
+    "Empty",
+    "Identifier",
+    "InList",
+    "Part",
+    "Sql",
+    "Value",
+    "first_words",
+    "prepare_sql",
+    "quoted",
+    "statements",
+    "write",
+    "written_parts",
+]

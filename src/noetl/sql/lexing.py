@@ -1,0 +1,132 @@
+"""The tokens of SQL, as far as it matters where a string, a name, a comment or a statement ends.
+
+A text to be read here may have marks in it: one character that occurs nowhere else and stands for a template. A mark is
+a token of its own, or a part of the string, name or comment that it stands in.
+
+The rules are those of PostgreSQL with `standard_conforming_strings` on, which DuckDB shares; Snowflake has its own
+about backslashes and comments. What is never closed runs to the end of the text and is the server's to complain about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+MARKS = "\x01\x02\x03\x04\x05\x06\x07\x08\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f"
+"""Characters that no SQL is written with."""
+
+
+class Dialect(NamedTuple):
+    """Where the SQL of a database reads differently."""
+
+    backslashes: bool = False
+    """A backslash is an escape in every string, not only in E'...'."""
+    nested_comments: bool = True
+    slashes: bool = False
+    """`//` begins a comment."""
+
+
+STANDARD = Dialect()
+SNOWFLAKE = Dialect(backslashes=True, nested_comments=False, slashes=True)
+
+
+class Token(NamedTuple):
+    """A piece of SQL. `kind`: space, comment, string, name (in double quotes), dollar, word, number, mark, symbol."""
+
+    kind: str
+    start: int
+    end: int
+    closed: bool = True
+
+    @property
+    def silent(self) -> bool:
+        """Whether it means nothing to the server."""
+        return self.kind in ("space", "comment")
+
+
+def unused(text: str, *, but: str = "") -> str:
+    """A character that does not occur in the text, to mark places with."""
+    for mark in MARKS:
+        if mark not in text and mark not in but:
+            return mark
+    raise ValueError("the SQL holds every control character there is")
+
+
+STRING_PREFIX = r"(?:[EeBbXxNn]|[Uu]&)?"
+TOKEN = re.compile(
+    rf"""(?P<space>[ \t\n\r\f\v]+)
+    | (?P<line>--[^\n\r]*)
+    | (?P<block>/\*)
+    | (?P<string>{STRING_PREFIX}')
+    | (?P<name>(?:[Uu]&)?")
+    | (?P<dollar>\$(?:[A-Za-z_\x80-\U0010ffff][\w\x80-\U0010ffff]*)?\$)
+    | (?P<word>[A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]*)
+    | (?P<number>(?:\d|\.\d|\$\d)[\w.]*)
+    | (?P<mark>[{MARKS}])
+    | (?P<symbol>.)""",
+    re.VERBOSE | re.ASCII | re.DOTALL,
+)
+REST_OF_STRING = re.compile(r"(?:[^']|'')*+(?:'|\Z)")
+REST_OF_ESCAPED = re.compile(r"(?:[^'\\]|''|\\.)*+(?:'|\Z)", re.DOTALL)
+REST_OF_NAME = re.compile(r'(?:[^"]|"")*+(?:"|\Z)')
+COMMENT_BOUND = re.compile(r"/\*|\*/")
+REST_OF_LINE = re.compile(r"[^\n\r]*")
+
+
+def tokens(text: str, dialect: Dialect = STANDARD) -> Iterator[Token]:
+    """The text from its beginning to its end."""
+    position = 0
+    while position < len(text):
+        token = _token(text, position, dialect)
+        yield token
+        position = token.end
+
+
+def _token(text: str, start: int, dialect: Dialect) -> Token:
+    match = TOKEN.match(text, start)
+    assert match is not None
+    kind, end = str(match.lastgroup), match.end()
+    match kind:
+        case "line":
+            return Token("comment", start, end)
+        case "block":
+            end = end_of_comment(text, start, dialect)
+            return Token("comment", start, end, text.endswith("*/", start + 4, end))
+        case "string":
+            escaped = dialect.backslashes or text[start] in "Ee"
+            return _quoted(kind, start, end, (REST_OF_ESCAPED if escaped else REST_OF_STRING).match(text, end), "'")
+        case "name":
+            return _quoted(kind, start, end, REST_OF_NAME.match(text, end), '"')
+        case "dollar":
+            close = text.find(match[0], end)
+            return Token(kind, start, len(text), False) if close < 0 else Token(kind, start, close + len(match[0]))
+        case "symbol" if dialect.slashes and text.startswith("//", start):
+            return Token("comment", start, end_of_line(text, start))
+    return Token(kind, start, end)
+
+
+def _quoted(kind: str, start: int, opened: int, rest: re.Match[str] | None, quote: str) -> Token:
+    if rest is None:  # a backslash is the last character
+        return Token(kind, start, opened, False)
+    return Token(kind, start, rest.end(), rest[0].endswith(quote))
+
+
+def end_of_line(text: str, start: int) -> int:
+    match = REST_OF_LINE.match(text, start)
+    assert match is not None
+    return match.end()
+
+
+def end_of_comment(text: str, start: int, dialect: Dialect) -> int:
+    """Where the comment that begins here with `/*` ends."""
+    depth, position = 1, start + 2
+    while depth:
+        bound = COMMENT_BOUND.search(text, position)
+        if bound is None:
+            return len(text)
+        depth += 1 if bound[0] == "/*" else -1
+        if not dialect.nested_comments:
+            depth = min(depth, 1)
+        position = bound.end()
+    return position

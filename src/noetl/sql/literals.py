@@ -1,0 +1,32 @@
+"""What is written between the quotes of an SQL string, as the text it means."""
+
+from __future__ import annotations
+
+import re
+
+ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.)|\Z)", re.DOTALL)
+NAMED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+def literal_text(written: str, escaped: bool) -> str:
+    """The text of a string or of a piece of one. `escaped`: a backslash begins an escape."""
+    written = written.replace("''", "'")
+    if not escaped or "\\" not in written:
+        return written
+    content = bytearray()  # \303\251 is one character in two bytes
+    end = 0
+    for match in ESCAPE.finditer(written):
+        content += written[end : match.start()].encode()
+        content += _meant(match)
+        end = match.end()
+    return (content + written[end:].encode()).decode(errors="replace")
+
+
+def _meant(match: re.Match[str]) -> bytes:
+    octal, hexadecimal, short, long, other = match.groups()
+    if octal or hexadecimal:
+        return bytes([int(octal, 8) & 0xFF if octal else int(hexadecimal, 16)])
+    if short or long:
+        code = int(short or long, 16)
+        return chr(code).encode(errors="replace") if code <= 0x10FFFF else b"?"
+    return NAMED.get(other, other or "").encode()

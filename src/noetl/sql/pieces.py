@@ -1,0 +1,147 @@
+"""A template as a sequence of texts and values: evaluated like any other, but nothing is turned into text.
+
+This is the one file here that knows how `noetl.expression` is made inside. Control flow (`if`, `for`, `set`, `with`)
+chooses what is printed, as everywhere; each `{{ }}` leaves its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from jinja2 import nodes
+
+from noetl.errors import TemplateError, TemplateSyntax
+from noetl.expression.budget import Budget
+from noetl.expression.compile import Scope
+from noetl.expression.fault import located, undefined
+from noetl.expression.filters import SQL_FILTERS
+from noetl.expression.missing import Missing, unwrapped
+from noetl.expression.operators import has_missing
+from noetl.expression.parsing import syntax_tree
+from noetl.expression.run import Run
+from noetl.expression.shape import start
+from noetl.expression.statements import Compiler, Statement
+from noetl.expression.template import as_data
+from noetl.expression.text import to_json, to_text
+
+
+class Place(NamedTuple):
+    """Where a `{{ }}` stands, and the filter `ident` or `raw_sql` if it ends with one."""
+
+    offset: int
+    filter: str
+
+
+class Hole(NamedTuple):
+    """What a `{{ }}` came to."""
+
+    place: Place
+    value: Any
+
+
+Piece: TypeAlias = str | Hole
+
+
+class Gathering(Run):
+    """An evaluation that gathers pieces."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self) -> None:
+        super().__init__(Budget())
+        self.pieces: list[Piece] = []
+
+
+class Pieces:
+    """A template that parsed."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        compiler = _PieceCompiler(source)
+        try:
+            tree = syntax_tree(source)
+            self._body = compiler.body(tree.body)
+        except RecursionError:
+            raise TemplateSyntax("the template is nested too deeply", source, 0) from None
+        linear = all(isinstance(node, nodes.Output) for node in tree.body)
+        self.fixed: list[str | Place] | None = compiler.printed if linear else None
+        """What every evaluation gives, values aside; None where control flow decides."""
+
+    def evaluate(self, scope: Mapping[str, Any]) -> Gathering:
+        """Raises TemplateUndefined, TemplateFailed, BudgetExceeded as any evaluation."""
+        run = Gathering()
+        try:
+            self._body(scope, run)
+        except TemplateError:
+            raise
+        except Exception as error:
+            raise located(error, self.source, 0) from None
+        return run
+
+
+class _PieceCompiler(Compiler):
+    """Compiles statements so that what is printed is gathered."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source)
+        self.printed: list[str | Place] = []
+
+    def _printed(self, node: nodes.Expr) -> Statement:
+        if isinstance(node, nodes.TemplateData):
+            self.printed.append(node.data)
+            return self._text(node.data)
+        subject, name = _unfiltered(node)
+        for inner in (subject, *subject.find_all(nodes.Filter)):
+            if isinstance(inner, nodes.Filter) and inner.name in SQL_FILTERS:
+                hint = "it takes no arguments and stands last; put what is before it in brackets: {{ (a ~ b) | ident }}"
+                self.refuse(inner, f"the filter '{inner.name}' must be the last one, for the whole expression", hint)
+        place = Place(start(node), name)
+        self.printed.append(place)
+        return self._hole(subject, place)
+
+    def _text(self, text: str) -> Statement:
+        def emit(scope: Scope, run: Run) -> None:
+            assert isinstance(run, Gathering)
+            run.emit(text)  # counts it
+            run.pieces.append(text)
+
+        return emit
+
+    def _hole(self, node: nodes.Expr, place: Place) -> Statement:
+        evaluate, source, fail = self.expression(node), self.source, self.failing(node)
+
+        def emit(scope: Scope, run: Run) -> None:
+            assert isinstance(run, Gathering)
+            value = evaluate(scope, run)
+            missing = value if isinstance(value, Missing) else has_missing(value, run.budget) if run.holes else None
+            if missing is not None:
+                raise undefined(missing, source, place.offset)
+            try:
+                value = unwrapped(value)
+                run.budget.charge(32)
+                run.pieces.append(Hole(place, value if type(value) is int else as_data(value, source)))
+            except Exception as error:
+                raise fail(error) from None
+
+        return emit
+
+    def _stmt_AssignBlock(self, node: nodes.AssignBlock) -> Statement:
+        self.refuse(node, "a block of `set` is not available in SQL", "write {% set name = value %}")
+
+    def _stmt_FilterBlock(self, node: nodes.FilterBlock) -> Statement:
+        self.refuse(node, "filter blocks are not available in SQL", "write the filter inside {{ }}")
+
+
+def _unfiltered(node: nodes.Expr) -> tuple[nodes.Expr, str]:
+    """The expression before a closing `ident` or `raw_sql`, and which of them it is."""
+    if isinstance(node, nodes.Filter) and node.name in SQL_FILTERS and node.node and not (node.args or node.kwargs):
+        return node.node, node.name
+    return node, ""
+
+
+def as_text(value: Any, run: Gathering) -> str:
+    """A value inside a longer text: null is nothing, lists and maps are JSON, others are as a template prints them."""
+    if value is None:
+        return ""
+    return to_json(value, run.budget) if isinstance(value, list | dict) else to_text(value, run.budget)

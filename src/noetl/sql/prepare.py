@@ -1,0 +1,125 @@
+"""From the source of an SQL text with templates to a function that binds their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeVar
+
+from noetl.errors import TemplateError, TemplateFailed
+from noetl.expression import kind_of
+from noetl.sql.comments import hide_comments
+from noetl.sql.lexing import STANDARD, Dialect
+from noetl.sql.parts import Identifier, InList, Part, Sql, Value
+from noetl.sql.pieces import Gathering, Hole, Piece, Pieces, Place, as_text
+from noetl.sql.structure import InBrackets, InName, Inner, InString, One, Slot, structure
+
+Binder = Callable[[Mapping[str, Any]], Sql]
+Printed = TypeVar("Printed", str | Place, str | Hole)
+TAGS = ("{{", "{%", "{#")
+
+
+def prepare_sql(source: str, dialect: Dialect = STANDARD) -> Binder:
+    """Compiled once, bound many times. Raises TemplateSyntax; the function it gives raises other TemplateErrors."""
+    if not any(tag in source for tag in TAGS):
+        constant = Sql((source,) if source else (), dialect)
+        return lambda scope: constant
+    try:
+        return _Binding(source, dialect).bind
+    except TemplateError as error:
+        raise _about(error, source) from None
+
+
+def _about(error: TemplateError, source: str) -> TemplateError:
+    """The error with the source as its author wrote it: comments are hidden in the one that was parsed."""
+    error.source = source
+    return error
+
+
+class _Binding:
+    """One SQL text, made ready."""
+
+    def __init__(self, source: str, dialect: Dialect) -> None:
+        self.source, self.dialect = source, dialect
+        hidden, self.mark = hide_comments(source, dialect)
+        self.pieces = Pieces(hidden)
+        self.slots: list[Slot] | None = None
+        """What each part is, where that is the same every time."""
+        fixed = self.pieces.fixed
+        if fixed is not None and not any(isinstance(one, Place) and one.filter == "raw_sql" for one in fixed):
+            self.slots = structure([self._shown(one) for one in fixed], source, dialect)
+
+    def bind(self, scope: Mapping[str, Any]) -> Sql:
+        try:
+            run = self.pieces.evaluate(scope)
+            pieces = [self._spliced(self._shown(one)) for one in run.pieces]
+            slots = structure(pieces, self.source, self.dialect) if self.slots is None else self.slots
+            filling = _Filling([piece for piece in pieces if isinstance(piece, Hole)], run, self.source)
+            return Sql(tuple(map(filling.part, slots)), self.dialect)
+        except TemplateError as error:
+            raise _about(error, self.source) from None
+
+    def _shown(self, piece: Printed) -> Printed:
+        return piece.replace(self.mark, "{") if isinstance(piece, str) else piece
+
+    def _spliced(self, piece: Piece) -> Piece:
+        if isinstance(piece, str) or piece.place.filter != "raw_sql":
+            return piece
+        if isinstance(piece.value, str):
+            return piece.value
+        message = f"`raw_sql` splices text, not {kind_of(piece.value)}"
+        raise TemplateFailed(message, self.source, piece.place.offset)
+
+
+class _Filling:
+    """The values of one evaluation on their way into their places."""
+
+    def __init__(self, holes: list[Hole], run: Gathering, source: str) -> None:
+        self.holes, self.run, self.source = holes, run, source
+
+    def part(self, slot: Slot) -> Part:
+        match slot:
+            case One(hole) if self.holes[hole].place.filter == "ident":
+                return self._identifier(self.holes[hole])
+            case One(hole):
+                return Value(self.holes[hole].value)
+            case InString((int() as hole,)) if self.holes[hole].value is None:
+                return Value(None)
+            case InString(inner):
+                return Value(self._text(inner))
+            case InName(inner):
+                return Identifier((self._name(self._text(inner), self.holes[_first(inner)]),))
+            case InBrackets(holes, negated):
+                return InList(tuple(item for hole in holes for item in self._items(hole)), negated)
+            case str():
+                return slot
+
+    def _items(self, hole: int) -> list[Any]:
+        value = self.holes[hole].value
+        return value if isinstance(value, list) else [value]
+
+    def _text(self, inner: Inner) -> str:
+        return "".join(part if isinstance(part, str) else self._inside(self.holes[part]) for part in inner)
+
+    def _inside(self, hole: Hole) -> str:
+        if isinstance(hole.value, bytes):
+            self._fail(hole, "binary content can't stand inside a string", "leave out the quotes around the template")
+        return as_text(hole.value, self.run)
+
+    def _identifier(self, hole: Hole) -> Identifier:
+        names = hole.value.split(".") if isinstance(hole.value, str) else hole.value
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            self._fail(hole, f"a name is text or a list of texts, not {kind_of(hole.value)}")
+        return Identifier(tuple(self._name(name, hole) for name in names))
+
+    def _name(self, name: str, hole: Hole) -> str:
+        if not name or "\0" in name:
+            what = "is empty" if not name else "has a null character in it"
+            self._fail(hole, f"a name, or a part of it, {what}", "a name with a dot in it is given as a list")
+        return name
+
+    def _fail(self, hole: Hole, message: str, hint: str | None = None) -> NoReturn:
+        raise TemplateFailed(message, self.source, hole.place.offset, hint)
+
+
+def _first(inner: Inner) -> int:
+    return next(part for part in inner if isinstance(part, int))

@@ -1,0 +1,209 @@
+"""Where in a text of SQL its templates stand, and so what each of them becomes.
+
+The templates are marks in the text while it is read (see `lexing`). So what the server will take for a string, a name
+or a comment is known, and nothing that a value contains has a say in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
+from typing import NamedTuple, TypeAlias
+
+from noetl.errors import TemplateSyntax
+from noetl.sql.lexing import Dialect, tokens, unused
+from noetl.sql.literals import literal_text
+from noetl.sql.pieces import Hole, Place
+
+Inner: TypeAlias = tuple[str | int, ...]
+"""The content of a string or name: texts, and templates by their number."""
+
+
+class One(NamedTuple):
+    """A template on its own: a value, or a name with the filter `ident`."""
+
+    hole: int
+
+
+class InString(NamedTuple):
+    """A string with templates in it: one value as a whole."""
+
+    inner: Inner
+
+
+class InName(NamedTuple):
+    """A name in double quotes with templates in it."""
+
+    inner: Inner
+
+
+class InBrackets(NamedTuple):
+    """The values of `IN (...)`, and whether `NOT` is before it."""
+
+    holes: tuple[int, ...]
+    negated: bool
+
+
+Slot: TypeAlias = str | One | InString | InName | InBrackets
+
+
+def structure(pieces: Sequence[str | Place | Hole], source: str, dialect: Dialect) -> list[Slot]:
+    """What each part of the text is. Raises TemplateSyntax where a template can't be bound."""
+    return _Reader(pieces, source, dialect).slots()
+
+
+class _Reader:
+    def __init__(self, pieces: Sequence[str | Place | Hole], source: str, dialect: Dialect) -> None:
+        self.source, self.dialect = source, dialect
+        self.places = [
+            piece.place if isinstance(piece, Hole) else piece for piece in pieces if not isinstance(piece, str)
+        ]
+        self.mark = unused("".join(piece for piece in pieces if isinstance(piece, str)))
+        self.text = "".join(piece if isinstance(piece, str) else self.mark for piece in pieces)
+        self.tokens = list(tokens(self.text, dialect))
+        counts = (self.text.count(self.mark, token.start, token.end) for token in self.tokens)
+        self.first = list(accumulate(counts, initial=0))
+        """By token, the number of its first template."""
+        self.loud = [number for number, token in enumerate(self.tokens) if not token.silent]
+        """The tokens that mean something to the server."""
+
+    def slots(self) -> list[Slot]:
+        brackets = self._in_lists()
+        found: list[Slot] = []
+        plain = number = 0
+        while number < len(self.tokens):
+            last = number
+            if number in brackets or self.first[number] != self.first[number + 1]:
+                last, slot = brackets.get(number) or (number, self._slot(number))
+                found += (self.text[plain : self.tokens[number].start], slot)
+                plain = self.tokens[last].end
+            number = last + 1
+        found.append(self.text[plain:])
+        self._check_beside()
+        return [slot for slot in found if slot != ""]
+
+    def _written(self, number: int) -> str:
+        return self.text[self.tokens[number].start : self.tokens[number].end]
+
+    # -- single templates -------------------------------------------------------------------------------------------
+
+    def _slot(self, number: int) -> Slot:
+        first, token = self.first[number], self.tokens[number]
+        place, hint = self.places[first], ""
+        match token.kind:
+            case "mark":
+                return One(first)
+            case "string":
+                return InString(self._string(number))
+            case "name":
+                if self.text[token.start] != '"':
+                    raise self._fault(place, 'a template can\'t stand inside U&"..."', 'write the name in "..."')
+                return InName(self._inner(number, lambda text: text.replace('""', '"')))
+            case "dollar":
+                message = "a template can't stand inside a dollar-quoted string: in a code body data would become code"
+                hint = "pass it as an argument, or as a setting: SELECT set_config('app.name', {{ value }}, true)"
+            case _:
+                message = "this template ends up inside a comment of the SQL"
+        raise self._fault(place, message, hint)
+
+    def _string(self, number: int) -> Inner:
+        prefix = self._written(number).partition("'")[0].upper()
+        places = self.places[self.first[number] : self.first[number + 1]]
+        if prefix not in ("", "E", "N"):
+            raise self._fault(
+                places[0], f"a template can't stand inside {prefix}'...'", "write it in '...' and cast it"
+            )
+        for place in places:
+            if place.filter == "ident":
+                raise self._fault(
+                    place, "`ident` makes a name and this is a string", "leave out the quotes or the filter"
+                )
+        escaped = prefix == "E" or self.dialect.backslashes
+        return self._inner(number, lambda text: literal_text(text, escaped))
+
+    def _inner(self, number: int, decode: Callable[[str], str]) -> Inner:
+        written, first = self._written(number), self.first[number]
+        if not self.tokens[number].closed:
+            raise self._fault(self.places[first], "the quote before this template is never closed")
+        texts = written[written.index(written[-1]) + 1 : -1].split(self.mark)
+        inner: list[str | int] = [decode(texts[0])]
+        for hole, text in enumerate(texts[1:], start=first):
+            inner += (hole, decode(text))
+        return tuple(part for part in inner if part != "")
+
+    # -- neighbours -------------------------------------------------------------------------------------------------
+
+    def _check_beside(self) -> None:
+        """A template is a token. Glued to a word or next to a string, the server would read something else."""
+        for number, following in pairwise(range(len(self.tokens))):
+            self._check_glued(number, following)
+            self._check_glued(following, number)
+        for number, following in pairwise(self.loud):
+            self._check_adjacent(number, following)
+
+    def _check_glued(self, number: int, other: int) -> None:
+        if self.tokens[number].kind != "mark":
+            return
+        place, beside = self.places[self.first[number]], self.tokens[other].kind
+        if beside in ("word", "number"):
+            hint = 'leave a space between; a name with a template in it goes in double quotes: "table_{{ x }}"'
+            raise self._fault(place, f"a template is glued to {self._written(other)!r}", hint)
+        if self._written(other) == "." and place.filter != "ident":
+            raise self._fault(place, "a template beside a dot is a name", "write {{ name | ident }}")
+
+    def _check_adjacent(self, number: int, following: int) -> None:
+        """Two strings in a row are one to the server, or an error that nobody understands."""
+        beside = [token for token in (number, following) if self._is_value(token)]
+        marks = [token for token in beside if self.tokens[token].kind == "mark"]
+        if len(beside) == 2 and marks:
+            what = "another" if len(marks) == 2 else "a string"
+            place = self.places[self.first[marks[0]]]
+            raise self._fault(
+                place, f"a template stands right beside {what}", "put an operator or a comma between them"
+            )
+
+    def _is_value(self, number: int) -> bool:
+        kind = self.tokens[number].kind
+        return kind == "string" or (kind == "mark" and not self.places[self.first[number]].filter)
+
+    # -- IN (...) ---------------------------------------------------------------------------------------------------
+
+    def _in_lists(self) -> dict[int, tuple[int, InBrackets]]:
+        """Each `[NOT] IN` whose list is made of templates only: by its first token, its last token and the slot."""
+        found: dict[int, tuple[int, InBrackets]] = {}
+        for place, number in enumerate(self.loud):
+            last = self._end_of_list(place + 1) if self._word(place) == "IN" else None
+            if last is None:
+                continue
+            holes = range(self.first[number], self.first[self.loud[last] + 1])
+            if not any(self.places[hole].filter for hole in holes):
+                negated = place > 0 and self._word(place - 1) == "NOT"
+                begin = self.loud[place - 1] if negated else number
+                found[begin] = (self.loud[last], InBrackets(tuple(holes), negated))
+        return found
+
+    def _end_of_list(self, place: int) -> int | None:
+        """The last token of `template`, or of `(template, template ...)`, if that is what begins here."""
+        if self._kind(place) == "mark":
+            return place
+        if self._kind(place) != "(":
+            return None
+        while self._kind(place + 1) == "mark" and self._kind(place + 2) in (",", ")"):
+            place += 2
+            if self._kind(place) == ")":
+                return place
+        return None
+
+    def _kind(self, place: int) -> str:
+        """The kind of a token, or the symbol that it is."""
+        if place >= len(self.loud):
+            return ""
+        kind = self.tokens[self.loud[place]].kind
+        return self._written(self.loud[place]) if kind == "symbol" else kind
+
+    def _word(self, place: int) -> str:
+        number = self.loud[place]
+        return self._written(number).upper() if self.tokens[number].kind == "word" else ""
+
+    def _fault(self, place: Place, message: str, hint: str = "") -> TemplateSyntax:
+        return TemplateSyntax(message, self.source, place.offset, hint or None)

@@ -1,0 +1,1 @@
+DELETE FROM credential WHERE name = ? RETURNING name

@@ -1,0 +1,69 @@
+"""A call to try, and the same call with values that nobody would write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+ODD_TEXTS = ("", " ", "\0", "{{ x }}", "'; --", "../..", "x" * 100_000)
+LONG_ENOUGH = 12
+"""A secret that is shorter may stand in a text by chance, and half of it does."""
+NAMES = frozenset(
+    ["kind", "header", "query", "username", "user", "host", "database", "token_url", "client_id", "scope"]
+)
+"""Fields of a credential that are no secrets."""
+
+
+class Example(msgspec.Struct, frozen=True, kw_only=True):
+    """A call to try. It is made several times, so its effects must bear that."""
+
+    inputs: dict[str, Any] = {}
+    context: dict[str, Any] = {}
+    """Fields of the context, such as `args`."""
+    credentials: dict[str, dict[str, Any]] = {}
+    """What `auth` can name. Texts in it are secrets, and no error may show one."""
+    error: str | None = None
+    """The kind of error that the call is to end with; None where it goes well."""
+    lasts: bool = False
+    """Whether the call takes long enough to be cancelled: ten seconds or more. Such a call is only ever cancelled."""
+
+    @property
+    def secrets(self) -> list[str]:
+        """The texts of the credentials that must never be shown."""
+        found = [
+            text
+            for fields in self.credentials.values()
+            for name, value in fields.items()
+            if name not in NAMES
+            for text in _texts(value)
+        ]
+        return [one for one in found if len(one) >= LONG_ENOUGH]
+
+
+def odd_variants(example: Example) -> Iterator[tuple[str, Example]]:
+    """The example with an unknown key, without each of its inputs, and with odd values for each that is a text."""
+    inputs = example.inputs
+    yield " with an unknown key", _with(example, {**inputs, "no_such_input": 1})
+    for name, value in inputs.items():
+        yield f" without {name!r}", _with(example, {key: one for key, one in inputs.items() if key != name})
+        yield f" with a list of lists for {name!r}", _with(example, {**inputs, name: [[[]]]})
+        if isinstance(value, str):
+            for odd in ODD_TEXTS:
+                yield f" with {name}={odd[:20]!r}", _with(example, {**inputs, name: odd})
+
+
+def _with(example: Example, inputs: dict[str, Any]) -> Example:
+    return msgspec.structs.replace(example, inputs=inputs)
+
+
+def _texts(value: Any) -> list[str]:
+    match value:
+        case str():
+            return [value]
+        case Mapping():
+            return [text for item in value.values() for text in _texts(item)]
+        case list():
+            return [text for item in value for text in _texts(item)]
+    return []

@@ -1,0 +1,229 @@
+"""A playbook to its end, on the real engine with a store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, NamedTuple
+
+from noetl.clock import SystemClock
+from noetl.dsl.compile import load
+from noetl.engine.commands import Signal
+from noetl.engine.envelope import envelope
+from noetl.engine.state import Execution
+from noetl.errors import NoetlError
+from noetl.keychain.master import MasterKeySource
+from noetl.keychain.safe import Safe
+from noetl.keychain.sealed import KEY_BYTES
+from noetl.model.identity import uuid7
+from noetl.model.kind import Kind
+from noetl.model.outcome import Outcome
+from noetl.reference import Reference
+from noetl.results.read import read_value
+from noetl.runtime.catalog import Catalog, Source, read
+from noetl.runtime.embedded import Embedded
+from noetl.runtime.obstacles import obstacles
+from noetl.runtime.report import report
+from noetl.settings import MasterKeySettings
+from noetl.store.codec import decode
+from noetl.store.memory import MemoryStore
+from noetl.testing.tool import Credentials
+from noetl.tools.base import Context, Run
+from noetl.tools.registry import KINDS, Registry
+
+Stand = Outcome | Callable[[Any, Context], Outcome | Awaitable[Outcome]]
+"""What stands in for the tools of a kind: one outcome for all calls, or a function of inputs and context."""
+TEXT_NAME = "playbook.yaml"
+"""What a playbook that is given as text is called."""
+
+
+class Finished(NamedTuple):
+    """How a run ended. What is stored by reference is here as a value."""
+
+    status: str
+    """`succeeded`, `failed` or `cancelled`."""
+    result: Any
+    ctx: dict[str, Any]
+    steps: dict[str, dict[str, Any]]
+    """By name, each step that was entered: its `status`, `runs`, `result` and `error`."""
+    error: dict[str, Any] | None
+    """`kind`, `message`, `step`, `task`, `attempt`, and `file`, `line`, `column` of the task that failed."""
+    events: list[dict[str, Any]]
+    """The log, as `noetl runs events` shows it."""
+    logs: list[tuple[str, str, str]]
+    """What tasks have written: task, stream, line."""
+
+    def of(self, event_type: str) -> list[dict[str, Any]]:
+        """The events of one type."""
+        return [event for event in self.events if event["event_type"] == event_type]
+
+
+def run_playbook(
+    playbook: str | os.PathLike[str],
+    payload: Mapping[str, Any] | None = None,
+    *,
+    ctx: Mapping[str, Any] | None = None,
+    tools: Mapping[str, Stand] | None = None,
+    credentials: Credentials | None = None,
+    signals: Mapping[str, Any] | None = None,
+    wait: bool = False,
+    seconds: float = 60,
+) -> Finished:
+    """Run a playbook to its end; a run that fails is a result too.
+
+    `playbook` is a path, or its text if it has several lines. `tools` replaces kinds by outcomes, so that nothing is
+    called. `credentials` are what the playbook's keychain finds in the store: fields by name, with their `kind`.
+    `signals` are sent ahead, by name with their payloads. Waits between attempts, delays and timers take no
+    time unless `wait` is true: whenever nothing runs, the clock is set to the next of them. PlaybookInvalid if the
+    playbook can't run, TimeoutError if it takes longer than `seconds`.
+    """
+    source = _source(playbook)
+    stage = _Stage(tools or {}, credentials or {}, HastyClock(hurry=not wait))
+    return asyncio.run(stage.run(source, dict(payload or {}), dict(ctx or {}), signals or {}, seconds))
+
+
+def _source(playbook: str | os.PathLike[str]) -> Source:
+    if isinstance(playbook, str) and "\n" in playbook:
+        text = dedent(playbook).encode()
+        return Source(str(Path(TEXT_NAME).absolute()), text, load(TEXT_NAME, text, KINDS))
+    return read(os.fspath(playbook))
+
+
+class HastyClock(SystemClock):
+    """A clock that can be set forward, so that nobody waits for what is only a matter of time."""
+
+    def __init__(self, *, hurry: bool) -> None:
+        self.hurry = hurry
+        self._ahead = 0.0
+
+    def now(self) -> float:
+        return time.time() + self._ahead
+
+    def set_to(self, due: float) -> None:
+        self._ahead += max(0.0, due - self.now())
+
+    async def sleep(self, seconds: float) -> None:
+        if self.hurry:
+            self.set_to(self.now() + seconds)
+            seconds = 0
+        await asyncio.sleep(seconds)
+
+
+class _Stage:
+    """An engine for one run."""
+
+    def __init__(self, tools: Mapping[str, Stand], credentials: Credentials, clock: HastyClock) -> None:
+        self.store, self.clock = MemoryStore(), clock
+        self.catalog = Catalog()
+        open_credential = _safe(self.store, credentials).open
+        self.engine = Embedded(self.store, _StandIns(tools), clock, self.catalog.find, open_credential=open_credential)
+        self.catalog.runtime = self.engine.runtime
+
+    async def run(
+        self, source: Source, payload: dict[str, Any], ctx: dict[str, Any], signals: Mapping[str, Any], seconds: float
+    ) -> Finished:
+        try:
+            for obstacle in obstacles(source.loaded.require()):
+                raise NoetlError(f"{source.shown}: step {obstacle.place}: {obstacle.reason}")
+            digest = self.catalog.add(source)
+            execution = uuid7(time.time(), os.urandom(8))
+            async with asyncio.timeout(seconds):
+                await self.engine.start(execution, digest, payload, ctx)
+                for number, (name, content) in enumerate(signals.items()):
+                    await self.engine.runtime.handle(execution, Signal(name, f"test-{number}", content))
+                return self._finished(await self._driven(execution), source)
+        finally:
+            await self.engine.close()
+
+    async def _driven(self, execution: str) -> Execution:
+        if not self.clock.hurry:
+            return await self.engine.drive(execution)
+        hurrying = asyncio.create_task(self._hurry())
+        try:
+            return await self.engine.drive(execution)
+        finally:
+            hurrying.cancel()
+
+    async def _hurry(self) -> None:
+        """Whenever nothing runs, it is time for the next timer."""
+        while True:
+            await asyncio.sleep(0.002)
+            if (due := self._next_timer()) is not None:
+                self.clock.set_to(due)
+
+    def _next_timer(self) -> float | None:
+        """When the next timer is due, if all there is left to do is to wait for it."""
+        cells = self.engine.runtime.cells
+        live = [cell.state for cell in cells.values() if not cell.state.over]
+        if self.engine.worker.tasks or any(state.shown_status != "waiting" for state in live):
+            return None
+        parked = [parked for state in live for run in state.runs.values() for parked in run.parked.values()]
+        children = {state.id for state in live}
+        if any(one.until == "child" and one.key not in children for one in parked):
+            return None  # a child is about to start, or has ended and nobody knows yet
+        return min((at for state in live for at in state.timers.values()), default=None)
+
+    def _finished(self, state: Execution, source: Source) -> Finished:
+        found = report(state, source.shown, source.places, 0)
+        rows = self.store.read(state.id)
+        events = [envelope(state.id, row.seq, row.at, decode(row.type, row.data)) for row in rows]
+        lines = [(task, stream, line) for _, task, _, stream, line in self.store.logs(state.id)]
+        return Finished(
+            found["status"],
+            self._opened(found["result"]),
+            self._opened(found["ctx"]),
+            self._opened(found["steps"]),
+            found["error"],
+            events,
+            lines,
+        )
+
+    def _opened(self, value: Any) -> Any:
+        """The value with what is stored elsewhere in its place."""
+        match value:
+            case Reference():
+                return self._opened(read_value(self.store, value))
+            case dict():
+                return {key: self._opened(item) for key, item in value.items()}
+            case list() | tuple():
+                return [self._opened(item) for item in value]
+        return value
+
+
+def _safe(store: MemoryStore, given: Credentials) -> Safe:
+    """The credentials of the test, sealed with a key that nobody will ever know."""
+    key = os.urandom(KEY_BYTES).hex()
+    safe = Safe(store.credentials, MasterKeySource(MasterKeySettings(key=key, file="")))
+    for name, fields in given.items():
+        plain = {field: value for field, value in fields.items() if field != "kind"}
+        safe.put(name, str(fields.get("kind", "")), plain, now=time.time())
+    return safe
+
+
+class _StandIns(Registry):
+    """The installed kinds, some of which are replaced."""
+
+    def __init__(self, tools: Mapping[str, Stand]) -> None:
+        super().__init__()
+        self.tools = tools
+
+    def get(self, name: str) -> Kind | None:
+        return KINDS.get(name)
+
+    def runner(self, name: str) -> Run | None:
+        return _run_of(self.tools[name]) if name in self.tools else super().runner(name)
+
+
+def _run_of(stand: Stand) -> Run:
+    async def run(inputs: Any, context: Context) -> Outcome:
+        if isinstance(stand, Outcome):
+            return stand
+        said = stand(inputs, context)
+        return await said if inspect.isawaitable(said) else said
+
+    return run

@@ -1,0 +1,153 @@
+"""One call of a tool, made as a worker makes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple
+
+import msgspec
+
+from noetl.errors import NotFound, TemplateError
+from noetl.model.kind import Kind
+from noetl.model.outcome import Outcome, failed
+from noetl.pipeline.bound import bound_inputs
+from noetl.tools.base import Context, Failure, Redact, Run
+from noetl.tools.registry import BUILTIN, GROUP
+
+HIDDEN = "***"
+Credentials = Mapping[str, Mapping[str, Any]]
+
+
+class Tool(NamedTuple):
+    """A tool kind and what its module offers."""
+
+    kind: Kind
+    run: Run
+    close: Callable[[], Awaitable[None]] | None
+    home: str
+    """The name of its module."""
+
+
+def tool_of(given: Any) -> Tool:
+    """The tool that is meant: by the name of an installed kind, its module, or an object that has `KIND` and `run`."""
+    module = _module(given) if isinstance(given, str) else given
+    kind, run = getattr(module, "KIND", None), getattr(module, "run", None)
+    if not isinstance(kind, Kind) or run is None:
+        raise TypeError(f"{given!r} is no tool: it needs a `KIND` and an `async def run(inputs, context)`")
+    home = getattr(module, "__spec__", None)
+    return Tool(kind, run, getattr(module, "close", None), home.name if home else module.__module__)
+
+
+def _module(name: str) -> Any:
+    if name in BUILTIN:
+        return import_module(BUILTIN[name])
+    for entry in entry_points(group=GROUP, name=name):
+        return entry.load()
+    raise NotFound(f"no tool kind {name!r} is installed: `noetl tools` lists them")
+
+
+def call_tool(
+    tool: Any, inputs: Mapping[str, Any] | None = None, *, credentials: Credentials | None = None, **context: Any
+) -> Outcome:
+    """Call a tool and give its outcome; what it keeps open is closed afterwards.
+
+    `tool` is a module or the name of a kind. `inputs` are as an author would write them, templates rendered; those that
+    do not fit give an outcome of kind `input`. `credentials` are what `auth` can name. Other keywords are fields of the
+    context. An exception that the tool lets out is raised here; a worker makes an outcome of kind `internal` of it.
+    """
+    found = tool_of(tool)
+    return asyncio.run(
+        _and_close(found, calling(found, inputs or {}, tool_context(found.kind, credentials, **context)))
+    )
+
+
+async def _and_close(tool: Tool, call: Awaitable[Outcome]) -> Outcome:
+    try:
+        return await call
+    finally:
+        if tool.close is not None:
+            await tool.close()
+
+
+async def calling(tool: Tool, inputs: Mapping[str, Any], context: Context) -> Outcome:
+    """The call itself, within the running event loop."""
+    try:
+        typed = msgspec.convert(inputs, tool.kind.inputs, strict=False)
+        bound = context.bound or _bound(tool.kind, inputs, context.args)
+    except msgspec.ValidationError as error:
+        return failed("input", f"{tool.kind.name}: {error}")
+    except TemplateError as error:
+        return failed("template", f"{tool.kind.name}: {error}")
+    limit = context.timeout if isinstance(context.timeout, int | float) else None
+    try:
+        async with asyncio.timeout(limit):
+            return await tool.run(typed, msgspec.structs.replace(context, bound=bound))
+    except Failure as failure:
+        return failure.outcome
+    except TimeoutError:
+        return failed("timeout", f"the call took longer than {limit:g} s", retryable=True)
+
+
+def tool_context(kind: Kind | None = None, credentials: Credentials | None = None, **fields: Any) -> Context:
+    """The context of a call that stands nowhere: every field has a value, `fields` are others.
+
+    `redact` hides what is in the credentials, as a worker's does.
+    """
+    given = credentials or {}
+    plain: dict[str, Any] = {
+        "execution": "test",
+        "action": "0" * 32,
+        "attempt": 1,
+        "step": "step",
+        "task": "task",
+        "timeout": kind.timeout if kind is not None else None,
+        "args": {},
+        "prev": None,
+        "log": lambda stream, line: None,
+        "credential": _credential(given),
+        "redact": hiding([str(value) for fields in given.values() for value in fields.values()]),
+    }
+    return Context(**plain | fields)
+
+
+def _credential(given: Credentials) -> Callable[[str | Mapping[str, Any]], Awaitable[dict[str, Any]]]:
+    async def credential(auth: str | Mapping[str, Any]) -> dict[str, Any]:
+        if isinstance(auth, Mapping):
+            return dict(auth)
+        if not isinstance(auth, str) or auth not in given:
+            raise Failure("auth", f"the keychain has no entry {auth!r}")
+        return dict(given[auth])
+
+    return credential
+
+
+def hiding(secrets: list[str]) -> Redact:
+    """Hides these texts in a value of any plain type; what is shorter than a credential may be stays."""
+    long = sorted({one for one in secrets if len(one) >= 6}, key=len, reverse=True)
+
+    def redact(value: Any, /) -> Any:
+        match value:
+            case str():
+                for secret in long:
+                    value = value.replace(secret, HIDDEN)
+                return value
+            case bytes():
+                for secret in long:
+                    value = value.replace(secret.encode(), HIDDEN.encode())
+                return value
+            case dict():
+                return {redact(key): redact(item) for key, item in value.items()}
+            case list():
+                return [redact(item) for item in value]
+        return value
+
+    return redact
+
+
+def _bound(kind: Kind, inputs: Mapping[str, Any], args: Mapping[str, Any]) -> dict[str, Any]:
+    """SQL and commands with their templates bound; these see `args`, and each of them by its name."""
+    scope = {**args, "args": args}
+    return {path: bind(scope) for path, bind in bound_inputs(kind, inputs).items()}

@@ -1,0 +1,181 @@
+"""What comes back, as an outcome."""
+
+from __future__ import annotations
+
+import re
+from contextlib import aclosing
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from math import ceil
+from typing import Any
+
+import msgspec
+from httpx2 import RequestError, Response
+
+from noetl.model.outcome import Outcome, failed
+from noetl.tools.http_client.veil import HIDDEN, Veil
+
+MAX_BODY_BYTES = 50 * 2**20
+MAX_ERROR_BYTES = 4 * 2**10
+"""What is kept of the body of a 4xx or 5xx."""
+GLANCE_BYTES = 64 * 2**10
+"""What is read at most of a body that is not the result: of an error, of a redirect."""
+BOM = b"\xef\xbb\xbf"
+
+RETRYABLE = frozenset([408, 425, 429, 500, 502, 503, 504])
+REQUEST_IDS = ("x-request-id", "request-id", "x-correlation-id", "x-amzn-requestid", "x-ms-request-id")
+TEXT_TYPE = re.compile(
+    r"text/.+|.+\+xml|application/((x-)?(javascript|ndjson|yaml)|graphql|jsonl|sql|toml|x-www-form-urlencoded|xml)"
+)
+CHARSET = re.compile(r"(?i)charset\s*=\s*[\"']?([^\s;\"']+)")
+
+
+async def outcome_of(response: Response, veil: Veil, now: float) -> Outcome:
+    """The outcome of a response whose body is not read yet."""
+    status, extra = response.status_code, answer(response, veil)
+    if status >= 400:
+        return await _refusal(response, extra, veil, now)
+    bodiless = response.request.method == "HEAD" or status in (204, 304)
+    if not bodiless and int(response.headers.get("content-length", 0)) > MAX_BODY_BYTES:
+        return _too_large(response, extra, veil)
+    body, whole = await read(response, MAX_BODY_BYTES)
+    if not whole:
+        return _too_large(response, extra, veil)
+    data, extra["http"]["encoding"] = _data(body, response.headers.get("content-type", ""))
+    return Outcome(result={"status": status, "headers": dict(response.headers), "data": data}, extra=extra)
+
+
+async def read(response: Response, limit: int) -> tuple[bytes, bool]:
+    """The body, decompressed, and whether that is all of it; nothing is read beyond the limit."""
+    parts: list[bytes] = []
+    size = 0
+    async with aclosing(response.aiter_bytes()) as stream:
+        async for part in stream:
+            parts.append(part)
+            size += len(part)
+            if max(size, response.num_bytes_downloaded) > limit:
+                return b"".join(parts)[:limit], False
+    return b"".join(parts), True
+
+
+def answer(response: Response, veil: Veil) -> dict[str, Any]:
+    """`outcome.http` of a response. Rules need no cookies; they stay in the result."""
+    headers = dict(response.headers)
+    if "set-cookie" in headers:
+        headers["set-cookie"] = HIDDEN
+    if veil.leaks_into(headers.get("location", "")):
+        headers["location"] = HIDDEN
+    return {
+        "http": {
+            "status": response.status_code,
+            "headers": headers,
+            "request_id": next((headers[name] for name in REQUEST_IDS if name in headers), None),
+            "url": veil.url(response.request.url),
+            "version": response.http_version,
+            "encoding": None,
+        }
+    }
+
+
+def no_answer(url: str | None) -> dict[str, Any]:
+    """`outcome.http` where there is no response."""
+    return {"http": {"status": None, "headers": {}, "request_id": None, "url": url, "version": None, "encoding": None}}
+
+
+# -- the body ---------------------------------------------------------------------------------------------------------
+
+
+def _data(body: bytes, content_type: str) -> tuple[Any, str | None]:
+    """What the body says and how it is told: `json`, `text` or `binary`, or null if there is none."""
+    if not body:
+        return None, None
+    if _is_json(content_type):
+        try:
+            return msgspec.json.decode(body.removeprefix(BOM)), "json"
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return _words(body, content_type), "text"
+    if _is_text(body, content_type):
+        return _words(body, content_type), "text"
+    return body, "binary"
+
+
+def _is_json(content_type: str) -> bool:
+    media = _media(content_type)
+    return media in ("application/json", "text/json") or media.endswith("+json")
+
+
+def _is_text(body: bytes, content_type: str) -> bool:
+    media = _media(content_type)
+    if media:
+        return TEXT_TYPE.fullmatch(media) is not None
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in body
+
+
+def _media(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _words(body: bytes, content_type: str) -> str:
+    """The text by its charset. Without one it is UTF-8, or what the web took for granted before that."""
+    found = CHARSET.search(content_type)
+    try:
+        return body.decode(found[1] if found else "utf-8-sig")
+    except (LookupError, UnicodeDecodeError):
+        return body.decode("utf-8", "replace") if found else body.decode("latin-1")
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+async def _refusal(response: Response, extra: dict[str, Any], veil: Veil, now: float) -> Outcome:
+    """The outcome of a 4xx or 5xx; the status is known, so a body that breaks off changes nothing."""
+    status, sent = response.status_code, response.request
+    try:
+        body, whole = await read(response, GLANCE_BYTES)
+    except RequestError:
+        body, whole = b"", False
+    details: dict[str, Any] = {"status": status}
+    if (wait := _retry_after(response.headers.get("retry-after"), now)) is not None:
+        details["retry_after"] = wait
+    if (shown := _excerpt(response, body, whole, veil)) is not None:
+        details["body"] = shown
+    reason = veil.over(response.reason_phrase, sent)[:80]
+    message = f"{sent.method} {veil.url(sent.url)} answered {status} {reason}".rstrip()
+    return failed("http_status", message, retryable=status in RETRYABLE, extra=extra, **details)
+
+
+def _excerpt(response: Response, body: bytes, whole: bool, veil: Veil) -> Any:
+    """What an error says, for people and rules: small JSON as a value, else the beginning of the text."""
+    content_type = response.headers.get("content-type", "")
+    if not body or not (_is_json(content_type) or _is_text(body, content_type)):
+        return None
+    text = veil.over(_words(body, content_type), response.request)
+    raw = text.encode("utf-8", "replace")
+    if len(raw) > MAX_ERROR_BYTES:
+        return raw[:MAX_ERROR_BYTES].decode("utf-8", "ignore")
+    if not whole:
+        return None  # nearly all of it was secret, and its end may be half of one
+    return _data(raw, content_type)[0] if _is_json(content_type) else text
+
+
+def _retry_after(value: str | None, now: float) -> int | None:
+    """Seconds to wait, from a number of them or a date."""
+    if value is None:
+        return None
+    if value.isdecimal():
+        return int(value) if len(value) < 10 else None
+    try:
+        date = parsedate_to_datetime(value)
+        return max(0, ceil((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _too_large(response: Response, extra: dict[str, Any], veil: Veil) -> Outcome:
+    call = f"{response.request.method} {veil.url(response.request.url)}"
+    message = f"{call}: the body is above {MAX_BODY_BYTES >> 20} MiB"
+    return failed("too_large", message, extra=extra, status=response.status_code, limit=MAX_BODY_BYTES)

@@ -1,0 +1,73 @@
+"""A credential as a request carries it: in a header, or in a parameter of the address."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from noetl.tools.base import Context, Failure
+
+TAKEN = "a bearer token {token}, {username, password}, or an API key {value, header} or {value, query}"
+
+
+class Proof(NamedTuple):
+    """What is sent to prove who asks, and the secrets in it."""
+
+    headers: dict[str, str] = {}
+    params: dict[str, str] = {}
+    secrets: tuple[str, ...] = ()
+
+
+async def proof_of(auth: str | dict[str, Any] | None, context: Context) -> Proof:
+    """The proof that an `auth` input asks for; Failure of kind `auth` if there is no such credential."""
+    if not auth:
+        return Proof()
+    fields = await context.credential(auth)
+    form = _FORMS.get(fields.get("kind") or "") or _form_of(fields)
+    if form is None:
+        kind = f" of kind {fields['kind']}" if fields.get("kind") else ""
+        raise Failure("auth", f"http can't sign in with the fields of this credential{kind}: it takes {TAKEN}")
+    return form(fields)
+
+
+def _form_of(fields: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Proof] | None:
+    """How to use a credential whose kind says nothing to http: by the fields it has."""
+    if "token" in fields or "access_token" in fields:
+        return _bearer
+    if "username" in fields:
+        return _basic
+    return _api_key if "value" in fields else None
+
+
+def _bearer(fields: Mapping[str, Any]) -> Proof:
+    token = _text(fields, "token" if "token" in fields else "access_token").strip()
+    return Proof({"Authorization": f"Bearer {token}"}, secrets=(token,))
+
+
+def _basic(fields: Mapping[str, Any]) -> Proof:
+    username, password = _text(fields, "username"), _text(fields, "password")
+    if ":" in username:
+        raise Failure("auth", "http: a `username` that goes as basic authentication can't have a colon")
+    packed = b64encode(f"{username}:{password}".encode()).decode()
+    return Proof({"Authorization": f"Basic {packed}"}, secrets=(password, packed))
+
+
+def _api_key(fields: Mapping[str, Any]) -> Proof:
+    value = _text(fields, "value").strip()
+    match fields:
+        case {"header": str(header)}:
+            return Proof({header: value}, secrets=(value,))
+        case {"query": str(query)}:
+            return Proof(params={query: value}, secrets=(value,))
+    raise Failure("auth", "http: an API key needs `header` or `query`, the name that it is sent under")
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise Failure("auth", f"http: the credential needs `{name}` as text; it has {', '.join(sorted(fields))}")
+    return str(value)
+
+
+_FORMS = {"bearer": _bearer, "oauth2_client_credentials": _bearer, "basic": _basic, "api_key": _api_key}

@@ -1,0 +1,69 @@
+"""How connections are made: as the client makes them, but to no address that is forbidden."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import httpcore2
+
+from noetl.tools.http_client.addresses import anything_is_forbidden, is_forbidden
+
+
+class ForbiddenAddress(httpcore2.ConnectError):
+    """The host is at an address that this role does not connect to."""
+
+
+class GuardedNetwork(httpcore2.AsyncNetworkBackend):
+    """Looks at all addresses of a host before it connects, and at the one that it has reached before anything is sent.
+
+    The first look keeps it from knocking at all; the second holds when the DNS gives another answer a moment later.
+    """
+
+    def __init__(self, inner: httpcore2.AsyncNetworkBackend) -> None:
+        self._inner = inner
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the client's own signature
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        if not anything_is_forbidden():
+            return await self._inner.connect_tcp(host, port, timeout, local_address, socket_options)
+        for address in await _addresses(host, port, timeout):
+            _refuse(host, address)
+        stream = await self._inner.connect_tcp(host, port, timeout, local_address, socket_options)
+        try:
+            _refuse(host, stream.get_extra_info("server_addr")[0])
+        except ForbiddenAddress:
+            await stream.aclose()
+            raise
+        return stream
+
+    async def sleep(self, seconds: float) -> None:
+        await self._inner.sleep(seconds)
+
+
+async def _addresses(host: str, port: int, limit: float | None) -> set[str]:
+    """What the name means now. Of a name that means nothing the client itself will tell."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(limit):
+            with suppress(OSError):
+                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                return {str(one[4][0]) for one in found}
+    except TimeoutError:
+        raise httpcore2.ConnectTimeout(f"no address of {host} came") from None
+    return set()
+
+
+def _refuse(host: str, address: str) -> None:
+    if is_forbidden(address):
+        where = address if address == host else f"{host} is at {address}, which"
+        raise ForbiddenAddress(f"{where} is link-local or a metadata service: nothing is sent there from here")

@@ -1,0 +1,12 @@
+"""Why no request was made."""
+
+from __future__ import annotations
+
+from noetl.tools.base import Failure
+
+
+class Refused(Failure):
+    """The inputs can't be made into a request."""
+
+    def __init__(self, message: str, kind: str = "input") -> None:
+        super().__init__(kind, f"http: {message}")

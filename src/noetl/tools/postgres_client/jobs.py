@@ -1,0 +1,192 @@
+"""What a call does on its connection: run statements, or copy rows into a table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+import psycopg
+
+from noetl.sql import Part, Sql, Value, first_words, quoted, statements
+from noetl.tools.base import Failure
+from noetl.tools.postgres_client.faults import refused
+from noetl.tools.postgres_client.gathering import Gathering
+from noetl.tools.postgres_client.literals import array_text, encoded, json_text, plain_text
+from noetl.tools.postgres_client.session import Done, Session
+
+BLOCK_CHARACTERS = 1 << 17
+CONTROL = {("BEGIN",), ("START",), ("COMMIT",), ("END",), ("ROLLBACK",), ("ABORT",)}
+READING = {("SELECT",), ("VALUES",), ("TABLE",), ("SHOW",)}
+PLACEHOLDER = re.compile(r"%(?:(?P<percent>%)|\((?P<name>[^)]+)\)[sbt]|(?P<position>[sbt]))|(?P<stray>%)")
+
+
+class Job(Protocol):
+    """The work of a call, made ready before anything is connected to."""
+
+    transactional: bool
+    """Whether it is to be one transaction; otherwise each statement commits itself or the text says where."""
+    controls: bool
+    """Whether the text itself begins and ends transactions."""
+    repeatable: bool
+    """Whether doing it twice is doing it once."""
+
+    async def run(self, session: Session) -> Any: ...
+
+
+# -- statements -------------------------------------------------------------------------------------------------------
+
+
+class Statements:
+    """The statements of `command` or `query`."""
+
+    def __init__(self, sql: Sql, params: list[Any] | dict[str, Any] | None) -> None:
+        self.statements = statements(sql if params is None else placed(sql, params))
+        if not self.statements:
+            raise Failure("input", "there is no statement in the SQL")
+        words = [first_words(statement) for statement in self.statements]
+        control = [_is_control(one) for one in words]
+        self.controls = any(control)
+        self.transactional = len(self.statements) > 1 and not self.controls
+        self.repeatable = len(words) == 1 and words[0][:1] in READING
+        telling = [number for number, one in enumerate(control) if not one]
+        self.last = telling[-1] if telling else len(control) - 1
+        """The statement whose rows are the result."""
+
+    async def run(self, session: Session) -> Any:
+        rows = Gathering()
+        done: list[Done] = []
+        for number, statement in enumerate(self.statements):
+            kept = rows if number == self.last else None
+            done.append(await session.execute(statement, kept, number + 1, len(self.statements)))
+        told: dict[str, Any] = {"row_count": done[self.last].row_count, "columns": done[self.last].columns}
+        if len(done) > 1:
+            told["statements"] = [one._asdict() for one in done]
+        return rows.result(told)
+
+
+def _is_control(words: tuple[str, ...]) -> bool:
+    """Whether a statement begins or ends a transaction. `ROLLBACK TO` goes back inside one."""
+    return (words[:1] in CONTROL and "TO" not in words) or words[:2] == ("PREPARE", "TRANSACTION")
+
+
+def placed(sql: Sql, params: list[Any] | dict[str, Any]) -> Sql:
+    """The text with `params` in place of the placeholders of the driver: `%s`, `%(name)s`; `%%` is a percent sign."""
+    by_name = params if isinstance(params, dict) else None
+    in_order = iter(params if isinstance(params, list) else [])
+    parts: list[Part] = []
+    for part in sql.parts:
+        parts += _placed(part, in_order, by_name) if isinstance(part, str) else [part]
+    if next(in_order, parts) is not parts:
+        raise Failure("input", f"`params` has {len(params)} values, more than the SQL has placeholders %s")
+    return Sql(tuple(parts), sql.dialect, sql.line)
+
+
+def _placed(text: str, in_order: Iterator[Any], by_name: Mapping[str, Any] | None) -> Iterator[Part]:
+    end = 0
+    for match in PLACEHOLDER.finditer(text):
+        yield from _some(text[end : match.start()])
+        end = match.end()
+        if match["percent"]:
+            yield "%"
+        elif match["stray"]:
+            raise Failure("input", "with `params` a percent sign that is no placeholder is written %%")
+        else:
+            yield Value(_named(match["name"], by_name) if match["name"] else _next(in_order, by_name))
+    yield from _some(text[end:])
+
+
+def _some(text: str) -> Iterator[str]:
+    if text:
+        yield text
+
+
+def _named(name: str, by_name: Mapping[str, Any] | None) -> Any:
+    if by_name is None or name not in by_name:
+        raise Failure("input", f"the SQL has the placeholder %({name})s and `params` has no {name!r}")
+    return by_name[name]
+
+
+def _next(in_order: Iterator[Any], by_name: Mapping[str, Any] | None) -> Any:
+    try:
+        return next(in_order)
+    except StopIteration:
+        form = "a map for %(name)s" if by_name is not None else "fewer values than that"
+        raise Failure("input", f"the SQL has placeholders %s and `params` has {form}") from None
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+
+class Copying:
+    """Rows to copy into a table."""
+
+    transactional, controls, repeatable = False, False, False
+
+    def __init__(self, table: str, columns: list[str], rows: list[list[Any]]) -> None:
+        self.table, self.columns, self.rows = tuple(table.split(".")), columns, rows
+        if not all(self.table):
+            raise Failure("input", f"{table!r} is no name of a table: write `table` or `schema.table`")
+
+    async def run(self, session: Session) -> Any:
+        """One COPY, which is all or nothing by itself."""
+        count = 0
+        if self.rows:
+            lines = self._blocks(await self._writers(session), session.encoding)
+            names = ", ".join(quoted((column,)) for column in self.columns)
+            count = await self._copy(session, f"COPY {quoted(self.table)} ({names}) FROM STDIN", lines)
+        return {"rows": [], "row_count": count, "columns": []}
+
+    async def _copy(self, session: Session, text: str, blocks: Iterator[bytes]) -> int:
+        session.safe = True
+        inside = session.in_transaction
+        try:
+            async with session.connection.cursor() as cursor:
+                async with cursor.copy(encoded(text, session.encoding)) as copy:
+                    for block in blocks:
+                        await copy.write(block)
+                    session.safe = inside  # from here on it may be committed
+                return cursor.rowcount
+        except psycopg.Error as error:
+            raise refused(error, None, session.safe) from None
+
+    async def _writers(self, session: Session) -> list[Callable[[Any], str]]:
+        """How a value of each column is written, by the column's type. What does not exist COPY will complain about."""
+        types = await session.values(Sql((TYPES, Value(quoted(self.table)), END_OF_TYPES)))
+        category = {one["name"]: one["category"] for one in types}
+        return [WRITERS.get(category.get(column, ""), plain_text) for column in self.columns]
+
+    def _blocks(self, writers: list[Callable[[Any], str]], encoding: str) -> Iterator[bytes]:
+        lines: list[str] = []
+        size = 0
+        for number, row in enumerate(self.rows, start=1):
+            try:
+                line = "\t".join(_field(value, write) for value, write in zip(row, writers, strict=True))
+                lines.append(line)
+                size += len(line)
+                if size > BLOCK_CHARACTERS or number == len(self.rows):
+                    yield encoded("\n".join(lines) + "\n", encoding)
+                    lines, size = [], 0
+            except Failure as failure:
+                raise Failure("input", f"row {number}: {failure}") from None
+
+
+TYPES = """SELECT a.attname AS name, CASE WHEN coalesce(b.typname, t.typname) IN ('json', 'jsonb') THEN 'J'
+    ELSE coalesce(b.typcategory, t.typcategory) END AS category
+FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+LEFT JOIN pg_catalog.pg_type b ON b.oid = t.typbasetype
+WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid = pg_catalog.to_regclass("""
+END_OF_TYPES = ")"
+SPECIAL = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
+
+
+def _array(value: Any) -> str:
+    return array_text(value) if isinstance(value, list) else plain_text(value)
+
+
+WRITERS: dict[str, Callable[[Any], str]] = {"J": json_text, "A": _array}
+"""By the category of a type: arrays, and JSON, for which we use a letter that PostgreSQL does not."""
+
+
+def _field(value: Any, write: Callable[[Any], str]) -> str:
+    return "\\N" if value is None else write(value).translate(SPECIAL)

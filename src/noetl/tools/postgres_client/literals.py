@@ -1,0 +1,117 @@
+"""Values on their way into SQL: literals quoted by the driver, and the text form of arrays.
+
+Literals serve every statement, where parameters of the protocol do not: DDL, SET, `interval {{ x }}`. Text has no type
+of its own, so the server takes it for what stands beside it, as it does with a literal that an author writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from math import isfinite
+from typing import Any
+
+from psycopg.pq.abc import Escaping
+
+from noetl.sql import Empty
+from noetl.tools.base import Failure
+
+NOBODY = Empty("= ANY ('{}')", "<> ALL ('{}')")
+"""An empty list has the type of what it is compared with."""
+
+
+def literals(escaping: Escaping, encoding: str) -> Callable[[Any], str]:
+    """How a value is written on a connection."""
+
+    def quoted(text: str) -> str:
+        return bytes(escaping.escape_literal(encoded(text, encoding))).decode(encoding).strip()
+
+    def literal(value: Any) -> str:
+        match value:
+            case None:
+                return "NULL"
+            case bool():
+                return "true" if value else "false"
+            case int():
+                return str(value)
+            case float():
+                return repr(value) if isfinite(value) else f"'{value}'::float8"
+            case str():
+                return quoted(value)
+            case bytes():
+                return f"'\\x{value.hex()}'::bytea"
+            case list():
+                return array(value)
+        return f"{quoted(json_text(value))}::jsonb"
+
+    def array(value: list[Any]) -> str:
+        kinds = set(_leaves(value))
+        if not _is_array(value) or not (kinds <= {str} or kinds <= {int, float} or kinds <= {bool} or kinds <= {bytes}):
+            return f"{quoted(json_text(value))}::jsonb"
+        return quoted(array_text(value)) if kinds <= {str} else f"ARRAY{bracketed(value)}"
+
+    def bracketed(value: list[Any]) -> str:
+        return f"[{', '.join(bracketed(one) if isinstance(one, list) else literal(one) for one in value)}]"
+
+    return literal
+
+
+def encoded(text: str, encoding: str) -> bytes:
+    """Text as bytes, without what PostgreSQL does not store."""
+    if "\0" in text:
+        raise Failure("input", "a text has a null character in it, which PostgreSQL does not store: remove it")
+    try:
+        return text.encode(encoding)
+    except UnicodeEncodeError as error:
+        raise Failure("input", f"a text can't be written in {encoding}: {error.reason} at {error.start}") from None
+
+
+def json_text(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise Failure("input", f"a value can't be written as JSON: {error}") from None
+
+
+def array_text(value: list[Any]) -> str:
+    """A list as the server reads arrays: `{"a","b",NULL,{...}}`."""
+    return "{" + ",".join(map(_element, value)) + "}"
+
+
+def _element(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, list):
+        return array_text(value)
+    text = plain_text(value)
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def plain_text(value: Any) -> str:
+    """A value as the server reads it where the type is known: a column of COPY, an element of an array."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case bytes():
+            return f"\\x{value.hex()}"
+        case int() | float():
+            return str(value)
+    return json_text(value)
+
+
+def _leaves(value: list[Any]) -> list[type]:
+    """The types of what is in a list and the lists in it, nulls aside."""
+    found: list[type] = []
+    for one in value:
+        found += _leaves(one) if isinstance(one, list) else [type(one)] * (one is not None)
+    return found
+
+
+def _is_array(value: list[Any]) -> bool:
+    """Whether lists inside a list are all of one length, as arrays are."""
+    inner = [one for one in value if isinstance(one, list)]
+    if not inner:
+        return True
+    return len(inner) == len(value) and len({len(one) for one in inner}) == 1 and all(map(_is_array, inner))

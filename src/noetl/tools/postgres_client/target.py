@@ -1,0 +1,45 @@
+"""Where to connect to: a connection string for libpq, made of a credential."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from noetl.tools.base import Context, Failure
+from noetl.tools.postgres import Inputs
+
+CONNECT_SECONDS = 10
+DEFAULT_ENTRY = "postgres"
+NAMES = {"database": "dbname", "username": "user"}
+"""Fields of a credential that libpq calls otherwise."""
+DEFAULTS = {"connect_timeout": CONNECT_SECONDS, "application_name": "noetl"}
+
+
+async def target_of(inputs: Inputs, context: Context) -> str:
+    """The connection string of a call. Nothing of it may be part of a message: it holds the password."""
+    if inputs.dsn is not None:
+        return _conninfo(inputs.dsn, {})
+    credential = await context.credential(DEFAULT_ENTRY if inputs.auth is None else inputs.auth)
+    fields = {
+        NAMES.get(name, name): value for name, value in credential.items() if name != "kind" and value is not None
+    }
+    dsn = fields.pop("dsn", "")
+    if not dsn and not fields:
+        raise Failure("auth", "the credential has no fields: it needs `dsn`, or `host`, `user`, `password`, `database`")
+    return _conninfo(str(dsn), fields)
+
+
+def _conninfo(dsn: str, fields: dict[str, Any]) -> str:
+    try:
+        given = conninfo_to_dict(dsn)
+    except psycopg.Error:
+        message = "the dsn can't be read: write postgresql://user@host:5432/database, or `host=... dbname=...`"
+        raise Failure("input", message) from None
+    try:
+        return make_conninfo(**{**DEFAULTS, **given, **fields, "client_encoding": "utf8"})
+    except psycopg.Error:
+        known = "host, port, user, password, database, sslmode and the other keywords of libpq"
+        names = ", ".join(sorted(fields))
+        raise Failure("auth", f"the credential has a field that is not one of {known} (it has {names})") from None

@@ -1,0 +1,183 @@
+"""Columns on their way: their types in DuckDB's words, and what they are called on the other sides.
+
+DuckDB stands in the middle of a transfer, so each other database has two tables: from its types to DuckDB's and back. A
+type that DuckDB does not have travels as text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from noetl.sql import quoted
+from noetl.tools.base import Failure
+
+DECIMAL_DIGITS = 38
+
+
+class Column(NamedTuple):
+    """A column and its type in DuckDB's words."""
+
+    name: str
+    type: str
+
+    @property
+    def quoted(self) -> str:
+        return quoted((self.name,))
+
+    @property
+    def nested(self) -> bool:
+        """Whether its values are JSON for those who have no such type."""
+        return self.type == "JSON" or self.type.endswith("]") or self.type.startswith(("STRUCT", "MAP", "UNION"))
+
+
+def mapped(columns: list[Column], mapping: dict[str, str] | None) -> list[tuple[str, Column]]:
+    """The columns to write, each with the column of the source that fills it."""
+    if mapping is None:
+        _check_distinct([column.name for column in columns])
+        return [(column.name, column) for column in columns]
+    if not mapping:
+        raise Failure("input", "`columns` is empty: leave it out for all columns")
+    return [(name, _found(columns, wanted)) for name, wanted in mapping.items()]
+
+
+def _found(columns: list[Column], wanted: str) -> Column:
+    for same in (str.__str__, str.lower):
+        for column in columns:
+            if same(column.name) == same(wanted):
+                return column
+    raise Failure("input", f"the source has no column {wanted!r}; it has {', '.join(one.name for one in columns)}")
+
+
+def _check_distinct(names: list[str]) -> None:
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        raise Failure("input", f"the source has two columns {twice!r}: name them apart, with AS or with `columns`")
+
+
+# -- PostgreSQL -------------------------------------------------------------------------------------------------------
+
+FROM_POSTGRES = {
+    "smallint": "SMALLINT",
+    "integer": "INTEGER",
+    "bigint": "BIGINT",
+    "oid": "BIGINT",
+    "real": "FLOAT",
+    "double precision": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "date": "DATE",
+    "time without time zone": "TIME",
+    "timestamp without time zone": "TIMESTAMP",
+    "timestamp with time zone": "TIMESTAMPTZ",
+    "interval": "INTERVAL",
+    "uuid": "UUID",
+    "bytea": "BLOB",
+    "json": "JSON",
+    "jsonb": "JSON",
+}
+TO_POSTGRES = {
+    "TINYINT": "smallint",
+    "UTINYINT": "smallint",
+    "SMALLINT": "smallint",
+    "USMALLINT": "integer",
+    "INTEGER": "integer",
+    "UINTEGER": "bigint",
+    "BIGINT": "bigint",
+    "UBIGINT": "numeric(20,0)",
+    "HUGEINT": "numeric(39,0)",
+    "UHUGEINT": "numeric(39,0)",
+    "FLOAT": "real",
+    "DOUBLE": "double precision",
+    "BOOLEAN": "boolean",
+    "DATE": "date",
+    "TIME": "time",
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMP_S": "timestamp",
+    "TIMESTAMP_MS": "timestamp",
+    "TIMESTAMP_NS": "timestamp",
+    "TIMESTAMPTZ": "timestamptz",
+    "TIMESTAMP WITH TIME ZONE": "timestamptz",
+    "INTERVAL": "interval",
+    "UUID": "uuid",
+    "BLOB": "bytea",
+    "JSON": "jsonb",
+}
+
+
+def from_postgres(kind: str) -> str:
+    """DuckDB's type for one that PostgreSQL names so, such as `numeric(10,2)`."""
+    if kind.endswith("[]"):
+        inner = from_postgres(kind.removesuffix("[]"))
+        return "VARCHAR[]" if inner == "BLOB" else f"{inner}[]"
+    if (decimal := re.fullmatch(r"numeric\((\d+),(-?\d+)\)", kind)) and int(decimal[1]) <= DECIMAL_DIGITS:
+        digits, scale = int(decimal[1]), int(decimal[2])
+        return f"DECIMAL({digits},{scale})" if 0 <= scale <= digits else "VARCHAR"
+    bare = re.sub(r"\(\d+\)", "", kind)  # timestamp(3) without time zone
+    return FROM_POSTGRES.get(bare, "VARCHAR")
+
+
+def to_postgres(kind: str) -> str:
+    """PostgreSQL's type for one of DuckDB."""
+    if kind.startswith("DECIMAL"):
+        return kind.replace("DECIMAL", "numeric")
+    inner = re.fullmatch(r"([^\[\]]+)\[\d*\]", kind)
+    if inner and not inner[1].startswith(("STRUCT", "MAP", "UNION", "JSON", "ENUM")):
+        return f"{to_postgres(inner[1])}[]"
+    if kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION")):
+        return "jsonb"
+    return TO_POSTGRES.get(kind, "text")
+
+
+# -- Snowflake --------------------------------------------------------------------------------------------------------
+
+FROM_SNOWFLAKE = {
+    "REAL": "DOUBLE",
+    "TEXT": "VARCHAR",
+    "DATE": "DATE",
+    "TIME": "TIME",
+    "TIMESTAMP": "TIMESTAMP",
+    "TIMESTAMP_NTZ": "TIMESTAMP",
+    "TIMESTAMP_LTZ": "TIMESTAMPTZ",
+    "TIMESTAMP_TZ": "TIMESTAMPTZ",
+    "VARIANT": "JSON",
+    "OBJECT": "JSON",
+    "ARRAY": "JSON",
+    "BINARY": "BLOB",
+    "BOOLEAN": "BOOLEAN",
+}
+TO_SNOWFLAKE = {
+    "FLOAT": "FLOAT",
+    "DOUBLE": "FLOAT",
+    "BOOLEAN": "BOOLEAN",
+    "DATE": "DATE",
+    "TIME": "TIME",
+    "TIMESTAMP": "TIMESTAMP_NTZ",
+    "TIMESTAMP_S": "TIMESTAMP_NTZ",
+    "TIMESTAMP_MS": "TIMESTAMP_NTZ",
+    "TIMESTAMP_NS": "TIMESTAMP_NTZ",
+    "TIMESTAMPTZ": "TIMESTAMP_TZ",
+    "TIMESTAMP WITH TIME ZONE": "TIMESTAMP_TZ",
+    "BLOB": "BINARY",
+}
+LONG_DIGITS = 18
+"""A BIGINT holds every number of that many digits."""
+
+
+def from_snowflake(kind: str, digits: int | None, scale: int | None) -> str:
+    """DuckDB's type for one that the connector names so."""
+    if kind != "FIXED":
+        return FROM_SNOWFLAKE.get(kind, "VARCHAR")
+    if scale:
+        return f"DECIMAL({digits or DECIMAL_DIGITS},{scale})"
+    return "BIGINT" if (digits or DECIMAL_DIGITS) <= LONG_DIGITS else f"DECIMAL({DECIMAL_DIGITS},0)"
+
+
+def to_snowflake(kind: str) -> str:
+    """Snowflake's type for one of DuckDB."""
+    if kind.startswith("DECIMAL"):
+        return kind.replace("DECIMAL", "NUMBER")
+    if kind.endswith(("INT", "INTEGER")):
+        return "NUMBER(38,0)"
+    if Column("", kind).nested:
+        return "VARIANT"
+    return TO_SNOWFLAKE.get(kind, "VARCHAR")

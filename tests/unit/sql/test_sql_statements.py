@@ -1,0 +1,47 @@
+"""One text of SQL into its statements."""
+
+from __future__ import annotations
+
+import pytest
+
+from noetl.sql import SNOWFLAKE, Sql, Value, prepare_sql, statements, write
+
+
+def texts(source: str) -> list[str]:
+    return [write(statement, repr) for statement in statements(prepare_sql(source)({"n": 5, "s": "a;b"}))]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("", []),
+        (" ; ;; -- nothing\n /* ; */ ;", []),
+        ("SELECT 1", ["SELECT 1"]),
+        ("SELECT 1;", ["SELECT 1"]),
+        ("SELECT 1; SELECT 2", ["SELECT 1", "SELECT 2"]),
+        ("SELECT ';' ; SELECT E'\\';' ; SELECT \";\"", ["SELECT ';'", "SELECT E'\\';'", 'SELECT ";"']),
+        ("SELECT 1 -- a;b\n; SELECT /* ; /* ; */ ; */ 2", ["SELECT 1 -- a;b", "SELECT /* ; /* ; */ ; */ 2"]),
+        ("DO $$ a; b $$; DO $x$ ; $$ ; $x$", ["DO $$ a; b $$", "DO $x$ ; $$ ; $x$"]),
+        ("CREATE RULE r AS ON UPDATE TO t DO (SELECT 1; SELECT 2); SELECT 3",
+         ["CREATE RULE r AS ON UPDATE TO t DO (SELECT 1; SELECT 2)", "SELECT 3"]),
+        ("CREATE OR REPLACE FUNCTION f() BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; SELECT 2; END; SELECT 3",
+         ["CREATE OR REPLACE FUNCTION f() BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; SELECT 2; END",
+          "SELECT 3"]),
+        ("BEGIN; SELECT 1; END", ["BEGIN", "SELECT 1", "END"]),
+        ("SELECT {{ n }}; SELECT {{ s }}, {{ n }}", ["SELECT 5", "SELECT 'a;b', 5"]),
+        ("SELECT 'a;", ["SELECT 'a;"]),
+        ("SELECT 1 /* ;", ["SELECT 1 /* ;"]),
+    ],
+)  # fmt: skip
+def test_statements_end_at_semicolons_that_are_nobody_elses(source: str, expected: list[str]) -> None:
+    assert texts(source) == expected
+
+
+def test_a_statement_knows_its_line() -> None:
+    found = statements(prepare_sql("\nSELECT 1;\n\n  SELECT {{ n }};\n-- c\nSELECT 3")({"n": 5}))
+    assert [statement.line for statement in found] == [2, 4, 5]
+    assert found[1].parts == ("SELECT ", Value(5))
+
+
+def test_strings_of_snowflake_have_escapes() -> None:
+    assert len(statements(Sql(("SELECT '\\';' ; SELECT 1 // ;",), SNOWFLAKE))) == 2
