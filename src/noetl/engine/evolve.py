@@ -352,10 +352,16 @@ def _task_done(state: Execution, event: e.TaskDone, at: float) -> None:
             progress_of(run, event.task.index, item).writes.extend(writes)
     state.spelled.clear()
     progress.attempt = 1
+    progress.repeats = repeats_after(progress.repeats, event.do, event.outcome.ok)
     progress.at = event.to
     progress.ended = event.to is None
     error = event.error or event.outcome.error
     progress.failure = (error, label, event.attempt) if event.do == "fail" and error is not None else None
+
+
+def repeats_after(repeats: int, do: str, ok: bool) -> int:
+    """How often a task was tried again although it was ok, after one more outcome."""
+    return repeats + ok if do == "retry" else 0
 
 
 def is_iterator(state: Execution, run: Run, task: TaskId) -> bool:

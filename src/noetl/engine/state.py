@@ -84,6 +84,8 @@ class Progress(msgspec.Struct):
     """What an item that works beside others wrote to ctx itself: it sees that, and nothing of the others."""
     due: float | None = None
     """When the next attempt may begin."""
+    repeats: int = 0
+    """How often rules have tried the next task again although it was ok; each time it is to have its effect anew."""
     started: bool = False
     """The next task was started before: it may have had its effect."""
     delivered: Outcome | None = None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from noetl.engine.events import Event, TaskDone, TaskRetryScheduled, TaskStarted
+from noetl.engine.evolve import repeats_after
 from noetl.engine.patch import SET, BadPatch, Patch, Write, apply_patch, wanted
 from noetl.engine.state import Progress
 from noetl.errors import TemplateError, TemplateFailed
@@ -64,6 +65,19 @@ class Parked(Exception):
         self.wait = wait
 
 
+class Call(NamedTuple):
+    """A call of a tool."""
+
+    plan: TaskPlan
+    task: TaskId
+    attempt: int
+    repeats: int
+    """How often rules have asked for it again although it was ok."""
+    inputs: dict[str, Any]
+    bound: dict[str, Any]
+    scope: Scope
+
+
 class Reporter(Protocol):
     """Takes facts on their way to the log."""
 
@@ -86,9 +100,7 @@ class Host(Protocol):
     async def sleep(self, seconds: float) -> None:
         """Wait."""
 
-    async def call(
-        self, plan: TaskPlan, inputs: dict[str, Any], bound: dict[str, Any], task: TaskId, attempt: int, scope: Scope
-    ) -> Outcome:
+    async def call(self, call: Call) -> Outcome:
         """Call the tool; every error is an outcome. May raise Parked."""
 
     async def content(self, reference: Reference) -> Any:
@@ -148,6 +160,7 @@ class Pipeline:
         while label is not None:
             plan = self.plan.tasks[label]
             visit = progress.visits.get(label, 0) + (1 if fresh else 0)
+            progress.repeats = 0 if fresh else progress.repeats
             progress.visits[label] = visit
             if visit > plan.max_visits:
                 limit = Error("limit", f"task {label!r} was visited more than {plan.max_visits:,} times")
@@ -244,7 +257,7 @@ class Pipeline:
             bound = await self._evaluated(lambda: self._bound(plan), inputs=True) if plan.bound else {}
         except TemplateError as error:
             return self.host.redact(_template_outcome(error))
-        return await self.host.call(plan, inputs, bound, task, attempt, self.scope)
+        return await self.host.call(Call(plan, task, attempt, progress.repeats, inputs, bound, self.scope))
 
     def _bound(self, plan: TaskPlan) -> dict[str, Any]:
         return {path: bind(self.scope) for path, bind in plan.bound.items()}
@@ -294,6 +307,7 @@ class Pipeline:
         except (TemplateError, BadPatch) as error:
             return await self._fail(plan, task, attempt, _patch_outcome(error))
         due = self.host.now() + wait
+        self.progress.repeats = repeats_after(self.progress.repeats, "retry", outcome.ok)
         self._keep(plan, outcome)
         self._restart_inner(task)
         self.reporter.tell(TaskDone(task, attempt, outcome, "retry", plan.label, set_iter, set_ctx, duration_ms=took))

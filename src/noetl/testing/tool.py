@@ -74,6 +74,9 @@ async def _and_close(tool: Tool, call: Awaitable[Outcome]) -> Outcome:
 
 async def calling(tool: Tool, inputs: Mapping[str, Any], context: Context) -> Outcome:
     """The call itself, within the running event loop."""
+    for group in tool.kind.one_of:  # `noetl validate` sees to this before anything runs
+        if sum(inputs.get(name) is not None for name in group) != 1:
+            return failed("input", f"{tool.kind.name}: exactly one of {', '.join(group)} is needed")
     try:
         typed = msgspec.convert(inputs, tool.kind.inputs, strict=False)
         bound = context.bound or _bound(tool.kind, inputs, context.args)

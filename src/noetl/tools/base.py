@@ -60,7 +60,7 @@ class Context(msgspec.Struct, frozen=True):
 
     execution: str
     action: str
-    """The same over retries and re-grants of one visit: the key that makes an effect idempotent."""
+    """The same over retries and re-grants of one visit."""
     attempt: int
     step: str
     task: str
@@ -77,6 +77,8 @@ class Context(msgspec.Struct, frozen=True):
     """How often a tool may try again inside one outcome, where nothing can have happened yet."""
     now: float = 0.0
     """When the call began, in seconds since the epoch."""
+    idempotency_key: str = ""
+    """The key that makes an effect idempotent: the action, and a number where rules ask for an ok call once more."""
     spec: Mapping[str, Any] = {}
     """The task's `spec`, as layered."""
     bound: Mapping[str, Any] = {}
@@ -87,3 +89,7 @@ class Context(msgspec.Struct, frozen=True):
     redact: Redact = _nothing_hidden
     keychain: Any = None
     """The keychain of the lease, for `kind: secrets`."""
+
+    def __post_init__(self) -> None:
+        if not self.idempotency_key:
+            msgspec.structs.force_setattr(self, "idempotency_key", self.action)

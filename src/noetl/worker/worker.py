@@ -21,11 +21,11 @@ from noetl.engine.fit import weight
 from noetl.engine.state import Progress
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.keychain.keychain import Keychain, StoredCredential, open_handle
-from noetl.model.identity import TaskId, action_id
+from noetl.model.identity import action_id
 from noetl.model.outcome import Outcome, failed
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan, TaskPlan
-from noetl.pipeline.run import Done, Failed, Parked, Pipeline, Waiting, has_references
+from noetl.pipeline.run import Call, Done, Failed, Parked, Pipeline, Waiting, has_references
 from noetl.reference import BINARY, KEYCHAIN, KeychainView, Reference, TooLarge, refer, reference_to
 from noetl.results.file import write_file
 from noetl.results.read import read_json, read_value
@@ -288,11 +288,10 @@ class Lease:
     async def sleep(self, seconds: float) -> None:
         await self.worker.clock.sleep(seconds)
 
-    async def call(
-        self, plan: TaskPlan, inputs: dict[str, Any], bound: dict[str, Any], task: TaskId, attempt: int, scope: Scope
-    ) -> Outcome:
+    async def call(self, call: Call) -> Outcome:
         """Call the tool; secrets in its outcome are hidden, and a large result is stored and becomes a reference."""
-        outcome = self.redact(await self._call(plan, inputs, bound, task, attempt, scope))
+        plan = call.plan
+        outcome = self.redact(await self._call(call))
         if type(outcome.result) in SCALARS:
             return outcome
         try:
@@ -381,10 +380,9 @@ class Lease:
         self.blobs[reference.key] = content
         return reference
 
-    async def _call(
-        self, plan: TaskPlan, inputs: dict[str, Any], bound: dict[str, Any], task: TaskId, attempt: int, scope: Scope
-    ) -> Outcome:
+    async def _call(self, call: Call) -> Outcome:
         """Call the tool under its time limit; every error becomes an outcome."""
+        plan, task, scope = call.plan, call.task, call.scope
         run = self.worker.registry.runner(plan.kind.name)
         if run is None:
             return failed("not_found", f"this version can't run tools of kind {plan.kind.name!r}")
@@ -393,13 +391,15 @@ class Lease:
             own, args = await self._opened(own), scope["args"]
             if plan.kind.takes_args:
                 args = await self._opened(args)
-            typed = msgspec.convert(inputs, plan.kind.inputs, strict=False)
+            typed = msgspec.convert(call.inputs, plan.kind.inputs, strict=False)
         except (msgspec.ValidationError, TemplateFailed) as error:
             return failed("input", f"{plan.kind.name}: {error}")
+        action = action_id(self.work.execution, task)
         context = Context(
             execution=self.work.execution,
-            action=action_id(self.work.execution, task),
-            attempt=attempt,
+            action=action,
+            idempotency_key=f"{action}.{call.repeats}" if call.repeats else action,
+            attempt=call.attempt,
             step=self.work.step,
             task=plan.label,
             timeout=plan.timeout,
@@ -407,7 +407,7 @@ class Lease:
             prev=scope["_prev"],
             own_args=own,
             spec=plan.task.spec,
-            bound=bound,
+            bound=call.bound,
             credential=self.keychain.credential,
             redact=self.redact,
             keychain=self.keychain,

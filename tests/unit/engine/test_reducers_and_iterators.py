@@ -11,6 +11,7 @@ import pytest
 from stage import Stage, play
 
 from noetl.engine.commands import Pause, Resume
+from noetl.model.outcome import failed
 
 BIG = 70_000
 """Characters that do not fit into one event."""
@@ -374,3 +375,25 @@ def test_s15_a_short_wait_is_waited_out_after_a_lost_worker() -> None:
     )
     assert end.state.status == "succeeded"
     assert calls[1] - calls[0] >= 4
+
+
+def test_s28_an_ok_call_that_is_asked_for_again_has_a_new_key_and_a_failed_one_keeps_it() -> None:
+    answers = iter([failed("shaky", "no"), 1, 2, failed("shaky", "no"), 3])
+    end = play(
+        """
+        - step: start
+          tool:
+            - t:
+                kind: python
+                code: f
+                spec: {policy: {rules: [{when: "{{ outcome.status == 'error' or outcome.result < 3 }}", then: {do: retry, attempts: 9, delay: 0}}]}}
+            - next: {kind: python, code: g}
+        """,
+        tools={"f": lambda: next(answers), "g": lambda: None},
+    )
+    assert end.state.status == "succeeded"
+    *calls, after = end.registry.contexts
+    action = calls[0].action
+    assert {one.action for one in calls} == {action}
+    assert [one.idempotency_key.removeprefix(action) for one in calls] == ["", "", ".1", ".2", ".2"]
+    assert after.idempotency_key == after.action

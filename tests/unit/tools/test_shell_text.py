@@ -23,7 +23,7 @@ VALUES: dict[str, Any] = {
     "map": {"k": [1, "v'"]},
     "nothing": None,
     "yes": True,
-    "none": [],
+    "empty": [],
     "s": "a[$(echo PWN >&2)]",
 }
 
@@ -93,7 +93,7 @@ class TestPlaces:
             pytest.param('for i in {{ words }}; do echo "$i"; done', "a b\n$HOME\n3\n\ntrue\n", id="loop"),
             pytest.param(PRINT + "a{{ words }}", '<a["a b", "$HOME", 3, null, true]>', id="list in a word"),
             pytest.param(PRINT + "'{{ words }}'", '<["a b", "$HOME", 3, null, true]>', id="list in quotes"),
-            pytest.param(PRINT + "{{ none }} z", "<z>", id="empty list"),
+            pytest.param(PRINT + "{{ empty }} z", "<z>", id="empty list"),
             pytest.param(PRINT + "{{ map }}", '<{"k": [1, "v\'"]}>', id="map"),
             pytest.param(PRINT + "{{ nothing }} {{ yes }} {{ n }} {{ 1.5 }}", "<><true><-3><1.5>", id="scalars"),
             pytest.param(PRINT + "{{ words | length }} {{ 'a' ~ n }}", "<5><a-3>", id="expressions"),
@@ -293,5 +293,13 @@ def test_no_text_runs_a_value(tmp_path_factory: pytest.TempPathFactory, source: 
         return
     for shell in ("dash", "bash"):
         env = {"PATH": "/usr/bin:/bin", **text.env}
-        subprocess.run([shell, "-c", text.text], env=env, capture_output=True, timeout=30, check=False, cwd=folder)
+        subprocess.run(
+            [shell, "-c", text.text],
+            env=env,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
     assert not (folder / "hit").exists()
