@@ -30,11 +30,13 @@ from noetl.cli.local import owned  # noqa: E402
 from noetl.clock import SystemClock  # noqa: E402
 from noetl.engine.commands import Resume  # noqa: E402
 from noetl.engine.state import Execution  # noqa: E402
+from noetl.keychain.keychain import StoredCredential  # noqa: E402
 from noetl.pipeline import run as pipeline  # noqa: E402
 from noetl.runtime import embedded, runtime  # noqa: E402
 from noetl.runtime.catalog import Catalog, read  # noqa: E402
 from noetl.runtime.embedded import Embedded  # noqa: E402
 from noetl.runtime.runtime import Refresh  # noqa: E402
+from noetl.store.ports import SealedCredential  # noqa: E402
 from noetl.store.sqlite import SqliteStore  # noqa: E402
 from noetl.tools.base import Context, Run  # noqa: E402
 from noetl.tools.registry import KINDS  # noqa: E402
@@ -95,6 +97,7 @@ def be_child(order: Order) -> None:
     case = CASES[order.case]
     make_small()
     store = SqliteStore("noetl.db")
+    store.credentials.put(SealedCredential("api", "bearer", b"", 0.0, 0.0))
     watched: Any = points.Watched(store)
     points.METER.arm(order.kill)
     asyncio.run(_carry(case, LateWriter(watched) if case.late else watched, order.resume))
@@ -114,7 +117,7 @@ async def _carry(case: Case, store: Any, resume: bool) -> None:
     """What `noetl run` and `noetl runs resume` do, with a fixed id and notes of what is called."""
     catalog = Catalog()
     registry: Any = Noted("effects.txt")
-    engine = Embedded(store, registry, SystemClock(), catalog.find)
+    engine = Embedded(store, registry, SystemClock(), catalog.find, open_credential=_credential)
     catalog.runtime = engine.runtime
     try:
         with owned(store, EXECUTION):
@@ -126,6 +129,10 @@ async def _carry(case: Case, store: Any, resume: bool) -> None:
             await _to_the_end(engine)
     finally:
         await engine.close()
+
+
+def _credential(name: str) -> StoredCredential:
+    return StoredCredential(name, "bearer", {"token": "a token of these tests"})
 
 
 async def _taken_over(engine: Embedded) -> None:

@@ -1,8 +1,8 @@
 """A PostgreSQL server on loopback: the one of the wheel, as a process of its own.
 
-    from tests.servers.postgres import postgres, schema  # noqa: F401
+    from tests.servers.postgres import postgres_fixture, schema_fixture  # noqa: F401
 
-`postgres` is the server, one in a test process; `schema` a schema of its own for one test.
+The fixture `postgres` is the server, one in a test process; `schema` is a schema of its own for one test.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ class Schema:
 _running: list[PostgresServer] = []
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
+@pytest.fixture(scope="session", name="postgres")
+def postgres_fixture() -> Iterator[PostgresServer]:
     """The server of this process. Every module that imports this fixture has one of its own, of the same server."""
     if not _running:
         _running.append(PostgresServer())
@@ -157,8 +157,8 @@ def postgres() -> Iterator[PostgresServer]:
         _running.pop().close()
 
 
-@pytest.fixture
-def schema(postgres: PostgresServer) -> Iterator[Schema]:
+@pytest.fixture(name="schema")
+def schema_fixture(postgres: PostgresServer) -> Iterator[Schema]:
     made = Schema(postgres)
     with postgres.connect() as connection:
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(made.name)))

@@ -10,6 +10,7 @@ import gzip
 import json
 import secrets
 import threading
+import warnings
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,6 +19,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import duckdb
+import pyarrow
 import pytest
 import snowflake.connector.errors
 from fakesnow.arrow import to_ipc, to_sf
@@ -126,8 +128,10 @@ class Snowflake:
     def execute(self, session: Any, text: str, values: tuple[Any, ...] | None) -> dict[str, Any]:
         kind = statement_type_id(parse_one(text))
         cursor = session.cursor()
-        cursor.execute(text, binding_params=values, server=True)
-        columns = describe_as_rowtype(cursor._describe_last_sql())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # DuckDB's advice to fakesnow
+            cursor.execute(text, binding_params=values, server=True)
+            columns = describe_as_rowtype(cursor._describe_last_sql())
         table = cursor._arrow_table
         said: dict[str, Any] = {
             "parameters": [{"name": "TIMEZONE", "value": "Etc/UTC"}],
@@ -142,8 +146,20 @@ class Snowflake:
             rows = zip(*[column.to_pylist() for column in table.columns], strict=True)
             found = [[None if value is None else str(value) for value in row] for row in rows]
             return {"success": True, "data": said | {"queryResultFormat": "json", "rowset": found}}
-        packed = b64encode(to_ipc(to_sf(table, columns))).decode() if table else ""
+        packed = b64encode(to_ipc(_with_nulls(to_sf(table, columns), table))).decode() if table else ""
         return {"success": True, "data": said | {"queryResultFormat": "arrow", "rowsetBase64": packed}}
+
+
+def _with_nulls(made: Any, table: Any) -> Any:
+    """Null moments as nulls: fakesnow makes structs of them and forgets."""
+    for number, field in enumerate(made.schema):
+        if pyarrow.types.is_struct(field.type):
+            whole = made.column(number).combine_chunks()
+            parts = whole.chunk(0) if isinstance(whole, pyarrow.ChunkedArray) else whole
+            mask = table.column(number).combine_chunks().is_null()
+            masked = pyarrow.StructArray.from_arrays(parts.flatten(), fields=list(field.type), mask=mask)
+            made = made.set_column(number, field, masked)
+    return made
 
 
 def _value(binding: dict[str, Any]) -> Any:

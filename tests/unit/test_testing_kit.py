@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 from noetl.errors import FileMissing, NotFound, PlaybookInvalid
 from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome, failed
-from noetl.testing import Example, call_tool, check_kind, run_playbook, tool_context
+from noetl.testing import Example, call_tool, check_kind, leftovers, run_playbook, tool_context
 from noetl.testing.conformance import ERROR_KINDS
 from noetl.tools import noop
 from noetl.tools.base import Context, Failure
@@ -365,7 +365,8 @@ def test_cancelling_that_is_swallowed_is_seen() -> None:
     assert "does not last" in faults(made(_fine), Example(lasts=True))
 
 
-def test_leftovers_are_seen() -> None:
+def test_leftovers_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leftovers, "GRACE_SECONDS", 0.2)
     over = threading.Event()
     kept: list[Any] = []
 

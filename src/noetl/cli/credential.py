@@ -116,6 +116,7 @@ def _text(name: str, kind: str, data: str) -> str:
         asked: str = click.prompt(f"Data of {name} ({kind})", hide_input=True, err=True)
         return asked
     if data != STDIN and not data.startswith("@"):
+        click.echo("noetl: others may see this data in the list of processes; `--data -` reads it unseen", err=True)
         return data
     content = read_file(data.removeprefix("@"))
     if len(content) > MAX_BYTES:

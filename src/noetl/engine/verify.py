@@ -19,7 +19,7 @@ from noetl.engine.net import Net
 from noetl.engine.patch import SET, BadPatch, Patch, apply_patch
 from noetl.engine.state import Execution, Run
 from noetl.model.identity import TaskId, iteration_id, step_of
-from noetl.reference import CHUNKS, read_spelled
+from noetl.reference import CHUNKS, SECRET, read_spelled
 
 MAX_EVENT_BYTES = 64 * 1024
 PASSING = frozenset(["net", "digest", "changed", "listening", "outbox"])
@@ -249,7 +249,8 @@ class Resolves(RowCheck):
         except msgspec.DecodeError:
             return
         for reference in _references(data, mark):
-            self._resolve(reference, self.log.load)
+            if reference.get("store") != SECRET:  # a handle has no content that a store could show
+                self._resolve(reference, self.log.load)
 
     def _resolve(self, reference: dict[str, Any], load: Load) -> None:
         key, size = str(reference.get("key")), reference.get("size")

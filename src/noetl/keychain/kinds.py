@@ -96,7 +96,7 @@ def faults(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
     else:
         yield from _misfits(shape, fields)
     for name, value in fields.items():
-        if any(len(secret) < SHORTEST for secret in _leaves(name, value)):
+        if any(len(secret.strip()) < SHORTEST for secret in _leaves(name, value)):
             yield f"{name} is shorter than {SHORTEST} characters: it could not be hidden in results and logs"
 
 
@@ -115,7 +115,7 @@ def secrets_in(fields: Mapping[str, Any]) -> Iterator[str]:
     for name, value in fields.items():
         for secret in _leaves(name, value):
             yield secret
-            yield from (inner for inner in _inside(secret) if len(inner) >= SHORTEST)
+            yield from (inner for inner in _inside(secret) if len(inner.strip()) >= SHORTEST)
 
 
 def _leaves(name: str, value: Any) -> Iterator[str]:

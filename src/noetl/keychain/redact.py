@@ -62,7 +62,8 @@ class Redactor:
             self.add(secret)
 
     def add(self, secret: str) -> None:
-        """Hide this value from now on. ValueError if it is too short to be told from other text."""
+        """Hide this value from now on, without the space around it. ValueError if it is too short to be recognised."""
+        secret = secret.strip()
         if len(secret) < SHORTEST:
             raise ValueError(f"a secret needs at least {SHORTEST} characters to be hidden in texts")
         lines = [line for line in map(str.strip, secret.splitlines()) if len(line) >= SHORTEST_LINE]

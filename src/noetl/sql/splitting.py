@@ -80,3 +80,12 @@ def first_words(sql: Sql, count: int = 3) -> tuple[str, ...]:
         elif not token.silent and (found or text[token.start] != "("):
             break
     return tuple(found)
+
+
+def buried(sql: Sql) -> bool:
+    """Whether a value or name stands inside a string, a quoted name or a comment, where it would not be read as one.
+
+    Never so in what `prepare_sql` gives; for texts whose placeholders somebody else has found.
+    """
+    text, mark = marked(sql)
+    return any(token.kind != "mark" and mark in text[token.start : token.end] for token in tokens(text, sql.dialect))

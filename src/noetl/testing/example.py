@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from noetl.testing.tool import secrets_of
+
 ODD_TEXTS = ("", " ", "\0", "{{ x }}", "'; --", "../..", "x" * 100_000)
 LONG_ENOUGH = 12
 """A secret that is shorter may stand in a text by chance, and half of it does."""
-NAMES = frozenset(
-    ["kind", "header", "query", "username", "user", "host", "database", "token_url", "client_id", "scope"]
-)
-"""Fields of a credential that are no secrets."""
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,14 +30,7 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> list[str]:
         """The texts of the credentials that must never be shown."""
-        found = [
-            text
-            for fields in self.credentials.values()
-            for name, value in fields.items()
-            if name not in NAMES
-            for text in _texts(value)
-        ]
-        return [one for one in found if len(one) >= LONG_ENOUGH]
+        return [one for one in secrets_of(self.credentials) if len(one) >= LONG_ENOUGH]
 
 
 def odd_variants(example: Example) -> Iterator[tuple[str, Example]]:
@@ -56,14 +47,3 @@ def odd_variants(example: Example) -> Iterator[tuple[str, Example]]:
 
 def _with(example: Example, inputs: dict[str, Any]) -> Example:
     return msgspec.structs.replace(example, inputs=inputs)
-
-
-def _texts(value: Any) -> list[str]:
-    match value:
-        case str():
-            return [value]
-        case Mapping():
-            return [text for item in value.values() for text in _texts(item)]
-        case list():
-            return [text for item in value for text in _texts(item)]
-    return []

@@ -108,10 +108,7 @@ class HastyClock(SystemClock):
         self._ahead += max(0.0, due - self.now())
 
     async def sleep(self, seconds: float) -> None:
-        if self.hurry:
-            self.set_to(self.now() + seconds)
-            seconds = 0
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(0 if self.hurry else seconds)
 
 
 class _Stage:

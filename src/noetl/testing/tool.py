@@ -18,6 +18,10 @@ from noetl.tools.base import Context, Failure, Redact, Run
 from noetl.tools.registry import BUILTIN, GROUP
 
 HIDDEN = "***"
+PLAIN_FIELDS = frozenset(
+    ["kind", "header", "query", "username", "user", "host", "database", "token_url", "client_id", "scope"]
+)
+"""Fields of a credential that are no secrets."""
 Credentials = Mapping[str, Mapping[str, Any]]
 
 
@@ -111,7 +115,7 @@ def tool_context(kind: Kind | None = None, credentials: Credentials | None = Non
         "prev": None,
         "log": lambda stream, line: None,
         "credential": _credential(given),
-        "redact": hiding([str(value) for fields in given.values() for value in fields.values()]),
+        "redact": hiding(secrets_of(given)),
     }
     return Context(**plain | fields)
 
@@ -125,6 +129,28 @@ def _credential(given: Credentials) -> Callable[[str | Mapping[str, Any]], Await
         return dict(given[auth])
 
     return credential
+
+
+def secrets_of(credentials: Credentials) -> list[str]:
+    """The texts of credentials that must not be shown."""
+    return [
+        text
+        for fields in credentials.values()
+        for name, value in fields.items()
+        if name not in PLAIN_FIELDS
+        for text in _texts(value)
+    ]
+
+
+def _texts(value: Any) -> list[str]:
+    match value:
+        case str():
+            return [value]
+        case Mapping():
+            return [text for item in value.values() for text in _texts(item)]
+        case list():
+            return [text for item in value for text in _texts(item)]
+    return []
 
 
 def hiding(secrets: list[str]) -> Redact:

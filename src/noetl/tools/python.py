@@ -139,7 +139,7 @@ def _lane(context: Context, auth: dict[str, Any] | None) -> tuple[str, dict[str,
         "memory_bytes": box.memory_bytes or MEMORY_BYTES,
         "processes": box.processes,
         "landlock": landlock(box, (), read=[*sys.path, "."]),
-        "exec": confined_python(box, interpreter()),
+        "exec": confined_python(box, *interpreter()),
     }
     key = sha256(msgspec.json.encode([context.execution, auth, life], order="deterministic")).hexdigest()
     return f"{context.execution}/{key}", life

@@ -9,6 +9,7 @@ slow every start.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -94,9 +95,10 @@ class Registry:
         return self._runners[name]
 
     async def close(self) -> None:
-        """End what the tools have opened: connections, child processes."""
-        for close in self._closers:
-            await close()
+        """End what the tools have opened: connections, child processes. One that fails keeps no other from it."""
+        async with AsyncExitStack() as all_of_them:
+            for close in self._closers:
+                all_of_them.push_async_callback(close)
 
     def names(self) -> list[str]:
         """All names, built-in ones first, then those of plug-ins by the alphabet. Loads no kind."""

@@ -72,18 +72,25 @@ def landlock(sandbox: Sandbox, folders: Iterable[str], *, read: Iterable[str] = 
     return {"read": readable, "write": [*folders, *sandbox.write, *DEVICES], "network": sandbox.network}
 
 
-def confined_python(sandbox: Sandbox, argv: list[str]) -> list[str] | None:
+def confined_python(sandbox: Sandbox, argv: list[str], folders: Iterable[str]) -> list[str] | None:
     """The command line of an interpreter that serves python calls in a bubble; None if the zygote's own will do."""
     import sys
 
     if sandbox.kind != "bubblewrap":
         return None
-    home = {sys.prefix, sys.base_prefix, sys.exec_prefix, *(path for path in sys.path if path.startswith("/"))}
-    return [*_bubblewrap(sandbox, read=[*sorted(home), *_folders_of(argv)], write=()), "--chdir", "/tmp", "--", *argv]
+    read = _outermost([sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path[1:], *folders])
+    return [*_bubblewrap(sandbox, read=read, write=()), "--chdir", "/tmp", "--", *argv]
 
 
-def _folders_of(argv: list[str]) -> list[str]:
-    return [part for word in argv for part in word.split(":") if part.startswith("/") and "\n" not in part]
+def _outermost(paths: Iterable[str]) -> list[str]:
+    """Folders without those that lie in another one, or in what is there anyway."""
+    import os
+
+    found: list[str] = []
+    for path in sorted({os.path.realpath(path) for path in paths if path.startswith("/")}):
+        if os.path.isdir(path) and not any(f"{path}/".startswith(f"{outer}/") for outer in (*SYSTEM, *found)):
+            found.append(path)
+    return found
 
 
 def _check_landlock(sandbox: Sandbox) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -222,7 +223,10 @@ def test_files_of_the_worker(tmp_path: Path) -> None:
     file.write_bytes(b"x" * (2**20 + 1))
     assert "larger than" in failure(lambda: fields(entry))[1]
     entry = Credential("api", "bearer", provider="file", key=str(tmp_path))
-    assert "can't be read" in failure(lambda: fields(entry))[1]
+    assert "is not a file" in failure(lambda: fields(entry))[1]
+    os.mkfifo(tmp_path / "pipe")
+    entry = Credential("api", "bearer", provider="file", key=str(tmp_path / "pipe"))
+    assert "is not a file" in failure(lambda: fields(entry))[1]
 
 
 def test_the_master_key_is_no_secret_for_playbooks(tmp_path: Path) -> None:

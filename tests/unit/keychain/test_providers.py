@@ -161,8 +161,9 @@ def test_versions_in_vault(the_vault: Vault) -> None:
         ("shop/api", {"role_id": "the-role"}, "auth", False, "Vault needs a `token`"),
         ("busy", {"token": "hvs.token-9"}, "auth", True, "Vault answered 503"),
         ("odd", {"token": "hvs.token-9"}, "auth", False, "an answer that makes no sense"),
+        ("../../sys/x", {"token": "hvs.token-9"}, "input", False, "is not the path of a secret"),
     ],
-    ids=["none", "token", "approle", "half", "busy", "odd"],
+    ids=["none", "token", "approle", "half", "busy", "odd", "path"],
 )
 def test_vault_in_trouble(
     the_vault: Vault, key: str, login: dict[str, str], kind: str, retryable: bool, message: str
@@ -193,7 +194,7 @@ def test_an_entry_signs_in_with_a_credential_of_the_store(the_vault: Vault) -> N
 
 
 @pytest.fixture(scope="module")
-def key() -> RSAPrivateKey:
+def signing_key() -> RSAPrivateKey:
     return generate_private_key(65537, 2048)
 
 
@@ -258,8 +259,8 @@ def decoded(part: str) -> bytes:
 
 
 @pytest.fixture
-def the_google(httpserver: HTTPServer, key: RSAPrivateKey) -> Google:
-    return Google(httpserver, key)
+def the_google(httpserver: HTTPServer, signing_key: RSAPrivateKey) -> Google:
+    return Google(httpserver, signing_key)
 
 
 def test_google_by_service_account(the_google: Google) -> None:
@@ -301,6 +302,7 @@ def test_google_as_the_machine(the_google: Google) -> None:
     [
         ("none", {}, "not_found", "has no projects/shop/secrets/none/versions/latest"),
         ("binary", {}, "auth", "is not a text in UTF-8"),
+        ("projects/../x", {}, "input", "is not the path of a secret"),
         ("api", {"token": "ya29.wrong", "project": "shop"}, "auth", "answered 401 UNAUTHENTICATED"),
         ("api", {"token": "ya29.wrong"}, "auth", "the project is not known"),
         ("api", {"service_account": "not a map"}, "auth", "is not the JSON of a key"),
@@ -312,7 +314,7 @@ def test_google_as_the_machine(the_google: Google) -> None:
             "is not a key in PEM",
         ),
     ],
-    ids=["none", "binary", "token", "project", "account", "file", "pem"],
+    ids=["none", "binary", "path", "token", "project", "account", "file", "pem"],
 )
 def test_google_in_trouble(the_google: Google, key: str, login: dict[str, Any], kind: str, message: str) -> None:
     login = login or {"service_account": the_google.account}
@@ -332,7 +334,7 @@ def amazon() -> Iterator[tuple[str, Any]]:
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     try:
-        endpoint = "http://127.0.0.1:{}".format(server.get_host_and_port()[1])
+        endpoint = f"http://127.0.0.1:{server.get_host_and_port()[1]}"
         client = boto3.client(
             "secretsmanager",
             endpoint_url=endpoint,

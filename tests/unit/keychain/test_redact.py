@@ -10,7 +10,7 @@ from urllib.parse import quote, quote_plus
 
 import msgspec
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from noetl.keychain.redact import Redactor
@@ -180,9 +180,14 @@ def test_numbers_that_are_secrets() -> None:
     assert Redactor(["secret-word"]).redact([987654]) == [987654]
 
 
-def test_short_secrets_are_refused() -> None:
+@pytest.mark.parametrize("secret", ["12345", "", "12345     ", "\n" * 10])
+def test_short_secrets_are_refused(secret: str) -> None:
     with pytest.raises(ValueError, match="at least 6 characters"):
-        Redactor().add("12345")
+        Redactor().add(secret)
+
+
+def test_the_space_around_a_secret_is_no_part_of_it() -> None:
+    assert Redactor([f"{PLAIN}\n"]).redact(f"({PLAIN})") == "(***)"
 
 
 def test_a_redactor_without_secrets_does_nothing() -> None:
@@ -195,9 +200,10 @@ likely = st.text("abAB01+/=-_%&\"'\\ \n\té日🔑", min_size=6, max_size=20)
 around = st.text(st.characters(blacklist_categories=["Cs"]), max_size=40)
 
 
+@settings(deadline=None)
 @given(secret=secrets | likely, before=around, after=around, form=st.sampled_from(sorted(FORMS)))
 def test_no_form_survives(secret: str, before: str, after: str, form: str) -> None:
-    assume(not secret.isspace())
+    assume(len(secret.strip()) >= 6)
     redactor = Redactor([secret])
     written = FORMS[form](secret)
     text = f"{before}{written}{after}"
@@ -209,8 +215,10 @@ def test_no_form_survives(secret: str, before: str, after: str, form: str) -> No
     assert redactor.redact(out) == out
 
 
+@settings(deadline=None)
 @given(secret=secrets | likely, before=st.binary(max_size=20), after=st.binary(max_size=20))
 def test_no_place_in_base64_survives(secret: str, before: bytes, after: bytes) -> None:
+    assume(len(secret.strip()) >= 6)
     redactor = Redactor([secret])
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         assert "***" in redactor.redact(encode(before + secret.encode() + after).decode())
@@ -223,14 +231,17 @@ values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(values)
 def test_unrelated_values_are_untouched(value: Any) -> None:
     redactor = Redactor(["an-unrelated-Secret-0815", 'and "another" één\\'])
     assert redactor.redact(value) is value
 
 
+@settings(deadline=None)
 @given(st.lists(secrets | likely, min_size=1, max_size=4), st.data())
 def test_values_of_any_shape_lose_their_secrets(known: list[str], data: st.DataObject) -> None:
+    assume(all(len(secret.strip()) >= 6 for secret in known))
     redactor = Redactor(known)
     words = st.sampled_from(known)
     leaf = words | st.tuples(around, words, around).map("".join)
@@ -250,7 +261,7 @@ def texts(value: Any) -> list[str]:
 
 def test_hostile_texts_end() -> None:
     """No time is measured: a pattern that goes astray would not end within the limit of the whole run."""
-    redactor = Redactor(["\\" * 40 + "x", 'é"é"é"é', "/" * 30, "a" * 40 + "b", " \n" * 10 + "z"])
+    redactor = Redactor(["\\" * 40 + "x", 'é"é"é"é', "/" * 30, "a" * 40 + "b", "y" + " \n" * 10 + "z"])
     for unit in ("\\", "a", "/", "%25", "\\u00e9\\", " \n", 'é"é', "\\\\\\n"):
         text = unit * (200_000 // len(unit))
         redactor.redact(text)

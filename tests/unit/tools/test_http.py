@@ -858,6 +858,22 @@ def test_connection_the_server_closed_is_opened_again() -> None:
     whole(main())
 
 
+def test_connection_that_broke_is_not_taken_for_one_that_has_its_number() -> None:
+    """The numbers of closed sockets are given to new ones: here to those of another server."""
+
+    async def main() -> None:
+        async with wire(reply()) as server, wire(reply()) as other:
+            for _ in range(5):
+                assert all(one.ok for one in await asyncio.gather(*(ask(server.url) for _ in range(5))))
+                for writer in server.writers:
+                    reset(writer) if not writer.is_closing() else None
+                await asyncio.sleep(0.01)
+                assert all(one.ok for one in await asyncio.gather(*(ask(other.url) for _ in range(5))))
+            assert all(one.ok for one in await asyncio.gather(*(ask(server.url) for _ in range(5))))
+
+    whole(main())
+
+
 def test_each_event_loop_has_connections_of_its_own(echo: Echo) -> None:
     url = echo.answer()
     assert call(url).ok

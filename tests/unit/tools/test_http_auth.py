@@ -201,6 +201,16 @@ def test_redirect_that_takes_the_key_along_to_another_host_is_not_followed(query
     assert "s3cret" not in str(msgspec.to_builtins(outcome))
 
 
+def test_secret_that_the_author_put_into_the_query_does_not_go_along_either() -> None:
+    async def main() -> tuple[Outcome, Wire]:
+        async with wire(reply()) as other, wire(moved(f"http://localhost:{other.port}/b?k=s3cret-key%2F1+2")) as first:
+            return await ask(f"{first.url}/a", given=signing({}, redact=hiding([KEY])), params={"k": KEY}), other
+
+    outcome, other = whole(main())
+    assert (failure(outcome).kind, other.asked) == ("http_status", [])
+    assert outcome.extra["http"]["headers"]["location"] == "***"
+
+
 # -- what others get to read ------------------------------------------------------------------------------------------
 
 

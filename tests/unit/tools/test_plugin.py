@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -10,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from noetl.tools.registry import Registry
 
 PLUGIN = Path(__file__).parents[3] / "examples" / "plugin"
 SECONDS = 120
@@ -91,3 +94,39 @@ def test_without_it_the_kind_is_unknown(site: Site) -> None:
     done = alone.noetl("validate", "source/orders.yaml")
     assert done.returncode == 3
     assert "'sqlite'" in done.stdout + done.stderr
+
+
+PLUGINS = {
+    "brittle": "async def close():\n    raise OSError('it was closed already')\n",
+    "tidy": "closed = []\nasync def close():\n    closed.append(True)\n",
+}
+MODULE = """
+import msgspec
+from noetl.model.kind import Kind
+
+class Inputs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+KIND = Kind(name="{name}", summary="Is closed", inputs=Inputs)
+
+async def run(inputs, context): ...
+
+"""
+
+
+def test_close_that_fails_keeps_no_other_tool_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    points = "".join(f"{name} = {name}_tool\n" for name in PLUGINS)
+    for name, close in PLUGINS.items():
+        (tmp_path / f"{name}_tool.py").write_text(MODULE.format(name=name) + close)
+    info = tmp_path / "closing-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: closing\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[noetl.tools]\n{points}")
+    for order in (["brittle", "tidy"], ["tidy", "brittle"]):
+        registry = Registry()
+        assert all(registry.runner(name) for name in order)
+        sys.modules["tidy_tool"].closed.clear()
+        with pytest.raises(OSError, match="closed already"):
+            asyncio.run(registry.close())
+        assert sys.modules["tidy_tool"].closed == [True]

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from noetl.model.outcome import Outcome
-from noetl.tools.base import Context
+from noetl.tools.base import Context, Failure
 from noetl.tools.python import Inputs, close, run, warm
 from noetl.tools.python_child import pool
 
@@ -51,6 +51,15 @@ def play(story: Callable[[], Awaitable[T]]) -> T:
     return asyncio.run(whole())
 
 
+async def no_entries(auth: Any) -> dict[str, Any]:
+    raise Failure("auth", f"the keychain has no entry {auth!r}")
+
+
+async def entries(auth: Any) -> dict[str, Any]:
+    """A keychain that has every entry."""
+    return {"kind": "basic", "password": f"of {auth}"} if isinstance(auth, str) else dict(auth)
+
+
 def call(
     code: str,
     args: dict[str, Any] | None = None,
@@ -59,6 +68,9 @@ def call(
     task: str = "fetch",
     log: Callable[[str, str], None] = lambda stream, line: None,
     action: str = "action-1",
+    credential: Callable[[Any], Awaitable[dict[str, Any]]] = no_entries,
+    spec: dict[str, Any] | None = None,
+    redact: Any = lambda value: value,
     **inputs: Any,
 ) -> Awaitable[Outcome]:
     context = Context(
@@ -71,6 +83,9 @@ def call(
         args=args or {},
         prev=None,
         log=log,
+        credential=credential,
+        spec=spec or {},
+        redact=redact,
     )
     return run(Inputs(code=textwrap.dedent(code), **inputs), context)
 
@@ -192,9 +207,17 @@ class TestAnswer:
         assert message(found) == "ModuleNotFoundError: No module named 'no_such_module'"
         assert found.extra["py"]["exception_type"] == "ModuleNotFoundError"
 
-    def test_credentials_are_refused_and_an_empty_map_is_not(self) -> None:
-        assert "auth" in message(outcome("result = 1", auth="db"), kind="auth")
+    def test_a_credential_that_is_not_there(self) -> None:
+        assert message(outcome("result = 1", auth="db"), kind="auth") == "the keychain has no entry 'db'"
         assert result("result = 1", auth={}) == 1
+
+    def test_code_finds_its_credential(self) -> None:
+        assert result("result = auth", auth="db", credential=entries) == {"kind": "basic", "password": "of db"}
+        assert result("result = 'auth' in globals()") is False
+
+    def test_code_finds_several_credentials_by_name(self) -> None:
+        found = result("result = auth", auth={"shop": "db", "own": {"token": "t"}}, credential=entries)
+        assert found == {"shop": {"kind": "basic", "password": "of db"}, "own": {"token": "t"}}
 
     def test_args_that_are_no_data_are_refused(self) -> None:
         assert "object" in message(outcome("result = 1", {"a": object()}), kind="input")
@@ -224,6 +247,11 @@ class TestAnswer:
         monkeypatch.setenv("MINE", "yes")
         code = "from subprocess import getoutput\nresult = getoutput('echo $MINE $NOETL_ACTION_ID')"
         assert result(code, action="id-7") == "yes id-7"
+
+    def test_variables_of_the_engine_are_not_the_codes_business(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NOETL_TOKEN", "secret")
+        found = result("import os\nresult = [name for name in os.environ if name.startswith('NOETL')]")
+        assert found == ["NOETL_ACTION_ID"]
 
     def test_warming_up_changes_nothing(self) -> None:
         async def story() -> Any:
@@ -571,6 +599,62 @@ class TestNothingLeaks:
             assert seen.result[1] is False
 
         play(story)
+
+
+class TestOneSetOfCredentialsPerChild:
+    def test_calls_with_one_set_share_a_child_and_others_do_not(self) -> None:
+        code = "import os\nresult = os.getpid()"
+
+        async def story() -> list[int]:
+            async def pid(**more: Any) -> int:
+                return int((await call(code, credential=entries, **more)).result)
+
+            return [
+                await pid(auth="a"),
+                await pid(auth="a"),
+                await pid(auth="b"),
+                await pid(),
+                await pid(auth={"x": "a"}),
+                await pid(auth="a", execution="e2"),
+                await pid(auth="a"),
+            ]
+
+        first, *others = play(story)
+        assert [pid == first for pid in others] == [True, False, False, False, False, True]
+        assert len(set(others)) == 5
+
+    def test_what_code_with_a_credential_leaves_behind_is_not_found_without_it(self) -> None:
+        async def story() -> Any:
+            await call("import string\nstring.left = auth", auth="a", credential=entries)
+            found = await call("import string\nresult = hasattr(string, 'left')", auth="b", credential=entries)
+            return found.result, (await call("import string\nresult = hasattr(string, 'left')")).result
+
+        assert play(story) == (False, False)
+
+    def test_credentials_that_change_get_another_child(self) -> None:
+        passwords = iter(["old", "new"])
+
+        async def rotating(auth: Any) -> dict[str, Any]:
+            return {"password": next(passwords)}
+
+        async def story() -> list[Any]:
+            code = "import os\nresult = [os.getpid(), auth['password']]"
+            return [(await call(code, auth="a", credential=rotating)).result for _ in range(2)]
+
+        (first, old), (second, new) = play(story)
+        assert (old, new, first == second) == ("old", "new", False)
+
+    def test_long_lines_are_cut_after_their_secrets_are_hidden(self) -> None:
+        lines: list[str] = []
+        for before in (16_380, 65_530):
+            outcome(
+                f"print('x' * {before} + auth['password'] + 'x' * 100_000)",
+                auth="db",
+                credential=entries,
+                log=lambda stream, line: lines.append(line.replace("of db", "***")),
+                redact=lambda value: value.replace("of db", "***"),
+            )
+        assert not [line for line in lines if "of" in line or "db" in line]
 
 
 class TestPool:

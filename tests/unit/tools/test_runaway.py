@@ -54,7 +54,7 @@ PYTHON_BOMB = """
     import os, time
     for _ in range(11):  # 2,048 of them
         os.fork()
-    os.setsid()
+    if os.getsid(0) != os.getpid(): os.setsid()
     time.sleep(30)
 """
 BOMB = {"shell": SHELL_BOMB, "script": SHELL_BOMB, "python": PYTHON_BOMB}

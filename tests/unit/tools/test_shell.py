@@ -141,7 +141,7 @@ class TestCommands:
         ("given", "more", "kind", "says"),
         [
             pytest.param([["no-such-program", "a"]], {}, "not_found", "no program 'no-such-program'", id="program"),
-            pytest.param([["/etc/hostname"]], {}, "input", "can't be run: permission denied", id="not executable"),
+            pytest.param([["/etc/passwd"]], {}, "input", "can't be run: permission denied", id="not executable"),
             pytest.param("echo", {"shell": "/no/shell"}, "not_found", "no program '/no/shell'", id="shell"),
             pytest.param("echo", {"cwd": "/no/folder"}, "not_found", "'/no/folder' does not exist", id="folder"),
             pytest.param([[]], {}, "input", "command 1 is an empty list", id="empty list"),

@@ -44,6 +44,15 @@ class Request(NamedTuple):
     def login_field(self, field: str, *variables: str) -> str | None:
         return self.login.get(field, self.environment, *variables)
 
+    def path(self) -> str:
+        """The key as part of an address. It leads nowhere but down."""
+        from urllib.parse import quote
+
+        key = self.key.strip("/")
+        if not key or {"", ".", ".."} & set(key.split("/")):
+            raise self.failure("input", f"{self.key!r} is not the path of a secret")
+        return quote(key)
+
     def failure(self, kind: str, message: str, *, retryable: bool = False) -> Failure:
         return Failure(kind, f"{self.where}: {message}", retryable=retryable)
 

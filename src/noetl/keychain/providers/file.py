@@ -21,6 +21,8 @@ def _read(request: Request) -> str:
     if path.resolve() == Path(master_key_settings(request.environment).file).resolve():
         raise request.failure("auth", "the master key is not a secret for playbooks")
     try:
+        if path.exists() and not path.is_file():  # reading a pipe could take for ever
+            raise request.failure("auth", f"{request.key} is not a file")
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:

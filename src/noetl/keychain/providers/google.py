@@ -50,15 +50,16 @@ async def read(request: Request) -> str:
 def _name(request: Request, account: Mapping[str, Any] | None) -> str:
     from urllib.parse import quote
 
-    key = request.key.strip("/")
+    key = request.path()
     if "/" not in key:
         project = request.login_field("project", "GOOGLE_CLOUD_PROJECT") or (account or {}).get("project_id")
         if not project:
             raise request.failure("auth", "the project is not known: write the key as projects/PROJECT/secrets/NAME")
-        key = f"projects/{project}/secrets/{key}"
+        key = f"projects/{quote(project, safe='')}/secrets/{key}"
     if "/versions/" not in key:
-        key = f"{key}/versions/{'latest' if request.version is None else request.version}"
-    return quote(key)
+        version = "latest" if request.version is None else str(request.version)
+        key = f"{key}/versions/{quote(version, safe='')}"
+    return key
 
 
 def _service_account(request: Request) -> Mapping[str, Any] | None:

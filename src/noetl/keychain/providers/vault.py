@@ -26,7 +26,7 @@ async def read(request: Request) -> str:
     headers = _headers(request)
     headers["X-Vault-Token"] = await _token(request, base, headers)
     mount = request.login_field("mount") or "secret"
-    url = f"{base.rstrip('/')}/v1/{quote(mount.strip('/'))}/data/{quote(request.key.strip('/'))}"
+    url = f"{base.rstrip('/')}/v1/{quote(mount.strip('/'))}/data/{request.path()}"
     params = {} if request.version is None else {"version": str(request.version)}
     answer = await ask(request.where, SERVER, "GET", url, params=params, headers=headers)
     if answer.status == 404:

@@ -2,7 +2,8 @@
 
 The service at which a machine in a cloud finds its own credentials answers anybody who can connect from there. Nothing
 is forbidden unless a role asks for it: `noetl run` is the author's own machine. What counts is the address that is
-connected to, so neither a name in the DNS nor a redirect nor another spelling of a number leads around it.
+connected to, so neither a name in the DNS nor a redirect nor another spelling of a number leads around it. Where the
+environment names a proxy, names are resolved there: then only addresses that are written out are seen here.
 """
 
 from __future__ import annotations

@@ -40,11 +40,9 @@ class Veil:
         return f"{url.scheme}://{url.netloc.decode('ascii')}{path}{'?...' * bool(mark)}"
 
     def leaks_into(self, address: str) -> bool:
-        """Whether an address holds the credential, however it is escaped."""
-        if not self._known:
-            return False
-        read = (unquote(address), unquote_plus(address))
-        return any(secret in text for secret in self._known for text in read)
+        """Whether an address holds the credential, or another secret of the call, however it is escaped."""
+        read = {address, unquote(address), unquote_plus(address)} if address else ()
+        return any(self._redact(text) != text or any(one in text for one in self._known) for text in read)
 
 
 def _sent(request: Request) -> list[str]:

@@ -42,9 +42,13 @@ class Gathering:
         else:
             self._texts.append(text[1:-1])
 
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows as objects."""
+        rows: list[dict[str, Any]] = self._rows or msgspec.json.decode(b"[" + b",".join(self._texts) + b"]")
+        return rows
+
     def result(self, more: dict[str, Any]) -> Any:
         """The whole result: `rows` and what else there is to tell."""
-        if self.binary:
-            return {"rows": self._rows, **more}
-        content = b'{"rows":[' + b",".join(self._texts) + b"]," + _encode(more)[1:]
-        return msgspec.json.decode(content) if len(content) < LARGE_BYTES else msgspec.Raw(content)
+        if self.binary or self.size < LARGE_BYTES:
+            return {"rows": self.rows(), **more}
+        return msgspec.Raw(b'{"rows":[' + b",".join(self._texts) + b"]," + _encode(more)[1:])

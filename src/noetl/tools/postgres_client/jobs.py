@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import psycopg
 
-from noetl.sql import Part, Sql, Value, first_words, quoted, statements
+from noetl.sql import Part, Sql, Value, buried, first_words, quoted, statements
 from noetl.tools.base import Failure
 from noetl.tools.postgres_client.faults import refused
 from noetl.tools.postgres_client.gathering import Gathering
@@ -41,7 +41,10 @@ class Statements:
     """The statements of `command` or `query`."""
 
     def __init__(self, sql: Sql, params: list[Any] | dict[str, Any] | None) -> None:
-        self.statements = statements(sql if params is None else placed(sql, params))
+        whole = sql if params is None else placed(sql, params)
+        if buried(whole):
+            raise Failure("input", "a placeholder stands inside quotes or a comment: leave out the quotes around it")
+        self.statements = statements(whole)
         if not self.statements:
             raise Failure("input", "there is no statement in the SQL")
         words = [first_words(statement) for statement in self.statements]

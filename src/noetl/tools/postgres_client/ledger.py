@@ -28,19 +28,7 @@ DEFINITION = "(action text PRIMARY KEY, done_at timestamptz NOT NULL DEFAULT now
 
 async def once(session: Session, action: str, work: Callable[[], Awaitable[Any]]) -> tuple[Any, bool]:
     """The result of the work, and whether it is that of an earlier call."""
-    session.safe = True
-    try:
-        return await _once(session, action, work)
-    except Failure as failure:
-        if _state(failure) != UNDEFINED_TABLE or await _exists(session):
-            raise
-    await _create(session)
-    return await _once(session, action, work)
-
-
-async def _once(session: Session, action: str, work: Callable[[], Awaitable[Any]]) -> tuple[Any, bool]:
-    await session.command("BEGIN")
-    new = await session.values(Sql((INSERTION, Value(action), END_OF_INSERTION)))
+    new = await _begun(session, action)
     if not new:
         found = await session.values(Sql((f"SELECT result FROM {LEDGER} WHERE action = ", Value(action))))
         await session.command("ROLLBACK")
@@ -51,6 +39,23 @@ async def _once(session: Session, action: str, work: Callable[[], Awaitable[Any]
     return result, False
 
 
+async def _begun(session: Session, action: str) -> list[dict[str, Any]]:
+    """A transaction with the action in the ledger: a row with the ledger's name, or none if it was there already."""
+    try:
+        return await _inserted(session, action)
+    except Failure as failure:
+        if _state(failure) != UNDEFINED_TABLE:
+            raise
+    await session.command("ROLLBACK")
+    await _create(session)
+    return await _inserted(session, action)
+
+
+async def _inserted(session: Session, action: str) -> list[dict[str, Any]]:
+    await session.command("BEGIN")
+    return await session.values(Sql((INSERTION, Value(action), END_OF_INSERTION)))
+
+
 def _update(ledger: str, action: str, result: Any) -> Sql:
     """The result beside the action. The table by its full name: the statements may have set another search path."""
     kept = msgspec.json.encode(result)
@@ -58,13 +63,6 @@ def _update(ledger: str, action: str, result: Any) -> Sql:
         told = msgspec.json.decode(kept)
         kept = msgspec.json.encode({**told, "rows": [], "rows_omitted": True})
     return Sql((f"UPDATE {ledger} SET result = ", Value(kept.decode()), "::jsonb WHERE action = ", Value(action)))
-
-
-async def _exists(session: Session) -> bool:
-    if session.in_transaction:
-        await session.command("ROLLBACK")
-    found = await session.values(Sql(("SELECT to_regclass(", Value(LEDGER), ") IS NOT NULL AS there")))
-    return bool(found[0]["there"])
 
 
 async def _create(session: Session) -> None:

@@ -86,8 +86,7 @@ class Session:
         """The rows of a small query of our own."""
         rows = Gathering()
         await self.execute(sql, rows)
-        found: list[dict[str, Any]] = rows.result({})["rows"]
-        return found
+        return rows.rows()
 
     # -- statements -------------------------------------------------------------------------------------------------
 
@@ -110,9 +109,13 @@ class Session:
             self.pgconn.set_single_row_mode()
         await self.connection.wait(generators.send(self.pgconn))
         reading = _Reading(self.connection, rows)
-        while (result := await self.connection.wait(generators.fetch(self.pgconn))) is not None:
-            reading.take(result)
-            await asyncio.sleep(0)  # what is in the buffer already is read without a pause
+        try:
+            while (result := await self.connection.wait(generators.fetch(self.pgconn))) is not None:
+                reading.take(result)
+                await asyncio.sleep(0)  # what is in the buffer already is read without a pause
+        except psycopg.OperationalError:
+            if reading.error is None:  # else the server has said why before it closed the connection
+                raise
         return reading.done()
 
 
@@ -123,8 +126,8 @@ class _Reading:
         self.connection, self.rows = connection, rows
         self.columns: list[str] = []
         self.transformer = Transformer(connection)
-        self.seen = 0
-        self.last: PGresult | None = None
+        self.seen = self.changed = 0
+        self.tag = b""
         self.error: psycopg.Error | None = None
 
     def take(self, result: PGresult) -> None:
@@ -133,7 +136,8 @@ class _Reading:
             return
         if result.status in COPYING:
             raise Failure("input", "COPY from STDIN or to STDOUT is not available: give `table` and `rows`")
-        self.last = result
+        if result.command_status:  # which of the results has it depends on how many rows the last chunk had
+            self.tag, self.changed = result.command_status, result.command_tuples or 0
         if result.nfields:
             self._rows(result)
 
@@ -158,7 +162,4 @@ class _Reading:
     def done(self) -> Done:
         if self.error is not None:
             raise self.error
-        assert self.last is not None
-        tag = (self.last.command_status or b"").decode()
-        command = tag.rstrip(" 0123456789")
-        return Done(command, self.columns, self.seen if self.columns else self.last.command_tuples or 0)
+        return Done(self.tag.decode().rstrip(" 0123456789"), self.columns, self.seen if self.columns else self.changed)

@@ -294,9 +294,10 @@ class Pool:
         self.alive = 0
 
 
-def interpreter() -> list[str]:
-    """The command line of a child of its own."""
-    return [sys.executable, "-P", "-c", ALONE, f"{OUTSIDE}:{INSIDE}"]
+def interpreter() -> tuple[list[str], list[str]]:
+    """The command line of a child of its own, and the folders it needs."""
+    folders = [OUTSIDE, INSIDE]
+    return [sys.executable, "-P", "-c", ALONE, ":".join(folders)], folders
 
 
 def _folder() -> str:

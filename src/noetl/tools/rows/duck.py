@@ -242,7 +242,7 @@ def failure(error: Error, line: int | None = None) -> Failure:
         case duckdb.PermissionException() if "file system operations" in said.message:
             message += ". Files and folders that statements may use are declared in `paths`"
         case duckdb.OutOfMemoryException():
-            kind, message = "too_large", f"{message}. `memory` of the task sets the limit"
+            kind, message = "too_large", message.partition("\n")[0]
         case duckdb.TransactionException():
             retryable = True
         case duckdb.IOException() if "No files found" in said.message or "No such file" in said.message:

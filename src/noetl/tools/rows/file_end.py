@@ -18,7 +18,7 @@ from noetl.tools.rows.hub import Hub
 from noetl.tools.rows.progress import Progress
 
 FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-MAX_OBJECT_BYTES = 64 << 20
+MAX_OBJECT_BYTES = 16 << 20
 WRITTEN = {
     "csv": "format csv, header",
     "json": "format json, array true",

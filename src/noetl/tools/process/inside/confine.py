@@ -16,6 +16,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 """System calls of Landlock; their numbers are the same on every architecture."""
 PATH_BENEATH = 1
+CAPABILITY_VERSION = 0x20080522
 O_PATH = 0o10000000
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
@@ -92,6 +93,12 @@ def landlock_version() -> int:
     return int(max(0, LIBC.syscall(CREATE_RULESET, None, 0, 1)))
 
 
+def drop_capabilities() -> None:
+    """Give up the rights of root. With some of them the memory and the environment of any process can be read."""
+    none = (ctypes.c_uint32 * 6)()
+    checked(LIBC.capset((ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), none))
+
+
 def landlock(read: list[str], write: list[str], network: bool) -> None:
     """Restrict this process and those below it to reading `read` and writing `write`. OSError if that can't be."""
     version = landlock_version()
@@ -110,6 +117,7 @@ def landlock(read: list[str], write: list[str], network: bool) -> None:
     for path in write:
         allow(ruleset, path, reading | writing | devices)
     checked(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    drop_capabilities()
     checked(LIBC.syscall(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
 

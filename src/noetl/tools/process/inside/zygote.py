@@ -51,9 +51,10 @@ class Zygote:
     def run(self) -> None:
         """Serve the engine until it is gone."""
         parent = os.getppid()
+        ending = False
 
         def orphaned(*_: Any) -> None:
-            if os.getppid() != parent:  # else only the thread that started the zygote has ended, or a stray signal
+            if os.getppid() != parent and not ending:  # else only the thread that started the zygote has ended
                 raise SystemExit
 
         signal.signal(signal.SIGTERM, orphaned)
@@ -62,17 +63,23 @@ class Zygote:
         gc.collect()
         gc.freeze()
         try:
-            while True:
-                for fd, _ in self.poll.poll(LOOK_SECONDS * 1000 if self.most else None):
-                    if fd in self.watched:
-                        self.bury(fd)
-                    elif not self.obey():
-                        return
-                self.look()
+            try:
+                self.loop()
+            finally:
+                ending = True  # the engine's death comes as a signal too, which must not cut this short
         except (BrokenPipeError, ConnectionResetError):
-            return
+            pass
         finally:
             self.kill_all()
+
+    def loop(self) -> None:
+        while True:
+            for fd, _ in self.poll.poll(LOOK_SECONDS * 1000 if self.most else None):
+                if fd in self.watched:
+                    self.bury(fd)
+                elif not self.obey():
+                    return
+            self.look()
 
     def obey(self) -> bool:
         """Carry out one message; False if there will be no more."""
