@@ -23,6 +23,10 @@ class Claim(msgspec.Struct, frozen=True):
 
     worker: str
     slots: int = 1
+    pool: str | None = None
+    """The pool whose work it may do; None: of any."""
+    id: str = ""
+    """The worker's own name for the claim: who asks again, because no answer came, gets the same leases."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -33,6 +37,8 @@ class Report(msgspec.Struct, frozen=True):
 
     fence: int
     facts: tuple[Event, ...]
+    first: int = 0
+    """How many facts of the lease were told before these: what comes again, because no answer came, is passed over."""
     claim: Claim | None = None
     hand_back: bool = False
     blobs: tuple[tuple[str, bytes], ...] = ()

@@ -104,9 +104,13 @@ def _take(turn: Turn, command: Command) -> None:
 
 def _report(turn: Turn, report: Report) -> None:
     """Accept what a worker says, as long as its lease is the latest. A fact may end the lease for those behind it."""
-    _look_into(turn, report)
+    lease = turn.state.leases.get(report.fence)
+    if lease is None:
+        return
+    known = max(0, lease.facts - report.first)
+    _look_into(turn, report.facts[known:], report.blobs)
     turn.blobs += report.blobs
-    for fact in report.facts:
+    for fact in report.facts[known:]:
         if report.fence not in turn.state.leases:
             return
         ACCEPT.get(type(fact), _accept)(turn, report.fence, fact)
@@ -173,12 +177,12 @@ def _wanted(state: Execution, fact: e.TaskDone) -> Iterator[Reference]:
             yield from wanted(target, patch)
 
 
-def _look_into(turn: Turn, report: Report) -> None:
+def _look_into(turn: Turn, facts: Sequence[e.Event], blobs: Sequence[tuple[str, bytes]]) -> None:
     """Load what reducers of the report look into, as far as it is known before the first fact is taken: Need starts the
     command again, and nothing may have happened by then."""
-    at_hand = {key for key, _ in report.blobs}
+    at_hand = {key for key, _ in blobs}
     passed: dict[str, Reference] = {}
-    for fact in report.facts:
+    for fact in facts:
         if not isinstance(fact, e.TaskDone) or fact.task.run not in turn.state.runs:
             continue
         for key, operator, operand in (*fact.set_iter, *fact.set_ctx):

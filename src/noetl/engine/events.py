@@ -187,6 +187,8 @@ class StepStarted(Event, frozen=True):
     fence: int
     worker: str = ""
     items: Interval | None = None
+    claim: str = ""
+    """The worker's name for its claim."""
 
 
 class StepRegranted(Event, frozen=True):
@@ -201,6 +203,8 @@ class StepRegranted(Event, frozen=True):
     reason: str
     worker: str = ""
     items: Interval | None = None
+    claim: str = ""
+    """The worker's name for its claim."""
 
 
 class StepPaused(Event, frozen=True):

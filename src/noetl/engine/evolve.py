@@ -13,6 +13,7 @@ from noetl.engine.fit import weight
 from noetl.engine.patch import APPEND, SET, Write, apply_patch
 from noetl.engine.state import (
     BYTES_PER_CHUNK,
+    LEASE_SECONDS,
     RESULTS_PER_CHUNK,
     Ended,
     Execution,
@@ -39,7 +40,24 @@ NO_LOOP = -1
 def evolve(state: Execution, event: e.Event, at: float) -> None:
     """Take the event into the state."""
     state.seq += 1
+    if event.source == "worker":
+        _count(state, event)
     HANDLERS[type(event)](state, event, at)
+
+
+def _count(state: Execution, event: e.Event) -> None:
+    """One more fact under the lease that it belongs to, so that a report that comes twice is taken once."""
+    task: Any = getattr(event, "task", None)
+    at: Any = task if isinstance(task, TaskId) else event
+    run = state.runs.get(at.run)
+    if run is None:
+        return
+    fence = run.fence
+    if run.loop is not None:
+        index = getattr(at, "index", None)
+        fence = next((fence for fence, items in run.loop.lanes.items() if items[0] == index), None)
+    if fence is not None and fence in state.leases:
+        state.leases[fence].facts += 1
 
 
 # -- playbook -------------------------------------------------------------------------------------------------------
@@ -208,7 +226,8 @@ def claimable(state: Execution, run: Run) -> bool:
 def _granted(state: Execution, event: e.StepStarted | e.StepRegranted, at: float) -> None:
     run = state.runs[event.run]
     state.fence = event.fence
-    state.leases[event.fence] = Lease(run.id, event.worker, at)
+    losses = run.losses.get(event.items[0] if event.items else NO_LOOP, 0)
+    state.leases[event.fence] = Lease(run.id, event.worker, at, LEASE_SECONDS * 2**losses, event.claim)
     if run.started is None:
         run.started = at
         if run.loop is None:

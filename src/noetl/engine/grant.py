@@ -15,19 +15,19 @@ def claim(turn: Turn, command: Claim) -> None:
     if state.status != "running" or state.over:
         return
     for _ in range(command.slots):
-        name = next(iter(state.ready), None)
+        name = next((run for run, pool in state.ready.items() if command.pool in (None, pool)), None)
         if name is None:
             return
-        turn.emit(grant(state, state.runs[name], command.worker))
+        turn.emit(grant(state, state.runs[name], command.worker, command.id))
 
 
-def grant(state: Execution, run: Run, worker: str) -> e.StepStarted | e.StepRegranted:
+def grant(state: Execution, run: Run, worker: str, claim: str = "") -> e.StepStarted | e.StepRegranted:
     """The event that hands out a run or a part of it."""
     fence = state.fence + 1
     items = None if run.loop is None else _lane(state, run, run.loop)
     if (items[0] if items else NO_LOOP) in run.losses:
-        return e.StepRegranted(run.id, fence, "lost", worker, items)
-    return e.StepStarted(run.id, fence, worker, items)
+        return e.StepRegranted(run.id, fence, "lost", worker, items, claim)
+    return e.StepStarted(run.id, fence, worker, items, claim)
 
 
 def _lane(state: Execution, run: Run, loop: Loop) -> e.Interval:

@@ -18,6 +18,7 @@ from noetl.model.outcome import Error, Outcome
 Status = Literal["pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled"]
 RESULTS_PER_CHUNK = 4_096
 BYTES_PER_CHUNK = 1 << 16
+LEASE_SECONDS = 30.0
 
 
 Key = TypeVar("Key")
@@ -169,6 +170,11 @@ class Lease(msgspec.Struct):
     run: str
     worker: str
     since: float
+    ttl: float = LEASE_SECONDS
+    """How long after the worker's last sign of life it is taken for lost."""
+    claim: str = ""
+    facts: int = 0
+    """How many facts were accepted under it."""
 
 
 class Ended(msgspec.Struct):

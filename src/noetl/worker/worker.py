@@ -145,6 +145,8 @@ class Lease:
         self.worker, self.work = worker, work
         self.plan = worker.link.plan(work.digest, work.step)
         self.facts: list[e.Event] = []
+        self.told = 0
+        """How many facts were reported."""
         self.blobs: dict[str, bytes] = {}
         """Content of references that is not stored yet."""
         self.more: list[Work] = []
@@ -186,8 +188,9 @@ class Lease:
             blobs = tuple(self.blobs.items())
             asked = Claim(self.worker.name, 1 + max(0, self.worker.free)) if claim else None
             held, more = await self.worker.link.report(
-                self.work.execution, Report(self.work.fence, facts, asked, hand_back, blobs)
+                self.work.execution, Report(self.work.fence, facts, self.told, asked, hand_back, blobs)
             )
+            self.told += len(facts)
             self.more += more
             for key, _ in blobs:
                 self.blobs.pop(key, None)
