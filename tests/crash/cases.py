@@ -194,7 +194,7 @@ SPECIAL = _cases(
         Case("on_lost", once=True),
         *(Case(name, may_skip=True) for name in ("nested", "timeout", "child_unawaited")),
         *(Case(name, may_skip=True) for name in ("child_orphaned", "grandchild_orphaned")),
-        Case("sub_playbook", crash=("runtime.embedded:Embedded._child:5 before", 1)),
+        Case("sub_playbook", crash=("runtime.family:Family._child:5 before", 1)),
     ]
 )
 CASES = _cases(

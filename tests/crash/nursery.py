@@ -32,7 +32,7 @@ from noetl.engine.commands import Resume  # noqa: E402
 from noetl.engine.state import Execution  # noqa: E402
 from noetl.keychain.keychain import StoredCredential  # noqa: E402
 from noetl.pipeline import run as pipeline  # noqa: E402
-from noetl.runtime import embedded, runtime  # noqa: E402
+from noetl.runtime import embedded, family, runtime  # noqa: E402
 from noetl.runtime.catalog import Catalog, read  # noqa: E402
 from noetl.runtime.embedded import Embedded  # noqa: E402
 from noetl.runtime.runtime import Refresh  # noqa: E402
@@ -107,7 +107,7 @@ def be_child(order: Order) -> None:
 def make_small() -> None:
     """What takes long or is large in the world must fit into tens of milliseconds here."""
     embedded.LOOK_SECONDS = 0.01
-    embedded.MAX_DEPTH = 3
+    family.MAX_DEPTH = 3
     runtime.SNAPSHOT_EVENTS = 12
     pipeline.DURABLE_WAIT_SECONDS = 0.05
     worker.FAST_LANE_SECONDS = 0.02

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
 from typing import Any
 
 from noetl.clock import Clock
-from noetl.engine.commands import Cancel, ChildEnded, Lost, Pause, Resume, Start, TimerDue
-from noetl.engine.state import Execution, Parked
-from noetl.errors import NoetlError
-from noetl.model.outcome import Outcome, failed
-from noetl.reference import Reference
+from noetl.engine.commands import Lost, Start, TimerDue
+from noetl.engine.state import Execution
+from noetl.runtime.family import Family, Find
 from noetl.runtime.runtime import OpenCredential, Refresh, Runtime
 from noetl.store.ports import Store
 from noetl.tools.registry import Registry
@@ -23,13 +20,9 @@ from noetl.worker.worker import Worker
 
 LOOK_SECONDS = 0.1
 """How often the store is asked whether another process has written to it."""
-MAX_DEPTH = 20
 OPEN = ("pending", "running", "waiting", "paused", "cancelling")
 """What an execution is before it has ended."""
 ALL = 1_000_000
-
-Find = Callable[[Execution, dict[str, Any]], str]
-"""Finds the playbook of a child and makes it known to the runtime: the digest. NoetlError if there is none."""
 
 
 class Embedded:
@@ -48,7 +41,8 @@ class Embedded:
     ) -> None:
         self.runtime = Runtime(store, clock, open_credential)
         self.worker = Worker(f"{name}-{os.getpid()}", self.runtime, registry, clock, slots)
-        self.clock, self.find = clock, find
+        self.family = Family(self.runtime, find)
+        self.clock = clock
         self.worker.log = self._log
         self.lines: list[tuple[str, str, float, str, str]] = []
 
@@ -77,8 +71,8 @@ class Embedded:
             state = (self.runtime.cells.get(execution) or await self.runtime.load(execution)).state
             if self.worker.fault is not None:
                 raise self.worker.fault
-            over = await self._has_ended(state)
-            await self._children()
+            over = await self.family.has_ended(state)
+            await self.family.look(self._cells())
             if over or (state.status == "paused" and not self.worker.tasks):
                 await self._keep_log()
                 return state
@@ -136,70 +130,6 @@ class Embedded:
             if cell is None or fence not in cell.state.leases:
                 self.worker.revoke(execution, fence)
 
-    # -- children ---------------------------------------------------------------------------------------------------
-
-    async def _children(self) -> None:
-        """Start children that are asked for, hand back what they came to, and let them share their parent's fate."""
-        for state in self._cells():
-            for _, parked in list(_parked(state, "child")):
-                await self._child(state, parked)
-        for state in self._cells():
-            if state.parent is not None:
-                above = self.runtime.cells.get(state.parent[0]) or await self.runtime.load(state.parent[0])
-                await self._follow(above.state, state)
-
-    async def _follow(self, parent: Execution, child: Execution) -> None:
-        if await self._has_ended(parent):
-            await self.runtime.handle(child.id, Cancel("the playbook that started it has ended"))
-        elif not await self._awaited(parent, child.id):
-            await self.runtime.handle(child.id, Cancel("nobody waits for it any more"))
-        elif parent.status == "paused" and child.status == "running":
-            await self.runtime.handle(child.id, Pause())
-        elif parent.status == "running" and child.status == "paused":
-            await self.runtime.handle(child.id, Resume())
-
-    async def _awaited(self, parent: Execution, child: str) -> bool:
-        """Whether a run waits for the child: it does not after a time limit, or when its loop has failed elsewhere."""
-        if any(parked.key == child for _, parked in _parked(parent, "child")):
-            return True
-        parent = (await self.runtime.handle(parent.id, Refresh())).state  # as it is stored
-        return any(parked.key == child for _, parked in _parked(parent, "child"))
-
-    async def _child(self, parent: Execution, parked: Parked) -> None:
-        child = parked.key
-        cell = self.runtime.cells.get(child)
-        if cell is None and await self._known(child):
-            await self.runtime.load(child)
-        elif cell is None:
-            await self._start_child(parent, child, parked.request or {})
-        elif await self._has_ended(cell.state):
-            await self.runtime.handle(parent.id, ChildEnded(child, _child_outcome(cell.state)))
-            self.runtime.cells.pop(child, None)
-
-    async def _has_ended(self, state: Execution) -> bool:
-        """Whether an end is stored, and not only decided."""
-        return state.over and (await self.runtime.handle(state.id, Refresh())).state.over
-
-    async def _known(self, execution: str) -> bool:
-        loop = asyncio.get_running_loop()
-        return bool(await loop.run_in_executor(self.runtime.thread, self.runtime.store.seq, execution))
-
-    async def _start_child(self, parent: Execution, child: str, request: dict[str, Any]) -> None:
-        if parent.depth + 1 > MAX_DEPTH:
-            deep = failed("limit", f"playbooks call each other more than {MAX_DEPTH} levels deep")
-            await self.runtime.handle(parent.id, ChildEnded(child, deep))
-            return
-        try:
-            digest = self.find(parent, request)
-            payload = request.get("payload", {})
-            payload = await self.runtime.fetch(payload) if isinstance(payload, Reference) else payload
-        except NoetlError as error:
-            await self.runtime.handle(parent.id, ChildEnded(child, failed("not_found", str(error))))
-            return
-        self.runtime.create(child, digest)
-        origin = (parent.id, request.get("step", ""), parent.depth + 1)
-        await self.runtime.handle(child, Start(payload, {}, origin))
-
     # -- output of tasks --------------------------------------------------------------------------------------------
 
     def _log(self, task: str, stream: str, line: str) -> None:
@@ -229,18 +159,3 @@ def open_below(store: Store, execution: str) -> list[str]:
             if above == execution:
                 found.append(one.execution_id)
     return found
-
-
-def _parked(state: Execution, until: str) -> Iterator[tuple[str, Parked]]:
-    for run in state.runs.values():
-        for parked in run.parked.values():
-            if parked.until == until:
-                yield run.id, parked
-
-
-def _child_outcome(state: Execution) -> Outcome:
-    if state.status == "succeeded":
-        return Outcome(result=state.result)
-    error = state.error or {}
-    message = error.get("message") or f"the child was {state.status}"
-    return failed("child_failed", f"{state.net.playbook.name}: {message}", execution_id=state.id, status=state.status)

@@ -98,6 +98,11 @@ class Runtime:
         """Content that decisions of this batch refer to, and that will be stored with them."""
         self.moved = asyncio.Event()
         """Set after every commit, for those who watch."""
+        self.shared = False
+        """Whether others hand out work of the same executions: then an answer of "nothing to do" is checked against
+        the store like a write, since the state it was made from may be old."""
+        self.told: Callable[[Execution, list[e.Event]], None] = lambda state, events: None
+        """Called with what is durable, for each command that changed something."""
 
     # -- playbooks --------------------------------------------------------------------------------------------------
 
@@ -165,6 +170,10 @@ class Runtime:
             for asked in batch:
                 await self._decide(asked, decided, changes)
             written = {}
+            if self.shared:
+                for execution, answers in decided.items():
+                    if execution not in changes:
+                        changes[execution] = Change(execution, answers[-1][1].state.seq, [])
             if changes:
                 order = sorted(changes)
                 ordered = [self._with_snapshot(changes[one]) for one in order]
@@ -303,6 +312,8 @@ class Runtime:
         for execution, answers in decided.items():
             if written.get(execution, True):
                 for asked, answer in answers:
+                    if answer.events:
+                        self.told(answer.state, answer.events)
                     if not asked.answer.cancelled():
                         asked.answer.set_result(answer)
             else:  # somebody else wrote first: read again, decide again

@@ -20,7 +20,7 @@ LEFT_OUT = ("net", "outbox")
 
 def freeze(state: Execution) -> bytes:
     """The state, ready to be stored."""
-    fields = {name: _plain(getattr(state, name)) for name in state.__struct_fields__ if name not in LEFT_OUT}
+    fields = {name: plain(getattr(state, name)) for name in state.__struct_fields__ if name not in LEFT_OUT}
     return encode_value(fields)
 
 
@@ -34,12 +34,12 @@ def thaw(data: bytes, net: Net) -> Execution:
     return msgspec.convert({**fields, "net": None}, Execution, dec_hook=custom, str_keys=True)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Structs as maps, keys as text; references stay what they are."""
     if isinstance(value, msgspec.Struct):
-        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple) and not isinstance(value, Reference):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value

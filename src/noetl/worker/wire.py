@@ -1,0 +1,133 @@
+"""What workers and servers say to each other, as JSON.
+
+A message is a small struct. Facts travel as they are stored, each with the name of its event; work travels like a
+snapshot does, so that references stay references on the way.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from noetl.engine.commands import Claim, Report
+from noetl.errors import NoetlError
+from noetl.store import codec
+from noetl.store.snapshot import plain
+from noetl.worker.work import Work
+
+Verdict = Literal["accepted", "rejected"]
+
+
+class BadMessage(NoetlError):
+    """A message that is not of the protocol."""
+
+
+class ClaimRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A worker asks for work, and waits for it as long as it says."""
+
+    worker: str
+    pool: str
+    slots: int
+    claim_id: str = ""
+    wait: float = 0.0
+
+
+class ReportRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What happened under one lease."""
+
+    execution: str
+    fence: int
+    facts: list[tuple[str, msgspec.Raw]] = []
+    first: int = 0
+    claim: ClaimRequest | None = None
+    hand_back: bool = False
+    blobs: list[tuple[str, str]] = []
+
+
+class Verdicts(msgspec.Struct, frozen=True):
+    """What became of a report, and the work that was asked for with it."""
+
+    verdict: Verdict
+    works: list[msgspec.Raw] = []
+
+
+class Heartbeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A worker is alive, and holds these leases."""
+
+    worker: str
+    pool: str
+    slots: int
+    leases: dict[str, list[int]] = {}
+
+
+class Pulse(msgspec.Struct, frozen=True):
+    """What a worker has to know: leases that are void, executions that are paused."""
+
+    revoked: list[tuple[str, int]] = []
+    paused: list[str] = []
+
+
+def encode_work(work: Work) -> msgspec.Raw:
+    return msgspec.Raw(codec.encode_value(plain(work)))
+
+
+def decode_work(data: bytes | msgspec.Raw) -> Work:
+    try:
+        return msgspec.convert(codec.decode_value(bytes(data)), Work)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise BadMessage(f"work that can't be read: {error}") from None
+
+
+def report_request(execution: str, report: Report) -> ReportRequest:
+    claim = report.claim
+    return ReportRequest(
+        execution,
+        report.fence,
+        [(fact.name, msgspec.Raw(codec.encode(fact))) for fact in report.facts],
+        report.first,
+        None if claim is None else ClaimRequest(claim.worker, claim.pool or "", claim.slots, claim.id),
+        report.hand_back,
+        [(key, b64encode(content).decode()) for key, content in report.blobs],
+    )
+
+
+def report_of(request: ReportRequest) -> Report:
+    """The command that a request is."""
+    claim = request.claim
+    try:
+        facts = tuple(codec.decode(name, bytes(data)) for name, data in request.facts)
+        blobs = tuple((key, b64decode(content, validate=True)) for key, content in request.blobs)
+    except (NoetlError, ValueError) as error:
+        raise BadMessage(f"a report that can't be read: {error}") from None
+    if foreign := [fact.name for fact in facts if fact.source != "worker" and fact.name != "step.paused"]:
+        raise BadMessage(f"workers do not write {foreign[0]}")
+    return Report(
+        request.fence,
+        facts,
+        request.first,
+        None if claim is None else Claim(claim.worker, claim.slots, claim.pool, claim.claim_id),
+        request.hand_back,
+        blobs,
+    )
+
+
+def encode(message: Any) -> bytes:
+    return msgspec.json.encode(message)
+
+
+def decode_as(kind: Any, data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError as error:
+        raise BadMessage(str(error)) from None
+
+
+def encode_works(works: Sequence[Work]) -> bytes:
+    return msgspec.json.encode([encode_work(work) for work in works])
+
+
+def decode_works(data: bytes) -> list[Work]:
+    return [decode_work(one) for one in decode_as(list[msgspec.Raw], data)]
