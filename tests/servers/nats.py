@@ -82,10 +82,11 @@ class NatsServer(NamedTuple):
 
 
 @contextmanager
-def nats_server(more: str = ACCOUNTS) -> Iterator[NatsServer]:
+def nats_server(more: str = ACCOUNTS, port: int = -1) -> Iterator[NatsServer]:
+    """A server of its own, on any free port unless one is given."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "nats.conf")
-        config.write_text(f'listen: "127.0.0.1:-1"\njetstream {{store_dir: "{folder}/data"}}\n{more}\n')
+        config.write_text(f'listen: "127.0.0.1:{port}"\njetstream {{store_dir: "{folder}/data"}}\n{more}\n')
         command = [str(SERVER), "-c", str(config), "--ports_file_dir", folder]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:

@@ -2,6 +2,8 @@
 
 The server of fakesnow itself needs a web framework, and it neither checks passwords nor stops a query. This one does
 both, for the one user there is. Each database is a world of its own.
+
+    from tests.servers.snowflake import sign_in_fixture, snowflake_fixture  # noqa: F401
 """
 
 from __future__ import annotations
@@ -190,14 +192,14 @@ def _handler(server: Snowflake) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-@pytest.fixture(scope="session")
-def snowflake_server() -> Iterator[Snowflake]:
+@pytest.fixture(scope="session", name="snowflake")
+def snowflake_fixture() -> Iterator[Snowflake]:
     server = Snowflake()
     yield server
     server.close()
 
 
-@pytest.fixture
-def snowflake_fields(snowflake_server: Snowflake) -> dict[str, Any]:
+@pytest.fixture(name="sign_in")
+def sign_in_fixture(snowflake: Snowflake) -> dict[str, Any]:
     """A credential for a database that no other test uses."""
-    return snowflake_server.fields(database=f"DB_{secrets.token_hex(4)}".upper())
+    return snowflake.fields(database=f"DB_{secrets.token_hex(4)}".upper())

@@ -2,27 +2,30 @@
 
 It lives as long as the lease. What it has resolved is kept for that time, so that all tasks of a pipeline sign in with
 the same values; only tokens that can run out are looked at again. Nothing is given out that the redactor does not know.
+
+Every run makes one, and few use it: what asks other servers is imported when it is needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from noetl.errors import NoetlError
 from noetl.keychain.handle import FIELD, Handle, handle_of
 from noetl.keychain.kinds import faults, fields_of, secrets_in
-from noetl.keychain.oauth2 import access_token
-from noetl.keychain.providers import Login, read
-from noetl.keychain.redact import Redactor
+from noetl.keychain.redact import SHORTEST, Redactor
 from noetl.keychain.restrict import refusal
 from noetl.keychain.shared import Shared
 from noetl.model.playbook import Credential
 from noetl.reference import Reference
 from noetl.settings import variables
 from noetl.tools.base import Failure
+
+if TYPE_CHECKING:
+    from noetl.keychain.providers import Login
 
 Fields = dict[str, Any]
 
@@ -93,6 +96,10 @@ class Keychain:
         where = f"secret {key!r} of {provider}"
         what = ("secret", provider, key, version, auth)
         found = await self._once(what, lambda: self._secret(where, provider, key, version, auth))
+        chosen = _mapped(where, found, {theirs: theirs for theirs in (map or {}).values()})
+        if wrong := "; ".join(faults("secret_manager", chosen)):
+            raise Failure("auth", f"{where} can't be used: {wrong}")
+        self._learn(chosen, where)
         return dict(_mapped(where, found, map or {}))
 
     async def handles(
@@ -124,7 +131,7 @@ class Keychain:
             stored = await self._stored(where, name)
             if entry.kind not in (stored.kind, "secret_manager"):
                 raise Failure("auth", f"{where} is a {entry.kind}, but credential {name!r} is a {stored.kind}")
-            fields = dict(_mapped(where, stored.fields, entry.map))
+            fields = self._mapped(where, stored.fields, entry.map)
         else:
             fields = await self._provided(where, entry)
         if wrong := "; ".join(faults(entry.kind, fields)):
@@ -141,24 +148,21 @@ class Keychain:
         fields = fields_of(entry.kind, text)
         if fields is None:
             raise Failure("auth", f"{where}: {key!r} must be a JSON map with the fields of a {entry.kind}")
-        return dict(_mapped(where, fields, entry.map))
+        return self._mapped(where, fields, entry.map)
 
     async def _secret(
         self, where: str, provider: str, key: str, version: int | str | None, auth: str | None
     ) -> dict[str, Any]:
         if provider == OWN:
-            fields = (await self._stored(where, key)).fields
-        else:
-            login = None if auth is None else Login(await self.fields(auth))
-            text = await self._text(where, provider, key, version, login)
-            fields = fields_of("secret_manager", text) or {}
-        if wrong := "; ".join(faults("secret_manager", fields)):
-            raise Failure("auth", f"{where} can't be used: {wrong}")
-        self._learn(fields, where)
-        return fields
+            return (await self._stored(where, key)).fields
+        login = None if auth is None else _login(await self.fields(auth))
+        text = await self._text(where, provider, key, version, login)
+        return fields_of("secret_manager", text) or {}
 
     async def _text(self, where: str, provider: str, key: str, version: int | str | None, login: Login | None) -> str:
-        text = await read(where, provider, key, version, login or Login({}), self._environment, self._taint)
+        from noetl.keychain.providers import read
+
+        text = await read(where, provider, key, version, login or _login({}), self._environment, self._taint)
         if not text:
             raise Failure("auth", f"{where}: {key!r} is empty at {provider}")
         return text
@@ -169,7 +173,7 @@ class Keychain:
             return None
         stored = await self._stored(where, name)
         self._learn(stored.fields, f"credential {name!r}")
-        return Login(stored.fields)
+        return _login(stored.fields)
 
     async def _stored(self, where: str, name: str) -> StoredCredential:
         try:
@@ -182,6 +186,8 @@ class Keychain:
 
     async def _token(self, entry: Credential, fields: Mapping[str, Any]) -> dict[str, Any]:
         """A token in the place of the client's secret, which no tool needs."""
+        from noetl.keychain.oauth2 import access_token
+
         token = await access_token(f"keychain entry {entry.name!r}", fields, self._taint)
         shown = {name: value for name, value in fields.items() if name != "client_secret"}
         return shown | {"token": token}
@@ -192,12 +198,26 @@ class Keychain:
         for secret in secrets_in(fields):
             self._taint(secret, where)
 
+    def _mapped(self, where: str, fields: Mapping[str, Any], names: Mapping[str, str]) -> Fields:
+        """The fields an entry asks for. What was secret under its own name stays so under one that is not."""
+        found = dict(_mapped(where, fields, names))
+        for secret in secrets_in({theirs: fields[theirs] for theirs in names.values()}):
+            if len(secret.strip()) >= SHORTEST:
+                self._taint(secret, where)
+        return found
+
     def _taint(self, secret: str, where: str) -> None:
         """Hide it from now on. What can't be hidden is not used."""
         try:
             self.redactor.add(secret)
         except ValueError as error:
             raise Failure("auth", f"{where}: {error}") from error
+
+
+def _login(fields: Mapping[str, Any]) -> Login:
+    from noetl.keychain.providers import Login
+
+    return Login(fields)
 
 
 async def open_handle(keychain: Keychain, reference: Reference) -> Any:

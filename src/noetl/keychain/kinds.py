@@ -76,7 +76,8 @@ PUBLIC = frozenset(
         *("token_url", "token_type", "client_id", "client_auth", "scope", "audience", "project", "project_id"),
         *("client_email", "auth_uri", "token_uri", "universe_domain", "private_key_id", "auth_provider_x509_cert_url"),
         *("client_x509_cert_url", "service_account_file", "metadata_host", "sslmode", "sslrootcert", "sslcert"),
-        *("sslkey", "options", "application_name", "connect_timeout", "target_session_attrs"),
+        *("sslkey", "options", "application_name", "connect_timeout", "target_session_attrs", "engine", "dbname"),
+        *("dbInstanceIdentifier", "dbClusterIdentifier"),
     ]
 )
 """Names of fields that are no secrets."""

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from noetl.model.outcome import Error, Outcome
+from noetl.model.outcome import Error, Outcome, failed
 
 HIDDEN = "***"
 SHORTEST = 6
@@ -75,7 +75,18 @@ class Redactor:
 
     def redact(self, value: Value, /) -> Value:
         """The value with `***` for each secret in it, keys of maps included; the same object if there is none."""
-        return _Pass(self._gates, self._numeric).over(value) if self._gates else value
+        try:
+            return _Pass(self._gates, self._numeric).over(value) if self._gates else value
+        except RecursionError:
+            hidden: Value = _too_deep(value)
+            return hidden
+
+
+def _too_deep(value: Any) -> Any:
+    """What stands for a value that can't be taken apart: it could not be stored either."""
+    if isinstance(value, Outcome):
+        return failed("input", "the result is nested too deeply to be looked through for secrets")
+    return HIDDEN
 
 
 class _Pass:
@@ -159,11 +170,10 @@ class _Pass:
         hidden = self._bytes(data)
         if hidden is data:
             return value
-        try:
-            msgspec.json.decode(hidden, type=msgspec.Raw)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            inside = _Pass(self.gates, self.numbers).over(msgspec.json.decode(data))
-            hidden = msgspec.json.encode(inside)
+        if not _is_json(hidden):
+            if not _is_json(data):
+                return msgspec.Raw(msgspec.json.encode(HIDDEN))
+            hidden = msgspec.json.encode(_Pass(self.gates, self.numbers).over(msgspec.json.decode(data)))
         return msgspec.Raw(hidden)
 
     def _bytes(self, data: bytes) -> bytes:
@@ -176,6 +186,14 @@ class _Pass:
             parts += [data[at:start], HIDDEN.encode()]
             at = end
         return b"".join([*parts, data[at:]])
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def _merged(spans: list[Span]) -> Iterator[Span]:

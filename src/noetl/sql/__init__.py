@@ -22,6 +22,7 @@ stands right beside a string, is an error: the server would read something that 
 
 from __future__ import annotations
 
+from noetl.sql.comments import rendered_source
 from noetl.sql.lexing import SNOWFLAKE, STANDARD, Dialect
 from noetl.sql.parts import Identifier, InList, Part, Sql, Value
 from noetl.sql.prepare import prepare_sql
@@ -42,6 +43,7 @@ __all__ = [
     "first_words",
     "prepare_sql",
     "quoted",
+    "rendered_source",
     "statements",
     "write",
     "written_parts",

@@ -1,7 +1,7 @@
 """The tokens of SQL, as far as it matters where a string, a name, a comment or a statement ends.
 
-A text to be read here may have marks in it: one character that occurs nowhere else and stands for a template. A mark is
-a token of its own, or a part of the string, name or comment that it stands in.
+A text to be read here may have marks in it: a control character that occurs nowhere else and stands for a template. A
+mark is a token of its own, or a part of the string, name or comment that it stands in.
 
 The rules are those of PostgreSQL with `standard_conforming_strings` on, which DuckDB shares; Snowflake has its own
 about backslashes and comments. What is never closed runs to the end of the text and is the server's to complain about.
@@ -63,23 +63,25 @@ TOKEN = re.compile(
     | (?P<dollar>\$(?:[A-Za-z_\x80-\U0010ffff][\w\x80-\U0010ffff]*)?\$)
     | (?P<word>[A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]*)
     | (?P<number>(?:\d|\.\d|\$\d)[\w.]*)
-    | (?P<mark>[{MARKS}])
     | (?P<symbol>.)""",
     re.VERBOSE | re.ASCII | re.DOTALL,
 )
 REST_OF_STRING = re.compile(r"(?:[^']|'')*+(?:'|\Z)")
 REST_OF_ESCAPED = re.compile(r"(?:[^'\\]|''|\\.)*+(?:'|\Z)", re.DOTALL)
 REST_OF_NAME = re.compile(r'(?:[^"]|"")*+(?:"|\Z)')
+CONTINUED = r"'[ \t\f\v]*+(?:--[^\n\r]*+)?+[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*+[\n\r])*+'"
+"""Two strings with a line end between are one, and the first says how the second is read."""
+CONTINUATION = re.compile(CONTINUED)
 COMMENT_BOUND = re.compile(r"/\*|\*/")
 REST_OF_LINE = re.compile(r"[^\n\r]*")
 
 
-def tokens(text: str, dialect: Dialect = STANDARD) -> Iterator[Token]:
+def tokens(text: str, dialect: Dialect = STANDARD, mark: str = "") -> Iterator[Token]:
     """The text from its beginning to its end."""
     position = 0
     while position < len(text):
         token = _token(text, position, dialect)
-        yield token
+        yield token if text[position] != mark else token._replace(kind="mark")
         position = token.end
 
 
@@ -95,9 +97,11 @@ def _token(text: str, start: int, dialect: Dialect) -> Token:
             return Token("comment", start, end, text.endswith("*/", start + 4, end))
         case "string":
             escaped = dialect.backslashes or text[start] in "Ee"
-            return _quoted(kind, start, end, (REST_OF_ESCAPED if escaped else REST_OF_STRING).match(text, end), "'")
+            return _string(text, start, end, REST_OF_ESCAPED if escaped else REST_OF_STRING)
         case "name":
-            return _quoted(kind, start, end, REST_OF_NAME.match(text, end), '"')
+            rest = REST_OF_NAME.match(text, end)
+            assert rest is not None
+            return Token(kind, start, rest.end(), rest[0].endswith('"'))
         case "dollar":
             close = text.find(match[0], end)
             return Token(kind, start, len(text), False) if close < 0 else Token(kind, start, close + len(match[0]))
@@ -106,10 +110,15 @@ def _token(text: str, start: int, dialect: Dialect) -> Token:
     return Token(kind, start, end)
 
 
-def _quoted(kind: str, start: int, opened: int, rest: re.Match[str] | None, quote: str) -> Token:
-    if rest is None:  # a backslash is the last character
-        return Token(kind, start, opened, False)
-    return Token(kind, start, rest.end(), rest[0].endswith(quote))
+def _string(text: str, start: int, opened: int, rest: re.Pattern[str]) -> Token:
+    while True:
+        match = rest.match(text, opened)
+        if match is None or not match[0].endswith("'"):  # there is no match if a backslash is the last character
+            return Token("string", start, len(text), False)
+        more = CONTINUATION.match(text, match.end() - 1)
+        if more is None:
+            return Token("string", start, match.end())
+        opened = more.end()
 
 
 def end_of_line(text: str, start: int) -> int:

@@ -88,4 +88,6 @@ def buried(sql: Sql) -> bool:
     Never so in what `prepare_sql` gives; for texts whose placeholders somebody else has found.
     """
     text, mark = marked(sql)
-    return any(token.kind != "mark" and mark in text[token.start : token.end] for token in tokens(text, sql.dialect))
+    return any(
+        token.kind != "mark" and mark in text[token.start : token.end] for token in tokens(text, sql.dialect, mark)
+    )

@@ -60,7 +60,7 @@ class _Reader:
         ]
         self.mark = unused("".join(piece for piece in pieces if isinstance(piece, str)))
         self.text = "".join(piece if isinstance(piece, str) else self.mark for piece in pieces)
-        self.tokens = list(tokens(self.text, dialect))
+        self.tokens = list(tokens(self.text, dialect, self.mark))
         counts = (self.text.count(self.mark, token.start, token.end) for token in self.tokens)
         self.first = list(accumulate(counts, initial=0))
         """By token, the number of its first template."""

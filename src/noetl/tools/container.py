@@ -294,16 +294,19 @@ def _bytes(size: int | str) -> int:
 
 async def _run(engine: AsyncClient, body: dict[str, Any], inputs: Inputs, context: Context) -> Outcome:
     """Make, start, follow and remove one container."""
-    from noetl.tools.process.call import Output, outcome_of
+    from noetl.tools.process.call import Output, outcome_of, stdin_bytes
 
+    stdin = stdin_bytes(inputs.stdin)
     params = {"platform": inputs.platform} if inputs.platform else {}
     made = (await _ask(engine, "POST", "/containers/create", json=body, params=params)).json()["Id"]
     output = Output(context)
+    log = _Log(engine, made, output)
     try:
-        async with _fed(engine, made, inputs.stdin):
+        async with _fed(engine, made, stdin):
             await _ask(engine, "POST", f"/containers/{made}/start")
-            await _follow(engine, made, output)
-        ending = await _ending(engine, made, inputs)
+            await log.take(follow=True)
+            ending = await _ending(engine, made, inputs)
+        await log.take(follow=False)  # Podman may stop to follow before all was told
     finally:
         output.end()
         await _farewell(engine, made)
@@ -311,7 +314,7 @@ async def _run(engine: AsyncClient, body: dict[str, Any], inputs: Inputs, contex
 
 
 @asynccontextmanager
-async def _fed(engine: AsyncClient, container: str, stdin: str | None) -> AsyncIterator[None]:
+async def _fed(engine: AsyncClient, container: str, stdin: bytes | None) -> AsyncIterator[None]:
     """While this lasts the container's standard input is written, if there is something to write."""
     import asyncio
 
@@ -332,33 +335,50 @@ async def _fed(engine: AsyncClient, container: str, stdin: str | None) -> AsyncI
             await asyncio.wait((feeding,))
 
 
-async def _feed(stream: Any, text: str) -> None:
+async def _feed(stream: Any, text: bytes) -> None:
     """Write all of it and then its end. A container that does not read it, or has ended, is none the worse for that."""
     import socket
 
     from httpx2 import TransportError
 
     with suppress(OSError, TransportError):
-        await stream.write(text.encode("utf-8", "surrogateescape"))
+        await stream.write(text)
         stream.get_extra_info("socket").shutdown(socket.SHUT_WR)
 
 
-async def _follow(engine: AsyncClient, container: str, output: Output) -> None:
-    """Take the output until there will be no more."""
-    params = {"stdout": "1", "stderr": "1", "follow": "1"}
-    rest = b""
-    async with engine.stream("GET", f"/containers/{container}/logs", params=params, timeout=None) as answer:
-        if not answer.is_success:
-            await answer.aread()
-            raise _refused(answer.status_code, _message(answer), "/logs")
-        async for data in answer.aiter_bytes():
-            rest += data
-            while len(rest) >= HEAD_BYTES:
-                end = HEAD_BYTES + int.from_bytes(rest[4:HEAD_BYTES], "big")
-                if len(rest) < end:
-                    break
-                output.feed(STREAMS.get(rest[0], "stdout"), rest[HEAD_BYTES:end])
-                rest = rest[end:]
+class _Log:
+    """The output of a container, each byte of it once."""
+
+    def __init__(self, engine: AsyncClient, container: str, output: Output) -> None:
+        self.engine, self.path, self.output = engine, f"/containers/{container}/logs", output
+        self.taken = dict.fromkeys(STREAMS.values(), 0)
+
+    async def take(self, *, follow: bool) -> None:
+        """Take what was not taken before; with `follow` until there will be no more."""
+        params = {"stdout": "1", "stderr": "1", "follow": str(int(follow))}
+        seen, rest = dict.fromkeys(self.taken, 0), b""
+        async with self.engine.stream("GET", self.path, params=params, timeout=None) as answer:
+            if not answer.is_success:
+                await answer.aread()
+                raise _refused(answer.status_code, _message(answer), self.path)
+            async for data in answer.aiter_bytes():
+                rest = self._frames(rest + data, seen)
+
+    def _frames(self, data: bytes, seen: dict[str, int]) -> bytes:
+        """Hand on whole frames; what is left."""
+        start = 0
+        while (end := start + HEAD_BYTES) <= len(data):
+            name = STREAMS.get(data[start], "stdout")
+            begin, end = end, end + int.from_bytes(data[start + 4 : end], "big")
+            if end > len(data):
+                break
+            fresh = data[max(begin, min(end, begin + self.taken[name] - seen[name])) : end]
+            seen[name] += end - begin
+            if fresh:
+                self.taken[name] += len(fresh)
+                self.output.feed(name, fresh)
+            start = end
+        return data[start:]
 
 
 async def _ending(engine: AsyncClient, container: str, inputs: Inputs) -> Ending:
@@ -381,9 +401,10 @@ async def _farewell(engine: AsyncClient, container: str) -> None:
 async def _remove(engine: AsyncClient, container: str) -> None:
     import httpx2
 
-    params = {"force": "true", "v": "true"}
+    path = f"/containers/{container}"
     with suppress(httpx2.RequestError):  # then the next call of this action removes it
-        await engine.delete(f"/containers/{container}", params=params, timeout=FAREWELL_SECONDS)
+        await engine.post(f"{path}/kill", timeout=FAREWELL_SECONDS)  # else Podman would be patient with it
+        await engine.delete(path, params={"force": "true", "v": "true"}, timeout=FAREWELL_SECONDS)
 
 
 async def _remove_leftovers(engine: AsyncClient, action: str) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -51,6 +51,7 @@ KEY = r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*"
 NAME = r"[-_a-zA-Z0-9]+"
 SUBJECT = r"[^\s.*>]+(\.[^\s.*>]+)*"
 CONTROL = r"[\x00-\x1f\x7f]"
+REFUSED = r"(?i)permissions violation for .*?\"(.*?)\""
 MSG_ID = "Nats-Msg-Id"
 EXPECTED_REVISION = "Nats-Expected-Last-Subject-Sequence"
 WRONG_REVISION = frozenset([10071, 10164])
@@ -222,12 +223,7 @@ class Login(Struct, frozen=True):
 
     def shown(self) -> str:
         """The servers without what an address may hold of a login."""
-        return ", ".join(server.rpartition("@")[2].partition("://")[2] or "?" for server in map(_bare, self.servers))
-
-
-def _bare(server: str) -> str:
-    scheme, _, rest = server.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"
+        return ", ".join(server.partition("://")[2].rpartition("@")[2].rstrip("/") for server in self.servers)
 
 
 def _login(inputs: Inputs, fields: dict[str, Any] | None) -> Login:
@@ -269,7 +265,7 @@ class Line:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     await self._connect(server)
             except (OSError, Error, ValueError) as error:
-                await self.client.close()
+                await self.close()
                 if number == len(self.login.servers):
                     raise _unconnected(self.login, self.fault or error) from None
             except ImportError:
@@ -286,6 +282,7 @@ class Line:
         await self.client.connect(
             [server],
             allow_reconnect=False,
+            verbose=True,  # the answer to the login is awaited: else its refusal can be lost when the server closes
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
             connect_timeout=CONNECT_SECONDS,  # type: ignore[arg-type]
@@ -297,14 +294,17 @@ class Line:
             token=login.token,
             user_credentials=None if login.creds is None else RawCredentials(login.creds),
         )
+        if not self.client.is_connected:  # the driver takes the end of the stream for an answer
+            raise ConnectionResetError("the server closed the connection")
 
     async def _erred(self, error: Exception) -> None:
         """The server refuses a subject. It names the subject and no call: those that are about it hear of it."""
         self.fault = error
-        if "permissions violation" in str(error).lower():
-            for alarm, name in self.alarms.items():
-                if name in str(error) and not alarm.done():
-                    alarm.set_exception(Failure("auth", f"NATS refuses {name}: the login has no permission for it"))
+        if (refused := re.search(REFUSED, str(error))) is None:
+            return
+        for alarm, name in self.alarms.items():
+            if not alarm.done() and _concerns(refused[1], name):
+                alarm.set_exception(Failure("auth", f"NATS refuses {name}: the login has no permission for it"))
 
     async def _closed(self) -> None:
         for alarm in self.alarms:
@@ -328,8 +328,8 @@ class Line:
             del self.alarms[alarm]
             alarm.cancel()
             task.cancel()
-            await asyncio.wait((task,))
-            if not task.cancelled():
+            await asyncio.wait((task,), timeout=CONNECT_SECONDS)
+            if task.done() and not task.cancelled():
                 task.exception()  # it has been looked at: nobody shall report it as forgotten
 
     @property
@@ -337,7 +337,21 @@ class Line:
         return not self.alarms
 
     async def close(self) -> None:
-        await self.client.close()
+        """Of a connection that is broken the driver may fail to close the rest."""
+        from nats.errors import Error
+
+        with suppress(OSError, Error):
+            await self.client.close()
+        if (transport := self.client._transport) is not None:
+            transport.close()  # type: ignore[no-untyped-call]
+
+
+def _concerns(subject: str, name: str) -> bool:
+    """Whether a subject that was refused is the one a call is about, or belongs to its bucket, or is where answers
+    would come. The driver hands the server's words on in small letters."""
+    subject, name = subject.lower(), name.lower()
+    own = {name, f"kv_{name}", f"obj_{name}"}
+    return subject == name or subject.startswith("_inbox.") or not own.isdisjoint(subject.split("."))
 
 
 _LINES: WeakKeyDictionary[AbstractEventLoop, dict[Login, Task[Line]]] = WeakKeyDictionary()
@@ -449,7 +463,8 @@ async def _publish(client: Client, inputs: Inputs, payload: bytes, context: Cont
     headers = dict(inputs.headers)
     if inputs.stream is None:
         await client.publish(_subject(inputs), payload, headers=headers or None)
-        await client.flush(timeout=ANSWER_SECONDS)  # type: ignore[arg-type]
+        for _ in range(2):  # the driver's first ping can overtake the message; the second comes after it
+            await client.flush(timeout=ANSWER_SECONDS)  # type: ignore[arg-type]
         return _done({"subject": inputs.subject, "size": len(payload)})
     headers.setdefault(MSG_ID, context.action)
     store = client.jetstream(timeout=ANSWER_SECONDS)

@@ -80,6 +80,11 @@ TEXT_TYPE = r"text/.+|.+\+xml|application/((x-)?(javascript|ndjson|yaml)|graphql
 CHARSET = r"(?i)charset\s*=\s*[\"']?([^\s;\"']+)"
 BUCKET = r"[A-Za-z0-9][A-Za-z0-9._:-]{1,221}"
 CONTROL = r"[\x00-\x1f\x7f]"
+NO_IDENTITY = (
+    r"(?i)credential|token request|Missing *(Account|\w*AccessKey)|Invalid Access Key|Account must be specified"
+    r"|/latest/(api/token|meta-data)|/computeMetadata/|/metadata/identity"
+)
+"""How the driver says that it has nothing to sign with; the paths are those where a machine is asked for its role."""
 
 
 class Asked(Protocol):
@@ -439,7 +444,7 @@ async def outcome(kind: str, work: Awaitable[Any], place: str, context: Context)
 
     try:
         return Outcome(result=await work, extra=answered(kind))
-    except (BaseError, FileNotFoundError, ValueError, NotImplementedError) as error:
+    except (BaseError, OSError, ValueError, NotImplementedError) as error:
         return _explained(kind, error, place, context).outcome
 
 
@@ -458,7 +463,7 @@ def _explained(kind: str, error: Exception, place: str, context: Context) -> Fai
         return Failure("auth", f"{told}: is `auth` right, and may it do this?", extra=extra)
     if not isinstance(error, known.GenericError) or "LocalFileSystem" in text:
         return Failure("input", told, extra=extra)
-    if re.search(r"(?i)credential|token request|Missing\w* *(Account|AccessKey)|Invalid Access Key|Account must", text):
+    if re.search(NO_IDENTITY, text):
         return Failure("auth", f"{told}: give `auth`, or sign the worker in", extra=extra)
     if status is not None and status != 429 and status < 500:
         return Failure("input", told, extra=extra)

@@ -4,8 +4,10 @@ The args are variables of the code and `result` is its answer at the end. Code t
 called with those args that it accepts, and `async def main` is awaited. What a result may hold, and what becomes of
 dates, decimals and the like, is in `python_child/inside/plain.py`; how the processes live and die in `python_child`.
 
-A child is kept for further calls of the same execution. Each call has a fresh namespace, environment and folder, but
-imported modules stay as they are.
+A child is kept for further calls of the same execution with the same credentials and the same sandbox. Each call has
+a fresh namespace, environment and folder, but imported modules stay as they are. Variables of the worker whose names
+begin with `NOETL_` are not in its environment. A child may have 2 GiB of memory and 512 processes below it, or what
+`spec.sandbox` says: more memory is a MemoryError, and more processes are the end of all of them.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def _outermost(paths: Iterable[str]) -> list[str]:
     import os
 
     found: list[str] = []
-    for path in sorted({os.path.realpath(path) for path in paths if path.startswith("/")}):
+    for path in sorted({os.path.abspath(path) for path in paths if path.startswith("/")}):
         if os.path.isdir(path) and not any(f"{path}/".startswith(f"{outer}/") for outer in (*SYSTEM, *found)):
             found.append(path)
     return found

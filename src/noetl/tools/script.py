@@ -23,10 +23,7 @@ SHELL = "/bin/sh"
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     path: Annotated[str | None, Meta(description="File of the script on the worker, relative to the playbook")] = None
-    ref: Annotated[
-        str | bytes | dict[str, Any] | None,
-        Meta(description="Result that holds the script: its text, or a reference to it"),
-    ] = None
+    ref: Annotated[Any, Meta(description="Result that holds the script: its text, or a reference to it")] = None
     interpreter: Annotated[
         str | list[str] | None,
         Meta(description="Program that runs it, with options as a list; its first line decides if not given"),

@@ -11,14 +11,16 @@ Providers sign in with `auth`, a keychain entry, or with what the environment of
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome, failed
-from noetl.reference import Reference
 from noetl.tools.base import Context, Failure
+
+if TYPE_CHECKING:
+    from noetl.reference import Reference
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):

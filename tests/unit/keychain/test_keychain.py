@@ -131,6 +131,20 @@ def test_fields_of_a_map_are_learnt_too() -> None:
     assert asyncio.run(keychain(Credential("shop", "bearer")).credential("shop"))["token"] == TOKEN
 
 
+def test_a_secret_can_not_be_renamed_to_something_harmless() -> None:
+    one = keychain(Credential("m", "secret_manager", credential="many", map={"user": "a", "host": "b"}))
+    assert asyncio.run(one.fields("m"))["user"] == "aaaaaa1"
+    assert one.redactor.redact("aaaaaa1 bbbbbb2") == "*** ***"
+
+
+def test_only_the_fields_that_are_asked_for_have_to_be_secrets() -> None:
+    one = keychain(ROW='{"username": "app", "password": "s3cret-word", "engine": "postgres", "pin": "12"}')
+    found = asyncio.run(one.secret("env", "ROW", None, {"user": "username", "word": "password"}))
+    assert found == {"user": "app", "word": "s3cret-word"}
+    assert one.redactor.redact("postgres s3cret-word") == "postgres ***"
+    assert "pin is shorter" in failure(lambda: asyncio.run(one.secret("env", "ROW")))[1]
+
+
 def test_what_is_resolved_is_kept_and_can_not_be_changed_from_outside() -> None:
     calls = []
 

@@ -173,6 +173,18 @@ def test_half_an_escape_is_no_secret() -> None:
     assert msgspec.json.decode(bytes(out)) == {"a": "line\ntr0ub4dor", "b": "\u00e9e9e9"}
 
 
+def test_what_can_not_be_taken_apart_is_hidden_as_a_whole() -> None:
+    redact = Redactor([PLAIN, "987654"]).redact
+    deep: Any = [PLAIN]
+    for _ in range(5000):
+        deep = [deep]
+    assert redact(deep) == "***"
+    error = redact(Outcome(result=deep)).error
+    assert error is not None
+    assert error.kind == "input"
+    assert bytes(redact(msgspec.Raw(b'{"a": 987654, "b"'))) == b'"***"'
+
+
 def test_numbers_that_are_secrets() -> None:
     redact = Redactor(["987654"]).redact
     assert redact({"pin": 987654, "id": 1, "on": True}) == {"pin": "***", "id": 1, "on": True}

@@ -21,6 +21,7 @@ def texts(source: str) -> list[str]:
         ("SELECT 1; SELECT 2", ["SELECT 1", "SELECT 2"]),
         ("SELECT ';' ; SELECT E'\\';' ; SELECT \";\"", ["SELECT ';'", "SELECT E'\\';'", 'SELECT ";"']),
         ("SELECT 1 -- a;b\n; SELECT /* ; /* ; */ ; */ 2", ["SELECT 1 -- a;b", "SELECT /* ; /* ; */ ; */ 2"]),
+        ("SELECT E'a'\n'b\\';'; SELECT 'a'\n';'", ["SELECT E'a'\n'b\\';'", "SELECT 'a'\n';'"]),
         ("DO $$ a; b $$; DO $x$ ; $$ ; $x$", ["DO $$ a; b $$", "DO $x$ ; $$ ; $x$"]),
         ("CREATE RULE r AS ON UPDATE TO t DO (SELECT 1; SELECT 2); SELECT 3",
          ["CREATE RULE r AS ON UPDATE TO t DO (SELECT 1; SELECT 2)", "SELECT 3"]),

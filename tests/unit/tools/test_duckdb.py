@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from tests.servers.hostile import HOSTILE, NAMES
 from tests.servers.rows_calls import Calls
 
+from noetl.model.outcome import Outcome
 from noetl.tools import duckdb as kind
 
 
@@ -148,44 +150,57 @@ def test_a_number_beyond_all_types_is_an_input_error(memory: Calls) -> None:
 
 # -- injection --------------------------------------------------------------------------------------------------------
 
-CANARY = "CREATE TABLE canary AS SELECT 1 AS id; "
 POSITIONS = {
     "bare": "SELECT {{ x }} AS v",
     "quoted": "SELECT '{{ x }}' AS v",
     "within": "SELECT substr('<{{ x }}>', 2, length('<{{ x }}>') - 2) AS v",
     "in": "SELECT t.x AS v FROM (SELECT {{ x }} AS x) AS t WHERE t.x IN ({{ [x, 'other'] }})",
-    "ddl": "CREATE TABLE made (v VARCHAR DEFAULT {{ x }}); INSERT INTO made VALUES (DEFAULT); SELECT v FROM made",
-    "view": "CREATE VIEW made AS SELECT '{{ x }}' AS v; SELECT v FROM made",
-    "several": "CREATE TABLE made (v VARCHAR); INSERT INTO made VALUES ({{ x }}); SELECT v FROM made",
+    "ddl": "CREATE TEMP TABLE m (v VARCHAR DEFAULT {{ x }}); INSERT INTO m VALUES (DEFAULT); SELECT v FROM m",
+    "view": "CREATE TEMP VIEW m AS SELECT '{{ x }}' AS v; SELECT v FROM m",
+    "several": "CREATE TEMP TABLE m (v VARCHAR); INSERT INTO m VALUES ({{ x }}); SELECT v FROM m",
     "json": "SELECT ({{ {'k': x} }})->>'k' AS v",
     "array": "SELECT ({{ [x] }})[1] AS v",
     "comment": "SELECT {{ x }} /* {{ x }} */ AS v -- {{ x }}",
 }
 
 
+@pytest.fixture
+def canary(file: Calls) -> Iterator[Calls]:
+    """A file with a table that is there afterwards, whatever a test does."""
+    file.result("CREATE TABLE canary AS SELECT 1 AS id")
+    yield file
+    assert file.rows("SELECT id FROM canary") == [{"id": 1}]
+
+
+def at_once(calls: Calls, sql: str, scopes: list[dict[str, Any]]) -> list[Any]:
+    """The values of one query for many scopes."""
+
+    async def all_at_once() -> list[Outcome]:
+        return await asyncio.gather(*(calls.ask(sql, scope) for scope in scopes))
+
+    found = []
+    for outcome in calls.whole(all_at_once()):
+        assert outcome.error is None, outcome.error
+        found.append(outcome.result["rows"][0]["v"])
+    return found
+
+
 @pytest.mark.parametrize("position", POSITIONS)
-def test_data_stays_data(position: str) -> None:
-    calls = Calls(kind)
-    for text in HOSTILE:
-        found = calls.result(CANARY + POSITIONS[position] + "\n; SELECT id FROM canary", {"x": text})
-        assert found["rows"] == [{"id": 1}], text
-        if position != "comment":
-            assert calls.value(POSITIONS[position], {"x": text}) == text
+def test_data_stays_data(position: str, canary: Calls) -> None:
+    assert at_once(canary, POSITIONS[position], [{"x": text} for text in HOSTILE]) == HOSTILE
 
 
-def test_like_patterns_are_values(memory: Calls) -> None:
-    for text in HOSTILE:
-        pattern = "".join(f"!{one}" if one in "!%_" else one for one in text)
-        scope = {"x": text, "pattern": pattern}
-        assert memory.value("SELECT {{ x }} LIKE '%{{ pattern }}%' ESCAPE '!' AS v", scope) is True, text
+def test_like_patterns_are_values(canary: Calls) -> None:
+    patterns = ["".join(f"!{one}" if one in "!%_" else one for one in text) for text in HOSTILE]
+    scopes = [{"x": text, "pattern": pattern} for text, pattern in zip(HOSTILE, patterns, strict=True)]
+    assert all(at_once(canary, "SELECT {{ x }} LIKE '%{{ pattern }}%' ESCAPE '!' AS v", scopes))
 
 
-def test_names_stay_names(memory: Calls) -> None:
-    for text in NAMES:
-        made = "CREATE TABLE {{ [t] | ident }} (i INT); INSERT INTO {{ [t] | ident }} VALUES (1); "
-        look = "SELECT table_name AS v FROM duckdb_tables() WHERE table_name <> 'canary'"
-        assert memory.value(CANARY + made + look, {"t": text}) == text
-        assert memory.value('SELECT 1 AS "{{ t }}"', {"t": text}) == 1
+def test_names_stay_names(canary: Calls) -> None:
+    made = "CREATE TEMP TABLE {{ [t] | ident }} (i INT); INSERT INTO {{ [t] | ident }} VALUES (1); "
+    look = "SELECT table_name AS v FROM duckdb_tables() WHERE temporary"
+    assert at_once(canary, made + look, [{"t": text} for text in NAMES]) == NAMES
+    assert at_once(canary, 'SELECT "{{ t }}" AS v FROM (SELECT 1 AS "{{ t }}")', [{"t": text} for text in NAMES])
 
 
 # -- bulk -------------------------------------------------------------------------------------------------------------

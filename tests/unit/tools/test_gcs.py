@@ -312,6 +312,13 @@ def test_a_service_account_signs(as_text: bool) -> None:
     assert (made.service_account_email, made.signer_email) == ("a@b", "a@b")
 
 
+def test_a_worker_without_an_identity(caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    kind, message, _ = caller.error(operation="list", auth=None)
+    assert (kind, "is `auth` right" in message) == ("auth", True), message
+
+
 def test_clients_are_kept_for_further_calls(caller: Caller) -> None:
     async def main() -> None:
         for _ in range(3):

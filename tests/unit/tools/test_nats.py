@@ -325,7 +325,27 @@ def test_a_bucket_without_permission_is_refused_at_once(server: NatsServer, call
     bucket = server.keys()
     for operation, more in (("kv_get", {"key": "k"}), ("kv_put", {"key": "k", "data": 1}), ("kv_keys", {})):
         kind, message, _ = caller.error(operation=operation, bucket=bucket, auth=LIMITED, **more)
-        assert (kind, f"NATS refuses {bucket}" in message) == ("auth", True)
+        assert (kind, message) == ("auth", f"NATS refuses {bucket}: the login has no permission for it")
+
+
+def test_a_refusal_is_not_told_to_others(server: NatsServer, caller: Caller) -> None:
+    async def main() -> None:
+        async def respond(message: Any) -> None:
+            await asyncio.sleep(0.1)
+            await message.respond(b"here")
+
+        responder = await driver.connect(server.url)
+        await responder.subscribe("open.do", cb=respond)
+        await responder.flush()
+        asked = caller.ask(operation="request", subject="open.do", auth=LIMITED)
+        refused = caller.ask(operation="publish", subject="do", data=1, auth=LIMITED)
+        answer, refusal = await asyncio.gather(asked, refused)
+        assert answer.result["data"] == "here"
+        assert refusal.error is not None
+        assert refusal.error.kind == "auth"
+        await responder.close()
+
+    caller.whole(main())
 
 
 # -- servers that are not there ---------------------------------------------------------------------------------------
@@ -366,7 +386,7 @@ def test_the_next_server_is_tried(server: NatsServer, caller: Caller) -> None:
 
 def test_a_server_that_comes_back_is_found_by_a_retry(caller: Caller) -> None:
     with nats_server() as first:
-        port = first.url.rpartition(":")[2]
+        port = int(first.url.rpartition(":")[2])
 
         async def main() -> None:
             asked = {"operation": "publish", "subject": "x", "data": "x", "url": first.url}
@@ -376,7 +396,7 @@ def test_a_server_that_comes_back_is_found_by_a_retry(caller: Caller) -> None:
             gone = await caller.ask(context(retries=1), **asked)
             assert gone.error is not None
             assert (gone.error.kind, gone.error.retryable) == ("connect", True)
-            with nats_server(f"port: {port}"):
+            with nats_server(port=port):
                 assert (await caller.ask(context(retries=20), **asked)).ok
 
         caller.whole(main())

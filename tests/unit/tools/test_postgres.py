@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,7 +12,12 @@ import pytest
 from tests.servers.postgres import PASSWORD, Schema, postgres_fixture, schema_fixture  # noqa: F401
 from tests.servers.postgres_calls import Database, database_fixture  # noqa: F401
 
+from noetl.expression import render
+from noetl.files import load_file
+from noetl.tools import postgres as kind
 from noetl.tools.base import Failure
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "postgres_orders.yaml"
 
 # --- results -----------------------------------------------------------------------------------------
 
@@ -79,7 +86,6 @@ def test_changes_are_counted(database: Database) -> None:
         ("int4range(1, 5)", "[1,5)"),
         ("'10.0.0.1/8'::inet", "10.0.0.1/8"),
         ("'10.0.0.0/8'::cidr", "10.0.0.0/8"),
-        ("'<a/>'::xml", "<a/>"),
         ("point(1, 2)", "(1,2)"),
         ("ROW(1, 'a')", "(1,a)"),
         ("B'101'", "101"),
@@ -89,8 +95,6 @@ def test_changes_are_counted(database: Database) -> None:
     ],
 )  # fmt: skip
 def test_a_value_of_each_type(database: Database, expression: str, value: Any) -> None:
-    if "xml" in expression and database.outcome(f"SELECT {expression}").error is not None:
-        pytest.skip("this server is built without xml")
     assert database.value(f"SELECT {expression} AS v") == value
 
 
@@ -364,3 +368,55 @@ def test_a_credential_with_a_field_that_libpq_does_not_have(database: Database) 
     assert "passwort" in error.message
     assert "s3cret" not in error.message
     assert database.error("SELECT 1", auth={"kind": "postgres_credential"}).kind == "auth"
+
+
+@pytest.mark.parametrize("changes", [{"port": "abc"}, {"host": "a..b"}, {"sslmode": "nonsense"}, {"port": 70000}])
+def test_fields_that_make_no_sense(database: Database, changes: dict[str, Any]) -> None:
+    error = database.error("SELECT 1", auth=database.schema.fields(**changes))
+    assert error.kind in ("connect", "auth", "input")
+    assert PASSWORD not in error.message
+
+
+def test_passwords_of_the_workers_own_are_not_sent(
+    database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    known = tmp_path / "pgpass"
+    known.write_text(f"*:*:*:*:{PASSWORD}\n")
+    known.chmod(0o600)
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    monkeypatch.setenv("PGPASSFILE", str(known))
+    assert database.error("SELECT 1", auth=database.schema.fields(password=None)).kind == "auth"
+
+
+def test_a_long_message_is_cut(database: Database) -> None:
+    redacted: list[str] = []
+
+    def redact(text: Any) -> Any:
+        redacted.append(text)
+        return text
+
+    error = database.error("SELECT {{ v }}::int", {"v": "x" * 100_000}, call={"redact": redact})
+    assert len(error.message) < 5000
+    assert redacted
+
+
+def test_without_its_driver_the_kind_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    outcome = asyncio.run(kind.run(kind.Inputs(command="SELECT 1"), None))  # type: ignore[arg-type]
+    assert outcome.error is not None
+    assert outcome.error.kind == "not_found"
+    assert "pip install 'noetl-engine[postgres]'" in outcome.error.message
+
+
+def test_the_tasks_of_the_example(database: Database) -> None:
+    playbook = load_file(str(EXAMPLE)).require()
+    scope = {"workload": playbook.workload}
+    tasks = [task for step in playbook.steps for task in step.tasks]
+    for task in tasks:
+        inputs = {key: value for key, value in task.inputs.items() if key in ("table", "rows")}
+        text = task.inputs.get("command") or task.inputs.get("query")
+        result = database.result(text, scope, **render(inputs, scope), call={"spec": task.spec})
+    assert result["rows"] == [
+        {"customer": "O'Brien", "orders": 1, "total": 40.0},
+        {"customer": "Ada", "orders": 1, "total": 12.5},
+    ]

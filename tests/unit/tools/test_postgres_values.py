@@ -213,6 +213,6 @@ def test_a_row_that_does_not_fit_keeps_all_out(database: Database) -> None:
     assert database.error(table="t", rows=[{"n": 1}, {"nope": 1}]).kind == "input"
     assert database.error(table="t", rows=[{"nope": 1}]).details["sqlstate"] == "42703"
     assert database.error(table="t", rows=[[1]]).kind == "input"
-    assert "row 2" in database.error(table="t", rows=[{"n": "1"}, {"n": "\0"}]).message
+    assert "row 2" in database.error(table="t", rows=[{"n": "1"}, {"n": "\0"}, {"n": 3}]).message
     assert database.error(table="t", rows=[{"n": 1}], params=[1]).kind == "input"
     assert database.rows("SELECT * FROM t") == []

@@ -346,6 +346,23 @@ def test_without_a_signature_only_what_is_public_can_be_read(server: S3Server, c
     assert caller.result(operation="get", key="x", auth={"anonymous": True})["data"] == "hello"
 
 
+def test_without_a_credential_the_worker_signs(
+    server: S3Server, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_SESSION_TOKEN")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEYS["access_key_id"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEYS["secret_access_key"])
+    caller.result(operation="put", key="x", data="mine", auth=None)
+    assert caller.result(operation="get", key="x", auth=None)["data"] == "mine"
+
+
+def test_a_worker_without_an_identity(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_SESSION_TOKEN")
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:1")  # where a machine would be asked for its role
+    kind, message, _ = caller.error(operation="list", auth=None)
+    assert (kind, "give `auth`, or sign the worker in" in message) == ("auth", True), message
+
+
 def test_secrets_are_hidden_before_a_message_is_cut(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     def redact(text: Any) -> Any:
         return text.replace("127.0.0.1:1", "***")

@@ -19,7 +19,8 @@ from noetl.tools.postgres_client.session import Session
 from noetl.tools.postgres_client.target import target_of
 from noetl.tools.rows.shape import shaped
 
-GRACE_SECONDS = 3.0
+MESSAGE_CHARACTERS = 4000
+GRACE_SECONDS = 2.0
 """For the server to stop a statement that was cancelled, before the connection is dropped."""
 
 
@@ -27,7 +28,16 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
     try:
         return await _stoppable(_work(inputs, context))
     except Failure as failure:
-        return msgspec.structs.replace(failure.outcome, extra=NO_FAULT | failure.outcome.extra)
+        return _told(failure.outcome, context)
+
+
+def _told(outcome: Outcome, context: Context) -> Outcome:
+    """The outcome of a failure, which may quote a value of any length."""
+    error = outcome.error
+    if error is not None and len(error.message) > MESSAGE_CHARACTERS:
+        message = context.redact(error.message)[:MESSAGE_CHARACTERS] + " ..."
+        error = msgspec.structs.replace(error, message=message)
+    return msgspec.structs.replace(outcome, error=error, extra=NO_FAULT | outcome.extra)
 
 
 async def _stoppable(work: Coroutine[Any, Any, Outcome]) -> Outcome:

@@ -53,11 +53,11 @@ class Sent(NamedTuple):
         return line, None
 
 
-def connecting(error: psycopg.Error) -> Failure:
+def connecting(error: Exception) -> Failure:
     """Why there is no session."""
     text = str(error).strip() or type(error).__name__
     found = ((kind, state) for phrase, kind, state in PHRASES if phrase.search(text))
-    kind, state = next(found, ("connect", error.sqlstate))
+    kind, state = next(found, ("connect", getattr(error, "sqlstate", None)))
     pg = {"code": state, "sqlstate": state}
     message = f"no connection to PostgreSQL: {text}"
     return Failure(kind, message, retryable=kind == "connect", extra={"pg": pg}, sqlstate=state)

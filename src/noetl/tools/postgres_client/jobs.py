@@ -15,7 +15,7 @@ from noetl.tools.postgres_client.gathering import Gathering
 from noetl.tools.postgres_client.literals import array_text, encoded, json_text, plain_text
 from noetl.tools.postgres_client.session import Done, Session
 
-BLOCK_CHARACTERS = 1 << 17
+BLOCK_BYTES = 1 << 17
 CONTROL = {("BEGIN",), ("START",), ("COMMIT",), ("END",), ("ROLLBACK",), ("ABORT",)}
 READING = {("SELECT",), ("VALUES",), ("TABLE",), ("SHOW",)}
 PLACEHOLDER = re.compile(r"%(?:(?P<percent>%)|\((?P<name>[^)]+)\)[sbt]|(?P<position>[sbt]))|(?P<stray>%)")
@@ -160,18 +160,16 @@ class Copying:
         return [WRITERS.get(category.get(column, ""), plain_text) for column in self.columns]
 
     def _blocks(self, writers: list[Callable[[Any], str]], encoding: str) -> Iterator[bytes]:
-        lines: list[str] = []
-        size = 0
+        block = bytearray()
         for number, row in enumerate(self.rows, start=1):
             try:
-                line = "\t".join(_field(value, write) for value, write in zip(row, writers, strict=True))
-                lines.append(line)
-                size += len(line)
-                if size > BLOCK_CHARACTERS or number == len(self.rows):
-                    yield encoded("\n".join(lines) + "\n", encoding)
-                    lines, size = [], 0
+                fields = [_field(value, write) for value, write in zip(row, writers, strict=True)]
+                block += encoded("\t".join(fields) + "\n", encoding)
             except Failure as failure:
                 raise Failure("input", f"row {number}: {failure}") from None
+            if len(block) > BLOCK_BYTES or number == len(self.rows):
+                yield bytes(block)
+                block.clear()
 
 
 TYPES = """SELECT a.attname AS name, CASE WHEN coalesce(b.typname, t.typname) IN ('json', 'jsonb') THEN 'J'

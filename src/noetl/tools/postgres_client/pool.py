@@ -65,7 +65,7 @@ class Pool:
                 try:
                     yield connection
                 except asyncio.CancelledError:
-                    await connection.close()
+                    await _dropped(connection)
                     raise
                 finally:
                     await self._back(connection)
@@ -86,7 +86,7 @@ class Pool:
         while True:
             try:
                 return await _connected(self.target)
-            except psycopg.Error as error:
+            except (psycopg.Error, OSError, ValueError) as error:  # the last for a host that is no name
                 failure = connecting(error)
             fault = failure.outcome.error
             if retries <= 0 or fault is None or not fault.retryable:
@@ -140,7 +140,12 @@ class Pool:
 
 
 async def _connected(target: str) -> Connection:
-    connection = await AsyncConnection.connect(target, autocommit=True, context=ADAPTERS_CONTEXT)
+    connection = await AsyncConnection.connect(
+        target,
+        autocommit=True,
+        prepare_threshold=None,  # DISCARD ALL would pull prepared statements away from under the driver
+        context=ADAPTERS_CONTEXT,
+    )
     try:
         await _expected(connection)
     except BaseException:
@@ -177,10 +182,12 @@ async def _expected(connection: Connection) -> None:
 
 async def _dropped(connection: Connection) -> None:
     """Close a connection that can't be kept, and stop on the server what still runs on it."""
-    if not connection.closed and connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
-        with suppress(psycopg.Error):
-            await connection.cancel_safe(timeout=CLEAN_SECONDS)
-    await connection.close()
+    try:
+        if not connection.closed and connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
+            with suppress(psycopg.Error):
+                await connection.cancel_safe(timeout=CLEAN_SECONDS)
+    finally:
+        await connection.close()
 
 
 def _has_news(connection: Connection) -> bool:

@@ -14,7 +14,8 @@ CONNECT_SECONDS = 10
 DEFAULT_ENTRY = "postgres"
 NAMES = {"database": "dbname", "username": "user"}
 """Fields of a credential that libpq calls otherwise."""
-DEFAULTS = {"connect_timeout": CONNECT_SECONDS, "application_name": "noetl"}
+DEFAULTS = {"connect_timeout": CONNECT_SECONDS, "application_name": "noetl", "password": "", "passfile": ""}
+"""Empty passwords keep libpq from sending those of the worker's own environment and files to whoever asks."""
 
 
 async def target_of(inputs: Inputs, context: Context) -> str:

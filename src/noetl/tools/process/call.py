@@ -96,8 +96,8 @@ class Surroundings:
 
     def _check_size(self, argv: list[str], env: Mapping[str, str]) -> None:
         """Refuse what the system would refuse with less of a message."""
-        sizes = {f"variable {name}": len(name) + len(value.encode()) + 1 for name, value in env.items()}
-        sizes |= {f"argument {place}": len(word.encode()) for place, word in enumerate(argv)}
+        sizes = {f"variable {name}": len(encoded(f"{name}={value}")) for name, value in env.items()}
+        sizes |= {f"argument {place}": len(encoded(word)) for place, word in enumerate(argv)}
         for what, size in sizes.items():
             if size > WORD_BYTES:
                 message = f"{what} of the program takes {size:,} bytes, more than {WORD_BYTES:,}: use `stdin` or a file"
@@ -146,7 +146,7 @@ async def _remove(folder: str) -> None:
 def _environment(context: Context, scratch: str, given: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, str]:
     import os
 
-    env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    env = {name: value for name in PASSED_ON if (value := os.environ.get(name)) is not None}
     env.setdefault("PATH", os.defpath)
     env |= {"TMPDIR": scratch, "NOETL_ACTION_ID": context.action, "NOETL_EXECUTION_ID": context.execution}
     env["NOETL_ATTEMPT"] = str(context.attempt)
@@ -196,4 +196,13 @@ async def credential(context: Context, auth: str | Mapping[str, Any] | None) -> 
 
 
 def stdin_bytes(text: str | bytes | None) -> bytes | None:
-    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    return encoded(text) if isinstance(text, str) else text
+
+
+def encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise Failure(
+            "input", "a text holds half a character (a lone surrogate), which no program can be given"
+        ) from None

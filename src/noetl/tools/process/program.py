@@ -58,8 +58,8 @@ async def run_program(order: Order, stdin: bytes | None, output: Callable[[str, 
     `output` takes `stdout` or `stderr` and what came. Failure if the program can't be started.
     """
     with Program(_spawner(asyncio.get_running_loop()), output) as program:
-        await program.start(order, stdin)
         try:
+            await program.start(order, stdin)
             return program.ending(order, await program.answer())
         except asyncio.CancelledError:
             await program.end()
@@ -95,7 +95,7 @@ class Program:
             self.close_stream(fd)
         self.line.close()
         self.their_line.close()
-        if not self.gone.done():
+        if self.number and not self.gone.done():
             self.spawner.kill(self.number)
 
     async def start(self, order: Order, stdin: bytes | None) -> None:
@@ -144,6 +144,8 @@ class Program:
 
     async def end(self) -> None:
         """Have the program ended: by its supervisor, which is polite at first, else by the zygote."""
+        if self.number == 0:
+            return  # it was never started
         with suppress(OSError):
             self.line.send(b"T")
         await asyncio.wait((self.gone,), timeout=DEATH_SECONDS)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, Error
 
 SPILL_LIMIT = "20GB"
+LOGS = (".wal", ".wal.checkpoint", ".wal.recovery")
+"""What stands beside a database file while it is open."""
 CLOSED = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -163,7 +165,7 @@ def _allowed(paths: Sequence[str]) -> tuple[list[str], list[str]]:
             folders.append(path)
         if not os.path.isdir(path):
             folder, name = os.path.split(path)
-            files += [path, os.path.join(folder, f"tmp_{name}"), f"{path}.wal"]
+            files += [path, os.path.join(folder, f"tmp_{name}"), *(f"{path}{suffix}" for suffix in LOGS)]
     return folders, files
 
 
@@ -244,7 +246,7 @@ def failure(error: Error, line: int | None = None) -> Failure:
         case duckdb.OutOfMemoryException():
             kind, message = "too_large", message.partition("\n")[0]
         case duckdb.TransactionException():
-            retryable = True
+            retryable = "onflict" in said.message  # another call was first; all else is in the statements
         case duckdb.IOException() if "No files found" in said.message or "No such file" in said.message:
             kind = "not_found"
     place = {} if line is None else {"line": line}

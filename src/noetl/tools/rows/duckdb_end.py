@@ -44,6 +44,11 @@ def duckdb_source(hub: Hub, query: str, params: Any, alias: str | None) -> Plain
     return Plain(f"({query}\n)", hub.describe(f"({query}\n)"))
 
 
+def two_rows(key: list[str], values: Any) -> Failure:
+    shown = ", ".join(f"{name} {value}" for name, value in zip(key, values, strict=True))
+    return Failure("input", f"the source has two rows with the same key: {shown[:200]}")
+
+
 class DuckdbTarget:
     """A table of the attached file, filled in one transaction."""
 
@@ -77,11 +82,23 @@ class DuckdbTarget:
 
     def write(self, hub: Hub, rows: Rows, progress: Progress) -> int:
         names = ", ".join(column.quoted for column in rows.columns)
-        return hub.execute(f"INSERT INTO {self.name} ({names}) {rows.query} {self._conflict(rows.columns)}")
+        into = f"INSERT INTO {self.name} ({names})"
+        if self.mode != "upsert":
+            return hub.execute(f"{into} {rows.query}")
+        count = hub.execute(f"CREATE TEMP TABLE arrived AS {rows.query}")
+        self._check_keys(hub)
+        hub.execute(f"{into} SELECT {names} FROM arrived {self._conflict(rows.columns)}")
+        return count
+
+    def _check_keys(self, hub: Hub) -> None:
+        """DuckDB would take the last row of a key without a word."""
+        keys = ", ".join(quoted((name,)) for name in self.key)
+        query = f"SELECT {keys} FROM arrived GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
+        twice = hub.checked(lambda: hub.connection.execute(query).fetchone())
+        if twice is not None:
+            raise two_rows(self.key, twice)
 
     def _conflict(self, columns: list[Column]) -> str:
-        if self.mode != "upsert":
-            return ""
         others = [column.quoted for column in columns if column.name not in self.key]
         changes = ", ".join(f"{name} = excluded.{name}" for name in others)
         keys = ", ".join(quoted((name,)) for name in self.key)

@@ -64,6 +64,8 @@ class _Move:
         target = file or self._target(hub)
         accepted = target.accepts()
         source = self._source(hub, typed=accepted is None)
+        if not source.columns:
+            return self._none(target, exists=accepted is not None)
         chosen = mapped(source.columns, self.inputs.columns)
         columns = [Column(name, column.type) for name, column in chosen]
         self._check_columns(accepted, columns)
@@ -74,6 +76,17 @@ class _Move:
         self.stop.check()
         target.commit()
         return count
+
+    def _none(self, target: Target, *, exists: bool) -> int:
+        """No rows from a source that tells its columns only by them. To replace by nothing is to empty."""
+        if isinstance(target, FileTarget):
+            target.write_none()
+        elif exists and self.inputs.mode == "replace":
+            target.prepare([])
+        else:
+            return 0
+        target.commit()
+        return 0
 
     def _check_columns(self, accepted: dict[str, str] | None, columns: list[Column]) -> None:
         table = self.inputs.target.table

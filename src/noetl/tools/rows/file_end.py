@@ -67,7 +67,11 @@ def file_source(hub: Hub, path: str, form: str, *, typed: bool) -> Plain:
 
 
 def _typed_csv(hub: Hub, relation: str, columns: list[Column]) -> Plain:
-    tests = [f"bool_and({_fits(column.quoted, kind)})" for column in columns for kind in SHAPES]
+    tests = [
+        f"bool_and({_fits(column.quoted, kind)}) FILTER ({column.quoted} IS NOT NULL)"
+        for column in columns
+        for kind in SHAPES
+    ]
     digits = [_digits(column.quoted) for column in columns]
     row = hub.checked(lambda: hub.connection.execute(f"SELECT {', '.join(tests + digits)} FROM {relation}").fetchone())
     assert row is not None
@@ -111,6 +115,12 @@ def _json_source(hub: Hub, path: str, form: str) -> Plain:
     """The rows of JSON. Values that are maps or lists, and columns of several kinds of values, stay JSON."""
     layout = "array" if form == "json" else "newline_delimited"
     reading = f"format = '{layout}', maximum_object_size = {MAX_OBJECT_BYTES}"
+    objects = f"SELECT json FROM read_json_objects({literal(path)}, {reading}) LIMIT 1"
+    first = hub.checked(lambda: hub.connection.execute(objects).fetchone())
+    if first is None:
+        return Plain("", [])
+    if not first[0].lstrip().startswith("{"):
+        raise Failure("input", f"{path} holds {first[0][:50]}, and rows are maps")
     found = hub.describe(
         f"SELECT * FROM read_json({literal(path)}, {reading}, records = true, maximum_depth = 1, sample_size = -1)"
     )
@@ -178,6 +188,15 @@ class FileTarget:
             if self.keeps:
                 Path(part).unlink(missing_ok=True)
         return count
+
+    def write_none(self) -> None:
+        """A file of no rows, where not even the columns are known."""
+        if self.keeps:
+            shutil.copyfile(self.path, self.beside)
+        elif self.form == "parquet":
+            raise Failure("input", "there are no rows and so no columns, which a Parquet file must have")
+        else:
+            Path(self.beside).write_text("[]\n" if self.form == "json" else "")
 
     def _add(self, part: str) -> None:
         """What is there, then the new rows."""

@@ -30,6 +30,8 @@ BINDS = frozenset(["SELECT", "WITH", "INSERT", "UPDATE", "DELETE", "MERGE", "CAL
 """Statements that take bound values everywhere else."""
 FILE_COMMANDS = frozenset(["PUT", "GET"])
 CANCELED, LOCKED = 604, 625
+SIGNED_OUT = frozenset([390104, 390111, 390112, 390114])
+"""The session has ended: the statement was not run."""
 
 
 # -- sessions ---------------------------------------------------------------------------------------------------------
@@ -219,7 +221,8 @@ def failure(error: Error) -> Failure:
     text = _spoken(error)
     if code == CANCELED:
         return Failure("cancelled", f"snowflake: {text}", extra=extra)
-    if isinstance(error, (OperationalError, InterfaceError)) or not isinstance(error, DatabaseError):
+    lost = isinstance(error, (OperationalError, InterfaceError)) or not isinstance(error, DatabaseError)
+    if lost or code in SIGNED_OUT:
         return Failure("connect", f"the connection to snowflake broke: {text}", retryable=True, extra=extra)
     line = re.search(r"(?i)\bline:? (\d+)", text)
     place = {"line": int(line[1])} if line else {}

@@ -12,6 +12,7 @@ from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from noetl.tools.rows.columns import Column, from_snowflake, to_snowflake
+from noetl.tools.rows.duckdb_end import two_rows
 from noetl.tools.rows.ends import Rows
 from noetl.tools.rows.hub import Hub
 from noetl.tools.rows.pipe import NULL, Aborted, alongside
@@ -163,6 +164,10 @@ class SnowflakeTarget:
     def _merge(self, columns: list[Column]) -> None:
         names = [name(column.name) for column in columns]
         keys = [name(one) for one in self.key]
+        listed = ", ".join(keys)
+        cursor = self.session.execute(f"SELECT {listed} FROM {self.into} GROUP BY {listed} HAVING COUNT(*) > 1 LIMIT 1")
+        if (twice := cursor.fetchone()) is not None:
+            raise two_rows(self.key, twice)
         same = " AND ".join(f"t.{one} = s.{one}" for one in keys)
         changes = ", ".join(f"{one} = s.{one}" for one in names if one not in keys)
         matched = f"WHEN MATCHED THEN UPDATE SET {changes} " if changes else ""

@@ -1,0 +1,277 @@
+"""What a server does for all executions of a store: hands out their work, keeps their time, and notices lost workers.
+
+Any number of servers may do this on one store. Each decision is committed at the seq it was made from, so two servers
+that act on the same thing at once do it once: the other one's commit is refused and decided again. Nothing that matters
+is kept here. `turns` says who is served next; what a crash takes away with it is found again in the rows of the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from noetl.clock import Clock
+from noetl.engine import events as e
+from noetl.engine.commands import Claim, Command, Lost, Report, Start, TimerDue
+from noetl.engine.state import Execution
+from noetl.errors import NoetlError, NotFound
+from noetl.model.identity import uuid7
+from noetl.runtime.family import Family, Find
+from noetl.runtime.runtime import Answer, OpenCredential, Runtime
+from noetl.store.ports import Store, WorkerSession
+from noetl.worker.work import Work
+
+TICK_SECONDS = 0.1
+"""How often due timers and changes of other servers are looked for."""
+REAP_SECONDS = 5.0
+SWEEP_SECONDS = 30.0
+"""How often everything is looked at that should have been noticed at once, in case a server died in between."""
+GRANT_SECONDS = 15.0
+"""A lease that its worker does not name by then never reached it."""
+AT_ONCE = 100
+KEPT_CELLS = 5_000
+"""So many executions are kept in memory; the others are read again when something happens to them."""
+
+Value = TypeVar("Value")
+
+
+class Service:
+    """The engine of a server."""
+
+    def __init__(
+        self, store: Store, clock: Clock, find: Find, *, open_credential: OpenCredential | None = None
+    ) -> None:
+        self.runtime = Runtime(store, clock, open_credential)
+        self.runtime.shared = True
+        self.runtime.told = self._told
+        self.store, self.clock = store, clock
+        self.family = Family(self.runtime, find)
+        self.turns: dict[str, dict[str, None]] = {}
+        """Executions with ready work by pool, in the order in which they are served."""
+        self.stirred: dict[str, asyncio.Event] = {}
+        self.ended: dict[str, asyncio.Event] = {}
+        self.claims: dict[tuple[str, str], list[Work]] = {}
+        """Answers to the latest claim of each worker, for one that asks again."""
+        self.related: set[str] = set()
+        """Executions with a parent or children to which something has happened."""
+        self.related_stirred = asyncio.Event()
+
+    # -- executions -------------------------------------------------------------------------------------------------
+
+    async def start(
+        self, digest: str, payload: dict[str, Any], ctx: dict[str, Any], execution: str | None = None
+    ) -> Execution:
+        """Begin an execution."""
+        name = execution or uuid7(self.clock.now())
+        self.runtime.create(name, digest)
+        return (await self.runtime.handle(name, Start(payload, ctx))).state
+
+    async def handle(self, execution: str, command: Command) -> Answer:
+        """Tell an execution something; NotFound if there is none."""
+        return await self.runtime.handle(execution, command)
+
+    async def wait(self, execution: str, seconds: float) -> Execution:
+        """The state when the execution has ended, or when the time is over."""
+        ended = self.ended.setdefault(execution, asyncio.Event())
+        cell = self.runtime.cells.get(execution) or await self.runtime.load(execution)
+        if not cell.state.over:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await ended.wait()
+        self.ended.pop(execution, None)
+        cell = self.runtime.cells.get(execution) or await self.runtime.load(execution)
+        return cell.state
+
+    def _told(self, state: Execution, events: list[e.Event]) -> None:
+        """Something is durable: who waits for it hears of it."""
+        if state.ready and state.status == "running":
+            for pool in set(state.ready.values()):
+                self._queue(pool, state.id)
+        parks = any(isinstance(event, e.StepPaused) and event.until == "child" for event in events)
+        if parks or state.parent is not None or any(isinstance(event, FATES) for event in events):
+            self.related.add(state.id)
+            self.related_stirred.set()
+        if state.over and (ended := self.ended.get(state.id)) is not None:
+            ended.set()
+
+    def _queue(self, pool: str, execution: str) -> None:
+        self.turns.setdefault(pool, {}).setdefault(execution)
+        if (event := self.stirred.get(pool)) is not None:
+            event.set()
+
+    # -- workers ----------------------------------------------------------------------------------------------------
+
+    async def claim(self, command: Claim, seconds: float = 0.0) -> list[Work]:
+        """Leases on ready work of a pool, in turn from all executions that have some; waits for it if there is none."""
+        pool = command.pool or "default"
+        if command.id and (known := self.claims.get((command.worker, command.id))) is not None:
+            return known
+        give_up = self.clock.now() + seconds
+        while True:
+            works = await self._claim(command, pool)
+            left = give_up - self.clock.now()
+            if works or left <= 0:
+                break
+            await self._wait_for_work(pool, left)
+        if command.id:
+            for key in [key for key in self.claims if key[0] == command.worker]:
+                del self.claims[key]
+            self.claims[command.worker, command.id] = works
+        return works
+
+    async def _wait_for_work(self, pool: str, seconds: float) -> None:
+        event = self.stirred.setdefault(pool, asyncio.Event())
+        event.clear()
+        if self.turns.get(pool):
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await event.wait()
+
+    async def _claim(self, command: Claim, pool: str) -> list[Work]:
+        """One lease from each execution in turn until the slots are full; all decided together, committed together."""
+        turns = self.turns.setdefault(pool, {})
+        works: list[Work] = []
+        while turns and len(works) < command.slots:
+            chosen = list(turns)[: command.slots - len(works)]
+            share = max(1, (command.slots - len(works)) // len(chosen))
+            for execution in chosen:
+                del turns[execution]
+            asked = Claim(command.worker, share, command.pool, command.id)
+            answers = await asyncio.gather(
+                *(self.runtime.handle(execution, asked) for execution in chosen), return_exceptions=True
+            )
+            for execution, answer in zip(chosen, answers, strict=True):
+                if isinstance(answer, Answer):
+                    works += answer.works
+                    if pool in answer.state.ready.values() and answer.state.status == "running":
+                        turns.setdefault(execution)
+                elif not isinstance(answer, NotFound):
+                    raise answer
+        return works
+
+    async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
+        """Facts from a worker. It goes on with the same execution, unless others have waited longer."""
+        claim = report.claim
+        waits = claim is not None and any(other != execution for other in self.turns.get(claim.pool or "default", ()))
+        if claim is not None and waits:
+            report = Report(report.fence, report.facts, report.first, None, report.hand_back, report.blobs)
+        answer = await self.runtime.handle(execution, report)
+        works = list(answer.works)
+        if claim is not None and not works:
+            works = await self.claim(claim)
+        return report.fence in answer.state.leases, works
+
+    async def heartbeat(self, session: WorkerSession) -> tuple[list[tuple[str, int]], list[str]]:
+        """A worker is alive. What it holds in vain, and which of its executions are paused."""
+        await self._in_store(self.store.beat, session)
+        revoked: list[tuple[str, int]] = []
+        paused: list[str] = []
+        for execution, fences in session.leases.items():
+            try:
+                cell = self.runtime.cells.get(execution) or await self.runtime.load(execution)
+            except NotFound:
+                revoked += [(execution, fence) for fence in fences]
+                continue
+            revoked += [(execution, fence) for fence in fences if fence not in cell.state.leases]
+            if cell.state.status == "paused":
+                paused.append(execution)
+            await self._unnamed(cell.state, session, fences)
+        return revoked, paused
+
+    async def _unnamed(self, state: Execution, session: WorkerSession, fences: Sequence[int]) -> None:
+        """Leases that were granted and never arrived go to somebody else."""
+        now = self.clock.now()
+        for fence, lease in list(state.leases.items()):
+            if lease.worker == session.worker and fence not in fences and now - lease.since > GRANT_SECONDS:
+                await self.runtime.handle(state.id, Lost(fence))
+
+    # -- background -------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Everything that nobody asks for, until it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for loop in (self._tick, self._reap, self._relate, self._sweep):
+                group.create_task(loop())
+
+    async def _tick(self) -> None:
+        """Timers that are due, and ready work that other servers have made."""
+        while True:
+            for execution, timer in await self._in_store(self.store.due, self.clock.now(), AT_ONCE):
+                await self._quietly(execution, TimerDue(timer))
+            if await self._in_store(self.store.changed):
+                await self._find_ready()
+            await asyncio.sleep(TICK_SECONDS)
+
+    async def _find_ready(self) -> None:
+        for pool in list(self.stirred):
+            for execution in await self._in_store(self.store.waiting, pool, AT_ONCE):
+                self._queue(pool, execution)
+
+    async def _reap(self) -> None:
+        """Leases whose worker has fallen silent."""
+        while True:
+            for execution, fence in await self._in_store(self.store.lost, self.clock.now(), AT_ONCE):
+                await self._quietly(execution, Lost(fence))
+            await asyncio.sleep(REAP_SECONDS)
+
+    async def _relate(self) -> None:
+        """Children are started, their ends handed on, and they follow their parents."""
+        while True:
+            await self.related_stirred.wait()
+            self.related_stirred.clear()
+            names, self.related = self.related, set()
+            for name in names:
+                with suppress(NoetlError):
+                    await self._look_at(name)
+
+    async def _look_at(self, name: str) -> None:
+        state = (self.runtime.cells.get(name) or await self.runtime.load(name)).state
+        below = [(await self.runtime.load(one.execution_id)).state for one in await self._children(name)]
+        above = []
+        if state.over and state.parent is not None:
+            above = [(await self.runtime.load(state.parent[0])).state]
+        await self.family.look([*above, state, *below])
+        if state.over:
+            self.runtime.cells.pop(name, None)
+
+    async def _children(self, name: str) -> Sequence[Any]:
+        return [one for one in await self._in_store(self.store.children, name) if one.execution_id not in self.runtime.cells]
+
+    async def _sweep(self) -> None:
+        """What a server that died may have left undone; also at the start."""
+        while True:
+            for pool in ("default", *self.stirred):
+                for execution in await self._in_store(self.store.waiting, pool, AT_ONCE):
+                    self._queue(pool, execution)
+            for execution in await self._in_store(self.store.orphans, AT_ONCE):
+                self.related.add(execution)
+            for summary in await self._waiting():
+                self.related.add(summary.execution_id)
+            self.related_stirred.set()
+            self._forget_cells()
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def _waiting(self) -> Sequence[Any]:
+        return await self._in_store(lambda: self.store.summaries(status="waiting", limit=AT_ONCE))
+
+    def _forget_cells(self) -> None:
+        for name in [name for name, cell in self.runtime.cells.items() if cell.state.over][:-KEPT_CELLS]:
+            self.runtime.cells.pop(name, None)
+
+    async def _quietly(self, execution: str, command: Command) -> None:
+        """A command that nobody waits for; what has gone meanwhile is no trouble."""
+        with suppress(NoetlError):
+            await self.runtime.handle(execution, command)
+
+    async def _in_store(self, ask: Callable[..., Value], *arguments: Any) -> Value:
+        return await asyncio.get_running_loop().run_in_executor(self.runtime.thread, ask, *arguments)
+
+    def close(self) -> None:
+        self.runtime.close()
+
+
+FATES = (e.PlaybookProcessed, e.PlaybookPaused, e.PlaybookResumed, e.PlaybookCancelled)
+"""What children share."""
