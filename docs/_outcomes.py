@@ -19,16 +19,24 @@ class ErrorKind(NamedTuple):
 
 ERRORS: dict[str, ErrorKind] = {
     "http_status": ErrorKind("`http`", "The answer was a 4xx or 5xx, or a redirect that leads nowhere"),
-    "connect": ErrorKind("`http`", "No connection, a broken one, or TLS that failed"),
+    "connect": ErrorKind(
+        "kinds that speak to a server, the keychain", "No connection, a broken one, or TLS that failed"
+    ),
     "timeout": ErrorKind(
-        "`http`, `wait`, the worker, the engine", "A call, a wait, a step or the execution took too long"
+        "`http`, `wait`, SQL kinds, the worker, the engine", "A call, a wait, a step or the execution took too long"
     ),
     "python": ErrorKind("`python`", "The code raised, gave a result that can't be stored, or its process died"),
-    "too_large": ErrorKind("`http`, `python`", "A body, the args or the result are above the limit of the kind"),
-    "not_found": ErrorKind(
-        "`http`, `playbook`, the worker", "A file or playbook is not there, or this version can't run the kind"
+    "too_large": ErrorKind(
+        "every kind, the engine", "A body, a result or an input is above the limit of the kind, or `ctx` above its own"
     ),
-    "auth": ErrorKind("`http`, `python`", "A credential is asked for, and this version has no keychain to ask"),
+    "not_found": ErrorKind(
+        "every kind", "A file, an object or a playbook is not there, or the driver of the kind is not installed"
+    ),
+    "auth": ErrorKind(
+        "kinds with `auth`, the keychain", "A credential is missing, may not be used here, or was refused by the server"
+    ),
+    "sql": ErrorKind("SQL kinds, `transfer`", "The database refused the statement; the message is its own"),
+    "exit_code": ErrorKind("`shell`, `script`, `container`", "A program ended with an exit code other than 0"),
     "child_failed": ErrorKind("`playbook`", "The child execution failed or was cancelled"),
     "input": ErrorKind("every kind", "An input is not what the kind takes, or the result can't be stored"),
     "template": ErrorKind("the pipeline, the engine", "A template could not be evaluated; the message quotes it"),
@@ -48,8 +56,6 @@ ERRORS: dict[str, ErrorKind] = {
 
 LATER: dict[str, str] = {
     "cancelled": "the call was stopped from outside",
-    "sql": "a statement failed",
-    "exit_code": "a program ended with an exit code other than 0",
 }
 """Kinds of the language that tools of this version do not make yet."""
 

@@ -103,7 +103,7 @@ def test_every_kind_of_error_in_the_source_is_explained(generated: dict[str, str
         assert f"| `{kind}` |" in generated["outcomes.md"]
 
 
-MAKERS = {"failed": 0, "_failed": 0, "Error": 0, "as_fault": 0, "Refused": 1}
+MAKERS = {"failed": 0, "_failed": 0, "Failure": 0, "Error": 0, "as_fault": 0, "Refused": 1}
 """What makes an error, and which of its arguments is the kind."""
 
 

@@ -7,12 +7,13 @@
     sql, shell_text                     templates whose values are bound and never spliced
     dsl, engine                         text to playbook; commands to events
     pipeline                            the tasks of a step
-    tools, drawing, store, bus, keychain
+    tools, drawing, store, bus
     results                             large values, stored once
+    keychain                            credentials: sealed, resolved for a lease, hidden in what leaves it
     files                               playbooks on disk
     worker                              runs work under leases
     runtime                             the shell around the engine
-    server
+    server, testing                     the server; helpers for people who test playbooks and tools
     cli                                 the command line
 
 To add a part, give it a line below. If an import has to point the other way, the thing it wants lives in the wrong
@@ -36,17 +37,17 @@ LEVELS = [
     ["scope", "reference", "sql", "shell_text"],
     ["dsl", "engine"],
     ["pipeline"],
-    ["tools", "drawing", "store", "bus", "keychain"],
-    ["results"],
+    ["tools", "drawing", "store", "bus"],
+    ["results", "keychain"],
     ["files"],
     ["worker"],
     ["runtime"],
-    ["server"],
+    ["server", "testing"],
     ["cli"],
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 
-PURE = ("errors", "model", "expression", "scope", "dsl", "engine", "drawing")
+PURE = ("errors", "model", "expression", "scope", "sql", "shell_text", "dsl", "engine", "drawing")
 """Parts that touch neither disk nor network nor processes; `files` does that for them."""
 WORLD = frozenset(["asyncio", "glob", "http", "io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile"])
 
@@ -131,6 +132,8 @@ def test_pure_part_does_not_touch_the_world(part: str) -> None:
 
 
 def test_private_modules_of_others_stay_private() -> None:
-    """`expression` is used through its front door: only its own files know how it is divided."""
-    inside = [one for one in OURS if one.module.startswith("noetl.expression.") and one.part != "expression"]
+    """`expression` is used through its front door: only its own files know how it is divided, and those two that weave
+    its language into another one."""
+    inside = [one for one in OURS if one.module.startswith("noetl.expression.")]
+    inside = [one for one in inside if one.part not in ("expression", "sql", "shell_text")]
     assert [str(one) for one in inside] == []
