@@ -7,6 +7,8 @@ NoetlError
  +-- NotFound               there is no such execution, playbook or database
  +-- AuthError              a credential or the key that seals it can't be used
  +-- Conflict               what is asked does not fit what is going on
+ +-- ServerUnreachable      no server answers at the address
+ +-- TimedOut               what was waited for did not come in time
  +-- Interrupted            somebody stopped the process; the run can be resumed
  +-- TemplateError          a template; carries the offset in its source
       +-- TemplateSyntax    it does not parse, or uses what playbooks may not use
@@ -60,6 +62,14 @@ class AuthError(NoetlError):
 
 class Conflict(NoetlError):
     """The request is fine, but not at this moment: something else is going on."""
+
+
+class ServerUnreachable(NoetlError):
+    """No server answers: it is down, or the address is not its own."""
+
+
+class TimedOut(NoetlError):
+    """What was waited for did not come in time; it may still come."""
 
 
 class Interrupted(NoetlError):

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
@@ -17,9 +17,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from noetl.engine.events import Event, IterationStarted, StepDone
+from noetl.reference import canonical, refer, reference_to
 from noetl.store.codec import ZERO, chained, decode, rows_of
 from noetl.store.memory import MemoryStore
-from noetl.store.ports import Change, Derived, Leased, Row, Snapshot, Store, Summary
+from noetl.store.ports import (
+    DAY,
+    Change,
+    Derived,
+    Leased,
+    Row,
+    SealedCredential,
+    Snapshot,
+    Store,
+    Summary,
+    WorkerSession,
+)
 
 A = "0198c0de-0000-7000-8000-00000000000a"
 B = "0198c0de-0000-7000-8000-00000000000b"
@@ -315,6 +327,274 @@ class LogSuite:
         assert store.logs(A) == []
 
 
+class WorkSuite:
+    """What servers look for: ready work, due timers, lost workers, children."""
+
+    def test_executions_with_work_for_a_pool_are_found_in_turn(self, store: Store) -> None:
+        for one, pool in ((B, "gpu"), (A, "gpu"), (C, "cpu"), (NEVER, "gpu")):
+            store.commit([change(one, 0, summary=summary(one), ready={"a#1": pool, "b#1": pool})])
+        assert store.waiting("gpu", 10) == [A, B, NEVER]
+        assert store.waiting("gpu", 2) == [A, B]
+        assert store.waiting("gpu", 2, after=B) == [NEVER]
+        assert store.waiting("gpu", 2, after=NEVER) == []
+        assert store.waiting("none", 10) == []
+        store.commit([change(A, 1, ready={"a#1": None})])
+        assert store.waiting("gpu", 1) == [A]
+        store.commit([change(A, 2, ready={"b#1": None})])
+        assert store.waiting("gpu", 1) == [B]
+
+    def test_who_is_local_or_paused_is_left_alone(self, store: Store) -> None:
+        rest: dict[str, Any] = {"ready": {"a#1": "p"}, "timers": {"t": AT}}
+        store.commit([change(A, 0, summary=summary(A, local=True), **rest)])
+        store.commit([change(B, 0, summary=summary(B, "paused"), **rest)])
+        store.commit([change(C, 0, summary=summary(C, "waiting"), **rest)])
+        assert store.summaries()[-1].local
+        assert (store.waiting("p", 9), store.due(AT, 9)) == ([C], [(C, "t")])
+        store.commit([change(B, 1, summary=summary(B, "running"))])
+        assert (store.waiting("p", 9), store.due(AT, 9)) == ([B, C], [(B, "t"), (C, "t")])
+
+    def test_timers_are_found_when_they_are_due_the_earliest_first(self, store: Store) -> None:
+        assert store.next_due() is None
+        store.commit([change(A, 0, summary=summary(A), timers={"late": AT + 9, "soon": AT + 1})])
+        store.commit([change(B, 0, summary=summary(B), timers={"sooner": AT + 0.5})])
+        store.commit([change(C, 0, summary=summary(C, local=True), timers={"first": AT})])
+        assert store.due(AT + 0.4, 9) == []
+        assert store.due(AT + 0.5, 9) == [(B, "sooner")]
+        assert store.due(AT + 99, 9) == [(B, "sooner"), (A, "soon"), (A, "late")]
+        assert store.due(AT + 99, 2) == [(B, "sooner"), (A, "soon")]
+        assert store.next_due() == AT + 0.5
+        store.commit([change(B, 1, timers={"sooner": None})])
+        assert store.next_due() == AT + 1
+
+    def test_children_are_open_and_orphans_have_lost_their_parent(self, store: Store) -> None:
+        store.commit([change(A, 0, summary=summary(A))])
+        store.commit([change(one, 0, summary=summary(one, parent=A)) for one in (C, B)])
+        assert store.children(A) == [summary(B, parent=A), summary(C, parent=A)]
+        assert (store.children(B), store.children("x"), store.orphans(9)) == ([], [], [])
+        store.commit([change(C, 1, summary=summary(C, "failed", parent=A, ended=AT))])
+        assert store.children(A) == [summary(B, parent=A)]
+        store.commit([change(A, 1, summary=summary(A, "failed", ended=AT))])
+        assert store.orphans(9) == [B]
+        assert store.orphans(0) == []
+
+    def test_a_parent_that_was_removed_has_ended(self, store: Store) -> None:
+        store.commit(
+            [change(B, 0, summary=summary(B, parent=A)), change(C, 0, summary=summary(C, parent=A, local=True))]
+        )
+        assert store.orphans(9) == [B]
+
+
+class WorkerSuite:
+    """Workers, as they were last heard."""
+
+    def test_a_worker_is_listed_as_it_was_last_heard(self, store: Store) -> None:
+        assert store.workers() == []
+        store.beat(worker("w-2"), AT)
+        store.beat(worker("w-1", slots=4, leases={A: [1, 7], B: [2]}), AT + 1)
+        store.beat(worker("w-2", pool="gpu", version="2.1"), AT + 10)
+        first, second = store.workers()
+        assert first == worker("w-1", slots=4, leases={A: [1, 7], B: [2]}, beat=AT + 1)
+        assert second == worker("w-2", pool="gpu", version="2.1", beat=AT + 10)
+        assert (first.busy, second.busy) == (3, 0)
+        store.forget_worker("w-2")
+        store.forget_worker("never")
+        assert [one.worker for one in store.workers()] == ["w-1"]
+
+    def test_a_beat_without_a_time_is_now(self, store: Store) -> None:
+        before = time.time() - 5
+        store.beat(worker("w", beat=1.0))
+        assert before < store.workers()[0].beat < time.time() + 5
+        assert store.lost() == []
+
+    def test_leases_of_a_silent_worker_are_lost_when_their_time_is_over(self, store: Store) -> None:
+        leases = {1: Leased("a#1", "w", AT), 2: Leased("b#1", "w", AT + 100, 5.0), 3: Leased("c#1", "unheard", AT)}
+        store.commit([change(A, 0, summary=summary(A), leases=leases)])
+        assert store.lost(AT + 1e6) == []
+        store.beat(worker("w"), AT + 10)
+        assert store.lost(AT + 40) == []
+        assert store.lost(AT + 41) == [(A, 1)]
+        assert store.lost(AT + 105) == [(A, 1)]
+        assert store.lost(AT + 106) == [(A, 1), (A, 2)]
+        assert store.lost(AT + 106, 1) == [(A, 1)]
+        assert store.lost() == [(A, 1), (A, 2)]
+        store.beat(worker("w"), AT + 100)
+        assert store.lost(AT + 106) == [(A, 2)]
+        store.commit([change(A, 1, leases={2: None})])
+        assert store.lost(AT + 106) == []
+
+    def test_nobody_takes_the_leases_of_a_local_execution(self, store: Store) -> None:
+        lease = {1: Leased("a#1", "w", AT)}
+        store.commit([change(A, 0, summary=summary(A, local=True), leases=lease)])
+        store.commit([change(B, 0, summary=summary(B, "paused"), leases=lease)])
+        store.beat(worker("w"), AT)
+        assert store.lost(AT + 99) == [(B, 1)]
+
+
+def worker(name: str, **more: Any) -> WorkerSession:
+    return WorkerSession(**{"worker": name, "pool": "default", "slots": 1, "host": "h", "started": AT, **more})
+
+
+class CatalogSuite:
+    """Versions of playbooks by path."""
+
+    def test_equal_content_is_the_same_version(self, store: Store) -> None:
+        assert store.register("shop/orders", "d1", "1.0", AT) == 1
+        assert store.register("shop/orders", "d2", "", AT + 1) == 2
+        assert store.register("shop/other", "d2", "", AT + 2) == 1
+        assert store.register("shop/orders", "d2", "2.0", AT + 3) == 2
+        found = [(one.version, one.digest, one.label, one.registered) for one in store.versions("shop/orders")]
+        assert found == [(2, "d2", "2.0", AT + 3), (1, "d1", "1.0", AT)]
+        assert store.versions("none") == []
+
+    def test_a_path_means_what_was_registered_last(self, store: Store) -> None:
+        for digest in ("d1", "d2"):
+            store.register("p", digest)
+        assert [store.find("p"), store.find("p", 1), store.find("p", 2)] == ["d2", "d1", "d2"]
+        assert store.register("p", "d1") == 1
+        assert [store.find("p"), store.find("p", 2)] == ["d1", "d2"]
+        assert [one.version for one in store.versions("p")] == [1, 2]
+        assert store.register("p", "d3") == 3
+        assert [store.find("p"), store.find("p", 4), store.find("q"), store.find("q", 1)] == ["d3", None, None, None]
+
+    def test_paths_are_listed_in_order_page_by_page(self, store: Store) -> None:
+        names = ["shop/orders", "shop/größe", "shop", "Shop", "s%", "a_b", "axb", "shopping/\U0001f6d2"]
+        for name in names:
+            store.register(name, "d1")
+            store.register(name, "d2")
+        assert store.paths() == sorted(names)
+        assert store.paths("shop") == [name for name in sorted(names) if name.startswith("shop")]
+        assert store.paths("s%") == ["s%"]
+        assert store.paths("a_") == ["a_b"]
+        assert store.paths("shop", 2) == ["shop", "shop/größe"]
+        assert store.paths("shop", 2, after="shop/größe") == ["shop/orders", "shopping/\U0001f6d2"]
+        assert store.paths("x") == []
+
+
+class AnswerSuite:
+    """Answers to requests that may be sent twice."""
+
+    def test_the_first_answer_stays(self, store: Store) -> None:
+        assert store.remember("start", "k", b"one", AT) is None
+        assert store.remember("start", "k", b"two", AT + 1) == b"one"
+        assert store.remember("other", "k", b"") is None
+        assert store.remember("other", "k", b"three") == b""
+        assert store.remember("start", "k", b"four") == b"one"
+
+    def test_an_answer_is_forgotten_after_a_day(self, store: Store) -> None:
+        store.remember("start", "old", b"one", AT)
+        store.remember("start", "young", b"one", AT + 60)
+        store.prune(0, 10, now=AT + DAY + 1)
+        assert store.remember("start", "old", b"two") is None
+        assert store.remember("start", "young", b"two") == b"one"
+
+
+class PruneSuite:
+    """What is old goes, and nothing else."""
+
+    def test_what_ended_long_ago_goes_with_all_that_is_its_own(self, store: Store) -> None:
+        one = change(A, 0, 3, snapshot=b"s", ready={"a#1": "p"}, leases={1: Leased("r", "w", AT)}, timers={"t": AT})
+        one.blobs.append(content(b"mine"))
+        one.summary = summary(A, "failed", ended=AT)
+        store.commit([one, change(B, 0, 2, summary=summary(B, "failed", ended=AT + 9), blobs=[content(b"other")])])
+        store.log([(A, "t", AT, "stdout", "gone"), (B, "t", AT, "stdout", "stays")])
+        assert [run.execution_id for run in store.prunable(AT + 1)] == [A]
+        assert store.prune(AT + 1, 10, now=time.time() + 2 * DAY) == 1
+        assert (store.read(A), store.snapshot(A), store.derived(A), store.logs(A)) == ([], None, Derived(), [])
+        assert [run.execution_id for run in store.summaries()] == [B]
+        assert (store.seq(B), [line[4] for line in store.logs(B)]) == (2, ["stays"])
+        assert (store.blob(content(b"mine")[0]), store.blob(content(b"other")[0])) == (None, b"other")
+        assert store.prunable(AT + 1) == []
+        assert store.prune(AT + 1, 10) == 0
+        assert store.commit([change(A, 0)]) == [True]
+
+    def test_the_first_that_ended_go_first(self, store: Store) -> None:
+        for one, ended in ((A, AT + 2), (B, AT + 1), (C, AT + 3)):
+            store.commit([change(one, 0, summary=summary(one, "failed", ended=ended))])
+        assert [run.execution_id for run in store.prunable(AT + 3)] == [B, A]
+        assert store.prune(AT + 9, 2) == 2
+        assert [run.execution_id for run in store.summaries()] == [C]
+        assert store.prune(AT + 9, 2) == 1
+
+    def test_open_ones_and_children_of_open_ones_stay(self, store: Store) -> None:
+        ended: dict[str, Any] = {"status": "succeeded", "ended": AT}
+        store.commit([change(A, 0, summary=summary(A)), change(B, 0, summary=summary(B, parent=A, **ended))])
+        store.commit([change(C, 0, summary=summary(C, parent=B, **ended))])
+        assert store.prune(AT + 9, 10) == 1
+        assert [run.execution_id for run in store.summaries()] == [B, A]
+        store.commit([change(A, 1, summary=summary(A, "failed", ended=AT + 99))])
+        assert store.prune(AT + 9, 10) == 1
+        assert [run.execution_id for run in store.summaries()] == [A]
+
+    def test_young_content_stays_for_a_day(self, store: Store) -> None:
+        store.commit([change(A, 0, summary=summary(A, "failed", ended=AT), blobs=[content(b"mine")])])
+        assert store.prune(AT + 9, 10) == 1
+        assert store.blob(content(b"mine")[0]) == b"mine"
+        store.prune(0, 0, now=time.time() + 2 * DAY)
+        assert store.blob(content(b"mine")[0]) is None
+
+    def test_content_that_others_refer_to_stays_as_long_as_they_do(self, store: Store) -> None:
+        """The parent refers to what the child brought, and that refers to more."""
+        inner, text = refer({"deep": "x" * 9})
+        outer, whole = refer([inner, {"$ref": "data"}])
+        chunk, items = refer([[0, outer]])
+        manifest = canonical({"chunks": [chunk.key], "marked": [chunk.key], "total": 1})
+        listed = reference_to(manifest, hint="chunks")
+        blobs = [(inner.key, text), (outer.key, whole), (chunk.key, items), (listed.key, manifest)]
+        done = rows_of([StepDone("b#1", listed)], 1, AT, ZERO)
+        store.commit([Change(B, 0, done, summary(B, "succeeded", ended=AT, parent=A), blobs)])
+        handed = rows_of([StepDone("a#1", {"children": [listed]})], 1, AT, ZERO)
+        store.commit([Change(A, 0, handed, summary(A, "succeeded", ended=AT + 5))])
+        later = time.time() + 2 * DAY
+        assert store.prune(AT + 1, 10, now=later) == 1
+        assert [store.blob(key) for key, _ in blobs] == [data for _, data in blobs]
+        assert store.prune(AT + 9, 10, now=later) == 1
+        assert [store.blob(key) for key, _ in blobs] == [None] * 4
+
+    def test_silent_workers_go_unless_they_hold_something(self, store: Store) -> None:
+        store.commit([change(A, 0, summary=summary(A), leases={1: Leased("a#1", "holds", AT)})])
+        for name, at in (("holds", AT), ("silent", AT), ("alive", AT + DAY)):
+            store.beat(worker(name), at)
+        store.prune(0, 10, now=AT + DAY + 1)
+        assert [one.worker for one in store.workers()] == ["alive", "holds"]
+
+    def test_a_long_log_goes_in_several_transactions(self, store: Store) -> None:
+        rows = [Row(seq, "step.done", AT, b"{}", ZERO) for seq in range(1, 25_001)]
+        store.commit([Change(A, 0, rows, summary(A, "failed", ended=AT))])
+        assert store.prune(AT + 1, 1) == 1
+        assert store.seq(A) == 0
+
+
+class CredentialSuite:
+    """Sealed credentials by name."""
+
+    one = SealedCredential("b/one", "bearer", b"\x00\xffsealed", 1.5, 2.5, ("shop/*", "é"), ("eu",))
+    two = SealedCredential("a", "acme.login", b"", 3.0, 3.0)
+
+    def test_what_is_put_is_found_and_what_is_deleted_is_gone(self, store: Store) -> None:
+        for credential in (self.one, self.two):
+            store.credentials.put(credential)
+        assert store.credentials.get("b/one") == self.one
+        assert store.credentials.get("none") is None
+        assert store.credentials.all() == [self.two, self.one]
+        assert store.credentials.delete("a")
+        assert not store.credentials.delete("a")
+        assert store.credentials.all() == [self.one]
+
+    def test_another_of_the_same_name_takes_its_place(self, store: Store) -> None:
+        store.credentials.put(self.one)
+        store.credentials.put(SealedCredential("b/one", "basic", b"new", 9.0, 9.0))
+        assert store.credentials.all() == [SealedCredential("b/one", "basic", b"new", 1.5, 9.0)]
+
+    def test_resealing_needs_what_was_read(self, store: Store) -> None:
+        store.credentials.put(self.one)
+        assert not store.credentials.reseal("b/one", b"other", b"new")
+        assert not store.credentials.reseal("none", self.one.sealed, b"new")
+        assert store.credentials.reseal("b/one", self.one.sealed, b"new")
+        found = store.credentials.get("b/one")
+        assert found is not None
+        assert (found.sealed, found.updated) == (b"new", 2.5)
+
+
 class ReplaySuite:
     """Any sequence of operations is answered as the store in memory answers it."""
 
@@ -330,14 +610,18 @@ class ReplaySuite:
             store.close()
 
 
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4)
 IDS = st.sampled_from([A, B, C, NEVER])
 SMALL = st.integers(0, 6)
+TIMES = st.integers(0, 9).map(lambda seconds: AT + seconds)
 
 
 def changes() -> st.SearchStrategy[Change]:
-    runs = st.none() | st.tuples(IDS, st.sampled_from(["running", "failed", "succeeded"]), st.none() | IDS)
+    runs = st.none() | st.tuples(
+        st.sampled_from(["running", "paused", "failed"]), st.none() | TIMES, st.none() | IDS, st.booleans()
+    )
     blobs = st.lists(st.binary(max_size=20).map(content), max_size=2)
-    due = st.dictionaries(st.sampled_from(["t", "u"]), st.none() | st.floats(0, 2e9), max_size=2)
+    due = st.dictionaries(st.sampled_from(["t", "u"]), st.none() | TIMES, max_size=2)
     return st.builds(_change, IDS, SMALL, st.integers(0, 3), runs, blobs, due)
 
 
@@ -345,12 +629,12 @@ def _change(
     execution: str,
     expected: int,
     count: int,
-    run: tuple[str, str, str | None] | None,
+    run: tuple[str, float | None, str | None, bool] | None,
     blobs: list[tuple[str, bytes]],
     due: dict[str, float | None],
 ) -> Change:
-    summed = None if run is None else summary(execution, run[1], parent=run[2])
-    leases = {len(name): None if at is None else Leased(name, "w", at) for name, at in due.items()}
+    summed = run and summary(execution, run[0], ended=run[1], parent=run[2], local=run[3])
+    leases = {ord(name): None if at is None else Leased(name, "w", at, at % 3) for name, at in due.items()}
     ready = {name: None if at is None else "pool" for name, at in due.items()}
     return change(execution, expected, count, summary=summed, blobs=blobs, timers=due, ready=ready, leases=leases)
 
@@ -371,9 +655,12 @@ def operations() -> st.SearchStrategy[tuple[Callable[..., Any], tuple[Any, ...]]
         ),
         st.tuples(st.just(_log), st.tuples(lines)),
         st.tuples(st.just(_logs), st.tuples(IDS, SMALL)),
-        st.tuples(
-            st.just(_put_playbook), st.tuples(st.sampled_from("abc"), st.text(max_size=4), st.binary(max_size=9))
-        ),
+        st.tuples(st.just(_put_playbook), st.tuples(st.sampled_from("abc"), NAMES, st.binary(max_size=9))),
+        st.tuples(st.just(_register), st.tuples(NAMES, st.sampled_from("abc"), st.none() | st.integers(0, 3))),
+        st.tuples(st.just(_beat), st.tuples(st.sampled_from("wv"), TIMES)),
+        st.tuples(st.just(_remember), st.tuples(st.sampled_from("kl"), st.binary(max_size=4), TIMES)),
+        st.tuples(st.just(_look), st.tuples(IDS | st.just(""), SMALL, TIMES)),
+        st.tuples(st.just(_prune), st.tuples(TIMES, SMALL, TIMES)),
     )
 
 
@@ -393,12 +680,38 @@ def _summaries(store: Store, status: str | None, length: int, limit: int) -> Any
     return store.summaries(status=status, prefix=B[:length], limit=limit)
 
 
+def _register(store: Store, path: str, digest: str, version: int | None) -> Any:
+    number = store.register(path, digest, digest * 2, AT)
+    return number, store.find(path, version), store.versions(path), store.paths(path[:1], 3)
+
+
+def _beat(store: Store, name: str, at: float) -> Any:
+    store.beat(worker(name), at)
+    return store.workers()
+
+
+def _remember(store: Store, key: str, answer: bytes, at: float) -> Any:
+    return store.remember("scope", key, answer, at)
+
+
+def _look(store: Store, execution: str, limit: int, at: float) -> Any:
+    found = store.waiting("pool", limit, execution), store.due(at, limit), store.next_due(), store.lost(at, limit)
+    return found, store.children(execution), store.orphans(limit)
+
+
+def _prune(store: Store, before: float, limit: int, now: float) -> Any:
+    return store.prunable(before), store.prune(before, limit, now + DAY)
+
+
 def _log(store: Store, lines: list[Any]) -> Any:
     return store.log(lines)
 
 
-def _logs(store: Store, execution: str, after: int) -> Any:
-    return store.logs(execution, after)
+def _logs(store: Store, execution: str, skip: int) -> Any:
+    """Numbers rise, but not by one: what is compared are the lines behind one of them."""
+    lines = store.logs(execution)
+    after = lines[skip][0] if skip < len(lines) else 0
+    return [line[1:] for line in store.logs(execution, after)]
 
 
 def _put_playbook(store: Store, digest: str, file: str, text: bytes) -> Any:
@@ -408,26 +721,28 @@ def _put_playbook(store: Store, digest: str, file: str, text: bytes) -> Any:
 
 def everything(store: Store) -> Any:
     ids = (A, B, C, NEVER)
-    found = [(store.read(one), store.snapshot(one), store.logs(one), store.derived(one)) for one in ids]
-    return found, store.summaries()
+    found = [(store.read(one), store.snapshot(one), _logs(store, one, 99), store.derived(one)) for one in ids]
+    return found, store.summaries(), store.workers(), store.paths()
 
 
 # -- several processes ----------------------------------------------------------------------------------------------
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["hypothesis.strategies", "noetl.store.codec", "noetl.store.sqlite", "pytest"])
+PROCESSES.set_forkserver_preload(
+    ["hypothesis.strategies", "noetl.store.codec", "noetl.store.postgres", "noetl.store.sqlite", "pytest"]
+)
 
 
 class Opener(Protocol):
-    """Opens the store at a path; a function of a module, so that another process can call it."""
+    """Opens the store at a place, a path or a URL; a function of a module, so that another process can call it."""
 
-    def __call__(self, path: Path) -> Store: ...
+    def __call__(self, place: Any) -> Store: ...
 
 
 class RaceSuite:
     """Two and more processes on one store. A back end supplies `opener` and `place`."""
 
-    def test_each_seq_has_exactly_one_winner(self, opener: Opener, place: Path) -> None:
+    def test_each_seq_has_exactly_one_winner(self, opener: Opener, place: Any) -> None:
         opener(place).close()
         won = together(3, race, opener, place, 100)
         store = opener(place)
@@ -440,7 +755,7 @@ class RaceSuite:
         }
         assert len(rows) == sum(won) >= 100
 
-    def test_processes_with_executions_of_their_own_lose_nothing(self, opener: Opener, place: Path) -> None:
+    def test_processes_with_executions_of_their_own_lose_nothing(self, opener: Opener, place: Any) -> None:
         """None of them finds the store made: they race to make it, too."""
         assert together(6, fill, opener, place, 40) == [40] * 6
         store = opener(place)
@@ -451,7 +766,7 @@ class RaceSuite:
         assert len(store.summaries()) == 6
         store.close()
 
-    def test_another_process_is_noticed_and_oneself_is_not(self, opener: Opener, place: Path) -> None:
+    def test_another_process_is_noticed_and_oneself_is_not(self, opener: Opener, place: Any) -> None:
         store = opener(place)
         assert not store.changed()
         store.commit([change(A, 0)])
@@ -490,7 +805,7 @@ def _work(ready: Any, answers: Any, work: Callable[..., int], number: int, *argu
     answers.put((number, work(number, *arguments)))
 
 
-def race(number: int, opener: Opener, place: Path, goal: int) -> int:
+def race(number: int, opener: Opener, place: Any, goal: int) -> int:
     """Append to one execution until it is long enough; how often this process was the first."""
     store, won = opener(place), 0
     while store.seq(A) < goal:
@@ -499,7 +814,7 @@ def race(number: int, opener: Opener, place: Path, goal: int) -> int:
     return won
 
 
-def fill(number: int, opener: Opener, place: Path, turns: int) -> int:
+def fill(number: int, opener: Opener, place: Any, turns: int) -> int:
     store, won = opener(place), 0
     for _ in range(turns):
         won += grow(store, own(number), events(2))

@@ -1,7 +1,8 @@
 """The command `noetl`. Each verb is a file of its own, imported only when it is called.
 
 Data goes to stdout, talk to stderr. Exit codes: 0 ok, 1 run failed or cancelled, 2 usage, 3 invalid
-playbook, 4 not found, 5 credentials, 6 conflict with what is going on, 130 interrupted.
+playbook, 4 not found, 5 not allowed or no credential, 6 conflict with what is going on, 7 no server answers,
+124 timed out, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from noetl.errors import (
     NoetlError,
     NotFound,
     PlaybookInvalid,
+    ServerUnreachable,
+    TimedOut,
     UsageError,
 )
 from noetl.settings import no_colour
@@ -44,6 +47,8 @@ EXIT_CODES: dict[type[NoetlError], int] = {
     NotFound: 4,
     AuthError: 5,
     Conflict: 6,
+    ServerUnreachable: 7,
+    TimedOut: 124,
     Interrupted: 130,
 }
 

@@ -149,6 +149,9 @@ class Builder:
         known = fields(kind.inputs)
         defaults = layered(*(layer.get(kind.name) for layer in layers))
         own = {name: value for name, value in tree.items() if name in known}
+        for name in kind.verbatim:
+            if name in own:
+                self._place_text(f"{key}/{name}", span_in(tree, name))
         inputs = layered({name: value for name, value in defaults.items() if name in known}, own)
         for group in kind.one_of:  # a default must not stand beside the task's own choice
             if chosen := set(group) & set(own):
@@ -247,6 +250,11 @@ class Builder:
 
     def _place(self, key: str, span: Span) -> None:
         self.places[key] = self.mark(span.start)
+
+    def _place_text(self, key: str, span: Span) -> None:
+        """Where the first line of a text stands: in a block that is the line below its mark."""
+        mark = self.mark(span.start)
+        self.places[key] = Mark(mark.line + 1, 1) if span.style in ("|", ">") else mark
 
 
 def workbook_tasks(workbook: Any) -> dict[str, Any]:

@@ -23,7 +23,8 @@ class Loaded(NamedTuple):
     problems: list[Problem]
     dialect: Literal["canonical", "classic"]
     places: dict[str, Mark]
-    """Where each part stands: `STEP`, `STEP/LABEL`, `STEP/next/0`, `STEP/LABEL/rules/0`, and behind that a ctx key."""
+    """Where each part stands: `STEP`, `STEP/LABEL`, `STEP/next/0`, `STEP/LABEL/rules/0` and behind that a ctx key,
+    `STEP/LABEL/code` for program text."""
 
     def require(self) -> Playbook:
         """The playbook; PlaybookInvalid with all problems if there is none."""

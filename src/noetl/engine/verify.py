@@ -69,7 +69,7 @@ class Derived(Protocol):
     @property
     def ready(self) -> dict[str, str]: ...
     @property
-    def leases(self) -> Mapping[int, tuple[str, str, float]]: ...
+    def leases(self) -> Mapping[int, tuple[str, str, float, float]]: ...
     @property
     def timers(self) -> dict[str, float]: ...
 
@@ -159,7 +159,7 @@ class Log:
     def compare_rows(self, derived: Derived) -> None:
         """Ready work, leases and timers as rows are those of the fold, both ways."""
         state = self.state
-        leases = {fence: (lease.run, lease.worker, lease.since) for fence, lease in state.leases.items()}
+        leases = {fence: (lease.run, lease.worker, lease.since, lease.ttl) for fence, lease in state.leases.items()}
         self._compare_table("ready", derived.ready, state.ready)
         self._compare_table("lease", {fence: tuple(row) for fence, row in derived.leases.items()}, leases)
         self._compare_table("timer", derived.timers, state.timers)

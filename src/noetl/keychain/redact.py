@@ -36,8 +36,9 @@ SHORTEST_LINE = 16
 SHORTEST_GATE = 4
 LEVELS = 8
 """Backslashes that stand before an escaped character at most: 1 in JSON, 3 in JSON inside JSON, 7 one level deeper."""
-WIDEST = LEVELS + 5
-"""Bytes that one byte of a secret takes in its longest spelling, an escape of four digits behind eight backslashes."""
+WIDEST = 7 * LEVELS + 5
+"""Bytes that one byte of a secret takes in its longest spelling, an escape of four digits behind eight backslashes,
+each of them quoted three times."""
 
 SEPARATOR = b"\xff"
 """Stands in no text, and so in no spelling of a secret."""
@@ -303,16 +304,22 @@ def _spellings(piece: str) -> bytes:
         return piece.encode()
     if piece[0] == "\\":
         count = len(piece)
-        return b"(?:\\\\{%d,%d}|(?:%s){%d})" % (count, LEVELS * count, _quoted(b"\\"), count)
+        return _backslashes(count, LEVELS * count)
     raw = _encoded(piece)
-    forms = [b"\\\\{0,%d}%s" % (LEVELS - 1, re.escape(raw)), _quoted(raw), _unicode_escape(piece), _hex_escape(raw)]
+    either = b"%s(?:%s|%s)" % (_backslashes(0, LEVELS - 1), re.escape(raw), _quoted(raw))
+    forms = [either, _unicode_escape(piece), _hex_escape(raw)]
     if piece == " ":
         forms.append(rb"\+")
     if piece in _CONTROL:
-        forms.append(rb"\\{1,%d}%s" % (LEVELS, _CONTROL[piece].encode()))
+        forms.append(_backslashes(1, LEVELS) + _CONTROL[piece].encode())
     if ord(piece) < 0x100:
         forms.append(_hex_escape(bytes([ord(piece)])))
     return b"(?:%s)" % b"|".join(forms)
+
+
+def _backslashes(least: int, most: int) -> bytes:
+    """So many of them. What was escaped may have been quoted as a whole: JSON in a query."""
+    return rb"(?:\\|%s){%d,%d}" % (_quoted(b"\\"), least, most)
 
 
 def _quoted(raw: bytes) -> bytes:
@@ -322,16 +329,16 @@ def _quoted(raw: bytes) -> bytes:
 
 def _unicode_escape(character: str) -> bytes:
     r"""`\u00e9`; beyond the first 65,536 characters two of them, or `\U0001f600`."""
-    units = character.encode("utf-16-be", "surrogatepass").hex()
-    short = b"".join(rb"\\{1,%d}u%s" % (LEVELS, _any_case(units[i : i + 4].encode())) for i in range(0, len(units), 4))
+    units, escape = character.encode("utf-16-be", "surrogatepass").hex(), _backslashes(1, LEVELS)
+    short = b"".join(escape + b"u" + _any_case(units[i : i + 4].encode()) for i in range(0, len(units), 4))
     if len(units) == 4:
         return short
-    return rb"%s|\\{1,%d}U%s" % (short, LEVELS, _any_case(b"%08x" % ord(character)))
+    return b"%s|%sU%s" % (short, escape, _any_case(b"%08x" % ord(character)))
 
 
 def _hex_escape(raw: bytes) -> bytes:
     r"""`\xc3\xa9`."""
-    return b"".join(rb"\\{1,%d}x%s" % (LEVELS, _any_case(b"%02x" % byte)) for byte in raw)
+    return b"".join(b"%sx%s" % (_backslashes(1, LEVELS), _any_case(b"%02x" % byte)) for byte in raw)
 
 
 def _any_case(digits: bytes) -> bytes:

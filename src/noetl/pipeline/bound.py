@@ -25,7 +25,10 @@ def _bound(kind: Kind, inputs: Mapping[str, Any]) -> Iterator[tuple[str, Bind]]:
         if isinstance(text := _at(inputs, path), str):
             yield path, _statements(text, kind)
     for path in kind.shell:
-        if isinstance(text := _at(inputs, path), str | list):
+        text = _at(inputs, path)
+        if isinstance(text, list) and not any(isinstance(one, list) for one in text) and path != "cmds":
+            _check_words(text)  # one command as words: rendered like any other input
+        elif isinstance(text, str | list):
             yield path, _commands(text)
 
 
@@ -46,6 +49,12 @@ def _commands(written: str | list[Any]) -> Bind:
             check_words(command)
     each = [prepare_shell(command) if isinstance(command, str) else None for command in written]
     return lambda scope: [None if command is None else command(scope) for command in each]
+
+
+def _check_words(words: list[Any]) -> None:
+    from noetl.shell_text import check_words
+
+    check_words(words)
 
 
 def _at(inputs: Mapping[str, Any], path: str) -> Any:

@@ -69,7 +69,7 @@ class Catalog:
     def add(self, source: Source) -> str:
         """Keep a playbook in the store and make it known to the runtime."""
         self._check_keychain(source.loaded.require())
-        digest = self._runtime.add(source.loaded.require())
+        digest = self._runtime.add(source.loaded.require(), source.shown, source.places)
         self.sources[digest] = source
         file = os.path.abspath(source.file)  # resumed from another folder, it still finds its children
         self._stored(lambda: self._runtime.store.put_playbook(digest, file, source.text))

@@ -9,11 +9,13 @@ the state is dropped, read again, and the command decided anew.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 from noetl.clock import Clock
+from noetl.dsl.tree import Mark
 from noetl.engine import events as e
 from noetl.engine.commands import Claim, Command, Report
 from noetl.engine.decide import carry_on, decide
@@ -59,6 +61,15 @@ class Answer(NamedTuple):
     state: Execution
 
 
+class File(NamedTuple):
+    """Where a playbook comes from."""
+
+    name: str
+    folder: str
+    """Empty if the file is not on this machine."""
+    places: Mapping[str, Mark]
+
+
 class Refresh:
     """Not a command to an execution: look whether another process has written to its log."""
 
@@ -90,6 +101,7 @@ class Runtime:
         self.store, self.clock, self.open_credential = store, clock, open_credential or no_credentials
         self.cells: dict[str, Cell] = {}
         self.nets: dict[str, Net] = {}
+        self.files: dict[str, File] = {}
         self.plans: dict[tuple[str, str], PipelinePlan] = {}
         self.thread = ThreadPoolExecutor(1, "noetl-store")
         self.asked: list[Asked] = []
@@ -106,12 +118,24 @@ class Runtime:
 
     # -- playbooks --------------------------------------------------------------------------------------------------
 
-    def add(self, playbook: Playbook) -> str:
-        """Make a playbook known to this runtime; returns its digest."""
+    def add(self, playbook: Playbook, file: str = "", places: Mapping[str, Mark] | None = None) -> str:
+        """Make a playbook known to this runtime, with the places of its parts in its file; returns its digest."""
         digest = playbook.digest
         if digest not in self.nets:
             self.nets[digest] = Net(playbook)
+            folder = os.path.dirname(os.path.abspath(file)) if os.path.isfile(file) else ""
+            self.files[digest] = File(file, folder, places or {})
         return digest
+
+    def folder(self, digest: str) -> str:
+        """For workers: the folder of a playbook's file; empty if it has none here."""
+        return self.files[digest].folder
+
+    def place(self, digest: str, part: str) -> tuple[str, int] | None:
+        """For workers: the file and line where a part of a playbook stands."""
+        found = self.files[digest]
+        mark = found.places.get(part)
+        return None if mark is None else (found.name, mark.line)
 
     def plan(self, digest: str, step: str) -> PipelinePlan:
         """The compiled pipeline of a step, made when it is first asked for."""
@@ -368,7 +392,8 @@ class Runtime:
         stored = await self._in_thread(self.store.playbook, digest)
         if stored is None:
             raise NotFound(f"the playbook {digest[:12]} of this execution is not in the store")
-        self.add(load(stored[0], stored[1], KINDS).require())
+        loaded = load(stored[0], stored[1], KINDS)
+        self.add(loaded.require(), stored[0], loaded.places)
 
     def close(self) -> None:
         self.thread.shutdown()
@@ -396,7 +421,7 @@ def _derive(change: Change, state: Execution) -> None:
     ready, leases, timers = state.drain()
     change.ready.update(ready)
     change.leases.update(
-        (fence, None if lease is None else Leased(lease.run, lease.worker, lease.since))
+        (fence, None if lease is None else Leased(lease.run, lease.worker, lease.since, lease.ttl))
         for fence, lease in leases.items()
     )
     change.timers.update(timers)

@@ -8,6 +8,7 @@ is kept here. `turns` says who is served next; what a crash takes away with it i
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -64,7 +65,7 @@ class Service:
         self, digest: str, payload: dict[str, Any], ctx: dict[str, Any], execution: str | None = None
     ) -> Execution:
         """Begin an execution."""
-        name = execution or uuid7(self.clock.now())
+        name = execution or uuid7(self.clock.now(), os.urandom(8))
         self.runtime.create(name, digest)
         return (await self.runtime.handle(name, Start(payload, ctx))).state
 

@@ -22,7 +22,6 @@ stands right beside a string, is an error: the server would read something that 
 
 from __future__ import annotations
 
-from noetl.sql.comments import rendered_source
 from noetl.sql.lexing import SNOWFLAKE, STANDARD, Dialect
 from noetl.sql.parts import Identifier, InList, Part, Sql, Value
 from noetl.sql.prepare import prepare_sql
@@ -43,7 +42,6 @@ __all__ = [
     "first_words",
     "prepare_sql",
     "quoted",
-    "rendered_source",
     "statements",
     "write",
     "written_parts",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from noetl.sql.lexing import STANDARD, Dialect, end_of_comment, end_of_line, unused
+from noetl.sql.lexing import Dialect, end_of_comment, end_of_line, unused
 
 OUTSIDE = re.compile(
     r"""(?P<tag>\{[{%#])
@@ -47,11 +47,6 @@ def hide_comments(source: str, dialect: Dialect) -> tuple[str, str]:
                 pieces += (source[shown:start], source[start:position].replace("{", mark))
                 shown = position
     return "".join(pieces) + source[shown:], mark
-
-
-def rendered_source(source: str, dialect: Dialect = STANDARD) -> str:
-    """The source as its template is parsed, for those who check what a template reads: each offset is the same."""
-    return hide_comments(source, dialect)[0]
 
 
 def _inside(quote: str, dialect: Dialect) -> re.Pattern[str]:

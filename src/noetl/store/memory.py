@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 import msgspec
 
-from noetl.store.ports import Change, Derived, LogLine, Row, SealedCredential, Snapshot, Summary, check_gapless
+from noetl.store.memory_access import MemoryAccess
+from noetl.store.ports import (
+    DAY,
+    CatalogVersion,
+    Change,
+    Derived,
+    LogLine,
+    Row,
+    SealedCredential,
+    Snapshot,
+    Summary,
+    WorkerSession,
+    check_gapless,
+)
+from noetl.store.uses import parts_of, used_keys
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -21,11 +36,20 @@ class MemoryStore:
         self.events: dict[str, list[Row]] = {}
         self.runs: dict[str, Summary] = {}
         self.playbooks: dict[str, tuple[str, bytes]] = {}
+        self.catalog: dict[str, list[CatalogVersion]] = {}
         self.blobs: dict[str, bytes] = {}
+        self.brought: dict[str, float] = {}
+        self.uses: dict[str, set[str]] = {}
+        self.parts: set[tuple[str, str]] = set()
         self.snapshots: dict[str, Snapshot] = {}
-        self.lines: list[LogLine] = []
+        self.lines: dict[int, LogLine] = {}
         self.kept: dict[str, Derived] = {}
+        self.sessions: dict[str, WorkerSession] = {}
+        self.answers: dict[tuple[str, str], tuple[float, bytes]] = {}
         self.credentials = MemoryCredentials()
+        self.access = MemoryAccess()
+
+    # -- events -----------------------------------------------------------------------------------------------------
 
     def commit(self, changes: Sequence[Change]) -> list[bool]:
         check_gapless(changes)
@@ -36,6 +60,9 @@ class MemoryStore:
             return False
         self.events.setdefault(change.execution, []).extend(change.rows)
         self.blobs.update(change.blobs)
+        self.brought.update((key, time.time()) for key, _ in change.blobs)
+        self.uses.setdefault(change.execution, set()).update(used_keys(change))
+        self.parts |= parts_of(change.blobs)
         if change.summary is not None:
             self.runs[change.execution] = change.summary
         if change.snapshot is not None and change.rows:
@@ -63,6 +90,21 @@ class MemoryStore:
     def seq(self, execution: str) -> int:
         return len(self.events.get(execution, ()))
 
+    def blob(self, key: str) -> bytes | None:
+        return self.blobs.get(key)
+
+    def log(self, lines: Sequence[LogLine]) -> None:
+        first = max(self.lines, default=0) + 1
+        self.lines.update(enumerate(lines, start=first))
+
+    def logs(self, execution: str, after: int = 0) -> list[tuple[int, str, float, str, str]]:
+        return [(n, *line[1:]) for n, line in self.lines.items() if line[0] == execution and n > after]
+
+    def changed(self) -> bool:
+        return False
+
+    # -- executions -------------------------------------------------------------------------------------------------
+
     def summaries(self, *, status: str | None = None, prefix: str = "", limit: int = 1000) -> list[Summary]:
         found = [
             run
@@ -71,27 +113,127 @@ class MemoryStore:
         ]
         return sorted(found, key=lambda run: run.execution_id, reverse=True)[:limit]
 
+    def children(self, parent: str) -> list[Summary]:
+        return [run for run in self._open() if run.parent == parent]
+
+    def prunable(self, before: float) -> list[Summary]:
+        found = [(run.ended, name, run) for name, run in self.runs.items() if run.ended is not None]
+        return [run for ended, _, run in sorted(found) if ended < before and not self._is_open(run.parent)]
+
+    def prune(self, before: float, limit: int, now: float | None = None) -> int:
+        yesterday = _or_clock(now) - DAY
+        gone = [run.execution_id for run in self.prunable(before)[:limit]]
+        for name in gone:
+            for rows in (self.runs, self.events, self.snapshots, self.kept, self.uses):
+                rows.pop(name, None)
+        self.lines = {number: line for number, line in self.lines.items() if line[0] not in gone}
+        self.answers = {key: answer for key, answer in self.answers.items() if answer[0] >= yesterday}
+        holding = {lease.worker for kept in self.kept.values() for lease in kept.leases.values()}
+        self.sessions = {name: one for name, one in self.sessions.items() if one.beat >= yesterday or name in holding}
+        self._sweep(yesterday)
+        return len(gone)
+
+    def _sweep(self, yesterday: float) -> None:
+        used = {key for keys in self.uses.values() for key in keys} | {part for _, part in self.parts}
+        unused = {key for key, at in self.brought.items() if key not in used and at < yesterday}
+        if unused:
+            for key in unused:
+                del self.blobs[key], self.brought[key]
+            self.parts = {(whole, part) for whole, part in self.parts if whole not in unused}
+            self._sweep(yesterday)
+
+    def _open(self) -> list[Summary]:
+        return [self.runs[name] for name in sorted(self.runs) if self._is_open(name)]
+
+    def _is_open(self, name: str | None) -> bool:
+        run = self.runs.get(name or "")
+        return run is not None and run.ended is None
+
+    # -- work -------------------------------------------------------------------------------------------------------
+
+    def waiting(self, pool: str, limit: int, after: str = "") -> list[str]:
+        found = [name for name, kept in self.kept.items() if pool in kept.ready.values() and self._goes_on(name)]
+        return [name for name in sorted(found) if name > after][:limit]
+
+    def due(self, now: float, limit: int) -> list[tuple[str, str]]:
+        return [(execution, name) for due, execution, name in self._timers() if due <= now][:limit]
+
+    def next_due(self) -> float | None:
+        return next((due for due, _, _ in self._timers()), None)
+
+    def _timers(self) -> list[tuple[float, str, str]]:
+        goes_on = [(execution, kept) for execution, kept in self.kept.items() if self._goes_on(execution)]
+        return sorted((due, execution, name) for execution, kept in goes_on for name, due in kept.timers.items())
+
+    def _goes_on(self, execution: str) -> bool:
+        return self._is_served(execution) and self.runs[execution].status != "paused"
+
+    def _is_served(self, execution: str) -> bool:
+        run = self.runs.get(execution)
+        return run is not None and not run.local
+
+    def lost(self, now: float | None = None, limit: int = 100) -> list[tuple[str, int]]:
+        at, found = _or_clock(now), []
+        for execution, kept in self.kept.items():
+            for fence, lease in kept.leases.items():
+                session = self.sessions.get(lease.worker)
+                if session is not None and self._is_served(execution):
+                    found.append((max(session.beat, lease.since) + lease.ttl, execution, fence))
+        return [(execution, fence) for end, execution, fence in sorted(found) if end < at][:limit]
+
+    def orphans(self, limit: int) -> list[str]:
+        served = (run for run in self._open() if self._is_served(run.execution_id))
+        return [run.execution_id for run in served if run.parent is not None and not self._is_open(run.parent)][:limit]
+
+    def beat(self, session: WorkerSession, now: float | None = None) -> None:
+        self.sessions[session.worker] = msgspec.structs.replace(session, beat=_or_clock(now))
+
+    def workers(self) -> list[WorkerSession]:
+        return [self.sessions[name] for name in sorted(self.sessions)]
+
+    def forget_worker(self, name: str) -> None:
+        self.sessions.pop(name, None)
+
+    # -- playbooks --------------------------------------------------------------------------------------------------
+
     def put_playbook(self, digest: str, file: str, text: bytes) -> None:
         self.playbooks.setdefault(digest, (file, text))
 
     def playbook(self, digest: str) -> tuple[str, bytes] | None:
         return self.playbooks.get(digest)
 
-    def blob(self, key: str) -> bytes | None:
-        return self.blobs.get(key)
+    def register(self, path: str, digest: str, label: str = "", now: float | None = None) -> int:
+        known = self.catalog.setdefault(path, [])
+        same = next((one for one in known if one.digest == digest), None)
+        if same is not None:
+            known.remove(same)
+        version = len(known) + 1 if same is None else same.version
+        known.append(CatalogVersion(version, digest, label, _or_clock(now)))
+        return version
 
-    def log(self, lines: Sequence[LogLine]) -> None:
-        self.lines.extend(lines)
+    def versions(self, path: str) -> list[CatalogVersion]:
+        return self.catalog.get(path, [])[::-1]
 
-    def logs(self, execution: str, after: int = 0) -> list[tuple[int, str, float, str, str]]:
-        numbered = enumerate(self.lines, start=1)
-        return [(n, *line[1:]) for n, line in numbered if line[0] == execution and n > after]
+    def find(self, path: str, version: int | None = None) -> str | None:
+        return next((one.digest for one in self.versions(path) if version in (None, one.version)), None)
 
-    def changed(self) -> bool:
-        return False
+    def paths(self, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
+        return [path for path in sorted(self.catalog) if path.startswith(prefix) and path > after][:limit]
+
+    # -- the rest ---------------------------------------------------------------------------------------------------
+
+    def remember(self, scope: str, key: str, answer: bytes, now: float | None = None) -> bytes | None:
+        known = self.answers.get((scope, key))
+        if known is None:
+            self.answers[scope, key] = _or_clock(now), answer
+        return None if known is None else known[1]
 
     def close(self) -> None:
         pass
+
+
+def _or_clock(now: float | None) -> float:
+    return time.time() if now is None else now
 
 
 def _moved(before: dict[Key, Value], moved: dict[Key, Value | None]) -> dict[Key, Value]:

@@ -11,6 +11,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from noetl.store.access import Access
+
 
 class Row(NamedTuple):
     """One event as it is stored."""
@@ -33,14 +35,17 @@ class Summary(msgspec.Struct, frozen=True):
     ended: float | None = None
     digest: str = ""
     parent: str | None = None
+    local: bool = False
+    """Whether a process of its own runs it; servers leave such an execution alone."""
 
 
 class Leased(NamedTuple):
-    """Work in a worker's hands."""
+    """Work in a worker's hands, which is taken back when the worker has not been heard for `ttl` seconds."""
 
     run: str
     worker: str
     since: float
+    ttl: float = 30.0
 
 
 class Change(msgspec.Struct):
@@ -109,8 +114,40 @@ class Credentials(Protocol):
         """Forget it; False if there was none."""
 
 
+class WorkerSession(msgspec.Struct, frozen=True):
+    """A worker as it last made itself heard, and as a list of workers shows it."""
+
+    worker: str
+    pool: str
+    slots: int
+    host: str = ""
+    started: float = 0.0
+    beat: float = 0.0
+    """When it was last heard, by the clock of the store; what a caller puts here does not count."""
+    leases: dict[str, list[int]] = {}
+    """The fences it says it holds, by execution."""
+    version: str = ""
+
+    @property
+    def busy(self) -> int:
+        """How many of its slots are taken."""
+        return sum(map(len, self.leases.values()))
+
+
+class CatalogVersion(msgspec.Struct, frozen=True):
+    """A version of a playbook under its path. `label` is what the playbook itself calls its version."""
+
+    version: int
+    digest: str
+    label: str
+    registered: float
+
+
 LogLine = tuple[str, str, float, str, str]
 """Output of a task: execution, task, time, stream, line."""
+
+DAY = 86_400.0
+"""How long content and remembered answers stay at least, and sessions of silent workers at most."""
 
 
 def check_gapless(changes: Sequence[Change]) -> None:
@@ -121,13 +158,14 @@ def check_gapless(changes: Sequence[Change]) -> None:
             raise ValueError(f"the rows of {change.execution} do not follow seq {change.expected}")
 
 
-class Store(Protocol):
-    """A store. Its methods block; the runtime calls them in a thread of its own."""
+class Log(Protocol):
+    """The log, and what is written in the same transaction."""
 
     def commit(self, changes: Sequence[Change]) -> list[bool]:
         """Write all changes in one transaction and make them durable.
 
-        False for a change whose log was not at `expected`: nothing of it is written, the others are.
+        False for a change whose log was not at `expected`: nothing of it is written, the others are. After a
+        StoreError the changes may be written or not, but none is half: whoever goes on reads again.
         """
 
     def read(self, execution: str, after: int = 0, limit: int | None = None) -> list[Row]:
@@ -145,15 +183,6 @@ class Store(Protocol):
     def seq(self, execution: str) -> int:
         """How many events an execution has; 0 if there is none."""
 
-    def summaries(self, *, status: str | None = None, prefix: str = "", limit: int = 1000) -> list[Summary]:
-        """Executions, newest first."""
-
-    def put_playbook(self, digest: str, file: str, text: bytes) -> None:
-        """Keep the text of a playbook; the same digest is kept once."""
-
-    def playbook(self, digest: str) -> tuple[str, bytes] | None:
-        """File name and text of a playbook."""
-
     def blob(self, key: str) -> bytes | None:
         """Stored content."""
 
@@ -163,12 +192,104 @@ class Store(Protocol):
     def logs(self, execution: str, after: int = 0) -> list[tuple[int, str, float, str, str]]:
         """Output of tasks in order: number, task, time, stream, line."""
 
+    def changed(self) -> bool:
+        """Whether another process has written since this was last asked. A hint: between machines it comes a little
+        late, and not at all if the other process died as it was about to give it."""
+
+
+class Executions(Protocol):
+    """Executions as lists show them."""
+
+    def summaries(self, *, status: str | None = None, prefix: str = "", limit: int = 1000) -> list[Summary]:
+        """Executions, newest first."""
+
+    def children(self, parent: str) -> list[Summary]:
+        """The open executions that another one has started, by id."""
+
+    def prunable(self, before: float) -> list[Summary]:
+        """Executions that ended before that time and may be removed, the first that ended first. One whose parent is
+        open stays, however long ago it ended."""
+
+    def prune(self, before: float, limit: int, now: float | None = None) -> int:
+        """Remove up to `limit` of the prunable executions with all that is theirs, in small transactions; how many.
+
+        Content goes when nothing refers to it any more and it is older than a day; so do remembered answers, and
+        sessions of workers that have been silent for a day and hold nothing. Killed half-way, the next call goes on.
+        """
+
+
+class Work(Protocol):
+    """What servers look for: work, due timers, lost workers. Local executions are left to the process that has them.
+
+    `now` is the store's own clock where none is given, so that machines need not agree on the time.
+    """
+
+    def waiting(self, pool: str, limit: int, after: str = "") -> list[str]:
+        """Executions that have ready work for a pool and are not paused, in the order of their ids, after one id."""
+
+    def due(self, now: float, limit: int) -> list[tuple[str, str]]:
+        """Timers that are due, the earliest first: execution and name. Those of paused executions wait."""
+
+    def next_due(self) -> float | None:
+        """When the next timer is due that `due` would give."""
+
+    def lost(self, now: float | None = None, limit: int = 100) -> list[tuple[str, int]]:
+        """Leases, by execution and fence, whose time to live is over since their worker was last heard (or since they
+        were given, if that was later); the longest lost first. A worker without a session is not known to be lost."""
+
+    def orphans(self, limit: int) -> list[str]:
+        """Open executions whose parent has ended, by id."""
+
+    def beat(self, session: WorkerSession, now: float | None = None) -> None:
+        """A worker has been heard."""
+
+    def workers(self) -> list[WorkerSession]:
+        """The workers that have been heard, by name."""
+
+    def forget_worker(self, name: str) -> None:
+        """A worker has said good-bye. It must have handed back its leases: nobody will miss them."""
+
+
+class Catalog(Protocol):
+    """Playbooks: texts by digest, and digests by path and version."""
+
+    def put_playbook(self, digest: str, file: str, text: bytes) -> None:
+        """Keep the text of a playbook; the same digest is kept once."""
+
+    def playbook(self, digest: str) -> tuple[str, bytes] | None:
+        """File name and text of a playbook."""
+
+    def register(self, path: str, digest: str, label: str = "", now: float | None = None) -> int:
+        """The version that this content has under the path: the next number, or the one it already has. Either way it
+        is what the path means from now on."""
+
+    def versions(self, path: str) -> list[CatalogVersion]:
+        """All versions under a path, the one registered last first."""
+
+    def find(self, path: str, version: int | None = None) -> str | None:
+        """The digest of a version, without a number of the one registered last."""
+
+    def paths(self, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
+        """Registered paths that begin so, in order, after a given one."""
+
+
+class Answers(Protocol):
+    """Answers to requests that may be sent twice."""
+
+    def remember(self, scope: str, key: str, answer: bytes, now: float | None = None) -> bytes | None:
+        """Keep the answer, None; or what was kept first under that key, which then stays. Kept for a day at least."""
+
+
+class Store(Log, Executions, Work, Catalog, Answers, Protocol):
+    """A store. Its methods block; the runtime calls them in a thread of its own."""
+
     @property
     def credentials(self) -> Credentials:
         """The credentials beside the log."""
 
-    def changed(self) -> bool:
-        """Whether another process has written since this was last asked."""
+    @property
+    def access(self) -> Access:
+        """Tokens, users and sessions beside the log."""
 
     def close(self) -> None:
         """Give everything back."""

@@ -90,6 +90,11 @@ class Context(msgspec.Struct, frozen=True):
     keychain: Any = None
     """The keychain of the lease, for `kind: secrets`."""
 
+    folder: str = ""
+    """The folder of the playbook's file, where it has one on this machine."""
+    source: tuple[str, int] | None = None
+    """The playbook's file and the line in it where the task's program text begins."""
+
     def __post_init__(self) -> None:
         if not self.idempotency_key:
             msgspec.structs.force_setattr(self, "idempotency_key", self.action)

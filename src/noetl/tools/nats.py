@@ -466,7 +466,7 @@ async def _publish(client: Client, inputs: Inputs, payload: bytes, context: Cont
         for _ in range(2):  # the driver's first ping can overtake the message; the second comes after it
             await client.flush(timeout=ANSWER_SECONDS)  # type: ignore[arg-type]
         return _done({"subject": inputs.subject, "size": len(payload)})
-    headers.setdefault(MSG_ID, context.action)
+    headers.setdefault(MSG_ID, context.idempotency_key)
     store = client.jetstream(timeout=ANSWER_SECONDS)
     ack = await store.publish(_subject(inputs), payload, stream=inputs.stream, headers=headers)
     told = {"stream": ack.stream, "sequence": ack.seq, "duplicate": bool(ack.duplicate)}
@@ -511,7 +511,7 @@ async def _kv_get(store: JetStreamContext, inputs: Inputs) -> Outcome:
 
 async def _kv_put(store: JetStreamContext, inputs: Inputs, payload: bytes, context: Context) -> Outcome:
     """Written as the message that a key is, since the library's own `put` takes no message id."""
-    headers = {MSG_ID: context.action}
+    headers = {MSG_ID: context.idempotency_key}
     if inputs.revision is not None:
         headers[EXPECTED_REVISION] = str(inputs.revision)
     try:
@@ -520,7 +520,7 @@ async def _kv_put(store: JetStreamContext, inputs: Inputs, payload: bytes, conte
         # The server looks at revisions before it looks for duplicates: the write in the way may be this very one.
         last = await store.get_last_msg(f"KV_{inputs.bucket}", f"$KV.{inputs.bucket}.{inputs.key}")
         told = last.headers or {}
-        if told.get(MSG_ID) == context.action:
+        if told.get(MSG_ID) == context.idempotency_key:
             revision, duplicate = last.seq or 0, True
         elif inputs.revision == 0 and told.get("KV-Operation") in ("DEL", "PURGE"):
             # A key that was deleted is not there, but its revisions go on.
@@ -538,7 +538,7 @@ async def _kv_delete(store: JetStreamContext, inputs: Inputs, context: Context) 
         await (await store.key_value(_bucket(inputs))).get(_key(inputs))
     except KeyNotFoundError:
         return _done({"key": inputs.key, "deleted": False})
-    headers = {MSG_ID: context.action, "KV-Operation": "DEL"}
+    headers = {MSG_ID: context.idempotency_key, "KV-Operation": "DEL"}
     if inputs.revision is not None:
         headers[EXPECTED_REVISION] = str(inputs.revision)
     await _write(store, inputs, b"", headers)

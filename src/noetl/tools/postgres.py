@@ -4,8 +4,8 @@ A template in `command` or `query` is one value: text, a number, a list (an arra
 list), a map (jsonb) or null, never a piece of SQL. Text goes as a literal without a type, so `id = {{ "7" }}` works on
 a column of numbers. `{{ name | ident }}` is a name. `params` fill the placeholders of the driver, `%s` or `%(name)s`.
 
-Without `auth` and `dsn` the call signs in with the keychain entry `postgres`. Connections are kept for a minute; nothing
-that a call does to its session is seen by the next one.
+Without `auth` and `dsn` the call signs in with the keychain entry `postgres`. Connections are kept for a minute, and
+nothing that a call does to its session is seen by the next one.
 
 Several statements are one transaction, unless they begin and end transactions themselves. A single statement is
 committed by itself, so what refuses transactions (VACUUM, CREATE DATABASE) works alone. With `table` the rows are

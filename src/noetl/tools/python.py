@@ -68,6 +68,8 @@ class Order(Struct):
     args: dict[str, Any]
     action: str
     auth: dict[str, Any] | None
+    file: str
+    line: int
 
 
 class Fault(Struct):
@@ -104,7 +106,8 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
     except Failure as failure:
         return Outcome("error", error=failure.outcome.error, extra={"py": {"exception_type": None}})
     try:
-        frame = _encode(Order(context.task, inputs.code, inputs.libs, context.args, context.action, auth))
+        file, line = context.source or (f"<task {context.task}>", 1)
+        frame = _encode(Order(context.task, inputs.code, inputs.libs, context.args, context.action, auth, file, line))
     except (TypeError, ValueError, RecursionError) as error:
         return _failed("input", f"the args can't be handed to the code: {error}")
     if len(frame) > CALL_BYTES:

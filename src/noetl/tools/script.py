@@ -52,7 +52,11 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
     try:
         fields = await credential(context, inputs.auth)
         async with surroundings("script", context, inputs.cwd, inputs.env, fields) as place:
-            file, first = _from_file(inputs.path) if inputs.path is not None else _written(inputs.ref, place.scratch)
+            file, first = (
+                _from_file(inputs.path, context.folder)
+                if inputs.path is not None
+                else _written(inputs.ref, place.scratch)
+            )
             argv = [*_interpreter(inputs.interpreter, first), file, *map(word, inputs.argv)]
             check_arguments(context, argv)
             return await place.run(argv, stdin_bytes(inputs.stdin))
@@ -68,10 +72,11 @@ async def close() -> None:
     await close()
 
 
-def _from_file(path: str) -> tuple[str, bytes]:
+def _from_file(path: str, folder: str) -> tuple[str, bytes]:
     """The file, and how its script begins."""
     import os
 
+    path = os.path.join(folder, path)
     try:
         with open(path, "rb") as file:
             return os.path.abspath(path), file.readline(256)

@@ -210,7 +210,7 @@ async def _send(target: Target, batch: list[dict[str, Any]], number: int, contex
     from noetl.tools import http
 
     assert target.url is not None
-    headers: dict[str, Scalar | None] = {"Idempotency-Key": f"{context.action}.{number}", **target.headers}
+    headers: dict[str, Scalar | None] = {"Idempotency-Key": f"{context.idempotency_key}.{number}", **target.headers}
     call = http.Inputs(method=target.method, url=target.url, headers=headers, json=batch, auth=target.auth)
     _require(await http.run(call, context))
 

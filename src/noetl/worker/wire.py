@@ -15,6 +15,7 @@ import msgspec
 from noetl.engine.commands import Claim, Report
 from noetl.errors import NoetlError
 from noetl.store import codec
+from noetl.store.ports import LogLine
 from noetl.store.snapshot import plain
 from noetl.worker.work import Work
 
@@ -45,6 +46,8 @@ class ReportRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     claim: ClaimRequest | None = None
     hand_back: bool = False
     blobs: list[tuple[str, str]] = []
+    lines: list[LogLine] = []
+    """What tasks of the worker have written meanwhile: to be kept before the facts are."""
 
 
 class Verdicts(msgspec.Struct, frozen=True):
@@ -61,6 +64,19 @@ class Heartbeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pool: str
     slots: int
     leases: dict[str, list[int]] = {}
+    host: str = ""
+    started: float = 0.0
+    version: str = ""
+    lines: list[LogLine] = []
+    """What its tasks have written since it was last heard."""
+
+
+class SecretRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A worker needs a credential for a lease that it holds; the answer is a StoredCredential."""
+
+    worker: str
+    execution: str
+    name: str
 
 
 class Pulse(msgspec.Struct, frozen=True):
@@ -81,7 +97,7 @@ def decode_work(data: bytes | msgspec.Raw) -> Work:
         raise BadMessage(f"work that can't be read: {error}") from None
 
 
-def report_request(execution: str, report: Report) -> ReportRequest:
+def report_request(execution: str, report: Report, lines: Sequence[LogLine] = ()) -> ReportRequest:
     claim = report.claim
     return ReportRequest(
         execution,
@@ -91,6 +107,7 @@ def report_request(execution: str, report: Report) -> ReportRequest:
         None if claim is None else ClaimRequest(claim.worker, claim.pool or "", claim.slots, claim.id),
         report.hand_back,
         [(key, b64encode(content).decode()) for key, content in report.blobs],
+        list(lines),
     )
 
 

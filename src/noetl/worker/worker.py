@@ -21,7 +21,7 @@ from noetl.engine.fit import weight
 from noetl.engine.state import Progress
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.keychain.keychain import Keychain, StoredCredential, open_handle
-from noetl.model.identity import action_id
+from noetl.model.identity import TaskId, action_id
 from noetl.model.outcome import Outcome, failed
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan, TaskPlan
@@ -67,6 +67,12 @@ class Link(Protocol):
     def playbook(self, digest: str) -> Playbook:
         """The playbook that a lease belongs to."""
 
+    def folder(self, digest: str) -> str:
+        """The folder of a playbook's file on this machine; empty if it has none."""
+
+    def place(self, digest: str, part: str) -> tuple[str, int] | None:
+        """The file and line where a part of a playbook stands, as far as that is known."""
+
     async def credential(self, execution: str, name: str) -> StoredCredential:
         """A credential of the store, opened; NoetlError if there is none."""
 
@@ -81,7 +87,10 @@ class Worker:
     def __init__(self, name: str, link: Link, registry: Registry, clock: Clock, slots: int = 16) -> None:
         self.name, self.link, self.registry, self.clock = name, link, registry, clock
         self.slots = slots
-        self.busy = 0
+        self.asked = 0
+        """Slots that a claim on its way is to fill."""
+        self.draining = False
+        """Whether it is to begin nothing new: running tasks finish, what follows is handed back."""
         self.tasks: set[asyncio.Task[None]] = set()
         self.leases: dict[tuple[str, int], asyncio.Task[None]] = {}
         self.fault: BaseException | None = None
@@ -90,12 +99,17 @@ class Worker:
 
     @property
     def free(self) -> int:
-        return self.slots - len(self.tasks)
+        return self.slots - len(self.tasks) - self.asked
 
     async def claim(self) -> None:
         """Fill the free slots with ready work."""
         if self.free > 0:
-            self.take(await self.link.claim(Claim(self.name, self.free)))
+            self.asked = self.free
+            try:
+                works = await self.link.claim(Claim(self.name, self.asked))
+            finally:
+                self.asked = 0
+            self.take(works)
 
     def take(self, works: list[Work]) -> None:
         """Run each piece of work in a slot of its own."""
@@ -175,7 +189,7 @@ class Lease:
         await self.send()
 
     def paused(self) -> bool:
-        return self.worker.link.paused(self.work.execution)
+        return self.worker.draining or self.worker.link.paused(self.work.execution)
 
     async def send(self, *, claim: bool = False, hand_back: bool = False) -> None:
         """Report what has gathered, after what is on its way already; Rejected if the lease is void."""
@@ -186,7 +200,8 @@ class Lease:
             if not facts and not hand_back:
                 return
             blobs = tuple(self.blobs.items())
-            asked = Claim(self.worker.name, 1 + max(0, self.worker.free)) if claim else None
+            more_wanted = claim and not self.worker.draining
+            asked = Claim(self.worker.name, 1 + max(0, self.worker.free)) if more_wanted else None
             held, more = await self.worker.link.report(
                 self.work.execution, Report(self.work.fence, facts, self.told, asked, hand_back, blobs)
             )
@@ -383,6 +398,13 @@ class Lease:
         self.blobs[reference.key] = content
         return reference
 
+    def _source(self, plan: TaskPlan, task: TaskId) -> tuple[str, int] | None:
+        """Where the task's program text begins, for tracebacks."""
+        if not plan.kind.verbatim:
+            return None
+        labels = "/".join(part.partition("#")[0] for part in task.path.split("/"))
+        return self.worker.link.place(self.work.digest, f"{self.work.step}/{labels}/{plan.kind.verbatim[0]}")
+
     async def _call(self, call: Call) -> Outcome:
         """Call the tool under its time limit; every error becomes an outcome."""
         plan, task, scope = call.plan, call.task, call.scope
@@ -414,6 +436,8 @@ class Lease:
             credential=self.keychain.credential,
             redact=self.redact,
             keychain=self.keychain,
+            folder=self.worker.link.folder(self.work.digest),
+            source=self._source(plan, task),
             retries=plan.task.spec.get("retry", 0),
             now=self.now(),
             log=lambda stream, line: self.worker.log(f"{self.work.execution}|{task}", stream, self.redact(line)),

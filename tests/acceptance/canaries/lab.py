@@ -83,7 +83,9 @@ class Lab:
         """Run to the end, and ask for all that can be known about it; the outcomes of tasks by their labels."""
         args = ("run", self.write(playbook))
         with self.watched():
-            self._heard(args, (call_on_terminal if terminal else call)(*args, cwd=self.work, env=self.env))
+            done = self._heard(args, (call_on_terminal if terminal else call)(*args, cwd=self.work, env=self.env))
+        assert b"Traceback" not in done.err, done.err.decode()
+        assert done.code == 0, (done.err or done.out).decode()
         return self.look()
 
     def killed(self, playbook: dict[str, Any], ready: Callable[[], None]) -> None:
@@ -107,7 +109,7 @@ class Lab:
 
     def outcomes(self) -> dict[str, Any]:
         events = map(loads, self.said["runs events last -o jsonl"].splitlines())
-        return {str(one["data"]["task"]): one["data"]["outcome"] for one in events if one["event_type"] == "task.done"}
+        return {one["task_label"]: one["data"]["outcome"] for one in events if one["event_type"] == "task.done"}
 
     def _heard(self, args: tuple[str, ...], done: Done) -> Done:
         self.said[" ".join(args)] = done.out

@@ -155,6 +155,5 @@ def _role(postgres: PostgresServer, word: dict[str, str]) -> None:
     with postgres.connect() as connection:
         for name, password in ((ROLE, word["role"]), (f"{ROLE}_dsn", word["dsn"])):
             names = {"name": sql.Identifier(name), "password": sql.Literal(password)}
-            connection.execute(sql.SQL("DROP ROLE IF EXISTS {name}").format(**names))
             connection.execute(sql.SQL("CREATE ROLE {name} LOGIN PASSWORD {password}").format(**names))
         connection.execute(f"GRANT CREATE ON SCHEMA public TO {ROLE}, {ROLE}_dsn")

@@ -307,7 +307,7 @@ def test_rows_that_are_not_the_fold_are_found_both_ways() -> None:
     story = Story(HELD)
     cut = where(story.events, e.StepStarted) + 1  # a lease is alive here
     rows, state = story.rows[:cut], frozen(story, cut).state
-    leases = {fence: Leased(one.run, one.worker, one.since) for fence, one in state.leases.items()}
+    leases = {fence: Leased(one.run, one.worker, one.since, one.ttl) for fence, one in state.leases.items()}
     true = Derived(dict(state.ready), leases, dict(state.timers))
     assert leases
 

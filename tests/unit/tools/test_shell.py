@@ -344,17 +344,17 @@ asyncio.run(run(Inputs(command=text), context))
 
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os._exit(0)"])
-def test_programs_die_with_an_engine_that_says_nothing(end: str) -> None:
-    mark = f"mark-{os.getpid()}-{abs(hash(end))}"
+def test_programs_die_with_an_engine_that_says_nothing(end: str, tmp_path: Path) -> None:
+    mark = str(tmp_path)
     code = ENGINE.replace("{END}", end)
+    (tmp_path / "left").mkdir()  # an engine that is killed can't remove its folders
     subprocess.run(
         [sys.executable, "-c", code],
         stdout=subprocess.DEVNULL,
         timeout=PATIENCE_SECONDS,
         check=False,
-        env={**os.environ, "LC_ALL": mark},
+        env={**os.environ, "LC_ALL": mark, "TMPDIR": str(tmp_path / "left")},
     )
-
     play(lambda: until(lambda: not marked(mark)))
 
 

@@ -37,7 +37,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, TypeVar, get_args
@@ -45,11 +44,13 @@ from typing import Any, Literal, TypeVar, get_args
 import apsw
 
 from noetl.errors import DiskFull, FileMissing, StoreError, UsageError
+from noetl.store.keys import id_of, key_of, readable, span_of, valid_key
 from noetl.store.migrate import Migration, migrations_in, pending
-from noetl.store.ports import Change, Derived, Leased, LogLine, Row, Snapshot, Summary, check_gapless
-from noetl.store.sqlite.credentials import SqliteCredentials
+from noetl.store.ports import Change, LogLine, Row, Summary, check_gapless
 from noetl.store.sqlite.query import MIGRATIONS, sql
 from noetl.store.sqlite.turn import Turn, pause
+from noetl.store.uses import parts_of, used_keys
+from noetl.store.verbs import Bindings, SqlVerbs
 
 OLDEST_SQLITE = (3, 51, 3)
 BUSY_SECONDS = 30.0
@@ -61,7 +62,7 @@ Mode = Literal["create", "write", "read"]
 Result = TypeVar("Result")
 
 
-class SqliteStore:
+class SqliteStore(SqlVerbs):
     """A store in a file, which is made if it is missing."""
 
     def __init__(self, path: str | Path, *, synchronous: Synchronous = "full", mode: Mode = "create") -> None:
@@ -96,9 +97,7 @@ class SqliteStore:
         """The folder of the files that `Owner` and `Turn` lock."""
         return self.path.parent / "locks"
 
-    @property
-    def credentials(self) -> SqliteCredentials:
-        return SqliteCredentials(self._rows, self._changed_rows)
+    _key, _id, _text, _span = staticmethod(key_of), staticmethod(id_of), staticmethod(readable), staticmethod(span_of)
 
     # -- events -----------------------------------------------------------------------------------------------------
 
@@ -111,9 +110,12 @@ class SqliteStore:
         accepted = self._accepted(changes)
         written = [change for change, good in zip(changes, accepted, strict=True) if good]
         insert = self._db.executemany
-        insert(sql("append_event"), [(_key(change.execution), *row) for change in written for row in change.rows])
+        insert(sql("append_event"), [(key_of(change.execution), *row) for change in written for row in change.rows])
         if blobs := [blob for change in written for blob in change.blobs]:
             insert(sql("put_blob"), blobs)
+            insert(sql("put_blob_part"), parts_of(blobs))
+        if used := [(key_of(change.execution), key) for change in written for key in used_keys(change)]:
+            insert(sql("put_blob_use"), used)
         if summaries := [_summary_row(change.summary) for change in written if change.summary is not None]:
             insert(sql("put_execution"), summaries)
         if snapshots := [_snapshot_row(change) for change in written if change.snapshot is not None and change.rows]:
@@ -124,7 +126,7 @@ class SqliteStore:
 
     def _derive(self, change: Change) -> None:
         """Ready work, leases and timers follow the events."""
-        key = _key(change.execution)
+        key = key_of(change.execution)
         for run, pool in change.ready.items():
             self._keep("ready", (key, run), None if pool is None else (pool,))
         for fence, lease in change.leases.items():
@@ -149,14 +151,6 @@ class SqliteStore:
             finally:
                 self._roll_back()  # nothing was written
 
-    def derived(self, execution: str) -> Derived:
-        key = (_key(execution),)
-        return Derived(
-            dict(self._rows("read_ready", key)),
-            {fence: Leased(*rest) for fence, *rest in self._rows("read_leases", key)},
-            dict(self._rows("read_timers", key)),
-        )
-
     def _accepted(self, changes: Sequence[Change]) -> list[bool]:
         """Which changes find their log where they expect it, the earlier ones of the batch counted in."""
         seqs: dict[str, int] = {}
@@ -165,51 +159,25 @@ class SqliteStore:
             execution = change.execution
             seq = seqs.get(execution)
             if seq is None:
-                seq = self._value(sql("last_seq"), (_valid_key(execution),))
+                seq = self._value(sql("last_seq"), (valid_key(execution),))
             good = seq == change.expected
             seqs[execution] = seq + len(change.rows) if good else seq
             accepted.append(good)
         return accepted
 
     def read(self, execution: str, after: int = 0, limit: int | None = None) -> list[Row]:
-        rows = self._rows("read_events", (_key(execution), after, ALL if limit is None else limit))
+        rows = self._rows("read_events", (key_of(execution), after, ALL if limit is None else limit))
         return [Row(*row) for row in rows]
 
-    def snapshot(self, execution: str) -> Snapshot | None:
-        rows = self._rows("get_snapshot", (_key(execution),))
-        return Snapshot(*rows[0]) if rows else None
-
-    def seq(self, execution: str) -> int:
-        found: int = self._rows("last_seq", (_key(execution),))[0][0]
-        return found
-
-    # -- everything else --------------------------------------------------------------------------------------------
-
-    def summaries(self, *, status: str | None = None, prefix: str = "", limit: int = 1000) -> list[Summary]:
-        span = _span(prefix)
-        if span is None:
-            return []
-        if status is None:
-            return [_summary(row) for row in self._rows("list_executions", (*span, limit))]
-        return [_summary(row) for row in self._rows("list_executions_of_status", (status, *span, limit))]
-
-    def put_playbook(self, digest: str, file: str, text: bytes) -> None:
-        self._write("put_playbook", [(digest, _text(file), text)])
-
-    def playbook(self, digest: str) -> tuple[str, bytes] | None:
-        rows = self._rows("get_playbook", (digest,))
-        return rows[0] if rows else None
-
-    def blob(self, key: str) -> bytes | None:
-        rows = self._rows("get_blob", (key,))
-        return rows[0][0] if rows else None
+    # -- output of tasks, and others --------------------------------------------------------------------------------
 
     def log(self, lines: Sequence[LogLine]) -> None:
-        rows = [(_valid_key(execution), task, at, stream, _text(line)) for execution, task, at, stream, line in lines]
-        self._write("append_log", rows)
+        rows = [(valid_key(execution), task, at, stream, readable(line)) for execution, task, at, stream, line in lines]
+        with self._lock:
+            self._transaction(lambda: self._db.executemany(sql("append_log"), rows))
 
     def logs(self, execution: str, after: int = 0) -> list[tuple[int, str, float, str, str]]:
-        return self._rows("read_log", (_key(execution), after))
+        return self._rows("read_log", (key_of(execution), after))
 
     def changed(self) -> bool:
         with self._lock:
@@ -227,20 +195,35 @@ class SqliteStore:
 
     # -- how --------------------------------------------------------------------------------------------------------
 
-    def _rows(self, name: str, bindings: tuple[Any, ...]) -> list[Any]:
+    def _rows(self, name: str, bindings: Bindings) -> list[Any]:
         with self._lock:
             try:
                 return self._db.execute(sql(name), bindings).fetchall()
             except apsw.Error as error:
                 raise self._fault(error) from error
 
-    def _write(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
+    def _written(self, queries: Iterable[tuple[str, Bindings]]) -> list[list[Any]]:
         with self._lock:
-            self._transaction(lambda: self._db.executemany(sql(name), rows))
+            return self._transaction(
+                lambda: [self._db.execute(sql(name), bindings).fetchall() for name, bindings in queries]
+            )
 
-    def _changed_rows(self, name: str, bindings: tuple[Any, ...]) -> list[Any]:
+    def _removed(self, name: str, bindings: Bindings) -> int:
         with self._lock:
-            return self._transaction(lambda: self._db.execute(sql(name), bindings).fetchall())
+            return self._transaction(lambda: self._remove(name, bindings))
+
+    def _remove(self, name: str, bindings: Bindings) -> int:
+        self._db.execute(sql(name), bindings)
+        return self._db.changes()
+
+    def _remove_unused(self, before: float, limit: int) -> int:
+        with self._lock:
+            return self._transaction(lambda: self._remove_blobs(before, limit))
+
+    def _remove_blobs(self, before: float, limit: int) -> int:
+        gone = self._db.execute(sql("remove_blobs"), (before, limit)).fetchall()
+        self._db.executemany(sql("remove_parts"), gone)
+        return len(gone)
 
     def _value(self, query: str, bindings: tuple[Any, ...] = ()) -> Any:
         return self._db.execute(query, bindings).get
@@ -383,55 +366,22 @@ def _use_wal(db: apsw.Connection) -> None:
 # -- rows -----------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(4096)
-def _key(execution: str) -> bytes:
-    """The 16 bytes of an id; empty, which finds nothing, if it is not one."""
-    try:
-        key = bytes.fromhex(execution.replace("-", ""))
-    except ValueError:
-        return b""
-    return key if len(key) == 16 and _id(key) == execution else b""
-
-
-def _valid_key(execution: str) -> bytes:
-    key = _key(execution)
-    if not key:
-        raise StoreError(f"{execution!r} is not the id of an execution")
-    return key
-
-
-def _id(key: bytes) -> str:
-    digits = key.hex()
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
-def _span(prefix: str) -> tuple[bytes, bytes] | None:
-    """The smallest and the largest key of ids that begin so; None if no id can."""
-    digits = prefix.replace("-", "")
-    try:
-        low, high = bytes.fromhex(digits.ljust(32, "0")), bytes.fromhex(digits.ljust(32, "f"))
-    except ValueError:
-        return None
-    return (low, high) if _id(low).startswith(prefix) else None
-
-
 def _snapshot_row(change: Change) -> tuple[Any, ...]:
     last = change.rows[-1]
-    return _key(change.execution), last.seq, last.hash, change.snapshot
+    return key_of(change.execution), last.seq, last.hash, change.snapshot
 
 
 def _summary_row(run: Summary) -> tuple[Any, ...]:
-    parent = None if run.parent is None else _valid_key(run.parent)
-    key = _valid_key(run.execution_id)
-    return key, _text(run.name), _text(run.path), run.status, run.started, run.ended, run.digest, parent
-
-
-def _summary(row: tuple[Any, ...]) -> Summary:
-    key, name, path, status, started, ended, digest, parent = row
-    parent = None if parent is None else _id(parent)
-    return Summary(_id(key), name, path, status, started, ended, digest, parent)
-
-
-def _text(value: str) -> str:
-    """The value as SQLite can keep it: what came from bytes that are not UTF-8 is written out."""
-    return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+    parent = None if run.parent is None else valid_key(run.parent)
+    key = valid_key(run.execution_id)
+    return (
+        key,
+        readable(run.name),
+        readable(run.path),
+        run.status,
+        run.started,
+        run.ended,
+        run.digest,
+        parent,
+        run.local,
+    )

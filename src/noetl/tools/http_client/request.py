@@ -36,7 +36,7 @@ def build(client: AsyncClient, inputs: Inputs, proof: Proof, context: Context, f
     elif content_type is not None and "content-type" not in named:
         headers.append((b"Content-Type", content_type))
     if inputs.method in WITH_EFFECT and "idempotency-key" not in named:
-        headers.append((b"Idempotency-Key", context.action.encode()))
+        headers.append((b"Idempotency-Key", context.idempotency_key.encode()))
     url = _address(inputs, proof)
     request = client.build_request(
         inputs.method,

@@ -65,7 +65,7 @@ async def _work(inputs: Inputs, context: Context) -> Outcome:
         unlisten = session.listen()
         try:
             if exactly_once:
-                result, repeated = await once(session, context.action, lambda: job.run(session))
+                result, repeated = await once(session, context.idempotency_key, lambda: job.run(session))
                 return Outcome(result=result, extra={"pg": NO_FAULT["pg"] | {"repeated": repeated}})
             return Outcome(result=await _done(job, session), extra=NO_FAULT)
         finally:

@@ -11,7 +11,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from itertools import count
 from typing import BinaryIO, TypeVar
@@ -24,6 +24,7 @@ PIPE_BYTES = 1 << 20
 MAX_ROW_BYTES = 16 << 20
 """DuckDB keeps two buffers of that size while it reads."""
 LOOK_SECONDS = 0.02
+PATIENCE_SECONDS = 0.2
 NULL = r"\N"
 """What stands for null in CSV. The text of these two characters is told apart by its quotes."""
 
@@ -65,7 +66,7 @@ class Pipe:
             time.sleep(LOOK_SECONDS / 10)
         return None
 
-    def chunks(self) -> Iterator[bytes]:
+    def chunks(self) -> Generator[bytes]:
         """What DuckDB writes, to the end of it."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
         try:
@@ -106,10 +107,13 @@ def alongside(other: Callable[[], object], main: Callable[[], T], abort: Callabl
     try:
         result = main()
     except BaseException:
+        thread.join(PATIENCE_SECONDS)  # if it failed first, it is about to say so
+        failed_first = [error for error in errors if not _is_broken_pipe(error)]
         with suppress(Exception):
             abort()
         thread.join()
-        _raise_cause(errors)
+        if failed_first:
+            raise failed_first[0] from None
         raise
     thread.join()
     if errors:
@@ -117,12 +121,9 @@ def alongside(other: Callable[[], object], main: Callable[[], T], abort: Callabl
     return result
 
 
-def _raise_cause(errors: list[BaseException]) -> None:
-    """The error of the other side, unless it is only that the pipe broke or that it was told to end."""
-    from noetl.tools.rows.thread import Stopped
-
-    if errors and not isinstance(errors[0], (BrokenPipeError, Aborted, Stopped)):
-        raise errors[0]
+def _is_broken_pipe(error: BaseException) -> bool:
+    """Whether it only says that the other side is gone, in Python's words or in DuckDB's."""
+    return isinstance(error, (BrokenPipeError, Aborted)) or "Broken pipe" in str(error)
 
 
 class Aborted(Exception):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from noetl.sql import quoted
@@ -305,10 +305,11 @@ class PostgresTarget:
     def _take(self, pipe: Pipe, columns: list[Column], progress: Progress) -> int:
         self.begin(columns)
         put, rows = self.link.pq.put_copy_data, 0
-        for chunk in pipe.chunks():
-            put(chunk)
-            rows += chunk.count(b"\n")
-            progress.reach(rows)
+        with closing(pipe.chunks()) as chunks:  # whoever writes must not wait for a reader that is gone
+            for chunk in chunks:
+                put(chunk)
+                rows += chunk.count(b"\n")
+                progress.reach(rows)
         self.link.pq.put_copy_end()
         return self.link.end_copy()
 

@@ -170,9 +170,11 @@ class SnowflakeTarget:
             raise two_rows(self.key, twice)
         same = " AND ".join(f"t.{one} = s.{one}" for one in keys)
         changes = ", ".join(f"{one} = s.{one}" for one in names if one not in keys)
-        matched = f"WHEN MATCHED THEN UPDATE SET {changes} " if changes else ""
-        new = f"WHEN NOT MATCHED THEN INSERT ({', '.join(names)}) VALUES ({', '.join(f's.{one}' for one in names)})"
-        self.session.execute(f"MERGE INTO {self.name} AS t USING {self.into} AS s ON {same} {matched}{new}")
+        if changes:
+            self.session.execute(f"UPDATE {self.name} AS t SET {changes} FROM {self.into} AS s WHERE {same}")
+        new = f"SELECT {', '.join(f's.{one}' for one in names)} FROM {self.into} AS s"
+        known = f"SELECT 1 FROM {self.name} AS t WHERE {same}"
+        self.session.execute(f"INSERT INTO {self.name} ({', '.join(names)}) {new} WHERE NOT EXISTS ({known})")
 
     def commit(self) -> None:
         self.session.execute("COMMIT")

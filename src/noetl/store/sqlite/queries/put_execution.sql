@@ -1,2 +1,2 @@
-INSERT OR REPLACE INTO execution (id, name, path, status, started, ended, digest, parent)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO execution (id, name, path, status, started, ended, digest, parent, local)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)

@@ -1,1 +1,1 @@
-SELECT fence, run, worker, since FROM lease WHERE execution = ?
+SELECT fence, run, worker, since, ttl FROM lease WHERE execution = ?

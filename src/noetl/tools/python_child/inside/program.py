@@ -47,7 +47,7 @@ class Child:
         self.control, self.flush_c, self.plain = control, flush_c, plain
         self.serial = b""
         self.pid = os.getpid()
-        self.programs: dict[tuple[str, str], tuple[CodeType, Any]] = {}
+        self.programs: dict[tuple[str, int, str], tuple[CodeType, Any]] = {}
         self.source: Any = (0, None, [], "")
         """The lines of the code that runs, as `linecache` wants them."""
         self.users_environ = os.environ
@@ -104,7 +104,7 @@ class Child:
         """Run a call: whether it went well, whether the child is worn out, and the result or error as JSON."""
         self.tidy()
         os.environ["NOETL_ACTION_ID"] = call["action"]
-        file = f"<task {call['task']}>"
+        file = call["file"]
         fault: dict[str, Any] | None = None
         out_of_memory = False
         answer = b""
@@ -139,19 +139,21 @@ class Child:
         if call["auth"] is not None:
             space["auth"] = call["auth"]
         space.update(args)
-        exec(self.compile(file, call["code"]), space)
+        exec(self.compile(file, call["line"], call["code"]), space)
         main = space.get("main")
         if callable(main) and ("result" not in space or ("result" in args and space["result"] is args["result"])):
             return call_main(main, args)
         return space.get("result")
 
-    def compile(self, file: str, code: str) -> CodeType:
-        """The compiled program, the most recently used ones kept. Tracebacks find its lines in `linecache`."""
-        key = file, code
+    def compile(self, file: str, line: int, code: str) -> CodeType:
+        """The compiled program, the most recently used ones kept. Tracebacks find its lines in `linecache`, under the
+        numbers that they have in the playbook."""
+        key = file, line, code
         found = self.programs.pop(key, None)
         if found is None:
-            self.source = (len(code), None, code.splitlines(True), file)
-            found = compile(code, file, "exec", dont_inherit=True), self.source
+            above = "\n" * (line - 1)
+            self.source = (len(code), None, (above + code).splitlines(True), file)
+            found = compile(above + code, file, "exec", dont_inherit=True), self.source
             if len(self.programs) >= KEPT_PROGRAMS:
                 del self.programs[next(iter(self.programs))]
         self.programs[key] = found
@@ -312,7 +314,8 @@ def explain(error: BaseException, file: str, source: Any) -> dict[str, Any]:
             line, text = error.lineno, error.msg
         if len(text) > MESSAGE_CHARACTERS:
             text = text[:MESSAGE_CHARACTERS] + " ..."
-        message = kind + (f": {text}" if text else "") + (f" (line {line})" if line is not None else "")
+        of = "" if file.startswith("<") else f" of {file}"
+        message = kind + (f": {text}" if text else "") + (f" (line {line}{of})" if line is not None else "")
         lines = "".join(TracebackException(type(error), error, trace, compact=True).format()).splitlines()
     except BaseException as another:  # the exception's own __str__ may fail, or the memory may not suffice
         kind = type(error).__name__

@@ -1,4 +1,4 @@
-"""The credentials in a SQLite file, on the connection of its store."""
+"""The credentials in a SQL database, on the connection of its store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Ask = Callable[[str, tuple[Any, ...]], list[Any]]
 """Runs the query of a name with bindings and gives its rows."""
 
 
-class SqliteCredentials:
+class SqlCredentials:
     """Sealed credentials by name."""
 
     def __init__(self, read: Ask, write: Ask) -> None:

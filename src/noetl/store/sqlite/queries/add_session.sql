@@ -1,0 +1,1 @@
+INSERT INTO session (id, hash, user, created, seen, expires, agent, address) VALUES (?, ?, ?, ?, ?, ?, ?, ?)

@@ -1,0 +1,1 @@
+INSERT INTO user (name, role, password, created) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING name

@@ -1,0 +1,1 @@
+UPDATE user SET role = ?, password = ? WHERE name = ? RETURNING name

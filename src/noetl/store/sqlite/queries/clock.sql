@@ -1,0 +1,1 @@
+SELECT unixepoch('subsec')

@@ -1,0 +1,1 @@
+SELECT answer FROM idempotency WHERE scope = ? AND key = ?

@@ -1,0 +1,1 @@
+SELECT name, role, password, created FROM user WHERE name = ?

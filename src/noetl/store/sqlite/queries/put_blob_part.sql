@@ -1,0 +1,1 @@
+INSERT OR IGNORE INTO blob_part (whole, part) VALUES (?, ?)

@@ -1,0 +1,1 @@
+INSERT OR IGNORE INTO blob_use (execution, key) VALUES (?, ?)

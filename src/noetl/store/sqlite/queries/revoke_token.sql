@@ -1,0 +1,1 @@
+UPDATE token SET revoked = ? WHERE id = ? AND revoked IS NULL RETURNING id

@@ -1,0 +1,1 @@
+UPDATE session SET seen = max(seen, ?) WHERE id = ?

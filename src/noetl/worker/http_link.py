@@ -1,0 +1,304 @@
+"""The link of a worker to a server on another machine.
+
+A worker survives a server that goes away: every call is made again until it is answered. That is safe because what is
+said twice counts once: reports are counted by their facts, claims have ids, content has its hash. Only two things end
+a call without an answer: the server says that the token is not good (then the worker ends), or that the call itself
+makes no sense (then its lease is dropped, and the server will notice).
+
+Reports that gather while others are on their way travel in one request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import httpx2
+import msgspec
+
+from noetl.dsl.compile import load
+from noetl.engine.commands import Claim, Report
+from noetl.engine.events import StepFailed
+from noetl.errors import AuthError, NoetlError, NotFound
+from noetl.keychain.keychain import StoredCredential
+from noetl.model.kind import Kind
+from noetl.model.outcome import Error
+from noetl.model.playbook import Playbook
+from noetl.pipeline.plan import PipelinePlan
+from noetl.reference import CHUNKS, Reference, TooLarge, decoded
+from noetl.results.read import read_json, read_value
+from noetl.tools.registry import KINDS
+from noetl.worker import wire
+from noetl.worker.output import Output
+from noetl.worker.reports import Reports, Unanswerable
+from noetl.worker.work import Work
+
+POLL_SECONDS = 20.0
+"""How long the server may keep a claim waiting for work."""
+CALL = httpx2.Timeout(60.0, connect=5.0)
+POLL = httpx2.Timeout(POLL_SECONDS + 30.0, connect=5.0)
+FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.05, 2.0
+"""Between two tries; doubled each time."""
+DEFECT_TRIES = 8
+"""How often an answer of "internal error" is believed to pass by."""
+APART_BYTES = 32 << 10
+"""Content from that size on travels by itself, before the report that refers to it."""
+KEPT_BYTES = 32 << 20
+"""How much of stored content is kept, for it is often read by many leases at once."""
+READ_BYTES = 64 << 20
+PASSING = frozenset([408, 425, 429, 502, 503, 504])
+"""Answers that mean: not now."""
+
+
+Key = tuple[str, int]
+"""A lease: its execution and its fence."""
+
+
+class HttpLink:
+    """How a worker speaks to a server over HTTP."""
+
+    def __init__(self, url: str, token: str, worker: str, pool: str, output: Output) -> None:
+        self.worker, self.pool, self.output = worker, pool, output
+        self.client = httpx2.AsyncClient(base_url=api(url), headers=headers(token), timeout=CALL)
+        self.held: dict[Key, int] = {}
+        """Leases that the worker itself does not list: on their way to it, or back. How often each."""
+        self.paused_executions: frozenset[str] = frozenset()
+        self.playbooks: dict[str, Playbook] = {}
+        self.plans: dict[tuple[str, str], PipelinePlan] = {}
+        self.contents = Kept()
+        self.reports = Reports(lambda batch: self.call("POST", "/report", batch))
+        self.number = 0
+
+    async def close(self) -> None:
+        await self.client.aclose()
+
+    # -- work -------------------------------------------------------------------------------------------------------
+
+    async def claim(self, command: Claim) -> list[Work]:
+        """Waits for work on the server."""
+        asked = wire.ClaimRequest(command.worker, self.pool, command.slots, self._claim_id(), POLL_SECONDS)
+        answer = await self.call("POST", "/claim", wire.encode(asked), timeout=POLL)
+        return await self.arrived(wire.decode_works(answer))
+
+    async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
+        """What is large goes ahead; the rest travels together with other reports."""
+        with self._holding([(execution, report.fence)]):
+            apart = [blob for blob in report.blobs if len(blob[1]) >= APART_BYTES]
+            for key, content in apart:
+                await self.call("PUT", f"/blobs/{key}", content, kind="application/octet-stream")
+            claim = report.claim and Claim(self.worker, report.claim.slots, self.pool, self._claim_id())
+            blobs = tuple(blob for blob in report.blobs if blob not in apart)
+            verdicts = await self._tell(execution, msgspec.structs.replace(report, claim=claim, blobs=blobs))
+        works = [wire.decode_work(work) for work in verdicts.works]
+        return verdicts.verdict == "accepted", await self.arrived(works)
+
+    async def _tell(self, execution: str, report: Report) -> wire.Verdicts:
+        lines = self.output.take()
+        try:
+            return await self.reports.tell(wire.report_request(execution, report, lines))
+        except NotFound:
+            return wire.Verdicts("rejected")
+        except BaseException:
+            self.output.put_back(lines)
+            raise
+
+    async def arrived(self, works: list[Work]) -> list[Work]:
+        """Work with all that is needed to begin it. What can't be run here fails, and says why."""
+        able = []
+        with self._holding([(work.execution, work.fence) for work in works]):
+            for work in works:
+                try:
+                    await self._know(work)
+                    able.append(work)
+                except (NoetlError, msgspec.MsgspecError) as error:
+                    if isinstance(error, AuthError):
+                        raise
+                    why = Error("internal", f"worker {self.worker} can't run this step: {error}")
+                    await self.report(work.execution, Report(work.fence, (StepFailed(work.run, why),)))
+        return able
+
+    async def _know(self, work: Work) -> None:
+        if work.digest not in self.playbooks:
+            text = await self.call("GET", f"/playbooks/{work.digest}")
+            playbook = load("playbook", text, KINDS).require()
+            if playbook.digest != work.digest:
+                raise NoetlError("this worker reads the playbook in another way: is it of another version of noetl?")
+            self.playbooks[work.digest] = playbook
+        self.plan(work.digest, work.step)
+
+    def _claim_id(self) -> str:
+        self.number += 1
+        return f"{self.worker}.{self.number}"
+
+    @contextmanager
+    def _holding(self, keys: Sequence[Key]) -> Iterator[None]:
+        """Inside, the heart names these leases."""
+        for key in keys:
+            self.held[key] = self.held.get(key, 0) + 1
+        try:
+            yield
+        finally:
+            for key in keys:
+                self.held[key] -= 1
+                if not self.held[key]:
+                    del self.held[key]
+
+    # -- what works needs -------------------------------------------------------------------------------------------
+
+    def plan(self, digest: str, step: str) -> PipelinePlan:
+        """Made when it is first asked for."""
+        key = (digest, step)
+        if key not in self.plans:
+            found = next(one for one in self.playbooks[digest].steps if one.name == step)
+            self.plans[key] = PipelinePlan(found.tasks, _kind_of)
+        return self.plans[key]
+
+    def playbook(self, digest: str) -> Playbook:
+        return self.playbooks[digest]
+
+    def paused(self, execution: str) -> bool:
+        return execution in self.paused_executions
+
+    async def fetch(self, reference: Reference) -> Any:
+        """The value behind a reference, its checksum verified."""
+        if reference.size > READ_BYTES:
+            return TooLarge(READ_BYTES)
+        return read_value(await self._parts(reference), reference)
+
+    async def fetch_bytes(self, reference: Reference) -> bytes | TooLarge:
+        """The JSON of the value behind a reference."""
+        if reference.size > READ_BYTES:
+            return TooLarge(READ_BYTES)
+        return read_json(await self._parts(reference), reference)
+
+    async def _parts(self, reference: Reference) -> Parts:
+        """All content that it takes to read a value."""
+        if reference.store == "file":
+            return Parts({})
+        content = await self._content(reference.key)
+        parts = {reference.key: content}
+        if reference.schema_hint == CHUNKS and content is not None:
+            for key in decoded(content, reference)["chunks"]:
+                parts[key] = await self._content(key)
+        return Parts(parts)
+
+    async def _content(self, key: str) -> bytes | None:
+        if (known := self.contents.get(key)) is not None:
+            return known
+        try:
+            content = await self.call("GET", f"/blobs/{key}")
+        except NotFound:
+            return None
+        self.contents.keep(key, content)
+        return content
+
+    async def credential(self, execution: str, name: str) -> StoredCredential:
+        asked = wire.SecretRequest(self.worker, execution, name)
+        found: StoredCredential = wire.decode_as(
+            StoredCredential, await self.call("POST", "/secrets", wire.encode(asked))
+        )
+        return found
+
+    # -- calls ------------------------------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None = None,
+        *,
+        timeout: httpx2.Timeout = CALL,
+        kind: str = "application/json",
+    ) -> bytes:
+        """The answer, however long it takes to get one."""
+        defects, pause = 0, FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                answer = await self.client.request(
+                    method, path, content=content, headers=_content_type(content, kind), timeout=timeout
+                )
+            except httpx2.TransportError:
+                answer = None
+            if answer is not None and answer.is_success:
+                return answer.content
+            if answer is not None and answer.status_code not in PASSING:
+                defects += 1
+                if answer.status_code < 500 or defects >= DEFECT_TRIES:
+                    raise refusal(answer)
+            await asyncio.sleep(pause * (1 + random.random()))
+            pause = min(LAST_PAUSE_SECONDS, pause * 2)
+
+
+class Kept:
+    """Content that was read lately, up to a size."""
+
+    def __init__(self) -> None:
+        self.contents: OrderedDict[str, bytes] = OrderedDict()
+        self.size = 0
+
+    def get(self, key: str) -> bytes | None:
+        content = self.contents.get(key)
+        if content is not None:
+            self.contents.move_to_end(key)
+        return content
+
+    def keep(self, key: str, content: bytes) -> None:
+        if key in self.contents or len(content) > KEPT_BYTES // 4:
+            return
+        self.contents[key] = content
+        self.size += len(content)
+        while self.size > KEPT_BYTES:
+            self.size -= len(self.contents.popitem(last=False)[1])
+
+
+class Parts(NamedTuple):
+    """Content that has been fetched."""
+
+    contents: dict[str, bytes | None]
+
+    def blob(self, key: str) -> bytes | None:
+        return self.contents.get(key)
+
+
+def api(url: str) -> str:
+    """Where a server listens to workers."""
+    return f"{url.rstrip('/')}/api/v1/worker"
+
+
+def headers(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def refusal(answer: httpx2.Response) -> NoetlError:
+    """Why a server does not do what it was asked, as an error of ours."""
+    said = _said(answer)
+    match answer.status_code:
+        case 401 | 403:
+            return AuthError(f"the server does not let this worker in: {said}")
+        case 404 | 410:
+            return NotFound(said)
+    return Unanswerable(f"the server answers {answer.status_code}: {said}")
+
+
+def _said(answer: httpx2.Response) -> str:
+    """The words of a problem document, or the beginning of whatever came."""
+    try:
+        problem = msgspec.json.decode(answer.content)
+        return str(problem.get("detail") or problem["title"])
+    except (msgspec.DecodeError, KeyError, AttributeError):
+        return answer.text[:200] or answer.reason_phrase
+
+
+def _content_type(content: bytes | None, kind: str) -> dict[str, str]:
+    return {} if content is None else {"Content-Type": kind}
+
+
+def _kind_of(name: str) -> Kind:
+    kind = KINDS.get(name)
+    if kind is None:
+        raise NotFound(f"no tool kind is called {name!r}")
+    return kind

@@ -1,0 +1,412 @@
+"""Playbooks that use every canary in every kind: where it goes well, where it fails, and where it takes too long.
+
+A task is called ok_..., bad_... or slow_..., and must end so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.acceptance.canaries.canary import Canary
+from tests.acceptance.canaries.world import NOBODY, World
+
+Task = dict[str, Any]
+Tasks = Iterator[tuple[str, Task]]
+
+SQL_KINDS = {"postgres": "pg", "duckdb": None, "snowflake": "snow"}
+"""Kinds that take SQL, and what signs in."""
+NAME_BYTES = 63
+"""Of a name, PostgreSQL says no more than this."""
+HEADERS = ("long", "quotes", "backslashes", "percent", "ampersand", "spaces", "digits", "dashed", "json")
+"""What can stand in a header."""
+BULK = 3000
+SHORT_SECONDS = 1.5
+SAID = {"$append": "{{ outcome.error.message | default('') }}"}
+CONTINUE = {"else": {"then": {"do": "continue", "set_ctx": {"said": SAID}}}}
+
+
+def ref(name: str) -> str:
+    """A template that is the canary."""
+    return f"{{{{ {place(name)} }}}}"
+
+
+def place(name: str) -> str:
+    return f"keychain.{name}.value" if name.startswith("from_") else f"keychain.texts.{name}"
+
+
+def refs(texts: list[Canary]) -> dict[str, str]:
+    return {one.name: ref(one.name) for one in texts}
+
+
+def playbook(world: World, name: str, steps: dict[str, Tasks], *, at_once: bool = False, **spec: Any) -> dict[str, Any]:
+    """Steps one after the other, or all at once. A task that fails does not end its step."""
+    made = [{"step": step, "tool": [{label: _going_on(task)} for label, task in tasks]} for step, tasks in steps.items()]
+    if at_once:
+        arcs = [{"step": step} for step in steps]
+        made = [{"step": "start", "next": {"spec": {"mode": "inclusive"}, "arcs": arcs}}, *made]
+    else:
+        for step, following in zip(made, made[1:], strict=False):
+            step["next"] = {"arcs": [{"step": following["step"]}]}
+    return {
+        "apiVersion": "noetl.io/v2",
+        "kind": "Playbook",
+        "metadata": {"name": name, "path": f"canaries/{name}"},
+        "executor": {"spec": spec},
+        "keychain": world.keychain,
+        "workflow": made,
+    }
+
+
+def _going_on(task: Task) -> Task:
+    return {**task, "spec": {"policy": {"rules": [CONTINUE]}, **task.get("spec", {})}}
+
+
+def short(tasks: Tasks) -> Tasks:
+    """The tasks with little time."""
+    return ((label, {**task, "spec": {"timeout": SHORT_SECONDS}}) for label, task in tasks)
+
+
+# -- http -------------------------------------------------------------------------------------------------------------
+
+
+def http(world: World) -> Tasks:
+    url, every = world.echo.url, refs(world.texts)
+    post = {"kind": "http", "method": "POST"}
+    headers = {f"X-{name}": ref(name) for name in HEADERS}
+    yield "ok_json", {**post, "url": f"{url}/echo", "json": every, "headers": headers}
+    yield "ok_form", {**post, "url": f"{url}/echo", "form": every, "params": every}
+    yield "ok_body", {**post, "url": f"{url}/echo", "body": "\n".join(f"<{one}>" for one in every.values())}
+    yield "ok_path", {**post, "url": f"{url}/echo/{{{{ {place('quotes')} | urlencode }}}}/x"}
+    yield "ok_bulk", {**post, "url": f"{url}/bulk", "json": every}
+    yield "ok_bytes", {**post, "url": f"{url}/bytes", "json": every}
+    yield "ok_file", {**post, "url": f"{url}/bulk", "json": every, "spec": {"results": {"store": {"kind": "file"}}}}
+    yield "ok_moved", {**post, "url": f"{url}/moved", "params": every}
+    yield "ok_named", {**post, "url": f"{url}/named", "headers": headers}
+    for auth in ("bearer", "basic", "key_header", "key_query", "oauth"):
+        yield f"ok_{auth}", {**post, "url": f"{url}/echo/{auth}", "auth": auth}
+        yield f"bad_{auth}", {**post, "url": f"{url}/reject/{auth}", "auth": auth}
+        yield f"bad_{auth}_gone", {"kind": "http", "url": f"http://{NOBODY}/{auth}", "auth": auth}
+    yield "bad_oauth_refused", {"kind": "http", "url": f"{url}/echo", "auth": "oauth_refused"}
+    yield "bad_json", {**post, "url": f"{url}/reject", "json": every, "headers": headers, "params": every}
+    yield "bad_text", {**post, "url": f"{url}/text", "form": every}
+    yield "bad_answer", {**post, "url": f"{url}/broken", "json": every}
+    yield "bad_gone", {**post, "url": f"http://{NOBODY}/{{{{ {place('long')} }}}}", "params": every, "json": every}
+    yield "bad_inline", {**post, "url": f"{url}/reject", "auth": {"kind": "bearer", "token": ref("long")}}
+    for one in world.texts:
+        yield f"bad_url_{one.name}", {"kind": "http", "url": ref(one.name)}
+        yield f"bad_port_{one.name}", {"kind": "http", "url": f"http://127.0.0.1:{ref(one.name)}/"}
+        yield f"bad_method_{one.name}", {"kind": "http", "method": ref(one.name), "url": url}
+        yield f"bad_name_{one.name}", {"kind": "http", "url": url, "headers": f"{{{{ {{'X: ' ~ {place(one.name)}: 1}} }}}}"}
+    yield "bad_header", {"kind": "http", "url": url, "headers": {"X": f"a\n{ref('pem')}"}}
+
+
+def slow_http(world: World) -> Tasks:
+    every = refs(world.texts)
+    yield "slow_http", {"kind": "http", "method": "POST", "url": f"{world.echo.url}/slow", "json": every, "auth": "oauth"}
+
+
+# -- sql --------------------------------------------------------------------------------------------------------------
+
+
+def sql(world: World, kind: str) -> Tasks:
+    base: Task = {"kind": kind, "auth": auth} if (auth := SQL_KINDS[kind]) else {"kind": kind}
+    names = [one.name for one in world.texts]
+    columns = ", ".join(f"{ref(name)} AS {name}" for name in names)
+    yield "ok_select", {**base, "query": f"SELECT {columns}"}
+    yield "ok_inside", {**base, "query": f"SELECT 'a {ref('quotes')} b {ref('umlauts')} c' AS x"}
+    yield "ok_statements", {**base, "query": f"SELECT 1; SELECT {columns}"}
+    yield "ok_bulk", {**base, "query": f"SELECT repeat({ref('backslashes')}, {BULK}) AS x, {ref('emoji')} AS y"}
+    yield "ok_params", {**base, "query": f"SELECT {'%s' if kind == 'postgres' else '?'} AS x", "params": [ref("percent")]}
+    yield "bad_syntax", {**base, "query": f"SELEC {ref('long')}; SELEC {ref('spaces')}"}
+    for name in names:
+        day = f"CAST({ref(name)} AS date)"
+        yield f"bad_cast_{name}", {**base, "query": f"SELECT {day}"}
+        yield f"bad_second_{name}", {**base, "query": f"SELECT 1; SELECT {day}"}
+    for one in world.texts:
+        if len(one.value.encode()) <= NAME_BYTES and one.name != "control":
+            yield f"bad_table_{one.name}", {**base, "query": f"SELECT * FROM {{{{ {place(one.name)} | ident }}}}"}
+
+
+def postgres(world: World) -> Tasks:
+    yield from sql(world, "postgres")
+    pg = {"kind": "postgres", "auth": "pg_role"}
+    table = "canary_words"
+    rows = [{"word": ref(one.name)} for one in world.texts]
+    yield "ok_table", {**pg, "command": f"CREATE TABLE {table} (word text UNIQUE)"}
+    yield "ok_copy", {**pg, "table": table, "rows": rows}
+    yield "ok_read", {**pg, "query": f"SELECT word, md5(word) AS sum FROM {table}"}
+    yield "ok_base64", {
+        **pg,
+        "query": f"SELECT replace(encode(convert_to(word, 'UTF8'), 'base64'), chr(10), '') AS x FROM {table}",
+    }
+    yield "bad_copy", {**pg, "table": table, "rows": rows}
+    yield "bad_unique", {**pg, "command": f"INSERT INTO {table} VALUES ({ref('quotes')})"}
+    yield "bad_raise", {**pg, "command": f"SELECT set_config('a.b', {ref('json')}, false), 1 / 0"}
+    yield "bad_notice", {
+        **pg,
+        "command": f"SELECT set_config('a.b', {ref('percent')}, false); "
+        "DO $$ BEGIN RAISE NOTICE 'n %', current_setting('a.b'); RAISE EXCEPTION 'e %', current_setting('a.b') "
+        "USING DETAIL = current_setting('a.b'), HINT = current_setting('a.b'); END $$",
+    }
+    for auth in ("pg_wrong", "pg_gone", "pg_broken"):
+        yield f"bad_{auth}", {"kind": "postgres", "auth": auth, "query": "SELECT 1"}
+    yield "bad_map", {"kind": "postgres", "auth": {"dsn": f"host=127.0.0.1 port={ref('long')}"}, "query": "SELECT 1"}
+
+
+def snowflake(world: World) -> Tasks:
+    yield from sql(world, "snowflake")
+    yield "bad_snow_wrong", {"kind": "snowflake", "auth": "snow_wrong", "query": "SELECT 1"}
+
+
+def duckdb(world: World) -> Tasks:
+    yield from sql(world, "duckdb")
+    yield "bad_file", {"kind": "duckdb", "query": f"SELECT * FROM read_csv({ref('quotes')})"}
+    yield "bad_path", {"kind": "duckdb", "database": f"{world.lab.folder}/none/{ref('long')}", "query": "SELECT 1"}
+
+
+def transfer(world: World) -> Tasks:
+    source = {"kind": "postgres", "auth": "pg", "query": f"SELECT {ref('quotes')}::text AS a, {ref('pem')}::text AS b"}
+    away = f"{world.lab.folder}/vault"
+    to_http = {"kind": "http", "url": f"{world.echo.url}/echo", "auth": "oauth"}
+    yield "ok_rows", {"kind": "transfer", "source": source, "target": to_http}
+    yield "ok_rows_file", {"kind": "transfer", "source": source, "target": {"kind": "file", "path": f"{away}/rows.csv"}}
+    yield "bad_rows_file", {
+        "kind": "transfer",
+        "source": {"kind": "file", "path": f"{away}/rows.csv"},
+        "target": {**to_http, "url": f"{world.echo.url}/reject"},
+    }
+    yield "bad_rows", {"kind": "transfer", "source": source, "target": {**to_http, "url": f"http://{NOBODY}/"}}
+    yield "bad_rows_sign", {"kind": "transfer", "source": {**source, "auth": "pg_wrong"}, "target": to_http}
+    yield "bad_rows_dsn", {"kind": "transfer", "source": {**source, "auth": "pg_broken"}, "target": to_http}
+    cast = {**source, "query": f"SELECT CAST({ref('dollar')} AS integer)"}
+    yield "bad_rows_cast", {"kind": "transfer", "source": cast, "target": to_http}
+    yield "bad_rows_url", {"kind": "transfer", "source": source, "target": {"kind": "http", "url": ref("ampersand")}}
+    echoed = {"kind": "http", "url": f"{world.echo.url}/text", "headers": {"X-A": ref("spaces")}}
+    yield "bad_rows_source", {"kind": "transfer", "source": echoed, "target": to_http}
+
+
+def slow_sql(world: World) -> Tasks:
+    yield "slow_postgres", {
+        "kind": "postgres",
+        "auth": "pg_role",
+        "query": f"SELECT pg_sleep(60), {ref('umlauts')} AS x",
+    }
+    yield "slow_postgres_statements", {
+        "kind": "postgres",
+        "auth": "pg",
+        "query": f"SELECT set_config('a.b', {ref('json')}, false); SELECT pg_sleep(60)",
+    }
+
+
+def slow_duckdb(world: World) -> Tasks:
+    query = f"SELECT count(*) FROM range(100000000000) AS t(i) WHERE i::text = {ref('pem')}"
+    yield "slow_duckdb", {"kind": "duckdb", "query": query}
+    yield "slow_snowflake", {"kind": "snowflake", "auth": "snow", "query": query}
+
+
+# -- processes --------------------------------------------------------------------------------------------------------
+
+SPEAK = """
+import base64, json, sys, time, urllib.parse
+for name, word in words.items():
+    for one in (word, base64.b64encode(word.encode()).decode(), urllib.parse.quote(word), json.dumps(word), repr(word)):
+        print(name, one)
+        print(name, "user:" + one, file=sys.stderr)
+    print(base64.urlsafe_b64encode(f"a{word}b".encode()).decode(), json.dumps(json.dumps(word)))
+sys.stdout.flush()
+"""
+RETURN = "result = {'words': words, 'keys': {word: 1 for word in words.values()}, 'nested': json.dumps([words] * 3)}"
+LARGE = f"result = [words] * {BULK}"
+DRIP = """
+import sys, time
+for letter in "".join(words.values()):
+    sys.stdout.write(letter)
+    sys.stdout.flush()
+print()
+result = 1
+"""
+RAISE = """
+def sign_in(word):
+    secret = word
+    raise ValueError(f"{secret} was refused", secret)
+
+for word in words.values():
+    try:
+        sign_in(word)
+    except ValueError as error:
+        print(error, repr(error))
+sign_in("".join(words.values()))
+"""
+
+
+def python(world: World) -> Tasks:
+    args = {"words": refs(world.texts)}
+    base = {"kind": "python", "args": args}
+    yield "ok_speak", {**base, "code": SPEAK + RETURN}
+    yield "ok_large", {**base, "code": LARGE}
+    yield "ok_file", {**base, "code": LARGE, "spec": {"results": {"store": {"kind": "file"}}}}
+    yield "ok_bytes", {**base, "code": "result = b'\\xff' + '|'.join(words.values()).encode()"}
+    yield "ok_drip", {**base, "code": DRIP}
+    yield "ok_auth", {"kind": "python", "auth": "oauth", "code": "print(auth)\nresult = dict(auth)"}
+    yield "ok_main", {**base, "code": "def main(words):\n    return list(words.values())"}
+    yield "bad_raise", {**base, "code": RAISE}
+    yield "bad_key", {**base, "code": "{}[words['spaces']]"}
+    yield "bad_exit", {**base, "code": "import sys\nsys.exit('|'.join(words.values()))"}
+    yield "bad_int", {**base, "code": "int(words['percent'])"}
+    yield "bad_result", {**base, "code": "result = {words['quotes']: object()}"}
+    yield "bad_libs", {**base, "libs": [ref("dashed")], "code": "result = 1"}
+    yield "bad_death", {**base, "code": "print(words, flush=True)\nimport os\nos.kill(os.getpid(), 9)"}
+
+
+def surroundings(world: World) -> Tasks:
+    """Other variables of the worker are no business of a program, and some are secrets."""
+    yield "ok_python_environment", {"kind": "python", "code": "import os\nresult = dict(os.environ)\nprint(result)"}
+    yield "ok_shell_environment", {"kind": "shell", "cmds": ["env", "cat /proc/self/environ | tr '\\0' '\\n'"]}
+
+
+def shell(world: World) -> Tasks:
+    names = [one.name for one in world.texts]
+    env = {f"WORD_{name}": ref(name) for name in names}
+    spoken = "\n".join(f'printf "%s\\n" "$WORD_{name}"' for name in names)
+    base = {"kind": "shell", "env": env}
+    yield "ok_env", {**base, "cmds": [f"{spoken}\nsleep 0.1", ["env"]]}
+    yield "ok_stdin", {"kind": "shell", "stdin": "\n".join(refs(world.texts).values()), "cmds": "cat; sleep 0.1"}
+    yield "ok_words", {"kind": "shell", "cmds": "\n".join(f"printf '%s\\n' {ref(name)} >&2" for name in names) + "\nsleep 0.1"}
+    yield "ok_quoted", {"kind": "shell", "cmds": f"x='a {ref('quotes')}'; y=\"b {ref('dollar')}\"; printf '%s %s' \"$x\" \"$y\""}
+    yield "ok_encoded", {**base, "cmds": f"({spoken}) | base64 -w 0; ({spoken}) | while read -r x; do printf '%s' \"$x\"; done"}
+    yield "ok_auth", {"kind": "shell", "auth": "basic", "cmds": "printf %s \"$NOETL_AUTH_USERNAME:$NOETL_AUTH_PASSWORD\" | base64"}
+    yield "ok_much", {**base, "cmds": f'i=0; while [ $i -lt 9000 ]; do printf "%s" "$WORD_long $WORD_quotes"; i=$((i+1)); done'}
+    yield "bad_status", {**base, "cmds": f"{spoken}\nprintf '%s' \"$WORD_pem\" >&2\nexit 3"}
+    yield "bad_much", {**base, "cmds": f'i=0; while [ $i -lt 9000 ]; do printf "%s" "$WORD_long$WORD_quotes" >&2; i=$((i+1)); done; exit 1'}
+    yield "bad_argument", {"kind": "shell", "cmds": [["printf", "%s", ref("long")]]}
+    yield "bad_arguments", {"kind": "shell", "cmds": [["sh", "-c", "sleep 0.1", ref("umlauts"), ref("pem")]]}
+    yield "bad_program", {"kind": "shell", "cmds": [[ref("spaces")]]}
+    yield "bad_shell", {"kind": "shell", "shell": ref("dashed"), "cmds": "true"}
+    yield "bad_cwd", {"kind": "shell", "cwd": f"/none/{ref('ampersand')}", "cmds": "true"}
+
+
+def script(world: World) -> Tasks:
+    text = "#!/bin/sh\nenv\ncat\nsleep 0.1\n"
+    base = {"kind": "script", "env": {f"WORD_{one.name}": ref(one.name) for one in world.texts}, "stdin": ref("pem")}
+    yield "ok_ref", {**base, "ref": text}
+    yield "ok_auth", {"kind": "script", "ref": text, "auth": "oauth"}
+    yield "bad_ref", {**base, "ref": f"{text}exit 4\n"}
+    yield "bad_argv", {**base, "ref": text, "argv": ["x", ref("digits")]}
+    yield "bad_path", {**base, "path": f"none/{ref('emoji')}"}
+    yield "bad_interpreter", {**base, "ref": text, "interpreter": ref("long")}
+
+
+def slow_processes(world: World) -> Tasks:
+    args = {"words": refs(world.texts)}
+    yield "slow_python", {"kind": "python", "args": args, "code": f"{SPEAK}print(words, end='', flush=True)\ntime.sleep(60)"}
+    yield "slow_shell", {"kind": "shell", "env": {"W": ref("json")}, "cmds": 'printf "%s" "$W"; sleep 60'}
+    yield "slow_script", {"kind": "script", "env": {"W": ref("quotes")}, "ref": 'printf "%s" "$W" >&2; sleep 60'}
+
+
+# -- stores -----------------------------------------------------------------------------------------------------------
+
+
+def stores(world: World) -> Tasks:
+    every, elsewhere = refs(world.texts), {"endpoint": f"{world.echo.url}/reject"}
+    folder = f"{world.lab.folder}/vault/objects"
+    at: dict[str, Task] = {
+        "s3": {"kind": "s3", "bucket": world.buckets["s3"], "auth": "s3"},
+        "gcs": {"kind": "gcs", "bucket": world.buckets["gcs"], "auth": "gcs"},
+        "object": {"kind": "object", "url": f"s3://{world.buckets['s3']}", "auth": "s3"},
+        "folder": {"kind": "object", "url": f"file://{folder}"},
+    }
+    for name, base in at.items():
+        key = f"words/{{{{ {place('spaces')} }}}}.json"
+        yield f"ok_{name}_put", {**base, "operation": "put", "key": key, "data": every}
+        yield f"ok_{name}_get", {**base, "operation": "get", "key": key}
+        yield f"ok_{name}_list", {**base, "operation": "list", "prefix": "words/"}
+        yield f"ok_{name}_text", {**base, "operation": "put", "key": "text", "data": f"a {ref('pem')} b"}
+        yield f"ok_{name}_read", {**base, "operation": "get", "key": "text"}
+        yield f"ok_{name}_copy", {**base, "operation": "copy", "key": key, "destination": f"copy/{ref('umlauts')}"}
+        yield f"bad_{name}_none", {**base, "operation": "get", "key": f"none/{ref('long')}"}
+        if name != "folder":
+            yield f"bad_{name}_refused", {**base, **elsewhere, "operation": "put", "key": key, "data": every}
+            yield f"bad_{name}_gone", {**base, "endpoint": f"http://{NOBODY}", "operation": "get", "key": key}
+    for name in ("s3", "gcs"):
+        yield f"bad_{name}_bucket", {**at[name], "bucket": ref("quotes"), "operation": "list"}
+    yield "bad_object_url", {"kind": "object", "url": ref("markup"), "operation": "list"}
+
+
+def nats(world: World) -> Tasks:
+    every, base = refs(world.texts), {"kind": "nats", "auth": "nats"}
+    kv, objects = {**base, "bucket": world.buckets["kv"]}, {**base, "bucket": world.buckets["objects"]}
+    yield "ok_publish", {**base, "operation": "publish", "subject": "words", "data": every, "headers": {"X-A": ref("spaces")}}
+    yield "ok_put", {**kv, "operation": "kv_put", "key": "words", "data": every}
+    yield "ok_get", {**kv, "operation": "kv_get", "key": "words"}
+    yield "ok_named", {**kv, "operation": "kv_put", "key": ref("long"), "data": ref("pem")}
+    yield "ok_keys", {**kv, "operation": "kv_keys"}
+    yield "ok_store", {**objects, "operation": "object_put", "key": ref("dashed"), "data": every}
+    yield "ok_load", {**objects, "operation": "object_get", "key": ref("dashed")}
+    yield "ok_objects", {**objects, "operation": "object_list"}
+    yield "bad_answer", {**base, "operation": "request", "subject": "nobody", "data": every}
+    yield "bad_key", {**kv, "operation": "kv_get", "key": f"none.{ref('long')}"}
+    yield "bad_name", {**kv, "operation": "kv_put", "key": ref("spaces"), "data": 1}
+    yield "bad_subject", {**base, "operation": "publish", "subject": f"a b {ref('long')}", "data": 1}
+    yield "bad_header", {**base, "operation": "publish", "subject": "a", "data": 1, "headers": {"a": f"x\r\n{ref('pem')}"}}
+    wrong = {"kind": "nats", "auth": "nats_wrong", "url": world.endpoints["nats"]}
+    yield "bad_sign", {**wrong, "operation": "publish", "subject": "a", "data": 1}
+    gone = f"nats://me:{{{{ {place('long')} }}}}@{NOBODY}"
+    yield "bad_gone", {"kind": "nats", "url": gone, "operation": "publish", "subject": "a", "data": 1}
+
+
+def slow_nats(world: World) -> Tasks:
+    base = {"kind": "nats", "auth": "nats", "operation": "request"}
+    yield "slow_nats", {**base, "subject": "silent", "data": refs(world.texts)}
+
+
+# -- what is no server ------------------------------------------------------------------------------------------------
+
+
+def control(world: World) -> Tasks:
+    every = refs(world.texts)
+    yield "ok_noop", {"kind": "noop", "result": every}
+    yield "ok_text", {"kind": "noop", "result": "".join(f"<{one}>" for one in every.values())}
+    yield "ok_b64", {"kind": "noop", "result": [f"{{{{ {place(one.name)} | b64encode }}}}" for one in world.texts]}
+    yield "ok_json", {"kind": "noop", "result": [f"{{{{ {place(one.name)} | tojson }}}}" for one in world.texts]}
+    yield "ok_quote", {"kind": "noop", "result": [f"{{{{ {place(one.name)} | urlencode }}}}" for one in world.texts]}
+    yield "ok_book", {"kind": "workbook", "name": "say", "args": {"words": every}}
+    yield "ok_iterator", {
+        "kind": "iterator",
+        "in": [*every.values()],
+        "iterator": "word",
+        "tool": [{"ok_say": {"kind": "python", "args": {"word": "{{ iter.word }}"}, "code": "print(word)\nresult = word"}}],
+    }
+    yield "ok_iterator_at_once", {
+        "kind": "iterator",
+        "in": [1, 2, 3],
+        "iterator": "n",
+        "spec": {"mode": "parallel"},
+        "tool": [{"ok_each": {"kind": "noop", "result": ["{{ iter.n }}", every]}}],
+    }
+    yield "bad_iterator", {
+        "kind": "iterator",
+        "in": [ref("quotes")],
+        "iterator": "word",
+        "tool": [{"bad_say": {"kind": "python", "args": {"word": "{{ iter.word }}"}, "code": "raise KeyError(word)"}}],
+    }
+    yield "ok_secret", {"kind": "secrets", "provider": "env", "key": "from_env"}
+    yield "ok_opened", {"kind": "noop", "result": "{{ tasks.ok_secret.result.value }}"}
+    yield "ok_child", {"kind": "playbook", "path": "child.yaml", "args": {"words": every, "text": f"a {ref('long')}"}}
+    yield "bad_child", {"kind": "playbook", "path": f"{ref('spaces')}.yaml", "args": {}}
+    yield "bad_secret", {"kind": "secrets", "provider": "file", "key": ref("backslashes")}
+    yield "bad_auth", {"kind": "http", "url": world.echo.url, "auth": ref("long")}
+    for one in world.texts:
+        yield f"bad_number_{one.name}", {"kind": "noop", "result": f"{{{{ {place(one.name)} + 1 }}}}"}
+        yield f"bad_field_{one.name}", {"kind": "noop", "result": f"{{{{ {{}}[{place(one.name)}].x }}}}"}
+        yield f"bad_json_{one.name}", {"kind": "noop", "result": f"{{{{ ('[' ~ {place(one.name)}) | fromjson }}}}"}
+
+
+CHILD = {
+    "apiVersion": "noetl.io/v2",
+    "kind": "Playbook",
+    "metadata": {"name": "child", "path": "canaries/child"},
+    "workload": {"words": {}, "text": ""},
+    "workflow": [{"step": "say", "tool": [{"ok_said": {"kind": "noop", "result": "{{ workload }}"}}]}],
+}
+WORKBOOK = {"say": {"kind": "python", "args": {"words": "{{ args.words }}"}, "code": f"{SPEAK}{RETURN}"}}
