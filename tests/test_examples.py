@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import pytest
+from tests.servers.postgres import Schema, postgres_fixture, schema_fixture  # noqa: F401
 
 from noetl.drawing import Format, draw
 from noetl.files import load_file
@@ -104,11 +106,16 @@ ENDINGS: dict[str, list[Ending]] = {
             ("start", "apologise"),
         ),
     ],
+    "shell_words": [
+        Ending({"found": True, "first": "$HOME"}),
+        Ending({"found": False, "first": "$HOME"}, ("--set", "wanted=; rm -rf /")),
+    ],
     "sub_playbook": [Ending("Good morning, Ada; Good morning, Grace; Good morning, Edsger")],
     "sub_playbook_child": [Ending("Good morning, Ada", ("--set", "name=Ada"))],
 }
-"""How each example ends. The one that waits for a person has a test of its own."""
+"""How each example ends. Those that need a person, a server or a picture have tests of their own."""
 WAITS = "approval"
+ALONE = {WAITS, "postgres_orders", "quantum_sweep"}
 CALLS_API = {"classic_onboarding", "paging", "retries"}
 
 
@@ -138,7 +145,7 @@ def noetl(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_example_has_an_ending() -> None:
-    assert {example.stem for example in EXAMPLES} == {*ENDINGS, WAITS}
+    assert {example.stem for example in EXAMPLES} == {*ENDINGS, *ALONE}
 
 
 @every_example
@@ -147,7 +154,8 @@ def test_example_says_how_to_run_it(example: Path) -> None:
     assert f"#   noetl run examples/{example.name}" in head
     assert ("#   python examples/api.py &\n" in head) is (example.stem in CALLS_API)
     for options in re.findall(rf"noetl run examples/{example.name} (.+)", head):
-        assert any(" ".join(ending.args) == options for ending in ENDINGS[example.stem]), options
+        endings = ENDINGS.get(example.stem, ())
+        assert example.stem in ALONE or any(shlex.join(ending.args) == options for ending in endings), options
 
 
 @pytest.mark.parametrize(
@@ -190,6 +198,29 @@ def _until_it_waits(folder: Path) -> None:
     while '"step.paused"' not in noetl(folder, "runs", "events", "last", "-o", "jsonl").stdout:
         assert time.monotonic() < give_up
         time.sleep(0.1)
+
+
+def test_the_orders_are_copied_once_and_reported(folder: Path, schema: Schema, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOETL_MASTER_KEY_FILE", str(folder.parent / f"{folder.name}.key"))
+    (folder / "shop_db.json").write_text(json.dumps(schema.fields()))
+    done = noetl(folder, "credential", "set", "shop_db", "--kind", "postgres_credential", "--data", "@shop_db.json")
+    assert done.returncode == 0, done.stderr
+    done = noetl(folder, "run", "examples/postgres_orders.yaml", "-o", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["result"] == [
+        {"customer": "O'Brien", "orders": 1, "total": 40.0},
+        {"customer": "Ada", "orders": 1, "total": 12.5},
+    ]
+    assert schema.rows("SELECT count(*) FROM shop_orders") == [(4,)]
+    assert noetl(folder, "verify").returncode == 0
+
+
+def test_the_sweep_is_plotted(folder: Path) -> None:
+    done = noetl(folder, "run", "examples/quantum_sweep.yaml", "--set", "points=5", "--set", "shots=400", "-o", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    picture = (folder / "quantum_sweep.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert noetl(folder, "verify").returncode == 0
 
 
 def test_the_large_result_is_kept_by_reference(folder: Path) -> None:

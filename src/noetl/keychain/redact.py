@@ -319,7 +319,7 @@ def _spellings(piece: str) -> bytes:
 
 def _backslashes(least: int, most: int) -> bytes:
     """So many of them. What was escaped may have been quoted as a whole: JSON in a query."""
-    return rb"(?:\\|%s){%d,%d}" % (_quoted(b"\\"), least, most)
+    return rb"(?:\\{%d,%d}|(?:%s){%d,%d})" % (least, most, _quoted(b"\\"), max(1, least), most)
 
 
 def _quoted(raw: bytes) -> bytes:

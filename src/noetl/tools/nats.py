@@ -251,6 +251,7 @@ class Line:
         self.client: Client = Client()
         self.alarms: dict[Future[None], str] = {}
         """For each call that waits: what it is about."""
+        self.over = False
         self.fault: Exception | None = None
         """What went wrong last; the driver itself ends with the news that no server is left."""
 
@@ -287,7 +288,6 @@ class Line:
             reconnect_time_wait=0,
             connect_timeout=CONNECT_SECONDS,  # type: ignore[arg-type]
             error_cb=self._erred,
-            closed_cb=self._closed,
             name="noetl",
             user=login.user,
             password=login.password,
@@ -296,6 +296,8 @@ class Line:
         )
         if not self.client.is_connected:  # the driver takes the end of the stream for an answer
             raise ConnectionResetError("the server closed the connection")
+        assert self.client._reading_task is not None
+        self.client._reading_task.add_done_callback(self._ended)
 
     async def _erred(self, error: Exception) -> None:
         """The server refuses a subject. It names the subject and no call: those that are about it hear of it."""
@@ -306,7 +308,9 @@ class Line:
             if not alarm.done() and _concerns(refused[1], name):
                 alarm.set_exception(Failure("auth", f"NATS refuses {name}: the login has no permission for it"))
 
-    async def _closed(self) -> None:
+    def _ended(self, reader: Task[Any]) -> None:
+        """Nobody reads from the connection any more: it was closed, or the driver has given up on it."""
+        self.over = True
         for alarm in self.alarms:
             if not alarm.done():
                 message = f"the connection to NATS at {self.login.shown()} broke"
@@ -375,7 +379,10 @@ async def _shared(login: Login, retries: int) -> Line:
 
     lines = _LINES.setdefault(asyncio.get_running_loop(), {})
     opening = lines.pop(login, None)
-    if opening is None or (opening.done() and not _usable(opening)):
+    if opening is not None and opening.done() and not _usable(opening):
+        await _put_away(opening)
+        opening = lines.pop(login, None)  # somebody else may have been quicker
+    if opening is None:
         opening = asyncio.ensure_future(_opened(login, retries))
         opening.add_done_callback(_usable)
     lines[login] = opening
@@ -385,7 +392,12 @@ async def _shared(login: Login, retries: int) -> Line:
 
 def _usable(opening: Task[Line]) -> bool:
     """Whether an attempt has led to a connection that still stands."""
-    return not opening.cancelled() and opening.exception() is None and opening.result().client.is_connected
+    return not opening.cancelled() and opening.exception() is None and not opening.result().over
+
+
+async def _put_away(opening: Task[Line]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        await opening.result().close()
 
 
 async def _thin_out(lines: dict[Login, Task[Line]]) -> None:
@@ -394,8 +406,7 @@ async def _thin_out(lines: dict[Login, Task[Line]]) -> None:
     for login, opening in surplus:
         if opening.done() and (not _usable(opening) or opening.result().idle):
             del lines[login]
-            if _usable(opening):
-                await opening.result().close()
+            await _put_away(opening)
 
 
 async def _opened(login: Login, retries: int) -> Line:
@@ -425,8 +436,7 @@ async def close() -> None:
     for opening in _LINES.pop(asyncio.get_running_loop(), {}).values():
         opening.cancel()
         await asyncio.wait((opening,))
-        if _usable(opening):
-            await opening.result().close()
+        await _put_away(opening)
 
 
 # -- operations -------------------------------------------------------------------------------------------------------
@@ -463,14 +473,30 @@ async def _publish(client: Client, inputs: Inputs, payload: bytes, context: Cont
     headers = dict(inputs.headers)
     if inputs.stream is None:
         await client.publish(_subject(inputs), payload, headers=headers or None)
-        for _ in range(2):  # the driver's first ping can overtake the message; the second comes after it
-            await client.flush(timeout=ANSWER_SECONDS)  # type: ignore[arg-type]
+        await _delivered(client)
         return _done({"subject": inputs.subject, "size": len(payload)})
     headers.setdefault(MSG_ID, context.idempotency_key)
     store = client.jetstream(timeout=ANSWER_SECONDS)
     ack = await store.publish(_subject(inputs), payload, stream=inputs.stream, headers=headers)
     told = {"stream": ack.stream, "sequence": ack.seq, "duplicate": bool(ack.duplicate)}
     return _done({"subject": inputs.subject, "size": len(payload), **told}, **told)
+
+
+async def _delivered(client: Client) -> None:
+    """Wait until the server has all that was published, and has refused what it refuses.
+
+    The driver's ping can overtake a message that still waits to be written; the second one comes after it. A flush that
+    is cancelled leaves a ping behind on whose answer the driver chokes, so it goes on without the call.
+    """
+    import asyncio
+
+    async def flush() -> None:
+        for _ in range(2):
+            await client.flush(timeout=ANSWER_SECONDS)  # type: ignore[arg-type]
+
+    flushing = asyncio.ensure_future(flush())
+    flushing.add_done_callback(lambda task: task.cancelled() or task.exception())
+    await asyncio.shield(flushing)
 
 
 async def _request(client: Client, inputs: Inputs, payload: bytes) -> Outcome:
