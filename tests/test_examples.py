@@ -108,6 +108,7 @@ ENDINGS: dict[str, list[Ending]] = {
     ],
     "shell_words": [
         Ending({"found": True, "first": "$HOME"}),
+        Ending({"found": False, "first": "$HOME"}, ("--set", "wanted=cherry")),
         Ending({"found": False, "first": "$HOME"}, ("--set", "wanted=; rm -rf /")),
     ],
     "sub_playbook": [Ending("Good morning, Ada; Good morning, Grace; Good morning, Edsger")],

@@ -30,6 +30,15 @@ class MasterKeySettings(NamedTuple):
     """NOETL_MASTER_KEY_FILE: the file that has it otherwise; by default `noetl/master.key` in XDG_CONFIG_HOME."""
 
 
+class ServerAddress(NamedTuple):
+    """A server, and what opens it."""
+
+    url: str
+    """NOETL_SERVER: the address, such as https://noetl.example.org."""
+    token: str
+    """NOETL_TOKEN, or the content of the file that NOETL_TOKEN_FILE names; empty without one."""
+
+
 def no_colour(environment: Mapping[str, str] = os.environ) -> bool:
     """NO_COLOR: whether output is to be plain also on a terminal."""
     return bool(environment.get("NO_COLOR"))
@@ -49,6 +58,33 @@ def master_key_settings(environment: Mapping[str, str] = os.environ) -> MasterKe
     home = environment.get("XDG_CONFIG_HOME") or os.path.join("~", ".config")
     file = environment.get("NOETL_MASTER_KEY_FILE") or os.path.join(home, "noetl", "master.key")
     return MasterKeySettings(environment.get("NOETL_MASTER_KEY") or None, os.path.expanduser(file))
+
+
+def server_address(
+    url: str | None = None, token: str | None = None, environment: Mapping[str, str] = os.environ
+) -> ServerAddress | None:
+    """The server that verbs are to act on; None if there is none. The arguments are what flags say."""
+    url = url or environment.get("NOETL_SERVER")
+    if not url:
+        return None
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"the address of a server begins with http:// or https://, and not as {url!r} does")
+    return ServerAddress(url.rstrip("/"), token or _secret("NOETL_TOKEN", environment))
+
+
+def _secret(name: str, environment: Mapping[str, str]) -> str:
+    """The value of a variable, or the content of the file that NAME_FILE names."""
+    if value := environment.get(name):
+        return value
+    file = environment.get(f"{name}_FILE")
+    if not file:
+        return ""
+    try:
+        with open(os.path.expanduser(file), encoding="utf-8") as opened:
+            return opened.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise UsageError(f"{name}_FILE: can't read {file}: {reason}") from None
 
 
 def variables() -> Mapping[str, str]:

@@ -7,7 +7,9 @@ it would have stood.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from tests.acceptance.canaries import playbooks as use
 from tests.acceptance.canaries.lab import Lab
 from tests.acceptance.canaries.playbooks import playbook
 from tests.acceptance.canaries.world import World, world
+from tests.acceptance.command_line import SECONDS
 from tests.servers.postgres import PostgresServer, postgres_fixture  # noqa: F401
 
 
@@ -110,3 +113,45 @@ def test_timeouts(known: World, lab: Lab) -> None:
     outcomes = lab.run(playbook(known, "timeouts", steps, at_once=True))
     assert lab.leaks() == {}
     assert misjudged(outcomes) == {}
+
+
+def test_runs_that_fail(known: World, lab: Lab) -> None:
+    for name, task in use.failures(known).items():
+        outcomes = lab.run(use.failing(known, task), code=1)
+        assert lab.leaks() == {}, name
+        assert misjudged(outcomes) == {}, name
+
+
+def test_a_kill_and_what_is_resumed_after_it(known: World, lab: Lab) -> None:
+    with held(known, lab) as ready:
+        lab.kill(playbook(known, "killed", use.held(known, str(lab.away)), at_once=True), ready)
+        assert lab.leaks() == {}
+    try:
+        outcomes = lab.resume()
+    finally:
+        known.echo.open.clear()
+        known.silence.open.clear()
+    assert lab.leaks() == {}
+    assert misjudged(outcomes) == {}
+
+
+@contextmanager
+def held(known: World, lab: Lab) -> Iterator[Callable[[], None]]:
+    """Nothing goes on while this lasts; gives what waits until everything stands still."""
+    with known.postgres.connect() as connection:
+        connection.execute("SELECT pg_advisory_lock(%s)", [use.LOCK])
+
+        def ready() -> None:
+            known.echo.wait_for("/hold/http", "/hold/rows")
+            assert known.silence.heard.wait(SECONDS)
+            deadline = time.monotonic() + SECONDS
+            waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            files = [lab.away / name for name in ("python", "shell", "script")]
+            while not (all(file.exists() for file in files) and connection.execute(waiting).fetchone()):
+                assert time.monotonic() < deadline, files
+                time.sleep(0.02)
+
+        yield ready
+    known.echo.open.set()
+    known.silence.open.set()
+    (lab.away / "open").touch()

@@ -16,8 +16,9 @@ from typing import Any
 import click
 
 from noetl.cli.live import Follower, Lines, Tree, span
-from noetl.cli.local import Engine, db_option, engine, json_or_file, opened, owned
+from noetl.cli.local import Engine, engine, json_or_file, opened, owned
 from noetl.cli.output import emit, output_option
+from noetl.cli.place import Place, place_option
 from noetl.cli.report import excerpt, print_problems, summary
 from noetl.engine.state import Execution
 from noetl.errors import Interrupted, StoreError, UsageError
@@ -26,6 +27,7 @@ from noetl.runtime.catalog import Source, read
 from noetl.runtime.embedded import LOOK_SECONDS, Embedded
 from noetl.runtime.obstacles import Obstacle, obstacles
 from noetl.runtime.runtime import Refresh
+from noetl.settings import ServerAddress
 from noetl.store.sqlite import SqliteStore
 
 
@@ -34,7 +36,7 @@ from noetl.store.sqlite import SqliteStore
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set a part of the payload to a YAML scalar.")
 @click.option("--set-string", "strings", multiple=True, metavar="KEY=TEXT", help="Set a part of the payload to text.")
 @click.option("--payload", metavar="JSON|@FILE", help="The payload: a JSON object, or a file that holds one.")
-@db_option
+@place_option
 @output_option()
 @click.pass_context
 def command(
@@ -43,7 +45,7 @@ def command(
     sets: tuple[str, ...],
     strings: tuple[str, ...],
     payload: str | None,
-    db: str | None,
+    place: Place,
     output: str | None,
 ) -> None:
     """Run a playbook, wait for its end, and print its result. `-` reads standard input.
@@ -56,9 +58,21 @@ def command(
     source = read(file)
     if not _runnable(source, quiet=output is not None):
         ctx.exit(3)
+    if place.server is not None:
+        ctx.exit(_run_there(place.server, source, given, output))
     collect_garbage()
-    with opened(db, "create") as store:
-        ctx.exit(asyncio.run(_run(store, source, given, output, db)))
+    with opened(place.db, "create") as store:
+        ctx.exit(asyncio.run(_run(store, source, given, output, place)))
+
+
+def _run_there(address: ServerAddress, source: Source, payload: dict[str, Any], output: str | None) -> int:
+    """The text of the playbook goes to the server, and runs there without being registered."""
+    from noetl.cli.remote import server
+    from noetl.cli.remote_runs import watch
+
+    with server(address) as one:
+        text = source.text.decode("utf-8-sig")
+        return watch(one, one.start({"playbook": text, "payload": payload}), output)
 
 
 def collect_garbage() -> None:
@@ -67,26 +81,26 @@ def collect_garbage() -> None:
     gc.enable()
 
 
-async def _run(store: SqliteStore, source: Source, payload: dict[str, Any], output: str | None, db: str | None) -> int:
+async def _run(store: SqliteStore, source: Source, payload: dict[str, Any], output: str | None, place: Place) -> int:
     execution = uuid7(time.time(), os.urandom(8))
     with owned(store, execution):
         async with engine(store) as one:
             digest = one.catalog.add(source)
             begin = one.embedded.start(execution, digest, payload, {})
-            return conclude(one, await carry(one, execution, output, db, begin), output)
+            return conclude(one, await carry(one, execution, output, place, begin), output)
 
 
 # -- to the end -----------------------------------------------------------------------------------------------------
 
 
 async def carry(
-    one: Engine, execution: str, output: str | None, db: str | None, begin: Awaitable[Execution], known: int = 0
+    one: Engine, execution: str, output: str | None, place: Place, begin: Awaitable[Execution], known: int = 0
 ) -> Execution:
     """Begin, drive to the end and show it on the way. Interrupted leaves a run that can be resumed.
 
     `known` is how many events are old and not told again.
     """
-    again = resume_command(execution, db)
+    again = resume_command(execution, place)
     with interruptible(f"interrupted; `{again}` carries on"):
         state = await begin
         follower = follow(one, state, known) if output is None else None
@@ -142,9 +156,9 @@ def interruptible(message: str) -> Iterator[None]:
                 loop.remove_signal_handler(number)
 
 
-def resume_command(execution: str, db: str | None) -> str:
+def resume_command(execution: str, place: Place) -> str:
     """What to type to carry on."""
-    return shlex.join(["noetl", "runs", "resume", execution, *(["--db", db] if db else [])])
+    return shlex.join(["noetl", "runs", "resume", execution, *place.flags])
 
 
 # -- showing --------------------------------------------------------------------------------------------------------
@@ -181,14 +195,16 @@ def _tell(found: dict[str, Any], source: Source, state: Execution) -> None:
         emit(found["result"], "json")
 
 
-def error_text(error: dict[str, Any], source: Source) -> str:
-    """`playbook.yaml:12:9: step fetch, task call, attempt 3: http_status: ...` and the line with a caret under it."""
+def error_text(error: dict[str, Any], source: Source | None) -> str:
+    """`playbook.yaml:12:9: step fetch, task call, attempt 3: http_status: ...`, and the line, where it is at hand, with
+    a caret under it."""
     line, column = error["line"], error["column"]
     place = f"{error['file']}:{line}:{column}" if line else error["file"]
     who = [f"{word} {error[word]}" for word in ("step", "task", "attempt") if error[word]]
     parts = [click.style(place, bold=True), *([", ".join(who)] if who else [])]
     text = f"{': '.join(parts)}: {click.style(str(error['kind']), fg='red', bold=True)}: {error['message']}"
-    return "\n".join([text, *(excerpt(line, column, source.line(line), "red") if line else [])])
+    shown = excerpt(line, column, source.line(line), "red") if line and source is not None else []
+    return "\n".join([text, *shown])
 
 
 # -- before anything runs -------------------------------------------------------------------------------------------

@@ -309,7 +309,7 @@ def _spellings(piece: str) -> bytes:
     either = b"%s(?:%s|%s)" % (_backslashes(0, LEVELS - 1), re.escape(raw), _quoted(raw))
     forms = [either, _unicode_escape(piece), _hex_escape(raw)]
     if piece == " ":
-        forms.append(rb"\+")
+        forms.append(rb"\+|" + _quoted(b"+"))
     if piece in _CONTROL:
         forms.append(_backslashes(1, LEVELS) + _CONTROL[piece].encode())
     if ord(piece) < 0x100:

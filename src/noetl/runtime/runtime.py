@@ -322,7 +322,8 @@ class Runtime:
     def _summarise(self, cell: Cell, change: Change, now: float) -> None:
         old = cell.summary
         if old is None or old.status != cell.state.shown_status:
-            cell.summary = change.summary = _summary(cell.state, old.started if old else now, now)
+            started, local = (old.started, old.local) if old else (now, not self.shared)
+            cell.summary = change.summary = _summary(cell.state, started, now, local)
 
     def _refuse(self, decided: dict[str, list[tuple[Asked, Answer]]], error: Exception) -> None:
         """Nothing was stored: what was decided never happened."""
@@ -356,7 +357,7 @@ class Runtime:
 
     async def load(self, execution: str) -> Cell:
         """Fold an execution's log, from its latest snapshot on."""
-        first, snapshot, rows = await self._in_thread(self._stored, execution)
+        first, snapshot, rows, local = await self._in_thread(self._stored, execution)
         requested = decode(first.type, first.data)
         assert isinstance(requested, e.ExecutionRequested)
         if requested.playbook not in self.nets:
@@ -370,18 +371,20 @@ class Runtime:
         state.outbox.clear()
         state.drain()  # stored with the events that moved it
         last = rows[-1] if rows else first
-        cell = Cell(state, snapshot.hash if snapshot and not rows else last.hash, _summary(state, first.at, last.at))
+        head = snapshot.hash if snapshot and not rows else last.hash
+        cell = Cell(state, head, _summary(state, first.at, last.at, local))
         cell.frozen = frozen
         self.cells[execution] = cell
         return cell
 
-    def _stored(self, execution: str) -> tuple[Row, Snapshot | None, list[Row]]:
-        """The first row of a log, its latest snapshot, and the rows behind that."""
+    def _stored(self, execution: str) -> tuple[Row, Snapshot | None, list[Row], bool]:
+        """The first row of a log, its latest snapshot, the rows behind that, and whether it has a process of its own."""
         first = self.store.read(execution, 0, 1)
         if not first:
             raise NotFound(f"no execution {execution}")
         snapshot = self.store.snapshot(execution)
-        return first[0], snapshot, self.store.read(execution, snapshot.seq if snapshot else 0)
+        local = any(one.local for one in self.store.summaries(prefix=execution, limit=1))
+        return first[0], snapshot, self.store.read(execution, snapshot.seq if snapshot else 0), local
 
     async def _in_thread(self, call: Callable[..., Value], *args: Any) -> Value:
         return await asyncio.get_running_loop().run_in_executor(self.thread, call, *args)
@@ -410,10 +413,18 @@ class Contents(NamedTuple):
         return self.unstored.get(key) or self.store.blob(key)
 
 
-def _summary(state: Execution, started: float, now: float) -> Summary:
-    playbook, parent = state.net.playbook, state.parent[0] if state.parent else None
-    ended = now if state.over else None
-    return Summary(state.id, playbook.name, playbook.path, state.shown_status, started, ended, state.digest, parent)
+def _summary(state: Execution, started: float, now: float, local: bool) -> Summary:
+    return Summary(
+        state.id,
+        state.net.playbook.name,
+        state.net.playbook.path,
+        state.shown_status,
+        started,
+        now if state.over else None,
+        state.digest,
+        state.parent[0] if state.parent else None,
+        local,
+    )
 
 
 def _derive(change: Change, state: Execution) -> None:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import httpx2
 import msgspec
 
-from noetl.dsl.compile import load
+from noetl.dsl.compile import Loaded, load
 from noetl.engine.commands import Claim, Report
 from noetl.engine.events import StepFailed
 from noetl.errors import AuthError, NoetlError, NotFound
@@ -67,7 +67,7 @@ class HttpLink:
         self.held: dict[Key, int] = {}
         """Leases that the worker itself does not list: on their way to it, or back. How often each."""
         self.paused_executions: frozenset[str] = frozenset()
-        self.playbooks: dict[str, Playbook] = {}
+        self.playbooks: dict[str, Loaded] = {}
         self.plans: dict[tuple[str, str], PipelinePlan] = {}
         self.contents = Kept()
         self.reports = Reports(lambda batch: self.call("POST", "/report", batch))
@@ -81,7 +81,7 @@ class HttpLink:
     async def claim(self, command: Claim) -> list[Work]:
         """Waits for work on the server."""
         asked = wire.ClaimRequest(command.worker, self.pool, command.slots, self._claim_id(), POLL_SECONDS)
-        answer = await self.call("POST", "/claim", wire.encode(asked), timeout=POLL)
+        answer = await self.call("POST", "/claim", wire.encode(asked), limits=POLL)
         return await self.arrived(wire.decode_works(answer))
 
     async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
@@ -124,10 +124,10 @@ class HttpLink:
     async def _know(self, work: Work) -> None:
         if work.digest not in self.playbooks:
             text = await self.call("GET", f"/playbooks/{work.digest}")
-            playbook = load("playbook", text, KINDS).require()
-            if playbook.digest != work.digest:
+            loaded = load("playbook", text, KINDS)
+            if loaded.require().digest != work.digest:
                 raise NoetlError("this worker reads the playbook in another way: is it of another version of noetl?")
-            self.playbooks[work.digest] = playbook
+            self.playbooks[work.digest] = loaded
         self.plan(work.digest, work.step)
 
     def _claim_id(self) -> str:
@@ -153,12 +153,20 @@ class HttpLink:
         """Made when it is first asked for."""
         key = (digest, step)
         if key not in self.plans:
-            found = next(one for one in self.playbooks[digest].steps if one.name == step)
+            found = next(one for one in self.playbook(digest).steps if one.name == step)
             self.plans[key] = PipelinePlan(found.tasks, _kind_of)
         return self.plans[key]
 
     def playbook(self, digest: str) -> Playbook:
-        return self.playbooks[digest]
+        return self.playbooks[digest].require()
+
+    def folder(self, digest: str) -> str:
+        """None: the file is on the machine of whoever registered it."""
+        return ""
+
+    def place(self, digest: str, part: str) -> tuple[str, int] | None:
+        mark = self.playbooks[digest].places.get(part)
+        return None if mark is None else (self.playbook(digest).path, mark.line)
 
     def paused(self, execution: str) -> bool:
         return execution in self.paused_executions
@@ -211,7 +219,7 @@ class HttpLink:
         path: str,
         content: bytes | None = None,
         *,
-        timeout: httpx2.Timeout = CALL,
+        limits: httpx2.Timeout = CALL,
         kind: str = "application/json",
     ) -> bytes:
         """The answer, however long it takes to get one."""
@@ -219,7 +227,7 @@ class HttpLink:
         while True:
             try:
                 answer = await self.client.request(
-                    method, path, content=content, headers=_content_type(content, kind), timeout=timeout
+                    method, path, content=content, headers=_content_type(content, kind), timeout=limits
                 )
             except httpx2.TransportError:
                 answer = None

@@ -65,9 +65,9 @@ def values() -> list[Canary]:
     ]
 
 
-def single(name: str, shape: str = "@") -> Canary:
+def single(name: str, shape: str, kernel: str | None = None) -> Canary:
     """A canary for one purpose."""
-    return _canary(name, shape)
+    return _canary(name, shape, kernel)
 
 
 # -- forms ------------------------------------------------------------------------------------------------------------

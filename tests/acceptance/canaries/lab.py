@@ -44,8 +44,7 @@ class Lab:
         self.searched = [self.work, folder / "tmp", folder / "home"]
         for one in (self.vault, self.away, *self.searched):
             one.mkdir(exist_ok=True)
-        key = {"NOETL_MASTER_KEY_FILE": str(self.vault / "master.key")}
-        self.env = environment(folder, **key, **variables)
+        self.env = environment(folder, **variables)
         self.said: dict[str, bytes] = {}
 
     def copy(self, folder: Path) -> Lab:
@@ -79,16 +78,15 @@ class Lab:
         (self.work / name).write_text(yaml.safe_dump(playbook, sort_keys=False, allow_unicode=True, width=1000))
         return name
 
-    def run(self, playbook: dict[str, Any], *, terminal: bool = False) -> dict[str, Any]:
+    def run(self, playbook: dict[str, Any], *, terminal: bool = False, code: int = 0) -> dict[str, Any]:
         """Run to the end, and ask for all that can be known about it; the outcomes of tasks by their labels."""
         args = ("run", self.write(playbook))
         with self.watched():
             done = self._heard(args, (call_on_terminal if terminal else call)(*args, cwd=self.work, env=self.env))
-        assert b"Traceback" not in done.err, done.err.decode()
-        assert done.code == 0, (done.err or done.out).decode()
+        assert done.code == code, (done.err or done.out).decode()
         return self.look()
 
-    def killed(self, playbook: dict[str, Any], ready: Callable[[], None]) -> None:
+    def kill(self, playbook: dict[str, Any], ready: Callable[[], None]) -> None:
         """Run until it is ready, then end the process at once."""
         args = ("run", self.write(playbook))
         with self.watched(), in_background(*args, cwd=self.work, env=self.env) as (process, output):
@@ -99,6 +97,12 @@ class Lab:
             assert process.poll() is None, output.read_bytes()
             process.send_signal(signal.SIGKILL)
             process.wait(SECONDS)
+
+    def resume(self) -> dict[str, Any]:
+        """Carry on what was killed, and ask for all that can be known about it."""
+        done = self.noetl("runs", "resume", "last")
+        assert done.code == 0, done.err.decode()
+        return self.look()
 
     def look(self) -> dict[str, Any]:
         for args in LOOKS:

@@ -246,7 +246,7 @@ def python(world: World) -> Tasks:
     yield "ok_speak", {**base, "code": SPEAK + RETURN}
     yield "ok_large", {**base, "code": LARGE}
     yield "ok_file", {**base, "code": LARGE, "spec": {"results": {"store": {"kind": "file"}}}}
-    yield "ok_bytes", {**base, "code": "result = b'\\xff' + '|'.join(words.values()).encode()"}
+    yield "bad_bytes", {**base, "code": "result = b'\\xff' + '|'.join(words.values()).encode()"}
     yield "ok_drip", {**base, "code": DRIP}
     yield "ok_auth", {"kind": "python", "auth": "oauth", "code": "print(auth)\nresult = dict(auth)"}
     yield "ok_main", {**base, "code": "def main(words):\n    return list(words.values())"}
@@ -260,9 +260,11 @@ def python(world: World) -> Tasks:
 
 
 def surroundings(world: World) -> Tasks:
-    """Other variables of the worker are no business of a program, and some are secrets."""
-    yield "ok_python_environment", {"kind": "python", "code": "import os\nresult = dict(os.environ)\nprint(result)"}
-    yield "ok_shell_environment", {"kind": "shell", "cmds": ["env", "cat /proc/self/environ | tr '\\0' '\\n'"]}
+    """Variables of the worker that are secrets: a program has no part in them."""
+    code = "import os\nresult = {name: value for name, value in os.environ.items() if name.startswith('NOETL')}"
+    yield "ok_python_environment", {"kind": "python", "code": f"{code}\nprint(result)"}
+    yield "ok_shell_environment", {"kind": "shell", "cmds": ["env", "tr '\\0' '\\n' < /proc/self/environ"]}
+    yield "ok_script_environment", {"kind": "script", "ref": "env; tr '\\0' '\\n' < /proc/self/environ"}
 
 
 def shell(world: World) -> Tasks:
@@ -400,6 +402,64 @@ def control(world: World) -> Tasks:
         yield f"bad_number_{one.name}", {"kind": "noop", "result": f"{{{{ {place(one.name)} + 1 }}}}"}
         yield f"bad_field_{one.name}", {"kind": "noop", "result": f"{{{{ {{}}[{place(one.name)}].x }}}}"}
         yield f"bad_json_{one.name}", {"kind": "noop", "result": f"{{{{ ('[' ~ {place(one.name)}) | fromjson }}}}"}
+
+
+# -- runs that fail, and runs that are killed --------------------------------------------------------------------------
+
+
+def failing(world: World, task: Task) -> dict[str, Any]:
+    """A run that fails, and a last step that looks at why."""
+    made = playbook(world, "failing", {}, final_step="last", output="{{ steps }}")
+    last = {"kind": "noop", "result": {"summary": "{{ args.summary }}", "error": "{{ steps.first.error }}"}}
+    made["workflow"] = [{"step": "first", "tool": [{"bad_task": task}]}, {"step": "last", "tool": [{"ok_last": last}]}]
+    return made
+
+
+def failures(world: World) -> dict[str, Task]:
+    """Tasks whose failure nobody takes up."""
+    words = {"words": refs(world.texts)}
+    unknown = f"{{{{ {{}}[{place('quotes')}].x }}}}"
+    rule = {"when": True, "then": {"do": "retry", "delay": "{{ {}[args.words.quotes] }}"}}
+    return {
+        "python": {"kind": "python", "args": words, "code": RAISE},
+        "http": {"kind": "http", "method": "POST", "url": f"{world.echo.url}/text", "form": words["words"]},
+        "args": {"kind": "noop", "args": {"n": unknown}, "result": 1},
+        "inputs": {"kind": "noop", "result": unknown},
+        "rule": {"kind": "noop", "args": {"words": {"quotes": f"a {ref('quotes')}"}}, "result": 1, "spec": {"policy": {"rules": [rule]}}},
+    }
+
+
+LOCK = 20_301
+
+
+def held(world: World, away: str) -> dict[str, Tasks]:
+    """Tasks that go on when they may, each a step of its own."""
+    every = refs(world.texts)
+    words, open_file = {"words": every}, f"{away}/open"
+    rows = {"kind": "postgres", "auth": "pg", "query": f"SELECT {ref('quotes')}::text AS a"}
+    wait = f'printf "%s" "$W"; echo > {away}/NAME; while [ ! -e {open_file} ]; do sleep 0.05; done; printf "%s" "$W" >&2'
+    code = f"{SPEAK}import os\nopen('{away}/python', 'w')\nwhile not os.path.exists('{open_file}'):\n    time.sleep(0.05)\n"
+    tasks: dict[str, Task] = {
+        "http": {"kind": "http", "method": "POST", "url": f"{world.echo.url}/hold/http", "json": every, "auth": "oauth"},
+        "postgres": {
+            "kind": "postgres",
+            "auth": "pg_role",
+            "query": f"SELECT pg_advisory_xact_lock_shared({LOCK})::text AS lock, {ref('pem')}::text AS x",
+        },
+        "transfer": {"kind": "transfer", "source": rows, "target": {"kind": "http", "url": f"{world.echo.url}/hold/rows"}},
+        "python": {"kind": "python", "args": words, "code": f"{code}{RETURN}"},
+        "shell": {"kind": "shell", "env": {"W": ref("json")}, "cmds": wait.replace("NAME", "shell")},
+        "script": {"kind": "script", "env": {"W": ref("umlauts")}, "ref": wait.replace("NAME", "script")},
+        "nats": {"kind": "nats", "auth": "nats", "operation": "request", "subject": "hold", "data": every},
+    }
+    return {name: _before_and_after(world, name, task) for name, task in tasks.items()}
+
+
+def _before_and_after(world: World, name: str, task: Task) -> Tasks:
+    """A task that is held, between two that are not."""
+    yield f"ok_{name}_before", {"kind": "noop", "result": [refs(world.texts)] * 40}
+    yield f"ok_{name}", task
+    yield f"ok_{name}_after", {"kind": "noop", "result": refs(world.texts)}
 
 
 CHILD = {

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from json import dumps
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from psycopg import sql
 from tests.acceptance.canaries.canary import Canary, single, values
 from tests.acceptance.canaries.lab import Lab
+from tests.acceptance.canaries.silence import Silence
 from tests.servers.echo import Echo, echo_server
 from tests.servers.gcs import gcs_server
 from tests.servers.nats import nats_server
@@ -50,7 +52,8 @@ class World(NamedTuple):
     """Where the credentials are kept; tests work in copies of it."""
     echo: Echo
     postgres: PostgresServer
-    nats: Any
+    silence: Silence
+    """Who is asked over NATS and does not answer."""
     snowflake: Snowflake
     texts: list[Canary]
     secrets: dict[str, str]
@@ -76,8 +79,10 @@ def world(folder: Path, postgres: PostgresServer) -> Iterator[World]:
         _role(postgres, word)
         echo.answers["/token"] = {"access_token": word["token"], "token_type": "Bearer", "expires_in": 3600}
         endpoints = {"gcs": gcs.endpoint, "s3": s3.endpoint, "nats": nats.url}
+        silence = stack.enter_context(Silence(nats.url))
         stored, variables, files = _credentials(word, texts, echo, postgres, snowflake, endpoints)
-        lab = Lab(folder, [*texts, *signing.values(), fixed], variables)
+        master = single("master", "@", token_hex(32))
+        lab = Lab(folder, [*texts, *signing.values(), fixed, master], {"NOETL_MASTER_KEY": master.value, **variables})
         for name, (kind, data) in stored.items():
             lab.keep(name, kind, data)
         for name, (_, data) in files.items():
@@ -89,7 +94,7 @@ def world(folder: Path, postgres: PostgresServer) -> Iterator[World]:
         for name, (kind, _) in files.items():
             keychain.append({"name": name, "kind": kind, "provider": "file", "key": str(lab.vault / name)})
         buckets = {"gcs": gcs.bucket(), "s3": s3.bucket(), "kv": nats.keys(), "objects": nats.objects()}
-        yield World(lab, echo, postgres, nats, snowflake, texts, word, buckets, endpoints, keychain)
+        yield World(lab, echo, postgres, silence, snowflake, texts, word, buckets, endpoints, keychain)
 
 
 KINDS = {"key_header": "api_key", "gcs": "gcs_credential", "pg_role": "postgres_credential"}

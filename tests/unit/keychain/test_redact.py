@@ -56,6 +56,7 @@ FORMS: dict[str, Callable[[str], str]] = {
     "quote_lower": lambda s: lower_hex(quote(s, safe="")),
     "quote_twice": lambda s: quote(quote(s, safe=""), safe=""),
     "json": escaped,
+    "form_quoted": lambda s: quote(quote_plus(s), safe=""),
     "json_quoted": lambda s: quote(escaped(s), safe=""),
     "json_quoted_plus": lambda s: quote_plus(json.dumps(s, ensure_ascii=False)[1:-1]),
     "json_quoted_twice": lambda s: quote(quote(escaped(escaped(s)), safe=""), safe=""),

@@ -172,6 +172,24 @@ def test_a_request_can_be_cancelled_and_the_connection_is_kept(server: NatsServe
     caller.whole(main())
 
 
+@pytest.mark.parametrize("operation", ["publish", "request", "kv_put"])
+def test_a_call_may_be_cancelled_at_any_moment(server: NatsServer, caller: Caller, operation: str) -> None:
+    subject, bucket = server.name(), server.keys()
+    asked = {"publish": {"subject": subject}, "request": {"subject": subject}, "kv_put": {"bucket": bucket, "key": "k"}}
+
+    async def main() -> None:
+        for ticks in range(40):
+            call = asyncio.create_task(caller.ask(operation=operation, data="x", **asked[operation]))
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.wait((call,))
+            assert (await caller.ask(operation="kv_keys", bucket=bucket)).ok
+            assert (await caller.ask(operation="publish", subject=subject, data="x")).ok
+
+    caller.whole(main())
+
+
 def test_a_message_that_is_too_large(server: NatsServer, caller: Caller) -> None:
     kind, message, _ = caller.error(operation="publish", subject="x", data="x" * (2**20 + 1))
     assert (kind, "object_put" in message) == ("too_large", True)

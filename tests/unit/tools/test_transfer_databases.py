@@ -33,7 +33,8 @@ VALUES = [
     """(2, NULL, NULL, NULL, NULL, 'NaN', '-Infinity', NULL, '', '', '', 'infinity', NULL, 'infinity', '-infinity',
         NULL, NULL, '', 'null', NULL, '{}', '{}', NULL, NULL, 'empty')""",
     """(3, 0, 0, 0, 0.1, 0, 0, false, E'two\\nlines\\r\\nand\\ttab é \U0001f642', NULL, NULL, '1970-01-01',
-        '00:00', '1970-01-01', '1970-01-01 00:00:00+00', '-1 days', NULL, NULL, '"text"', NULL, NULL, '{NULL}', NULL, NULL, NULL)""",
+        '00:00', '1970-01-01', '1970-01-01 00:00:00+00', '-1 days', NULL, NULL,
+        '"text"', NULL, NULL, '{NULL}', NULL, NULL, NULL)""",
     "(4" + ", NULL" * 24 + ")",
 ]
 

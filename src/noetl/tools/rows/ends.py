@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 from noetl.tools.rows.columns import Column
 from noetl.tools.rows.hub import Hub
 from noetl.tools.rows.progress import Progress
-
-T = TypeVar("T")
 
 
 class Rows(NamedTuple):
@@ -26,8 +24,8 @@ class Source(Protocol):
     """What the hub selects from."""
     columns: list[Column]
 
-    def flow(self, consume: Callable[[], T], progress: Progress) -> T:
-        """Let the rows flow while `consume` takes them from the relation."""
+    def flow(self, consume: Callable[[], int], progress: Progress) -> int:
+        """Let the rows flow while `consume` takes them from the relation; how many it took."""
 
 
 class Target(Protocol):
@@ -51,5 +49,5 @@ class Plain:
     def __init__(self, relation: str, columns: list[Column]) -> None:
         self.relation, self.columns = relation, columns
 
-    def flow(self, consume: Callable[[], T], progress: Progress) -> T:
+    def flow(self, consume: Callable[[], int], progress: Progress) -> int:
         return consume()

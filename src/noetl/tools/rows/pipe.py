@@ -16,6 +16,7 @@ from contextlib import suppress
 from itertools import count
 from typing import BinaryIO, TypeVar
 
+from noetl.tools.base import Failure
 from noetl.tools.rows.columns import Column
 from noetl.tools.rows.duck import literal
 
@@ -119,6 +120,13 @@ def alongside(other: Callable[[], object], main: Callable[[], T], abort: Callabl
     if errors:
         raise errors[0]
     return result
+
+
+def all_taken(sent: int, taken: int) -> int:
+    """How many rows were moved. A pipe that loses one must not go unnoticed."""
+    if sent != taken:
+        raise Failure("internal", f"{sent:,} rows were sent and {taken:,} arrived: nothing was changed")
+    return taken
 
 
 def _is_broken_pipe(error: BaseException) -> bool:

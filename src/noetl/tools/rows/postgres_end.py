@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from noetl.sql import quoted
 from noetl.tools.base import Failure
@@ -18,7 +18,7 @@ from noetl.tools.rows.columns import Column, from_postgres, to_postgres
 from noetl.tools.rows.duck import table_name
 from noetl.tools.rows.ends import Rows
 from noetl.tools.rows.hub import Hub
-from noetl.tools.rows.pipe import NULL, Aborted, Pipe, alongside
+from noetl.tools.rows.pipe import NULL, Aborted, Pipe, all_taken, alongside
 from noetl.tools.rows.progress import Progress
 from noetl.tools.rows.thread import Stop
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from noetl.sql import Sql
 
-T = TypeVar("T")
 SETTINGS = "SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres'; SET LOCAL timezone = 'UTC'"
 FORM = f"(FORMAT csv, NULL '{NULL}')"
 
@@ -72,15 +71,18 @@ class Link:
 
     def end_copy(self) -> int:
         """How many rows it was, once the server has said that all went well."""
+        from psycopg import OperationalError
         from psycopg.pq import ExecStatus
 
-        rows = 0
+        rows, error = 0, None
         while (result := self.pq.get_result()) is not None:
+            if result.status in (ExecStatus.COPY_IN, ExecStatus.COPY_OUT):  # it would go on saying so for ever
+                raise OperationalError("the copy was cut off")
             if result.status == ExecStatus.FATAL_ERROR:
-                while self.pq.get_result() is not None:
-                    pass
-                raise _error(result)
+                error = error or _error(result)
             rows = result.command_tuples or 0
+        if error is not None:
+            raise error
         return rows
 
     def copied(self) -> Iterator[memoryview]:
@@ -135,6 +137,7 @@ class PostgresSource:
         self.columns: list[Column] = []
         self.relation = ""
         self.pipe: Pipe | None = None
+        self.sent = 0
 
     def _described(self) -> tuple[list[str], list[str]]:
         """Names and types of the columns, in PostgreSQL's words."""
@@ -181,9 +184,11 @@ class PostgresSource:
 
     def begin(self) -> None:
         values = ", ".join(_packed(f"c{number}", kind) for number, kind in enumerate(self.types))
-        self.link.begin_copy(f"COPY (SELECT {values} FROM {self._inner()}) TO STDOUT {FORM}")
+        # A line must not be empty, as it would be for an empty text that is the only column.
+        form = FORM.replace(")", ", FORCE_QUOTE *)") if len(self.names) == 1 else FORM
+        self.link.begin_copy(f"COPY (SELECT {values} FROM {self._inner()}) TO STDOUT {form}")
 
-    def flow(self, consume: Callable[[], T], progress: Progress) -> T:
+    def flow(self, consume: Callable[[], int], progress: Progress) -> int:
         pipe = self.pipe
         assert pipe is not None
 
@@ -191,7 +196,8 @@ class PostgresSource:
             pipe.over.set()
             self.link.abort()
 
-        return alongside(lambda: self._feed(pipe, progress), consume, abort)
+        taken = alongside(lambda: self._feed(pipe, progress), consume, abort)
+        return all_taken(self.sent, taken)
 
     def _feed(self, pipe: Pipe, progress: Progress) -> None:
         self.begin()
@@ -204,7 +210,7 @@ class PostgresSource:
                 write(row)
                 if not count & 0xFFF:
                     progress.reach(count)
-            self.link.end_copy()
+            self.sent = self.link.end_copy()
 
 
 def _packed(name: str, kind: str) -> str:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import date, datetime, time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from noetl.tools.rows.columns import Column, from_snowflake, to_snowflake
 from noetl.tools.rows.duckdb_end import two_rows
 from noetl.tools.rows.ends import Rows
 from noetl.tools.rows.hub import Hub
-from noetl.tools.rows.pipe import NULL, Aborted, alongside
+from noetl.tools.rows.pipe import NULL, Aborted, all_taken, alongside
 from noetl.tools.rows.progress import Progress
 from noetl.tools.rows.snow import Session, folded, literal, login, name, written
 from noetl.tools.rows.snow_insert import batches, insert_batch
@@ -24,7 +24,6 @@ from noetl.tools.rows.thread import Stop
 if TYPE_CHECKING:
     from noetl.sql import Sql
 
-T = TypeVar("T")
 FETCH_ROWS = 2_000
 STAGE = "NOETL_TRANSFER"
 
@@ -51,7 +50,7 @@ class SnowflakeSource:
 
         from noetl.sql import write
 
-        self.session, self.pipe = opened, hub.pipe()
+        self.session, self.pipe, self.sent = opened, hub.pipe(), 0
         if table is not None or sql is None:
             self.cursor = opened.execute(f"SELECT * FROM {name(table or '')}")
         elif params is not None:
@@ -68,23 +67,20 @@ class SnowflakeSource:
         )
         self.relation = f"(SELECT {values} FROM {self.pipe.relation(raw)})"
 
-    def flow(self, consume: Callable[[], T], progress: Progress) -> T:
-        def abort() -> None:
-            self.pipe.over.set()
-
-        return alongside(lambda: self._feed(progress), consume, abort)
+    def flow(self, consume: Callable[[], int], progress: Progress) -> int:
+        taken = alongside(lambda: self._feed(progress), consume, self.pipe.over.set)
+        return all_taken(self.sent, taken)
 
     def _feed(self, progress: Progress) -> None:
         writer = self.pipe.writer()
         if writer is None:
             raise Aborted
-        count = 0
         with writer:
             while batch := self.cursor.fetchmany(FETCH_ROWS):
                 self.session.stop.check()
                 writer.write(_as_csv(batch))
-                count += len(batch)
-                progress.reach(count)
+                self.sent += len(batch)
+                progress.reach(self.sent)
 
 
 def _as_csv(rows: Any) -> bytes:

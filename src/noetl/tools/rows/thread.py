@@ -76,10 +76,21 @@ async def in_thread(work: Callable[[Stop], T]) -> T:
 
 async def _end(done: asyncio.Future[Any], stop: Stop) -> None:
     done.add_done_callback(_forget)
-    give_up = asyncio.get_running_loop().time() + PATIENCE_SECONDS
-    while not done.done() and asyncio.get_running_loop().time() < give_up:
-        threading.Thread(target=stop.ask, daemon=True, name="noetl-stop").start()  # asking a server takes time
-        await asyncio.wait([done], timeout=ASK_AGAIN_SECONDS)
+    ended = threading.Event()
+    asking = threading.Thread(target=_keep_asking, args=(stop, ended), daemon=True, name="noetl-stop")
+    asking.start()  # to ask a server takes time
+    try:
+        await asyncio.wait([done], timeout=PATIENCE_SECONDS)
+    finally:
+        ended.set()
+    while done.done() and asking.is_alive():
+        await asyncio.sleep(ASK_AGAIN_SECONDS / 10)
+
+
+def _keep_asking(stop: Stop, ended: threading.Event) -> None:
+    while not ended.is_set():
+        stop.ask()
+        ended.wait(ASK_AGAIN_SECONDS)
 
 
 def _forget(done: asyncio.Future[Any]) -> None:

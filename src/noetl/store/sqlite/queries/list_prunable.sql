@@ -1,3 +1,4 @@
 SELECT id, name, path, status, started, ended, digest, parent, local FROM execution
-WHERE ended < ? AND NOT EXISTS (SELECT 1 FROM execution AS above WHERE above.id = execution.parent AND above.ended IS NULL)
+WHERE ended < ?
+AND NOT EXISTS (SELECT 1 FROM execution AS above WHERE above.id = execution.parent AND above.ended IS NULL)
 ORDER BY ended, id LIMIT ?

@@ -1,0 +1,133 @@
+"""noetl worker: take work of a pool from a server, run it, and report what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+
+import click
+
+import noetl
+from noetl.cli.run import collect_garbage
+from noetl.clock import SystemClock
+from noetl.errors import AuthError, UsageError
+from noetl.settings import ServerAddress, server_address, variables
+from noetl.tools.registry import KINDS
+from noetl.worker.heart import Heart
+from noetl.worker.http_link import HttpLink
+from noetl.worker.output import Output
+from noetl.worker.shift import GRACE_SECONDS, Shift
+from noetl.worker.wire import Heartbeat
+from noetl.worker.worker import Worker
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+TOKEN_HELP = (
+    "The token of the worker. Better in NOETL_TOKEN or NOETL_TOKEN_FILE: others see flags in lists of processes."
+)
+
+
+@click.command("worker")
+@click.option("--server", metavar="URL", help="The server; else NOETL_SERVER.")
+@click.option("--token", metavar="TOKEN", help=TOKEN_HELP)
+@click.option("--pool", default="default", show_default=True, metavar="NAME", help="Whose work it does.")
+@click.option("--slots", type=click.IntRange(1, 1000), default=16, show_default=True, help="How much at once.")
+@click.option("--processes", type=click.IntRange(1, 100), default=1, show_default=True, help="So many of them.")
+@click.option("--name", metavar="NAME", help="What it is called in lists; else made from host and process.")
+@click.option("--grace", type=click.FloatRange(0), default=GRACE_SECONDS, show_default=True, metavar="SECONDS")
+@click.option("--until-eof", is_flag=True, hidden=True, help="End when standard input is closed.")
+def command(
+    server: str | None,
+    token: str | None,
+    pool: str,
+    slots: int,
+    processes: int,
+    name: str | None,
+    grace: float,
+    until_eof: bool,
+) -> None:
+    """Run work of a server, until SIGTERM or Ctrl-C.
+
+    Then it takes nothing new, running tasks may finish for a grace time, and the rest is handed back; a second signal
+    stops it at once. It opens no port and needs no database.
+    """
+    address = server_address(server, token)
+    if address is None:
+        raise UsageError("name the server: --server URL, or NOETL_SERVER")
+    if not address.token:
+        raise UsageError("a worker needs a token (`noetl token create --role worker`): NOETL_TOKEN has it")
+    collect_garbage()
+    if processes > 1:
+        arguments = ["--server", address.url, "--pool", pool, "--slots", str(slots), "--grace", str(grace)]
+        asyncio.run(_many(address, [arguments] * processes))
+        return
+    name = name or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
+    asyncio.run(_work(address, name, pool, slots, grace, until_eof))
+
+
+async def _work(address: ServerAddress, name: str, pool: str, slots: int, grace: float, until_eof: bool) -> None:
+    clock = SystemClock()
+    output = Output(clock)
+    link = HttpLink(address.url, address.token, name, pool, output)
+    worker = Worker(name, link, KINDS, clock, slots)
+    worker.log = output.write
+    shift = Shift(worker, _complain, grace)
+    about = Heartbeat(name, pool, slots, {}, socket.gethostname(), clock.now(), noetl.__version__)
+    heart = Heart(address.url, address.token, worker, link, about)
+    heart.refused = shift.refuse
+    on_signal(shift.end)
+    if until_eof:
+        watch_stdin(shift.end)
+    heart.start()
+    click.echo(f"worker {name} takes work of pool {pool} from {address.url}, {slots} at once", err=True)
+    try:
+        await shift.run()
+    finally:
+        heart.stop()
+        await KINDS.close()
+        await asyncio.to_thread(heart.join)
+        await link.close()
+
+
+async def _many(address: ServerAddress, arguments: list[list[str]]) -> None:
+    from noetl.cli.pool import Pool
+
+    pool = Pool(arguments, {**variables(), "NOETL_TOKEN": address.token})
+    running = asyncio.create_task(pool.run())
+    refused: list[int] = []
+
+    def given_up(code: int) -> None:
+        refused.append(code)
+        running.cancel()
+
+    pool.given_up = given_up
+    on_signal(lambda: running.cancel())
+    await asyncio.gather(running, return_exceptions=True)
+    if refused:
+        raise AuthError("a worker was refused; what it said stands above")
+
+
+def on_signal(act: Callable[[], object]) -> None:
+    """Ctrl-C and SIGTERM mean this from now on."""
+    for number in SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, act)
+
+
+def watch_stdin(act: Callable[[], None]) -> None:
+    """Act when standard input ends: whoever started us is gone."""
+    loop = asyncio.get_running_loop()
+
+    def watch() -> None:
+        while os.read(0, 4096):  # not through sys.stdin: a thread that waits there breaks the end of Python
+            pass
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(act)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _complain(text: str) -> None:
+    click.echo(f"noetl: {text}", err=True)

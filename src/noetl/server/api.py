@@ -1,0 +1,57 @@
+"""What all endpoints share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from noetl.engine.state import Execution
+from noetl.runtime.runtime import Refresh
+from noetl.server.auth import Doors
+from noetl.server.log import Log
+from noetl.server.metrics import Metrics
+from noetl.server.options import ServerSettings
+from noetl.server.playbooks import Playbooks
+from noetl.server.service import Service
+from noetl.server.throttle import Throttle
+from noetl.store.ports import Summary
+
+Answer = TypeVar("Answer")
+
+
+class Api:
+    """A server's engine with what stands around it."""
+
+    def __init__(self, service: Service, settings: ServerSettings) -> None:
+        self.service, self.settings = service, settings
+        self.runtime, self.store, self.clock = service.runtime, service.store, service.clock
+        self.playbooks = Playbooks(service.runtime)
+        service.family.find = self.playbooks.find
+        self.doors = Doors(service.store.access, service.clock, self.in_store)
+        self.throttle = Throttle(service.clock)
+        self.metrics = Metrics()
+        self.log = Log()
+        self.closing = asyncio.Event()
+        """Set when the server is about to stop: who waits or follows is sent away."""
+
+    async def in_store(self, ask: Callable[..., Answer], *arguments: Any) -> Answer:
+        """Ask the store, in its own thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.runtime.thread, ask, *arguments)
+
+    async def look(self, execution: str) -> tuple[Execution, Summary]:
+        """An execution as it is stored at this moment, whoever has written to it; NotFound if there is none."""
+        state = (await self.runtime.handle(execution, Refresh())).state
+        cell = self.runtime.cells.get(execution)
+        if cell is not None and cell.summary is not None:
+            return state, cell.summary
+        (summary,) = await self.in_store(lambda: self.store.summaries(prefix=execution, limit=1))
+        return state, summary
+
+    def stop(self) -> None:
+        """Send away who waits or follows, so that the server can end."""
+        self.closing.set()
+
+    def close(self) -> None:
+        self.stop()
+        self.playbooks.close()

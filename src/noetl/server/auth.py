@@ -1,0 +1,168 @@
+"""Who asks: the bearer of a token, or a person with a session.
+
+Secrets are random and long, so a plain SHA-256 of one is as good as the secret for finding it and useless for making
+it. What was found is kept for a moment, so that a busy worker does not cost a look into the store at every request;
+that is also how long a token that was revoked at another server goes on to work here.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from noetl.clock import Clock
+from noetl.server.problems import Refused
+from noetl.store.access import Access, Role, Session, Token
+
+TOKEN_START = "noetl_"
+COOKIE = "__Host-noetl"
+CSRF_HEADER = b"x-csrf-token"
+IDLE_SECONDS = 24 * 3600.0
+LONGEST_SECONDS = 7 * 24 * 3600.0
+TOUCH_SECONDS = 60.0
+"""How often the store is told that a session is used."""
+KEPT_SECONDS = 2.0
+KEPT = 10_000
+
+InStore = Callable[..., Awaitable[Any]]
+
+
+class Caller(NamedTuple):
+    """Who asks, and what for: a token by its id, or a person by name."""
+
+    role: Role
+    name: str
+    token: Token | None = None
+    session: Session | None = None
+
+    @property
+    def key(self) -> str:
+        """Tells callers apart."""
+        return f"token:{self.token.id}" if self.token is not None else f"user:{self.name}"
+
+
+def new_secret() -> str:
+    """A secret that nobody guesses."""
+    return secrets.token_urlsafe(32)
+
+
+def new_token(
+    role: Role, name: str, now: float, *, pool: str | None = None, expires: float | None = None
+) -> tuple[str, Token]:
+    """A token, and what is kept of it."""
+    secret = TOKEN_START + new_secret()
+    return secret, Token(f"t{secrets.token_hex(6)}", hash_of(secret), role, name, now, pool, expires)
+
+
+def new_session(user: str, now: float, agent: str = "", address: str = "") -> tuple[str, Session]:
+    """The secret of a new session, and what is kept of it."""
+    secret = new_secret()
+    session = Session(
+        f"s{secrets.token_hex(6)}", hash_of(secret), user, now, now, now + LONGEST_SECONDS, agent[:200], address
+    )
+    return secret, session
+
+
+def hash_of(secret: str) -> bytes:
+    return sha256(secret.encode()).digest()
+
+
+def csrf_of(secret: str) -> str:
+    """What a page sends with a request that changes something. It follows from the secret, which no page can read."""
+    return sha256(b"noetl csrf\0" + secret.encode()).hexdigest()
+
+
+def cookie(secret: str, seconds: int) -> str:
+    """The header that sets the cookie, or with 0 seconds takes it away."""
+    return f"{COOKIE}={secret}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Strict"
+
+
+class Doors:
+    """Finds out who asks."""
+
+    def __init__(self, access: Access, clock: Clock, in_store: InStore) -> None:
+        self.access, self.clock, self.in_store = access, clock, in_store
+        self._known: dict[bytes, tuple[float, Caller]] = {}
+
+    async def caller(self, headers: dict[bytes, bytes], *, changes: bool) -> Caller:
+        """Who asks; Refused if that can't be said. A person who changes something has to bring the CSRF token."""
+        if (given := headers.get(b"authorization")) is not None:
+            scheme, _, secret = given.decode("latin-1").partition(" ")
+            if scheme.lower() != "bearer" or not secret.startswith(TOKEN_START):
+                raise unauthorised("`Authorization` must be `Bearer` and a token that begins with noetl_")
+            return await self._found(hash_of(secret), self._bearer)
+        secret = _cookie(headers.get(b"cookie", b""))
+        if not secret:
+            raise unauthorised("send a token (`Authorization: Bearer noetl_...`), or sign in at POST /api/v1/sessions")
+        caller = await self._found(hash_of(secret), self._person)
+        sent = headers.get(CSRF_HEADER, b"")
+        if changes and not compare_digest(sent, csrf_of(secret).encode()):
+            raise Refused(403, "send the CSRF token of the session in X-CSRF-Token", kind="csrf")
+        return caller
+
+    def forget(self) -> None:
+        """Something was revoked: look again."""
+        self._known.clear()
+
+    async def _found(self, hash: bytes, look: Callable[[bytes], Awaitable[Caller]]) -> Caller:
+        now = self.clock.now()
+        known = self._known.get(hash)
+        if known is not None and now < known[0]:
+            return known[1]
+        self._known.pop(hash, None)
+        caller = await look(hash)
+        if len(self._known) >= KEPT:
+            self._known.clear()
+        self._known[hash] = (min(now + KEPT_SECONDS, _end(caller)), caller)
+        return caller
+
+    async def _bearer(self, hash: bytes) -> Caller:
+        token: Token | None = await self.in_store(self.access.token, hash)
+        if token is None or not compare_digest(token.hash, hash):
+            raise unauthorised("this token is not known here", invalid=True)
+        if not token.is_valid(self.clock.now()):
+            raise unauthorised("this token was revoked or has run out", invalid=True)
+        return Caller(token.role, token.name, token)
+
+    async def _person(self, hash: bytes) -> Caller:
+        session: Session | None = await self.in_store(self.access.session, hash)
+        now = self.clock.now()
+        if session is None or not compare_digest(session.hash, hash) or now >= _session_end(session):
+            raise unauthorised("the session has ended: sign in again", invalid=True)
+        user = await self.in_store(self.access.user, session.user)
+        if user is None:
+            raise unauthorised("this user is not known any more", invalid=True)
+        if now - session.seen > TOUCH_SECONDS:
+            await self.in_store(self.access.touch_session, session.id, now)
+            session = replace(session, seen=now)
+        return Caller(user.role, user.name, session=session)
+
+
+def unauthorised(detail: str, *, invalid: bool = False) -> Refused:
+    """Nobody knows who asks."""
+    challenge = 'Bearer realm="noetl"' + (', error="invalid_token"' if invalid else "")
+    return Refused(401, detail, kind="unauthorized", headers={"WWW-Authenticate": challenge})
+
+
+def _end(caller: Caller) -> float:
+    """When what was found is over by itself."""
+    if caller.token is not None:
+        return caller.token.expires if caller.token.expires is not None else float("inf")
+    assert caller.session is not None
+    return _session_end(caller.session)
+
+
+def _session_end(session: Session) -> float:
+    return min(session.expires, session.seen + IDLE_SECONDS)
+
+
+def _cookie(header: bytes) -> str:
+    start = f"{COOKIE}=".encode()
+    found = [part.strip() for part in header.split(b";")]
+    values = [part[len(start) :] for part in found if part.startswith(start)]
+    return values[0].decode("latin-1") if len(values) == 1 else ""

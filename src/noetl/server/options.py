@@ -1,0 +1,49 @@
+"""What a server is told when it is made."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from noetl.errors import UsageError
+from noetl.store.access import Access
+
+if TYPE_CHECKING:
+    from noetl.keychain.safe import Safe
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What may differ from server to server."""
+
+    hosts: tuple[str, ...] = ()
+    """Names under which it may be asked, beside `localhost` and addresses."""
+    origins: tuple[str, ...] = ()
+    """Origins of pages on other hosts that may ask it, such as `https://noetl.example.com`."""
+    version: str = ""
+    log_requests: bool = True
+    safe: "Safe | None" = None
+    """Where credentials are kept; without it the server hands out none."""
+
+
+def check_address(host: str, access: Access, now: float) -> None:
+    """UsageError where a server would be open to others and nobody could be told apart."""
+    if is_loopback(host):
+        return
+    if access.users() or any(token.is_valid(now) for token in access.tokens()):
+        return
+    raise UsageError(
+        f"{host} can be reached by others, and nobody can sign in yet: make a token (`noetl token create --role admin`) "
+        "or a user (`noetl user add NAME --role admin`) first, or listen on 127.0.0.1"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

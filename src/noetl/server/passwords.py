@@ -1,0 +1,51 @@
+"""Passwords: argon2id hashes. Making or checking one takes tens of milliseconds of a core, on purpose."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from noetl.errors import NoetlError, UsageError
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
+SHORTEST, LONGEST = 12, 1_000
+MEMORY_KIB, ROUNDS, LANES = 19 * 1024, 2, 1
+
+
+def check(password: str) -> None:
+    """UsageError where a password can't be used."""
+    if len(password) < SHORTEST:
+        raise UsageError(f"a password has at least {SHORTEST} characters")
+    if len(password) > LONGEST:
+        raise UsageError(f"a password has at most {LONGEST:,} characters")
+
+
+def hashed(password: str) -> str:
+    check(password)
+    return _hasher().hash(password)
+
+
+def matches(hash: str, password: str) -> bool:
+    """Whether it is the password. An empty hash stands for a user who does not exist, and takes as long."""
+    from argon2.exceptions import InvalidHashError, VerificationError
+
+    try:
+        return _hasher().verify(hash or _nobody(), password[: LONGEST + 1]) and bool(hash)
+    except (VerificationError, InvalidHashError, UnicodeEncodeError):
+        return False
+
+
+@cache
+def _hasher() -> PasswordHasher:
+    try:
+        from argon2 import PasswordHasher
+    except ImportError:
+        raise NoetlError("passwords need a package that is not installed: pip install 'noetl-engine[server]'") from None
+    return PasswordHasher(time_cost=ROUNDS, memory_cost=MEMORY_KIB, parallelism=LANES)
+
+
+@cache
+def _nobody() -> str:
+    return _hasher().hash("nobody has this password")

@@ -1,0 +1,86 @@
+"""Who may ask what: every route of the server, with the roles that may use it. What is not here does not exist.
+
+A request is compared with this table before anything else looks at it, byte by byte: no folding of case, no decoding,
+no second slash, nothing behind the last segment. `{name}` stands for one part of the path, of the form below.
+"""
+
+from __future__ import annotations
+
+import re
+
+from noetl.store.access import Role
+
+PREFIX = "/api/v1"
+
+Roles = frozenset[Role]
+ANYBODY: None = None
+"""No token is asked for."""
+VIEW: Roles = frozenset(["viewer", "operator", "author", "admin"])
+OPERATE: Roles = frozenset(["operator", "author", "admin"])
+WRITE: Roles = frozenset(["author", "admin"])
+ADMIN: Roles = frozenset(["admin"])
+WORK: Roles = frozenset(["worker"])
+
+ALLOWED: dict[tuple[str, str], Roles | None] = {
+    ("POST", "/api/v1/executions"): OPERATE,  # inline playbook text needs author
+    ("GET", "/api/v1/executions/{id}"): VIEW,
+    ("POST", "/api/v1/worker/report"): WORK,
+    ("POST", "/api/v1/worker/claim"): WORK,
+    ("POST", "/api/v1/worker/heartbeat"): WORK,
+    ("POST", "/api/v1/worker/secrets"): WORK,
+    ("GET", "/api/v1/worker/playbooks/{hash}"): WORK,
+    ("GET", "/api/v1/worker/blobs/{hash}"): WORK,
+    ("PUT", "/api/v1/worker/blobs/{hash}"): WORK,
+    ("GET", "/api/v1/executions"): VIEW,
+    ("GET", "/api/v1/executions/{id}/events"): VIEW,
+    ("GET", "/api/v1/executions/{id}/state"): VIEW,
+    ("GET", "/api/v1/executions/{id}/vars"): VIEW,
+    ("GET", "/api/v1/executions/{id}/logs"): VIEW,
+    ("POST", "/api/v1/executions/{id}/cancel"): OPERATE,
+    ("POST", "/api/v1/executions/{id}/pause"): OPERATE,
+    ("POST", "/api/v1/executions/{id}/resume"): OPERATE,
+    ("POST", "/api/v1/executions/{id}/signals"): OPERATE,
+    ("POST", "/api/v1/playbooks"): WRITE,
+    ("GET", "/api/v1/playbooks"): VIEW,
+    ("POST", "/api/v1/playbooks/validate"): VIEW,
+    ("GET", "/api/v1/playbooks/{path}"): VIEW,
+    ("GET", "/api/v1/results/{hash}"): VIEW,
+    ("GET", "/api/v1/workers"): VIEW,
+    ("GET", "/api/v1/credentials"): OPERATE,
+    ("PUT", "/api/v1/credentials/{path}"): ADMIN,
+    ("DELETE", "/api/v1/credentials/{path}"): ADMIN,
+    ("GET", "/api/v1/tokens"): ADMIN,
+    ("POST", "/api/v1/tokens"): ADMIN,
+    ("DELETE", "/api/v1/tokens/{name}"): ADMIN,
+    ("GET", "/api/v1/users"): ADMIN,
+    ("POST", "/api/v1/users"): ADMIN,
+    ("PUT", "/api/v1/users/{name}"): ADMIN,
+    ("DELETE", "/api/v1/users/{name}"): ADMIN,
+    ("POST", "/api/v1/sessions"): ANYBODY,
+    ("GET", "/api/v1/sessions"): VIEW,
+    ("DELETE", "/api/v1/sessions"): VIEW,
+    ("DELETE", "/api/v1/sessions/{name}"): VIEW,  # of others: admin
+    ("GET", "/api/v1/openapi.json"): VIEW,
+    ("GET", "/livez"): ANYBODY,
+    ("GET", "/readyz"): ANYBODY,
+    ("GET", "/metrics"): ANYBODY,  # numbers only, no names
+    ("GET", "/version"): ANYBODY,
+}
+
+HEX = "[0-9a-f]"
+SEGMENT = r"(?:[A-Za-z0-9._~!$&'()*+,=:@-]|%[0-9A-Fa-f]{2})+"
+FORMS = {
+    "id": f"{HEX}{{8}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{12}}",
+    "hash": f"{HEX}{{64}}",
+    "name": r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,99}",
+    "path": f"{SEGMENT}(?:/{SEGMENT})*",
+}
+"""What may stand in the place of a part, as it stands in the request."""
+
+
+def pattern(path: str) -> re.Pattern[str]:
+    """Matches the paths of a route, and no others."""
+    parts = re.split(r"\{(\w+)\}", path)
+    literals = map(re.escape, parts[::2])
+    forms = [f"(?P<{name}>{FORMS[name]})" for name in parts[1::2]]
+    return re.compile("".join(part for pair in zip(literals, [*forms, ""], strict=True) for part in pair))

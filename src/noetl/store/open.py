@@ -1,0 +1,33 @@
+"""Opening a store by its address. Nothing else knows which adapters there are."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from noetl.errors import StoreError, UsageError
+from noetl.store.ports import Store
+
+SQLITE = "sqlite:"
+POSTGRES = ("postgresql://", "postgres://")
+
+Synchronous = Literal["full", "normal"]
+Mode = Literal["create", "write", "read"]
+
+
+def open_store(address: str, *, synchronous: Synchronous = "full", mode: Mode = "create") -> Store:
+    """The store at a path, `sqlite:PATH` or `postgresql://...`; made if it is missing and the mode is `create`."""
+    if address.startswith(POSTGRES):
+        try:
+            from noetl.store.postgres import PostgresStore
+        except ImportError:
+            raise StoreError(
+                "a store in Postgres needs a driver that is not installed: pip install 'noetl-engine[postgres]'"
+            ) from None
+        return PostgresStore(address, synchronous=synchronous, mode=mode)
+    if re.match(r"\w+://", address):
+        scheme = address.partition(":")[0]
+        raise UsageError(f"there is no store for {scheme}://: name a file, sqlite:PATH or postgresql://HOST/DATABASE")
+    from noetl.store.sqlite import SqliteStore
+
+    return SqliteStore(address.removeprefix(SQLITE), synchronous=synchronous, mode=mode)

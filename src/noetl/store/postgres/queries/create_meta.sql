@@ -1,0 +1,1 @@
+CREATE TABLE IF NOT EXISTS meta (key text PRIMARY KEY, value text NOT NULL)

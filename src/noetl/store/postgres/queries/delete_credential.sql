@@ -1,0 +1,1 @@
+DELETE FROM credential WHERE name = %s RETURNING name

@@ -1,0 +1,1 @@
+DELETE FROM worker_session WHERE worker = %s

@@ -1,0 +1,1 @@
+SELECT digest FROM catalog WHERE path = %s ORDER BY turn DESC LIMIT 1

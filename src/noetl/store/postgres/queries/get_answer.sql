@@ -1,0 +1,1 @@
+SELECT answer FROM idempotency WHERE scope = %s AND key = %s

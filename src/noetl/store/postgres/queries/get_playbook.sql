@@ -1,0 +1,1 @@
+SELECT file, text FROM playbook WHERE digest = %s

@@ -1,0 +1,1 @@
+SELECT seq, hash, data FROM snapshot WHERE execution = %s

@@ -1,0 +1,1 @@
+SELECT value::bigint FROM meta WHERE key = 'schema'

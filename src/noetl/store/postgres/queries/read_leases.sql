@@ -1,0 +1,1 @@
+SELECT fence, run, worker, since, ttl FROM lease WHERE execution = %s

@@ -1,0 +1,1 @@
+SELECT run, pool FROM ready WHERE execution = %s

@@ -1,0 +1,1 @@
+SELECT name, due FROM timer WHERE execution = %s

@@ -1,0 +1,1 @@
+DELETE FROM lease WHERE execution IN (SELECT execution FROM removal)

@@ -1,0 +1,3 @@
+DELETE FROM log WHERE number IN (
+    SELECT number FROM log WHERE execution IN (SELECT execution FROM removal) LIMIT %s
+)

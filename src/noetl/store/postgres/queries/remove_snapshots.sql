@@ -1,0 +1,1 @@
+DELETE FROM snapshot WHERE execution IN (SELECT execution FROM removal)

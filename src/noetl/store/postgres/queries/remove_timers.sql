@@ -1,0 +1,1 @@
+DELETE FROM timer WHERE execution IN (SELECT execution FROM removal)

@@ -1,0 +1,1 @@
+DELETE FROM blob_use WHERE execution IN (SELECT execution FROM removal)

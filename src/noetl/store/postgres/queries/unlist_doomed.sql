@@ -1,0 +1,1 @@
+DELETE FROM execution WHERE id IN (SELECT execution FROM removal)
