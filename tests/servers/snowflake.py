@@ -45,7 +45,7 @@ class Snowflake:
         self.aborted: set[str] = set()
         self.logins = 0
         self.statements: list[str] = []
-        self.lock = threading.Lock()
+        self.lock, self.filtering = threading.Lock(), threading.Lock()
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.http.daemon_threads = True
         self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -130,8 +130,8 @@ class Snowflake:
     def execute(self, session: Any, text: str, values: tuple[Any, ...] | None) -> dict[str, Any]:
         kind = statement_type_id(parse_one(text))
         cursor = session.cursor()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # DuckDB's advice to fakesnow
+        with self.filtering, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # DuckDB's advice to fakesnow; filters belong to all threads
             cursor.execute(text, binding_params=values, server=True)
             columns = describe_as_rowtype(cursor._describe_last_sql())
         table = cursor._arrow_table

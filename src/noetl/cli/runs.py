@@ -223,7 +223,7 @@ def _lines(run: str, place: Place) -> list[dict[str, Any]]:
 @command.command("watch")
 @run_argument
 @click.option(
-    "--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Wait so long at most; then exit with 124."
+    "--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Wait at most so long; then exit 124."
 )
 @place_option
 @output_option()

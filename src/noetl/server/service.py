@@ -20,7 +20,7 @@ from noetl.engine.state import Execution
 from noetl.errors import NoetlError, NotFound
 from noetl.model.identity import uuid7
 from noetl.runtime.family import Family, Find
-from noetl.runtime.runtime import Answer, OpenCredential, Runtime
+from noetl.runtime.runtime import Answer, OpenCredential, Refresh, Runtime
 from noetl.store.ports import Store, WorkerSession
 from noetl.worker.work import Work
 
@@ -32,8 +32,8 @@ SWEEP_SECONDS = 30.0
 GRANT_SECONDS = 15.0
 """A lease that its worker does not name by then never reached it."""
 AT_ONCE = 100
-KEPT_CELLS = 5_000
-"""So many executions are kept in memory; the others are read again when something happens to them."""
+KEPT_CELLS = 1_000
+"""So many executions that nobody works on are kept in memory; others are read again when something happens to them."""
 
 Value = TypeVar("Value")
 
@@ -76,14 +76,12 @@ class Service:
     async def wait(self, execution: str, seconds: float) -> Execution:
         """The state when the execution has ended, or when the time is over."""
         ended = self.ended.setdefault(execution, asyncio.Event())
-        cell = self.runtime.cells.get(execution) or await self.runtime.load(execution)
-        if not cell.state.over:
+        if not (await self._state(execution)).over:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await ended.wait()
         self.ended.pop(execution, None)
-        cell = self.runtime.cells.get(execution) or await self.runtime.load(execution)
-        return cell.state
+        return await self._state(execution)
 
     def _told(self, state: Execution, events: list[e.Event]) -> None:
         """Something is durable: who waits for it hears of it."""
@@ -179,15 +177,17 @@ class Service:
             revoked += [(execution, fence) for fence in fences if fence not in cell.state.leases]
             if cell.state.status == "paused":
                 paused.append(execution)
-            await self._unnamed(cell.state, session, fences)
+        await self._take_back(session)
         return revoked, paused
 
-    async def _unnamed(self, state: Execution, session: WorkerSession, fences: Sequence[int]) -> None:
+    async def _take_back(self, session: WorkerSession) -> None:
         """Leases that were granted and never arrived go to somebody else."""
-        now = self.clock.now()
-        for fence, lease in list(state.leases.items()):
-            if lease.worker == session.worker and fence not in fences and now - lease.since > GRANT_SECONDS:
-                await self.runtime.handle(state.id, Lost(fence))
+        long_ago = self.clock.now() - GRANT_SECONDS
+        for cell in list(self.runtime.cells.values()):
+            known = session.leases.get(cell.state.id, ())
+            for fence, lease in list(cell.state.leases.items()):
+                if lease.worker == session.worker and fence not in known and lease.since < long_ago:
+                    await self.runtime.handle(cell.state.id, Lost(fence))
 
     # -- background -------------------------------------------------------------------------------------------------
 
@@ -204,12 +204,20 @@ class Service:
                 await self._quietly(execution, TimerDue(timer))
             if await self._in_store(self.store.changed):
                 await self._find_ready()
+                await self._find_ended()
             await asyncio.sleep(TICK_SECONDS)
 
     async def _find_ready(self) -> None:
         for pool in list(self.stirred):
             for execution in await self._in_store(self.store.waiting, pool, AT_ONCE):
                 self._queue(pool, execution)
+
+    async def _find_ended(self) -> None:
+        """Executions that somebody waits for here, and that another server may have brought to their end."""
+        for execution, ended in list(self.ended.items()):
+            with suppress(NoetlError):
+                if (await self.runtime.handle(execution, Refresh())).state.over:
+                    ended.set()
 
     async def _reap(self) -> None:
         """Leases whose worker has fallen silent."""
@@ -229,17 +237,16 @@ class Service:
                     await self._look_at(name)
 
     async def _look_at(self, name: str) -> None:
-        state = (self.runtime.cells.get(name) or await self.runtime.load(name)).state
-        below = [(await self.runtime.load(one.execution_id)).state for one in await self._children(name)]
-        above = []
-        if state.over and state.parent is not None:
-            above = [(await self.runtime.load(state.parent[0])).state]
-        await self.family.look([*above, state, *below])
-        if state.over:
-            self.runtime.cells.pop(name, None)
+        state = await self._state(name)
+        family = [state]
+        if state.parent is not None:
+            family.insert(0, await self._state(state.parent[0]))
+        for one in await self._in_store(self.store.children, name):
+            family.append(await self._state(one.execution_id))
+        await self.family.look(family)
 
-    async def _children(self, name: str) -> Sequence[Any]:
-        return [one for one in await self._in_store(self.store.children, name) if one.execution_id not in self.runtime.cells]
+    async def _state(self, name: str) -> Execution:
+        return (self.runtime.cells.get(name) or await self.runtime.load(name)).state
 
     async def _sweep(self) -> None:
         """What a server that died may have left undone; also at the start."""
@@ -259,7 +266,8 @@ class Service:
         return await self._in_store(lambda: self.store.summaries(status="waiting", limit=AT_ONCE))
 
     def _forget_cells(self) -> None:
-        for name in [name for name, cell in self.runtime.cells.items() if cell.state.over][:-KEPT_CELLS]:
+        idle = [name for name, cell in self.runtime.cells.items() if not cell.state.leases and name not in self.ended]
+        for name in idle[:-KEPT_CELLS]:
             self.runtime.cells.pop(name, None)
 
     async def _quietly(self, execution: str, command: Command) -> None:

@@ -360,7 +360,8 @@ class Bench:
     def job(self, spec: Spec, order: dict[str, Any], *, again: bool) -> Job:
         """The job of that specification, started if it is not known; `again` also if its process died."""
         job = self.jobs.pop(spec.job_id, None)
-        if job is None or job.task.cancelled() or (again and job.fault is not None and job.fault["kind"] in PASSING):
+        passing = job is not None and job.fault is not None and job.fault["kind"] in PASSING
+        if job is None or job.task.cancelling() or (again and passing):
             job = Job(self, order)
         self.jobs[spec.job_id] = job
         over = [name for name, one in self.jobs.items() if one.task.done()]
@@ -414,8 +415,12 @@ class Bench:
     def _keep(self, process: Process) -> None:
         import asyncio
 
-        timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, _kill, process)
+        timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._retire, process)
         self.idle.append((process, timer))
+
+    def _retire(self, process: Process) -> None:
+        self.idle = [kept for kept in self.idle if kept[0] is not process]
+        _kill(process)
 
     async def _died(self, process: Process) -> dict[str, Any]:
         code = await process.wait()

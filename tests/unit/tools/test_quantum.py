@@ -351,6 +351,31 @@ def test_a_simulator_that_dies_is_told_and_replaced(caller: Caller) -> None:
     caller.whole(main())
 
 
+def test_a_job_can_be_asked_for_again_while_it_is_being_killed(caller: Caller) -> None:
+    async def main() -> None:
+        asked = {"circuit": TURN, "parameters": {"theta": 1.0}, "seed": 5}
+        first = asyncio.create_task(caller.ask(**asked))
+        await child()
+        first.cancel()
+        await asyncio.sleep(0)
+        assert (await caller.ask(**asked)).ok
+
+    caller.whole(main())
+
+
+def test_a_simulator_that_is_idle_goes(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantum, "IDLE_SECONDS", 0.01)
+
+    async def main() -> None:
+        assert (await caller.ask(circuit=BELL, seed=1)).ok
+        while children():  # noqa: ASYNC110 - no event tells of the end of a process
+            await asyncio.sleep(0.01)
+        assert bench().idle == []
+        assert (await caller.ask(circuit=BELL, seed=2)).ok
+
+    caller.whole(main())
+
+
 def test_nothing_is_left_when_the_worker_stops(caller: Caller) -> None:
     async def main() -> None:
         await caller.ask(operation="submit", circuit=long_circuit())

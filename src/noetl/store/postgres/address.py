@@ -49,7 +49,7 @@ class Address(NamedTuple):
             ) from None
         shown = f"postgresql://{given.get('host') or ''}{_port(given.get('port'))}/{given.get('dbname') or ''}"
         password = given.get("password")
-        return cls(make_conninfo(**{**DEFAULTS, **given}), schema, shown, str(password) if password else None)
+        return cls(make_conninfo("", **{**DEFAULTS, **given}), schema, shown, str(password) if password else None)
 
     def hidden(self, text: str) -> str:
         """The text without the password."""

@@ -10,8 +10,8 @@ before `commit` returns. With `normal` it is off: the last commits may be missin
 log is sound.
 
 **A lost connection.** What is read is read again on a new connection. A commit whose answer was lost may have been
-written or not, and nobody can tell but the log: so it is a StoreError, and whoever goes on reads again. Connections that
-the server closed while they were idle (it was restarted) are replaced before anything is sent.
+written or not, and nobody can tell but the log: so it is a StoreError, and whoever goes on reads again. A connection
+that the server closed while it was idle (it was restarted) is replaced before anything is sent.
 
 **Others' writes** are noticed by LISTEN; see `bell.py` for the other end.
 
@@ -53,7 +53,8 @@ OLDEST_SERVER = 14
 CHANNEL = "noetl_events"
 PART_CHANGES = 1_000
 PART_BYTES = 128 << 20
-"""A larger batch is written in several transactions: the server has room for so many locks, and messages end at 1 GB."""
+"""A larger batch is written in several transactions: the server has room for so many locks, and messages have a limit
+of 1 GB."""
 TRIES = 3
 
 Connection = psycopg.Connection[tuple[Any, ...]]

@@ -113,6 +113,7 @@ def linked(conninfo: str, stop: Stop) -> Iterator[Link]:
     except psycopg.Error as error:
         raise connecting(error) from None
     link = Link(connection)
+    link.pq.nonblocking = 0  # else data would pile up in the driver, and the end of it might never be sent
     try:
         stop.by(link.abort)
         connection.execute(SETTINGS)
