@@ -49,10 +49,10 @@ CHUNK_BYTES = 1 << 18
 def drivers_out(dsn: str, folder: Path) -> None:
     """COPY out of PostgreSQL to its end, then what came out into DuckDB."""
     laid, database = folder / "out.csv", _fresh(folder / "bulk.db")
-    with psycopg.connect(dsn) as source, laid.open("wb") as file:
-        with source.cursor().copy(f"COPY orders TO STDOUT ({CSV})") as copy:
-            for piece in copy:
-                file.write(piece)
+    copying = f"COPY orders TO STDOUT ({CSV})"
+    with laid.open("wb") as file, psycopg.connect(dsn) as source, source.cursor().copy(copying) as copy:
+        for piece in copy:
+            file.write(piece)
     with duckdb.connect(str(database)) as target:
         target.execute(f"CREATE TABLE orders AS SELECT * FROM read_csv('{laid}', {READ})")
 

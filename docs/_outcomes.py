@@ -36,6 +36,7 @@ ERRORS: dict[str, ErrorKind] = {
         "kinds with `auth`, the keychain", "A credential is missing, may not be used here, or was refused by the server"
     ),
     "sql": ErrorKind("SQL kinds, `transfer`", "The database refused the statement; the message is its own"),
+    "cancelled": ErrorKind("SQL kinds", "The statement was stopped from outside, by an administrator of the database"),
     "exit_code": ErrorKind("`shell`, `script`, `container`", "A program ended with an exit code other than 0"),
     "child_failed": ErrorKind("`playbook`", "The child execution failed or was cancelled"),
     "input": ErrorKind("every kind", "An input is not what the kind takes, or the result can't be stored"),
@@ -54,10 +55,6 @@ ERRORS: dict[str, ErrorKind] = {
 }
 """Every kind that this version makes."""
 
-LATER: dict[str, str] = {
-    "cancelled": "the call was stopped from outside",
-}
-"""Kinds of the language that tools of this version do not make yet."""
 
 EXTRA = """Some kinds add a field of their own to the outcome, named on their page: `outcome.http` has `status` and
 more, `outcome.py` has `exception_type` and `traceback`. What a tool returns is only ever in `result`: a body that looks
@@ -88,9 +85,7 @@ def pages() -> Iterator[tuple[str, str]]:
             "## Kinds of errors",
             "Rules can tell errors apart by `outcome.error.kind`.",
             table(["Kind", "Made by", "Meaning"], [(code(k), v.by, sentence(v.meaning)) for k, v in ERRORS.items()]),
-            "Reserved for tools that arrive later: "
-            + "; ".join(f"{code(kind)}, {meaning}" for kind, meaning in LATER.items())
-            + ". A tool of a plug-in may have kinds of its own, with its name in front: `acme.quota`.",
+            "A tool of a plug-in may have kinds of its own, with its name in front: `acme.quota`.",
         ),
     )
 

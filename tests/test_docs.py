@@ -13,7 +13,7 @@ from docs import generate
 from docs._events import ALIASES, ENVELOPE
 from docs._fields import fields
 from docs._markdown import slug
-from docs._outcomes import ERRORS, LATER
+from docs._outcomes import ERRORS
 from docs._templates import NAMES
 from docs._tools import EXAMPLES as KIND_EXAMPLES
 
@@ -98,7 +98,6 @@ def test_every_invariant_is_listed(generated: dict[str, str]) -> None:
 def test_every_kind_of_error_in_the_source_is_explained(generated: dict[str, str]) -> None:
     made = set(_error_kinds())
     assert made == set(ERRORS)
-    assert not made & set(LATER)
     for kind in made:
         assert f"| `{kind}` |" in generated["outcomes.md"]
 
@@ -110,6 +109,8 @@ MAKERS = {"failed": 0, "_failed": 0, "Failure": 0, "Error": 0, "as_fault": 0, "R
 def _error_kinds() -> Iterator[str]:
     """The kinds that stand in calls, in defaults of `Refused`, and in maps that are errors."""
     for file in sorted((HOME / "src" / "noetl").rglob("*.py")):
+        if file.is_relative_to(HOME / "src" / "noetl" / "server"):
+            continue  # answers to requests have words, not kinds
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             match node:
                 case ast.Call(func=ast.Name(id=name), args=args) if name in MAKERS:

@@ -266,10 +266,10 @@ def _read(connection: DuckDBPyConnection, stop: Stop) -> dict[str, Any]:
 
 def _reader(kind: Any) -> Callable[[Any], Any]:
     """What makes a value of that type plain."""
-    from noetl.tools.rows.plain import plain
+    from noetl.tools.rows.plain import from_json, plain
 
     if str(kind) == "JSON":
-        return _from_json
+        return from_json
     if "JSON" not in str(kind):
         return plain
     inner = [_reader(child) for _, child in kind.children if not isinstance(child, int)]
@@ -281,12 +281,6 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
         case "struct":
             return lambda value: value and {k: read(v) for (k, v), read in zip(value.items(), inner, strict=True)}
     return plain
-
-
-def _from_json(value: str | None) -> Any:
-    from noetl.tools.rows.plain import plain
-
-    return None if value is None else plain(msgspec.json.decode(value))
 
 
 # -- bulk -------------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ WIDER = "`aer_stabilizer` and `aer_matrix_product_state` simulate wider circuits
 HINT = "the reader of qiskit itself knows a part of OpenQASM 3 only: pip install qiskit-qasm3-import"
 
 
-class Refused(Exception):
+class BadCircuit(Exception):
     """The circuit can't be run; the first argument is the kind of the error."""
 
 
@@ -49,9 +49,9 @@ def _answer(order: dict[str, Any], notes: IO[bytes]) -> dict[str, Any]:
     try:
         answer = _simulate(order, notes)
         if len(json.dumps(answer["counts"])) > ANSWER_BYTES:
-            raise Refused("too_large", f"the counts take more than {ANSWER_BYTES >> 20} MiB: run fewer shots")
+            raise BadCircuit("too_large", f"the counts take more than {ANSWER_BYTES >> 20} MiB: run fewer shots")
         return answer
-    except Refused as refused:
+    except BadCircuit as refused:
         return {"kind": refused.args[0], "message": refused.args[1]}
     except Exception as error:  # libraries of this kind raise what they like
         return {"kind": "input", "message": f"{type(error).__name__}: {error}"}
@@ -75,17 +75,17 @@ def _simulate(order: dict[str, Any], notes: IO[bytes]) -> dict[str, Any]:
     try:
         ready = qiskit.transpile(circuit, backend, optimization_level=0)
     except CircuitTooWideForTarget:
-        raise Refused("too_large", f"{circuit.num_qubits} qubits are too many: {WIDER}") from None
+        raise BadCircuit("too_large", f"{circuit.num_qubits} qubits are too many: {WIDER}") from None
     result = backend.run(ready, shots=order["shots"]).result()
     if not result.success:
         status = str(result.results[0].status if result.results else result.status).removeprefix("ERROR: ")
         if "nsufficient memory" in status:
-            raise Refused("too_large", f"{circuit.num_qubits} qubits need too much memory: {WIDER}")
-        raise Refused("input", status)
+            raise BadCircuit("too_large", f"{circuit.num_qubits} qubits need too much memory: {WIDER}")
+        raise BadCircuit("input", status)
     try:
         counts = result.get_counts()
     except QiskitError:
-        raise Refused("input", "the circuit measures nothing, so that there is nothing to count") from None
+        raise BadCircuit("input", "the circuit measures nothing, so that there is nothing to count") from None
     return {
         "counts": {bits: int(times) for bits, times in sorted(counts.items())},
         "qubits": circuit.num_qubits,
@@ -107,7 +107,7 @@ def _read(text: str, version: int, notes: IO[bytes]) -> Any:
     try:
         return qasm2.loads(text, include_path=(), custom_instructions=qasm2.LEGACY_CUSTOM_INSTRUCTIONS)
     except qasm2.QASM2ParseError as error:
-        raise Refused("input", f"the circuit can't be read: {error.message}") from None
+        raise BadCircuit("input", f"the circuit can't be read: {error.message}") from None
 
 
 def _read3(text: str, notes: IO[bytes]) -> Any:
@@ -119,7 +119,7 @@ def _read3(text: str, notes: IO[bytes]) -> Any:
     except MissingOptionalLibraryError:
         return _read_part_of_3(text, qasm3.loads_experimental, notes)
     except qasm3.QASM3ImporterError as error:
-        raise Refused("input", f"the circuit can't be read: {error.message}") from None
+        raise BadCircuit("input", f"the circuit can't be read: {error.message}") from None
 
 
 def _read_part_of_3(text: str, read: Callable[[str], Any], notes: IO[bytes]) -> Any:
@@ -130,7 +130,7 @@ def _read_part_of_3(text: str, read: Callable[[str], Any], notes: IO[bytes]) -> 
         except BaseException as error:  # also what becomes of a panic in its own code
             notes.seek(0)
             told = notes.read(NOTES_BYTES).decode(errors="replace").strip() or str(error)[:NOTES_BYTES]
-            raise Refused("input", f"the circuit can't be read: {told} ({HINT})") from None
+            raise BadCircuit("input", f"the circuit can't be read: {told} ({HINT})") from None
 
 
 if __name__ == "__main__":

@@ -191,14 +191,14 @@ def _reader(code: int) -> Callable[[Any], Any]:
 
     from noetl.tools.rows.plain import plain
 
-    return _from_json if FIELD_ID_TO_NAME[code] in ("VARIANT", "OBJECT", "ARRAY") else plain
+    return _semi_structured if FIELD_ID_TO_NAME[code] in ("VARIANT", "OBJECT", "ARRAY") else plain
 
 
-def _from_json(value: Any) -> Any:
-    """A semi-structured value. Snowflake writes `undefined` for what is not there, which is no JSON."""
-    from noetl.tools.rows.plain import plain
+def _semi_structured(value: Any) -> Any:
+    """A value that the server writes as JSON, but for `undefined` in the place of what is not there."""
+    from noetl.tools.rows.plain import from_json
 
     try:
-        return None if value is None else plain(msgspec.json.decode(value))
-    except msgspec.DecodeError:
+        return from_json(value)
+    except ValueError:  # no JSON, in the words of either reader
         return str(value)

@@ -378,6 +378,28 @@ def test_a_cancelled_transfer_leaves_nothing(calls: Calls, tmp_path: Path) -> No
     assert read(tmp_path / "t.db", "SELECT count(*) FROM duckdb_tables()") == [(0,)]
 
 
+def test_a_cancelled_request_is_not_waited_for(calls: Calls, httpserver: HTTPServer) -> None:
+    release = threading.Event()
+
+    def hold(request: Request) -> Response:
+        release.wait(20)
+        return Response(status=204)
+
+    httpserver.expect_request("/hold").respond_with_handler(hold)
+    target = {"kind": "http", "url": httpserver.url_for("/hold")}
+
+    async def story() -> int:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await calls.ask(source=SOURCE, target=target)
+        return len(asyncio.all_tasks())
+
+    try:
+        assert calls.whole(story()) == 1
+    finally:
+        release.set()
+
+
 def test_transfers_into_one_file_take_turns(calls: Calls, tmp_path: Path) -> None:
     target = duck(tmp_path / "t.db", table="t")
     calls.result(source=SOURCE, target=target)

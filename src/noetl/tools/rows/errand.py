@@ -135,7 +135,7 @@ class _Move:
     def _target(self, hub: Hub) -> Target:
         inputs, target = self.inputs, self.inputs.target
         if target.kind == "http":
-            return HttpTarget(self.errand.send, inputs.batch_size)
+            return HttpTarget(self.errand.send, inputs.batch_size, self.stop)
         table = target.table or ""
         if target.kind == "duckdb":
             return DuckdbTarget(hub, TARGET, table, inputs.mode, inputs.key)

@@ -172,7 +172,7 @@ class FileTarget:
     def prepare(self, columns: list[Column]) -> None: ...
 
     def write(self, hub: Hub, rows: Rows, progress: Progress) -> int:
-        shown = ", ".join(f"{_for_file(column, self.form)} AS {column.quoted}" for column in rows.columns)
+        shown = ", ".join(f"{for_file(column, self.form)} AS {column.quoted}" for column in rows.columns)
         query = f"SELECT {shown} FROM ({rows.query})"
         if self.keeps and self.form == "parquet":
             return self._add_to_parquet(hub, query)
@@ -237,7 +237,7 @@ class FileTarget:
         Path(self.beside).unlink(missing_ok=True)
 
 
-def _for_file(column: Column, form: str) -> str:
+def for_file(column: Column, form: str) -> str:
     """What is written of a column: the types of JSON and CSV are few."""
     name = column.quoted
     if form == "parquet":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -11,12 +13,13 @@ import msgspec
 from noetl.tools.base import Failure
 from noetl.tools.rows.columns import Column
 from noetl.tools.rows.ends import Plain, Rows
-from noetl.tools.rows.file_end import _for_file, file_source
+from noetl.tools.rows.file_end import file_source, for_file
 from noetl.tools.rows.hub import Hub
 from noetl.tools.rows.progress import Progress
+from noetl.tools.rows.thread import Stop
 
-Send = Callable[[list[dict[str, Any]], int], object]
-"""Sends one batch, which has a number; raises Failure."""
+Send = Callable[[list[dict[str, Any]], int], Future[None]]
+"""Sends one batch, which has a number. What it gives ends with a Failure if the server does not take it."""
 
 
 def rows_of(answer: Any, path: str | None) -> list[dict[str, Any]]:
@@ -44,8 +47,14 @@ def http_source(hub: Hub, rows: list[dict[str, Any]]) -> Plain:
 class HttpTarget:
     """An address that takes each batch as a JSON list. What it has taken can't be taken back."""
 
-    def __init__(self, send: Send, batch_size: int) -> None:
-        self.send, self.batch_size = send, batch_size
+    def __init__(self, send: Send, batch_size: int, stop: Stop) -> None:
+        self.send, self.batch_size, self.stop = send, batch_size, stop
+        self.sending: Future[None] | None = None
+        stop.by(self.abort)
+
+    def abort(self) -> None:
+        if self.sending is not None:
+            self.sending.cancel()
 
     def accepts(self) -> dict[str, str] | None:
         return None
@@ -53,13 +62,16 @@ class HttpTarget:
     def prepare(self, columns: list[Column]) -> None: ...
 
     def write(self, hub: Hub, rows: Rows, progress: Progress) -> int:
-        shown = ", ".join(f"{_for_file(column, 'json')} AS {column.quoted}" for column in rows.columns)
+        shown = ", ".join(f"{for_file(column, 'json')} AS {column.quoted}" for column in rows.columns)
         query = f"SELECT to_json(row) FROM (SELECT {shown} FROM ({rows.query})) AS row"
         hub.checked(lambda: hub.connection.execute(query))
         count = batches = 0
         while batch := hub.checked(lambda: hub.connection.fetchmany(self.batch_size)):
             batches += 1
-            self.send([msgspec.json.decode(row[0]) for row in batch], batches)
+            self.sending = self.send([msgspec.json.decode(row[0]) for row in batch], batches)
+            with suppress(CancelledError):
+                self.sending.result()
+            self.stop.check()
             count += len(batch)
             progress.reach(count)
         return count

@@ -6,12 +6,17 @@ than 64 bits is text as well, and so are NaN and the infinities, which JSON does
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable
 from datetime import date, time, timedelta
 from math import isfinite, isnan
 from typing import Any
 
+import msgspec
+
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
+MANY_DIGITS = re.compile(r"\d{19}|[eE][+-]?\d{3}")
 EASY = frozenset([str, bool, type(None), bytes])
 
 
@@ -35,6 +40,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, timedelta):
         return f"{value.total_seconds():f} seconds"
     return str(value)
+
+
+def from_json(text: str | None) -> Any:
+    """The value of a JSON column. Numbers that no float and no whole number of 64 bits can hold keep their digits."""
+    if text is None:
+        return None
+    if MANY_DIGITS.search(text) is None:
+        return msgspec.json.decode(text)
+    return plain(json.loads(text, parse_float=lambda digits: float(digits) if isfinite(float(digits)) else digits))
 
 
 def distinct(names: Iterable[str]) -> list[str]:

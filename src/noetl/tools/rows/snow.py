@@ -114,7 +114,7 @@ class Session:
         text, request = text.strip(), str(uuid4())
         self.running = (text, request)
         try:
-            cursor.execute(text, values or None, _statement_params={"requestId": request})
+            cursor.execute(text, values or None, _statement_params={"requestId": request}, _is_put_get=False)
         except Error as error:
             self.stop.check()
             raise failure(error) from None

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 ASK_AGAIN_SECONDS = 0.05
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 3.0
 
 
 class Stopped(Exception):
@@ -75,22 +75,27 @@ async def in_thread(work: Callable[[Stop], T]) -> T:
 
 
 async def _end(done: asyncio.Future[Any], stop: Stop) -> None:
+    """Ask until the thread has ended or patience has. To ask a server takes time, so that is a thread as well."""
+    loop, ended = asyncio.get_running_loop(), threading.Event()
+    asked = asyncio.Event()
+
+    def keep_asking() -> None:
+        while not ended.is_set():
+            stop.ask()
+            ended.wait(ASK_AGAIN_SECONDS)
+        with suppress(RuntimeError):  # the loop was closed in the meantime
+            loop.call_soon_threadsafe(asked.set)
+
     done.add_done_callback(_forget)
-    ended = threading.Event()
-    asking = threading.Thread(target=_keep_asking, args=(stop, ended), daemon=True, name="noetl-stop")
-    asking.start()  # to ask a server takes time
+    asking = threading.Thread(target=keep_asking, daemon=True, name="noetl-stop")
+    asking.start()
     try:
         await asyncio.wait([done], timeout=PATIENCE_SECONDS)
     finally:
         ended.set()
-    while done.done() and asking.is_alive():
-        await asyncio.sleep(ASK_AGAIN_SECONDS / 10)
-
-
-def _keep_asking(stop: Stop, ended: threading.Event) -> None:
-    while not ended.is_set():
-        stop.ask()
-        ended.wait(ASK_AGAIN_SECONDS)
+    if done.done():
+        await asked.wait()
+        asking.join()
 
 
 def _forget(done: asyncio.Future[Any]) -> None:
