@@ -224,7 +224,10 @@ def _located(error: Any, parts: list[tuple[Part, str]], line: int) -> Failure:
     """The error with the line it is about, counted in what the author wrote."""
     from noetl.tools.rows.duck import complaint, failure
 
-    position = complaint(error).position
+    said = complaint(error)
+    if said.code == "Permission":
+        return failure(error, advice="Files and folders that statements may use are declared in `paths`")
+    position = said.position
     if position is None:
         return failure(error)
     for part, written in parts:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
 
+MAX_KEY_BYTES = 1_024
+"""What S3 and GCS allow."""
 MAX_BYTES = 50 * 2**20
 """What `get` brings into memory at most."""
 LIMIT = 1000
@@ -130,6 +132,8 @@ def check(asked: Asked) -> None:
 def key_of(asked: Asked) -> str:
     """The key, where the operation has one."""
     assert asked.key is not None
+    if len(asked.key.encode("utf-8", "replace")) > MAX_KEY_BYTES:
+        raise Failure("input", f"the key of an object has at most {MAX_KEY_BYTES:,} bytes")
     return asked.key
 
 

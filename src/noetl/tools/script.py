@@ -80,8 +80,8 @@ def _from_file(path: str, folder: str) -> tuple[str, bytes]:
     try:
         with open(path, "rb") as file:
             return os.path.abspath(path), file.readline(256)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise Failure("not_found", f"the script {path!r} can't be read on this worker: {reason}") from None
 
 

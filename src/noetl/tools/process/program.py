@@ -9,7 +9,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from errno import E2BIG, EACCES, ENOENT, ENOEXEC, ENOTDIR
+from errno import E2BIG, EACCES, ENAMETOOLONG, ENOENT, ENOEXEC, ENOTDIR
 from typing import Any, NamedTuple
 
 import msgspec
@@ -271,6 +271,8 @@ def _refused(order: Order, why: str) -> Failure:
         )
     if number in (str(EACCES), str(ENOEXEC)):
         return Failure("input", f"{file or order.argv[0]!r} can't be run: {text.lower()}")
+    if number == str(ENAMETOOLONG) or not order.argv[0]:
+        return Failure("input", f"{order.argv[0][:60]!r} can't be the name of a program")
     if number == str(E2BIG):
         return Failure("too_large", "arguments and variables are larger than this system allows: use `stdin` or a file")
     return Failure("internal", f"the program could not be started: {text}")

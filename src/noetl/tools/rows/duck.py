@@ -234,21 +234,21 @@ def complaint(error: Error) -> Complaint:
         return Complaint(title if rest else None, (rest or text).partition("\n\nLINE ")[0], None)
 
 
-def failure(error: Error, line: int | None = None) -> Failure:
-    """The outcome of a statement that failed."""
+def failure(error: Error, line: int | None = None, *, advice: str | None = None) -> Failure:
+    """The outcome of a statement that failed, with what to do about it where that is known."""
     import duckdb
 
     said = complaint(error)
     kind, message, retryable = "sql", f"{said.code}: {said.message}" if said.code else said.message, False
     match error:
-        case duckdb.PermissionException() if "file system operations" in said.message:
-            message += ". Files and folders that statements may use are declared in `paths`"
         case duckdb.OutOfMemoryException():
             kind, message = "too_large", message.partition("\n")[0]
         case duckdb.TransactionException():
             retryable = "onflict" in said.message  # another call was first; all else is in the statements
         case duckdb.IOException() if "No files found" in said.message or "No such file" in said.message:
             kind = "not_found"
+    if advice is not None:
+        message += f". {advice}"
     place = {} if line is None else {"line": line}
     where = "" if line is None else f" (line {line} of the SQL)"
     return Failure(kind, f"{message}{where}", retryable=retryable, extra=about(said.code), **place)

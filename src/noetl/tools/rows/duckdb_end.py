@@ -57,8 +57,7 @@ class DuckdbTarget:
         name = table_name(table)
         self.name = f"{alias}.{name}" if "." in table else f"{alias}.main.{name}"
         self.schema, self.table = ("main", table) if "." not in table else tuple(table.rsplit(".", 1))
-        self.alias, self.label = alias, table
-        self.exists = False
+        self.alias, self.exists = alias, False
         hub.execute("BEGIN")
 
     def accepts(self) -> dict[str, str] | None:

@@ -27,7 +27,6 @@ WRITTEN = {
 }
 
 WHOLE = r"-?(0|[1-9][0-9]*)"
-FRACTION = rf"{WHOLE}\.[0-9]+"
 SHAPES = {
     "BIGINT": WHOLE,
     "DECIMAL": rf"{WHOLE}(\.[0-9]+)?",

@@ -259,7 +259,6 @@ class PostgresTarget:
     def __init__(self, link: Link, table: str, mode: str, key: list[str]) -> None:
         self.link, self.mode, self.key = link, mode, key
         self.name = table_name(table)
-        self.label = table
         self.types: dict[str, str] = {}
         self.into = self.name
 
