@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bench import engine, language
+from bench import engine, http, language, transfer
 from bench.measure import print_figures
 
 
 def main() -> None:
-    print_figures(language.figures())
-    print_figures(engine.figures())
+    for part in (language, engine, http, transfer):
+        print_figures(part.figures())
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 import psycopg
+from tests.servers import postgres
 
 from bench.measure import Figure, print_figures
 from noetl.model.identity import uuid7
@@ -22,7 +23,6 @@ from noetl.store.codec import ZERO
 from noetl.store.ports import Change, Leased, Row, Store, Summary
 from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
-from tests.servers import postgres
 
 DATA = b'{"run":"fetch#1","result":{"status":200,"text":"' + b"x" * 120 + b'"}}'
 SINGLE, ROWS = 1_500, 50_000

@@ -84,6 +84,10 @@ ENDINGS: dict[str, list[Ending]] = {
         Ending({"number": 27, "rounds": 111}),
         Ending({"number": 6, "rounds": 8}, ("--set", "number=6")),
     ],
+    "duckdb_report": [
+        Ending([{"city": "Ulm", "orders": 1, "total": "30.00"}, {"city": "Bremen", "orders": 2, "total": "20.00"}]),
+        Ending([{"city": "Graz", "orders": 1, "total": "5.00"}], ("--set", "country=AT")),
+    ],
     "fan_out_join": [
         Ending({"text": "Thank you for order 1001: 45.5 in all", "missing": ["B7"]}),
         Ending(
@@ -112,6 +116,7 @@ ENDINGS: dict[str, list[Ending]] = {
         Ending({"found": False, "first": "$HOME"}, ("--set", "wanted=; rm -rf /")),
     ],
     "sub_playbook": [Ending("Good morning, Ada; Good morning, Grace; Good morning, Edsger")],
+    "transfer_files": [Ending({"loaded": 1000, "exported": 475})],
     "sub_playbook_child": [Ending("Good morning, Ada", ("--set", "name=Ada"))],
 }
 """How each example ends. Those that need a person, a server or a picture have tests of their own."""

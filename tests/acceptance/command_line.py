@@ -70,9 +70,7 @@ def in_background(*args: str, cwd: Path, env: dict[str, str]) -> Iterator[tuple[
     """The command while this lasts, and the file that has its output."""
     output = cwd / "background.out"
     with output.open("wb") as file:
-        process = subprocess.Popen(
-            command(*args), stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=cwd, env=env
-        )
+        process = subprocess.Popen(command(*args), stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=cwd, env=env)
     try:
         yield process, output
     finally:

@@ -8,10 +8,13 @@ it would have stood.
 from __future__ import annotations
 
 import time
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from json import dumps
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 from tests.acceptance.canaries import playbooks as use
@@ -19,6 +22,7 @@ from tests.acceptance.canaries.lab import Lab
 from tests.acceptance.canaries.playbooks import playbook
 from tests.acceptance.canaries.world import World, world
 from tests.acceptance.command_line import SECONDS
+from tests.servers.podman import missing, podman
 from tests.servers.postgres import PostgresServer, postgres_fixture  # noqa: F401
 
 
@@ -35,13 +39,37 @@ def lab_fixture(known: World, tmp_path: Path) -> Lab:
 
 def misjudged(outcomes: dict[str, Any]) -> dict[str, Any]:
     """Tasks that did not end as their names say."""
-    ends = {"ok": None, "bad": "error", "slow": "timeout"}
-    found = {}
-    for label, outcome in outcomes.items():
-        want, error = ends[label.partition("_")[0]], outcome.get("error")
-        if (error is None) != (want is None) or (want == "timeout" and error["kind"] != "timeout"):
-            found[label] = error
-    return found
+    return {label: outcome for label, outcome in outcomes.items() if not _as_told(label.partition("_")[0], outcome)}
+
+
+def _as_told(told: str, outcome: dict[str, Any]) -> bool:
+    error, result = outcome.get("error"), str(outcome.get("result"))
+    match told:
+        case "ok":
+            return error is None and ("***" in result or "'checksum'" in result)
+        case "does":
+            return error is None
+        case "slow":
+            return error is not None and error["kind"] == "timeout"
+        case _:
+            return error is not None
+
+
+def test_what_is_searched_for_is_found(known: World, lab: Lab) -> None:
+    """A canary that is no secret here is found in all the places that the other tests search."""
+    lab.run(use.open_words(known))
+    places = {"arguments of processes", "run open_words.yaml", "work/.noetl/noetl.db", "work/open_words.yaml"}
+    assert places | {"runs show last", "runs events last -o jsonl", "runs logs last"} <= lab.leaks().keys()
+
+
+def test_every_form_is_searched_for(known: World) -> None:
+    search = known.lab.search
+    for one in known.texts:
+        raw = one.value.encode()
+        shapes = [raw, quote(raw).encode(), quote_plus(raw).encode(), dumps(one.value).encode()]
+        shapes += [b64encode(b"x" * before + raw + b"x") for before in range(3)]
+        shapes += [urlsafe_b64encode(b"x" * before + raw + b"x") for before in range(3)]
+        assert all(search.found(b"before " + shape + b" after") for shape in shapes), one.name
 
 
 def test_http(known: World, lab: Lab) -> None:
@@ -50,8 +78,8 @@ def test_http(known: World, lab: Lab) -> None:
     assert misjudged(outcomes) == {}
 
 
-def test_postgres(known: World, lab: Lab) -> None:
-    outcomes = lab.run(playbook(known, "postgres", {"postgres": use.postgres(known)}))
+def test_postgres_and_transfer(known: World, lab: Lab) -> None:
+    outcomes = lab.run(playbook(known, "postgres", {"postgres": use.postgres(known), "transfer": use.transfer(known)}))
     assert lab.leaks() == {}
     assert misjudged(outcomes) == {}
 
@@ -62,31 +90,29 @@ def test_duckdb_and_snowflake(known: World, lab: Lab) -> None:
     assert misjudged(outcomes) == {}
 
 
-def test_transfer(known: World, lab: Lab) -> None:
-    outcomes = lab.run(playbook(known, "transfer", {"transfer": use.transfer(known)}))
-    assert lab.leaks() == {}
-    assert misjudged(outcomes) == {}
-
-
 def test_python(known: World, lab: Lab) -> None:
     outcomes = lab.run(playbook(known, "python", {"python": use.python(known)}), terminal=True)
     assert lab.leaks() == {}
     assert misjudged(outcomes) == {}
 
 
-def test_shell(known: World, lab: Lab) -> None:
-    outcomes = lab.run(playbook(known, "shell", {"shell": use.shell(known), "script": use.script(known)}))
+def test_shell_and_script(known: World, lab: Lab) -> None:
+    steps = {"shell": use.shell(known), "script": use.script(known), "surroundings": use.surroundings(known)}
+    outcomes = lab.run(playbook(known, "shell", steps))
     assert lab.leaks() == {}
     assert misjudged(outcomes) == {}
 
 
-def test_surroundings(known: World, lab: Lab) -> None:
-    outcomes = lab.run(playbook(known, "surroundings", {"surroundings": use.surroundings(known)}))
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_container(known: World, lab: Lab) -> None:
+    with podman() as engine:
+        lab.env["DOCKER_HOST"] = engine.url
+        outcomes = lab.run(playbook(known, "container", {"container": use.container(known)}))
     assert lab.leaks() == {}
     assert misjudged(outcomes) == {}
 
 
-def test_stores(known: World, lab: Lab) -> None:
+def test_stores_and_nats(known: World, lab: Lab) -> None:
     outcomes = lab.run(playbook(known, "stores", {"stores": use.stores(known), "nats": use.nats(known)}))
     assert lab.leaks() == {}
     assert misjudged(outcomes) == {}
@@ -99,27 +125,24 @@ def test_control(known: World, lab: Lab) -> None:
     assert misjudged(outcomes) == {}
 
 
-SLOW = {
-    "http": use.slow_http,
-    "sql": use.slow_sql,
-    "duckdb": use.slow_duckdb,
-    "processes": use.slow_processes,
-    "nats": use.slow_nats,
-}
-
-
 def test_timeouts(known: World, lab: Lab) -> None:
-    steps = {name: use.short(tasks(known)) for name, tasks in SLOW.items()}
-    outcomes = lab.run(playbook(known, "timeouts", steps, at_once=True))
+    outcomes = lab.run(playbook(known, "timeouts", use.short(use.slow(known)), at_once=True))
     assert lab.leaks() == {}
     assert misjudged(outcomes) == {}
 
 
 def test_runs_that_fail(known: World, lab: Lab) -> None:
     for name, task in use.failures(known).items():
-        outcomes = lab.run(use.failing(known, task), code=1)
-        assert lab.leaks() == {}, name
-        assert misjudged(outcomes) == {}, name
+        lab.start(use.failing(known, name, task), code=1)
+    outcomes = lab.look()
+    assert lab.leaks() == {}
+    assert misjudged(outcomes) == {}
+
+
+@pytest.mark.xfail(reason="a lease hides what it has opened itself, and not what others have")
+def test_a_secret_that_comes_back_in_another_step(known: World, lab: Lab) -> None:
+    lab.start(use.handed_on(known))
+    assert lab.leaks() == {}
 
 
 def test_a_kill_and_what_is_resumed_after_it(known: World, lab: Lab) -> None:

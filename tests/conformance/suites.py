@@ -611,6 +611,7 @@ class ReplaySuite:
 
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4)
+CONTENTS = [content(bytes([number])) for number in range(4)]
 IDS = st.sampled_from([A, B, C, NEVER])
 SMALL = st.integers(0, 6)
 TIMES = st.integers(0, 9).map(lambda seconds: AT + seconds)
@@ -620,7 +621,7 @@ def changes() -> st.SearchStrategy[Change]:
     runs = st.none() | st.tuples(
         st.sampled_from(["running", "paused", "failed"]), st.none() | TIMES, st.none() | IDS, st.booleans()
     )
-    blobs = st.lists(st.binary(max_size=20).map(content), max_size=2)
+    blobs = st.lists(st.sampled_from(CONTENTS), max_size=2)
     due = st.dictionaries(st.sampled_from(["t", "u"]), st.none() | TIMES, max_size=2)
     return st.builds(_change, IDS, SMALL, st.integers(0, 3), runs, blobs, due)
 
@@ -660,7 +661,7 @@ def operations() -> st.SearchStrategy[tuple[Callable[..., Any], tuple[Any, ...]]
         st.tuples(st.just(_beat), st.tuples(st.sampled_from("wv"), TIMES)),
         st.tuples(st.just(_remember), st.tuples(st.sampled_from("kl"), st.binary(max_size=4), TIMES)),
         st.tuples(st.just(_look), st.tuples(IDS | st.just(""), SMALL, TIMES)),
-        st.tuples(st.just(_prune), st.tuples(TIMES, SMALL, TIMES)),
+        st.tuples(st.just(_prune), st.tuples(TIMES, SMALL, TIMES | st.just(4e9))),
     )
 
 
@@ -722,7 +723,7 @@ def _put_playbook(store: Store, digest: str, file: str, text: bytes) -> Any:
 def everything(store: Store) -> Any:
     ids = (A, B, C, NEVER)
     found = [(store.read(one), store.snapshot(one), _logs(store, one, 99), store.derived(one)) for one in ids]
-    return found, store.summaries(), store.workers(), store.paths()
+    return found, store.summaries(), store.workers(), store.paths(), [store.blob(key) for key, _ in CONTENTS]
 
 
 # -- several processes ----------------------------------------------------------------------------------------------
@@ -772,14 +773,47 @@ class RaceSuite:
         store.commit([change(A, 0)])
         assert not store.changed()
         together(1, fill, opener, place, 1)
-        assert store.changed()
-        assert not store.changed()
+        assert noticed(store)
+        settle(store)
         together(1, fill, opener, place, 0)
         assert not store.changed()
         for turn in range(1, 400):  # until the log has been reset at least once
             store.commit([change(A, turn, blobs=[content(random.Random(turn).randbytes(20_000))])])
         assert not store.changed()
         store.close()
+
+    def test_versions_registered_at_once_are_all_different(self, opener: Opener, place: Any) -> None:
+        opener(place).close()
+        together(3, register, opener, place, 20)
+        store = opener(place)
+        assert sorted(one.version for one in store.versions("p")) == list(range(1, 61))
+        store.close()
+
+    def test_processes_with_the_same_executions_and_contents_never_wait_in_a_circle(
+        self, opener: Opener, place: Any
+    ) -> None:
+        opener(place).close()
+        wins = together(3, mingle, opener, place, 60)
+        store = opener(place)
+        rows = [store.read(own(number)) for number in range(8)]
+        store.close()
+        assert all([row.seq for row in log] == list(range(1, len(log) + 1)) for log in rows)
+        assert sum(map(len, rows)) == sum(wins)
+
+
+def noticed(store: Store) -> bool:
+    """Whether the store tells of a change; between machines that may take a moment."""
+    deadline = time.monotonic() + 10
+    while not (found := store.changed()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
+
+
+def settle(store: Store) -> None:
+    """Wait until nothing more is told."""
+    time.sleep(0.2)
+    while store.changed():
+        time.sleep(0.2)
 
 
 def together(count: int, work: Callable[..., int], *arguments: Any) -> list[int]:
@@ -820,6 +854,25 @@ def fill(number: int, opener: Opener, place: Any, turns: int) -> int:
         won += grow(store, own(number), events(2))
     if turns:
         store.commit([Change(own(number), 2 * turns, [], summary(own(number)))])
+    store.close()
+    return won
+
+
+def register(number: int, opener: Opener, place: Any, turns: int) -> int:
+    store = opener(place)
+    for turn in range(turns):
+        store.register("p", f"{number}-{turn}")
+    store.close()
+    return turns
+
+
+def mingle(number: int, opener: Opener, place: Any, turns: int) -> int:
+    """Batches over the same executions and contents, each in an order of its own; how many events were written."""
+    store, dice, won = opener(place), random.Random(number), 0
+    for _ in range(turns):
+        names = dice.sample([own(other) for other in range(8)], 5)
+        blobs = [content(bytes([byte])) for byte in dice.sample(range(9), 6)]
+        won += sum(store.commit([change(name, store.seq(name), blobs=blobs) for name in names]))
     store.close()
     return won
 

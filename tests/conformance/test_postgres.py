@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
-from urllib.parse import quote
 
 import pytest
-from tests.servers.postgres import Schema, postgres_fixture, schema_fixture  # noqa: F401
+from tests.servers.postgres import Schema
 
 from conformance import suites
 from conformance.suites import store  # noqa: F401
@@ -15,19 +14,17 @@ from noetl.store.postgres import PostgresStore
 
 
 @pytest.fixture
-def place(schema: Schema) -> str:
-    fields = schema.server.fields()
-    where = f"{fields['user']}:{quote(fields['password'])}@{fields['host']}:{fields['port']}/{fields['database']}"
-    return f"postgresql://{where}?schema={schema.name}"
+def place(database: str) -> str:
+    return database
 
 
 @pytest.fixture
-def open_store(place: str, schema: Schema) -> Iterator[suites.OpenStore]:
+def open_store(database: str, schema: Schema) -> Iterator[suites.OpenStore]:
     opened: list[PostgresStore] = []
     numbers = count()
 
     def open_new() -> PostgresStore:
-        opened.append(PostgresStore(f"{place}_{next(numbers)}"))
+        opened.append(PostgresStore(f"{database}_{next(numbers)}"))
         return opened[-1]
 
     yield open_new

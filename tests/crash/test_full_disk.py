@@ -54,7 +54,7 @@ def noetl(folder: Path, *args: str, pages: int = 1_000_000) -> Any:
     )
 
 
-@pytest.mark.parametrize(("mode", "pages"), [("sequential", 20), ("parallel", 60)])
+@pytest.mark.parametrize(("mode", "pages"), [("sequential", 60), ("parallel", 90)])
 def test_a_run_whose_disk_is_full_says_so_and_can_be_resumed(tmp_path: Path, mode: str, pages: int) -> None:
     (tmp_path / "grows.yaml").write_text(PLAYBOOK.replace("MODE", mode))
     full = noetl(tmp_path, "run", "grows.yaml", "-o", "json", pages=pages)

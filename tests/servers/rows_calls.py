@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import msgspec
@@ -69,6 +70,11 @@ class Calls:
         outcome = self.outcome(sql, scope, **inputs)
         assert outcome.error is not None, outcome.result
         return outcome.error
+
+
+def our_threads() -> list[str]:
+    """Threads of calls that are still there. Those of servers and of pytest come and go as they like."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("noetl-")]
 
 
 def _texts(inputs: dict[str, Any]) -> list[tuple[str, str]]:

@@ -1,24 +1,27 @@
-"""noetl credential ...: the credentials of a database. Values go in and never come out."""
+"""noetl credential ...: the credentials of a database or a server. Values go in and never come out."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from noetl.cli.local import db_option, opened, stamp
+from noetl.cli.local import opened, safe_of, stamp
 from noetl.cli.output import emit, output_option
+from noetl.cli.place import Place, place_option
 from noetl.clock import SystemClock
 from noetl.errors import NotFound, UsageError
 from noetl.files import STDIN, read_file
 from noetl.keychain.kinds import SHAPES, fields_of
-from noetl.keychain.master import MasterKeySource
-from noetl.keychain.safe import Safe, check
-from noetl.settings import master_key_settings
+from noetl.keychain.safe import check
+from noetl.settings import ServerAddress
 from noetl.store.ports import SealedCredential
-from noetl.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from noetl.cli.remote import Server
 
 MAX_BYTES = 2**20
 KIND_HELP = f"Kind of the credential: {', '.join(SHAPES)}, or PLUGIN.KIND of a plug-in."
@@ -45,50 +48,64 @@ def command() -> None:
 @click.option("--data", default=STDIN, metavar="JSON, @FILE or -", help=DATA_HELP)
 @click.option("--paths", multiple=True, metavar="PATTERN", help="Playbooks that may use it; all if not given.")
 @click.option("--pools", multiple=True, metavar="PATTERN", help="Pools that may use it; all if not given.")
-@db_option
-def set_command(
-    name: str, kind: str, data: str, paths: tuple[str, ...], pools: tuple[str, ...], db: str | None
-) -> None:
+@place_option
+def set_command(name: str, kind: str, data: str, paths: tuple[str, ...], pools: tuple[str, ...], place: Place) -> None:
     """Keep a credential, or put another in its place."""
     fields = _fields(kind, _text(name, kind, data))
     check(name, kind, fields)
-    with opened(db, "create") as store:
-        _safe(store).put(name, kind, fields, paths=paths, pools=pools, now=SystemClock().now())
+    if place.server is not None:
+        body = {"kind": kind, "data": fields, "paths": paths, "pools": pools}
+        with _server(place.server) as server:
+            server.put(f"/credentials/{name}", body)
+        click.echo(f"credential {name} ({kind}) is set", err=True)
+        return
+    with opened(place.db, "create") as store:
+        safe_of(store).put(name, kind, fields, paths=paths, pools=pools, now=SystemClock().now())
     click.echo(f"credential {name} ({kind}) is set", err=True)
 
 
 @command.command("list")
-@db_option
+@place_option
 @output_option()
-def list_command(db: str | None, output: str | None) -> None:
+def list_command(place: Place, output: str | None) -> None:
     """List credentials with their kinds and who may use them, never with values."""
-    with opened(db) as store:
+    if place.server is not None:
+        with _server(place.server) as server:
+            emit(server.get("/credentials")["items"], output or "table")
+        return
+    with opened(place.db) as store:
         emit([_listed(one) for one in store.credentials.all()], output or "table")
 
 
 @command.command("delete")
 @click.argument("name")
-@db_option
-def delete_command(name: str, db: str | None) -> None:
+@place_option
+def delete_command(name: str, place: Place) -> None:
     """Forget a credential."""
-    with opened(db, "write") as store:
-        if not store.credentials.delete(name):
-            raise NotFound(f"there is no credential {name!r}: `noetl credential list` shows them")
+    if place.server is not None:
+        with _server(place.server) as server:
+            server.delete(f"/credentials/{name}")
+    else:
+        with opened(place.db, "write") as store:
+            if not store.credentials.delete(name):
+                raise NotFound(f"there is no credential {name!r}: `noetl credential list` shows them")
     click.echo(f"credential {name} is deleted", err=True)
 
 
 @command.command("rotate")
 @click.option("--forget-old", is_flag=True, help="Remove the old master keys; other databases may still need them.")
-@db_option
+@place_option
 @output_option()
-def rotate_command(forget_old: bool, db: str | None, output: str | None) -> None:
+def rotate_command(forget_old: bool, place: Place, output: str | None) -> None:
     """Make a new master key and wrap every credential with it.
 
     The old keys stay in the key file, since other databases may use them. Runs can go on meanwhile. Where the key is in
     NOETL_MASTER_KEY, put the new one in front of the old, with a comma between, and then call this.
     """
-    with opened(db, "write") as store:
-        safe = _safe(store)
+    if place.server is not None:
+        raise UsageError("the master key is never seen by a server's clients: rotate with --db, where the key is")
+    with opened(place.db, "write") as store:
+        safe = safe_of(store)
         done = safe.rotate(forget_older=forget_old)
     if output is not None:
         emit(done._asdict() | {"key": safe.keys.read().current.id.hex()}, output)
@@ -96,8 +113,10 @@ def rotate_command(forget_old: bool, db: str | None, output: str | None) -> None
     click.echo(f"{count:,} credential{'s' * (count != 1)} wrapped with a new master key", err=True)
 
 
-def _safe(store: SqliteStore) -> Safe:
-    return Safe(store.credentials, MasterKeySource(master_key_settings(), store.path))
+def _server(address: ServerAddress) -> AbstractContextManager[Server]:
+    from noetl.cli.remote import server
+
+    return server(address)
 
 
 def _listed(one: SealedCredential) -> dict[str, Any]:

@@ -3,53 +3,58 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import click
 import msgspec
 
 from noetl.clock import SystemClock
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound, UsageError
-from noetl.keychain.keychain import StoredCredential
 from noetl.reference import Reference
 from noetl.runtime.catalog import Catalog
 from noetl.runtime.embedded import Embedded
 from noetl.runtime.report import report
 from noetl.runtime.runtime import OpenCredential
 from noetl.settings import master_key_settings, settings
+from noetl.store.open import SQLITE, Mode, is_file, open_store
 from noetl.store.ports import Store, Summary
 from noetl.store.sqlite import Owner, SqliteStore
-from noetl.store.sqlite.store import Mode
 from noetl.tools.registry import KINDS
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from noetl.keychain.safe import Safe
+
+SERVER = "server"
+"""Who owns what a server has begun: the one server of a file."""
 LAST = "last"
 FEW = 10
 ALL = 1_000_000
 """Ids of children are not in the order of time: who wants the latest looks at all."""
 
 
-def db_option(function: Function) -> Function:
-    """`--db PATH`."""
-    say = "The database file; else NOETL_DB, else ./.noetl/noetl.db."
-    return click.option("--db", metavar="PATH", help=say)(function)
-
-
 @contextmanager
-def opened(db: str | None, mode: Mode = "read") -> Iterator[SqliteStore]:
-    """The database; only `noetl run` makes one."""
+def opened(db: str | None, mode: Mode = "read") -> Iterator[Store]:
+    """The database; only verbs that bring something into it make one."""
     chosen = settings(db)
-    if mode != "create" and not os.path.isfile(chosen.db):
+    if mode != "create" and is_file(chosen.db) and not os.path.isfile(chosen.db.removeprefix(SQLITE)):
         raise NotFound(f"there is no database {chosen.db}: `noetl run` makes one, `--db` names another")
-    store = SqliteStore(chosen.db, synchronous=chosen.synchronous, mode=mode)
+    store = open_store(chosen.db, synchronous=chosen.synchronous, mode=mode)
     try:
         yield store
     finally:
         store.close()
+
+
+@contextmanager
+def opened_file(db: str | None, mode: Mode = "read") -> Iterator[SqliteStore]:
+    """A database in a file, where runs belong to processes; UsageError for another one."""
+    with opened(db, mode) as store:
+        if not isinstance(store, SqliteStore):
+            raise UsageError("runs in Postgres are run by servers: ask one, with --server URL")
+        yield store
 
 
 def owned(store: SqliteStore, execution: str) -> Owner:
@@ -60,12 +65,14 @@ def owned(store: SqliteStore, execution: str) -> Owner:
     return owner
 
 
-def is_owned(store: SqliteStore, summary: Summary) -> bool:
+def is_owned(store: Store, summary: Summary) -> bool:
     """Whether a live process runs it. A child runs where the run above it does."""
+    if not isinstance(store, SqliteStore):
+        return True  # by servers, as far as can be known here
     top = summary
     while top.parent is not None:
         top = pick(store, top.parent)
-    return Owner.is_owned(store, top.execution_id)
+    return Owner.is_owned(store, top.execution_id if top.local else SERVER)
 
 
 def pick(store: Store, run: str) -> Summary:
@@ -110,10 +117,10 @@ def _reference(value: Any) -> Any:
 
 
 @asynccontextmanager
-async def engine(store: SqliteStore) -> AsyncIterator[Engine]:
+async def engine(store: Store) -> AsyncIterator[Engine]:
     """An engine that stops its work when the block ends; the database stays open."""
     catalog = Catalog()
-    embedded = Embedded(store, KINDS, SystemClock(), catalog.find, open_credential=_opener(store))
+    embedded = Embedded(store, KINDS, SystemClock(), catalog.find, open_credential=opener(store))
     catalog.runtime = embedded.runtime
     try:
         yield Engine(embedded, catalog)
@@ -121,16 +128,18 @@ async def engine(store: SqliteStore) -> AsyncIterator[Engine]:
         await embedded.close()
 
 
-def _opener(store: SqliteStore) -> OpenCredential:
+def opener(store: Store) -> OpenCredential:
     """Opens credentials of the database; what that takes is imported when the first is asked for."""
+    return lambda name: safe_of(store).open(name)
 
-    def open_credential(name: str) -> StoredCredential:
-        from noetl.keychain.master import MasterKeySource
-        from noetl.keychain.safe import Safe
 
-        return Safe(store.credentials, MasterKeySource(master_key_settings(), store.path)).open(name)
+def safe_of(store: Store) -> Safe:
+    """The credentials of the database, with the keys that open them."""
+    from noetl.keychain.master import MasterKeySource
+    from noetl.keychain.safe import Safe
 
-    return open_credential
+    file = store.path if isinstance(store, SqliteStore) else None
+    return Safe(store.credentials, MasterKeySource(master_key_settings(), file))
 
 
 def duration(summary: Summary) -> float:

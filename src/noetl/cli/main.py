@@ -30,13 +30,21 @@ from noetl.settings import no_colour
 VERBS = {
     "run": "Run a playbook and wait for its end",
     "runs": "List, show, follow, stop, resume and signal runs",
+    "register": "Keep a playbook in the catalog, under its path and the next version",
+    "exec": "Run a playbook of the catalog",
+    "catalog": "Look at the playbooks that are registered",
     "verify": "Prove that the logs of runs keep every invariant",
     "validate": "Check playbooks and show every problem with its place",
     "graph": "Draw a playbook's net as text, mermaid, dot or svg",
     "schema": "Print the JSON Schema of playbooks, for editors",
     "migrate": "Rewrite a classic playbook in the canonical dialect",
     "credential": "Keep credentials, sealed, for playbooks to sign in with",
+    "token": "Make, list and revoke tokens for a server",
+    "user": "Add, list and remove people who can sign in to a server",
     "tools": "List the tool kinds, or print the inputs of one",
+    "dev": "Server, worker and page in one process, for one person",
+    "server": "Serve executions of a database to workers and people",
+    "worker": "Take work from a server, run it, and report what happened",
 }
 """Verbs with one line each, so that `noetl --help` imports none of them."""
 

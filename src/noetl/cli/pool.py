@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import click
+
+from noetl.settings import variables
 
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.5, 30.0
 """Before one that died is started again; doubled while it keeps dying."""
@@ -21,56 +23,61 @@ LEAVE_CODES = frozenset([2, 5])
 
 
 class Pool:
-    """Runs `noetl worker` in processes of their own, one for each line of arguments."""
+    """Runs `noetl worker` with the same arguments in several processes, one for each token."""
 
-    def __init__(self, arguments: Sequence[Sequence[str]], environment: Mapping[str, str]) -> None:
-        self.arguments, self.environment = arguments, dict(environment)
+    def __init__(self, arguments: Sequence[str], tokens: Sequence[str]) -> None:
+        self.arguments, self.tokens = arguments, tokens
         self.processes: set[Process] = set()
-        self.given_up: Callable[[int], None] = lambda code: None
-        """Called with the exit code of a worker that is not started again."""
+        self.ended = asyncio.Event()
 
-    async def run(self) -> None:
-        """Keep all of them alive until it is cancelled; then they drain."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                for arguments in self.arguments:
-                    group.create_task(self._keep(arguments))
-        finally:
-            await asyncio.shield(asyncio.create_task(self.stop()))
+    def end(self) -> None:
+        """Let them finish; asked twice, they are killed."""
+        for process in list(self.processes):
+            with suppress(ProcessLookupError):
+                process.kill() if self.ended.is_set() else process.terminate()
+        self.ended.set()
 
-    async def _keep(self, arguments: Sequence[str]) -> None:
+    async def run(self) -> list[int]:
+        """Keep them alive until the end; the exit codes of those that could not be kept."""
+        keeping = [asyncio.create_task(self._keep(token)) for token in self.tokens]
+        ending = asyncio.create_task(self._end_in_time())
+        codes = await asyncio.gather(*keeping)
+        ending.cancel()
+        return [code for code in codes if code]
+
+    async def _end_in_time(self) -> None:
+        await self.ended.wait()
+        await asyncio.sleep(END_SECONDS)
+        self.end()
+
+    async def _keep(self, token: str) -> int:
         clock, pause = asyncio.get_running_loop().time, FIRST_PAUSE_SECONDS
         while True:
             began = clock()
-            code = await self._live(arguments)
+            code = await self._live(token)
+            if self.ended.is_set():
+                return 0
             if code in LEAVE_CODES:
-                self.given_up(code)
-                return
+                return code
             pause = FIRST_PAUSE_SECONDS if clock() - began > STEADY_SECONDS else pause
             click.echo(f"noetl: a worker has ended ({code}); another is started in {pause:g} s", err=True)
-            await asyncio.sleep(pause)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self.ended.wait()
+                return 0
             pause = min(LAST_PAUSE_SECONDS, pause * 2)
 
-    async def _live(self, arguments: Sequence[str]) -> int:
-        """One process to its end. Its standard input is a pipe from us: if that closes, we are gone."""
-        command = [sys.executable, "-m", "noetl.cli", "worker", "--until-eof", *arguments]
-        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=DEVNULL, env=self.environment)
+    async def _live(self, token: str) -> int:
+        """One process to its end. Its standard input is a pipe from us: if that closes, we are gone. Signals of a
+        terminal go to us alone, and we hand them on."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "noetl.cli", "worker", "--until-eof", *self.arguments),
+            stdin=PIPE,
+            stdout=DEVNULL,
+            env={**variables(), "NOETL_TOKEN": token},
+            start_new_session=True,
+        )
         self.processes.add(process)
         code = await process.wait()
         self.processes.discard(process)
         return code
-
-    async def stop(self) -> None:
-        """Let them finish; who does not is killed."""
-        running = list(self.processes)
-        for process in running:
-            with suppress(ProcessLookupError):
-                process.terminate()
-        try:
-            async with asyncio.timeout(END_SECONDS):
-                await asyncio.gather(*(process.wait() for process in running))
-        except TimeoutError:
-            for process in running:
-                with suppress(ProcessLookupError):
-                    process.kill()
-            await asyncio.gather(*(process.wait() for process in running))

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from noetl.cli.live import Follower, Lines, Tree, span
-from noetl.cli.local import Engine, engine, json_or_file, opened, owned
+from noetl.cli.local import Engine, engine, json_or_file, opened_file, owned
 from noetl.cli.output import emit, output_option
 from noetl.cli.place import Place, place_option
 from noetl.cli.report import excerpt, print_problems, summary
@@ -61,7 +61,7 @@ def command(
     if place.server is not None:
         ctx.exit(_run_there(place.server, source, given, output))
     collect_garbage()
-    with opened(place.db, "create") as store:
+    with opened_file(place.db, "create") as store:
         ctx.exit(asyncio.run(_run(store, source, given, output, place)))
 
 

@@ -24,6 +24,7 @@ from noetl.cli.local import (
     is_owned,
     json_or_file,
     opened,
+    opened_file,
     pick,
     stamp,
 )
@@ -98,7 +99,7 @@ def _listed(one: Summary) -> dict[str, Any]:
     }
 
 
-def _listed_for_people(store: SqliteStore, one: Summary) -> dict[str, Any]:
+def _listed_for_people(store: Store, one: Summary) -> dict[str, Any]:
     dead = one.status not in OVER and not is_owned(store, one)
     return {
         "run": one.execution_id,
@@ -222,9 +223,7 @@ def _lines(run: str, place: Place) -> list[dict[str, Any]]:
 
 @command.command("watch")
 @run_argument
-@click.option(
-    "--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Wait at most so long; then exit 124."
-)
+@click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Wait at most so long; then exit 124.")
 @place_option
 @output_option()
 @click.pass_context
@@ -430,7 +429,7 @@ def resume_command_(ctx: click.Context, run: str | None, every: bool, place: Pla
     if place.server is not None:
         ctx.exit(_resume_there(place.server, run, output))
     collect_garbage()
-    with opened(place.db) as store:
+    with opened_file(place.db) as store:
         chosen = _unfinished(store) if run is None else [pick(store, run)]
     if run is not None:
         ctx.exit(asyncio.run(_resume(chosen[0], output, place)))
@@ -460,7 +459,7 @@ def _unfinished(store: SqliteStore) -> list[Summary]:
             while one.parent is not None:
                 one = pick(store, one.parent)
             tops[one.execution_id] = one
-    return [one for one in tops.values() if one.status == "paused" or not is_owned(store, one)]
+    return [one for one in tops.values() if one.local and (one.status == "paused" or not is_owned(store, one))]
 
 
 def _is_open(store: Store, one: Summary) -> bool:
@@ -490,10 +489,12 @@ async def _resume(summary: Summary, output: str | None, place: Place, into: list
         is_open = _is_open(store, summary)
     if not is_open:
         raise Conflict(f"{execution} has ended: it {summary.status}")
+    if not summary.local:
+        raise Conflict(f"{execution} is run by servers: `noetl server` on this database carries it on by itself")
     if summary.parent is not None:
         raise Conflict(f"{execution} is a part of {summary.parent}: `{resume_command(summary.parent, place)}`")
     while True:
-        with opened(place.db, "write") as store, Owner.acquire(store, execution) or nullcontext() as owner:
+        with opened_file(place.db, "write") as store, Owner.acquire(store, execution) or nullcontext() as owner:
             async with engine(store) as one:
                 if owner is not None:
                     begin = _taken_over(one, execution)

@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 import msgspec
 
-from noetl.cli.local import ALL, db_option, opened, pick
+from noetl.cli.local import ALL, opened, pick
 from noetl.cli.output import emit, output_option
+from noetl.cli.place import Place, place_option
 from noetl.dsl.compile import load
 from noetl.engine.net import Net
 from noetl.engine.verify import Frozen, Violation, verify
-from noetl.errors import NoetlError, NotFound
+from noetl.errors import NoetlError, NotFound, UsageError
 from noetl.store import codec
 from noetl.store.ports import Store, Summary
 from noetl.store.snapshot import thaw
@@ -21,12 +22,14 @@ from noetl.tools.registry import KINDS
 
 @click.command("verify")
 @click.argument("run", metavar="[RUN]", required=False)
-@db_option
+@place_option
 @output_option()
 @click.pass_context
-def command(ctx: click.Context, run: str | None, db: str | None, output: str | None) -> None:
+def command(ctx: click.Context, run: str | None, place: Place, output: str | None) -> None:
     """Check the log of a run, or of all runs, against every invariant. Exits with 1 if one does not hold."""
-    with opened(db) as store:
+    if place.server is not None:
+        raise UsageError("a server is verified at its database: `noetl verify --db URL`, also while it runs")
+    with opened(place.db) as store:
         chosen = [pick(store, run)] if run is not None else store.summaries(limit=ALL)
         audit = Audit(store)
         found = [violation for one in chosen for violation in audit.of(one)]

@@ -15,7 +15,7 @@ import noetl
 from noetl.cli.run import collect_garbage
 from noetl.clock import SystemClock
 from noetl.errors import AuthError, UsageError
-from noetl.settings import ServerAddress, server_address, variables
+from noetl.settings import ServerAddress, server_address
 from noetl.tools.registry import KINDS
 from noetl.worker.heart import Heart
 from noetl.worker.http_link import HttpLink
@@ -62,7 +62,7 @@ def command(
     collect_garbage()
     if processes > 1:
         arguments = ["--server", address.url, "--pool", pool, "--slots", str(slots), "--grace", str(grace)]
-        asyncio.run(_many(address, [arguments] * processes))
+        asyncio.run(_many(arguments, address.token, processes))
         return
     name = name or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
     asyncio.run(_work(address, name, pool, slots, grace, until_eof))
@@ -92,22 +92,13 @@ async def _work(address: ServerAddress, name: str, pool: str, slots: int, grace:
         await link.close()
 
 
-async def _many(address: ServerAddress, arguments: list[list[str]]) -> None:
+async def _many(arguments: list[str], token: str, processes: int) -> None:
     from noetl.cli.pool import Pool
 
-    pool = Pool(arguments, {**variables(), "NOETL_TOKEN": address.token})
-    running = asyncio.create_task(pool.run())
-    refused: list[int] = []
-
-    def given_up(code: int) -> None:
-        refused.append(code)
-        running.cancel()
-
-    pool.given_up = given_up
-    on_signal(lambda: running.cancel())
-    await asyncio.gather(running, return_exceptions=True)
-    if refused:
-        raise AuthError("a worker was refused; what it said stands above")
+    pool = Pool(arguments, [token] * processes)
+    on_signal(pool.end)
+    if await pool.run():
+        raise AuthError("the workers were refused; what they said stands above")
 
 
 def on_signal(act: Callable[[], object]) -> None:

@@ -23,7 +23,7 @@ def bound_inputs(kind: Kind, inputs: Mapping[str, Any]) -> dict[str, Bind]:
 def _bound(kind: Kind, inputs: Mapping[str, Any]) -> Iterator[tuple[str, Bind]]:
     for path in kind.sql:
         if isinstance(text := _at(inputs, path), str):
-            yield path, _statements(text, kind)
+            yield path, _statements(text, _database(kind, inputs, path))
     for path in kind.shell:
         text = _at(inputs, path)
         if isinstance(text, list) and not any(isinstance(one, list) for one in text) and path != "cmds":
@@ -32,10 +32,16 @@ def _bound(kind: Kind, inputs: Mapping[str, Any]) -> Iterator[tuple[str, Bind]]:
             yield path, _commands(text)
 
 
-def _statements(text: str, kind: Kind) -> Bind:
+def _database(kind: Kind, inputs: Mapping[str, Any], path: str) -> str:
+    """Whose SQL it is: that of the kind, or of the end of a transfer (`source.kind`)."""
+    outer, dot, _ = path.rpartition(".")
+    return str(_at(inputs, f"{outer}.kind")) if dot else kind.name
+
+
+def _statements(text: str, database: str) -> Bind:
     from noetl.sql import SNOWFLAKE, STANDARD, prepare_sql
 
-    return prepare_sql(text, SNOWFLAKE if kind.name == "snowflake" else STANDARD)
+    return prepare_sql(text, SNOWFLAKE if database == "snowflake" else STANDARD)
 
 
 def _commands(written: str | list[Any]) -> Bind:

@@ -1,4 +1,5 @@
-"""Which playbooks a process knows, where they came from, and how a child is found: as a file beside its parent.
+"""Which playbooks a process knows, where they came from, and how a child is found: in the catalog, else as a file
+beside its parent.
 
 The text of each is kept in the store under its digest, so an execution can be resumed without its file.
 """
@@ -55,9 +56,14 @@ class Catalog:
 
     def find(self, parent: Execution, request: dict[str, Any]) -> str:
         """The digest of the playbook a child is to run; NoetlError says why there is none."""
-        path = str(request.get("path") or "")
-        if request.get("version") is not None:
-            raise NoetlError(f"{path}: a version can only be asked of a catalog, and files have none")
+        path, version = str(request.get("path") or ""), request.get("version")
+        number = version if isinstance(version, int) else None
+        digest = self._stored(lambda: self._runtime.store.find(path, number)) if number == version else None
+        if digest is not None:
+            self.know(digest)
+            return digest
+        if version is not None:
+            raise NoetlError(f"{path}: no version {version} is registered, and files have none")
         file = beside(self.source(parent.digest).file, path)
         if file not in self.digests:
             found = read(file)
@@ -65,6 +71,12 @@ class Catalog:
                 raise NoetlError(f"{path}: step {obstacle.place}: {obstacle.reason}")
             self.digests[file] = self.add(found)
         return self.digests[file]
+
+    def know(self, digest: str) -> None:
+        """Make a playbook of the store known to the runtime."""
+        source = self.source(digest)
+        self._check_keychain(source.loaded.require())
+        self._runtime.add(source.loaded.require(), source.shown, source.places)
 
     def add(self, source: Source) -> str:
         """Keep a playbook in the store and make it known to the runtime."""

@@ -30,6 +30,8 @@ class Api:
         service.family.find = self.playbooks.find
         self.doors = Doors(service.store.access, service.clock, self.in_store)
         self.throttle = Throttle(service.clock)
+        self.hashing = asyncio.Semaphore(1)
+        """Passwords are checked one at a time: each takes a core and 19 MB."""
         self.metrics = Metrics()
         self.log = Log()
         self.closing = asyncio.Event()
@@ -41,8 +43,12 @@ class Api:
 
     async def look(self, execution: str) -> tuple[Execution, Summary]:
         """An execution as it is stored at this moment, whoever has written to it; NotFound if there is none."""
-        state = (await self.runtime.handle(execution, Refresh())).state
         cell = self.runtime.cells.get(execution)
+        if cell is not None and cell.state.over and await self.in_store(self.store.seq, execution) == cell.state.seq:
+            state = cell.state  # the end is stored: nothing will change any more
+        else:
+            state = (await self.runtime.handle(execution, Refresh())).state
+            cell = self.runtime.cells.get(execution)
         if cell is not None and cell.summary is not None:
             return state, cell.summary
         (summary,) = await self.in_store(lambda: self.store.summaries(prefix=execution, limit=1))

@@ -96,7 +96,7 @@ class Doors:
             if scheme.lower() != "bearer" or not secret.startswith(TOKEN_START):
                 raise unauthorised("`Authorization` must be `Bearer` and a token that begins with noetl_")
             return await self._found(hash_of(secret), self._bearer)
-        secret = _cookie(headers.get(b"cookie", b""))
+        secret = cookie_of(headers)
         if not secret:
             raise unauthorised("send a token (`Authorization: Bearer noetl_...`), or sign in at POST /api/v1/sessions")
         caller = await self._found(hash_of(secret), self._person)
@@ -161,8 +161,9 @@ def _session_end(session: Session) -> float:
     return min(session.expires, session.seen + IDLE_SECONDS)
 
 
-def _cookie(header: bytes) -> str:
+def cookie_of(headers: dict[bytes, bytes]) -> str:
+    """The secret of the session in the cookie; empty if there is none, or more than one."""
     start = f"{COOKIE}=".encode()
-    found = [part.strip() for part in header.split(b";")]
+    found = [part.strip() for part in headers.get(b"cookie", b"").split(b";")]
     values = [part[len(start) :] for part in found if part.startswith(start)]
     return values[0].decode("latin-1") if len(values) == 1 else ""

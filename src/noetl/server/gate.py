@@ -1,8 +1,8 @@
 """The gate: every request passes here before anything else looks at it.
 
-In this order: is there such a route, byte by byte; is this server meant (Host), and does a page of its own ask (Origin);
-who asks, and may they; is the content of a type and size that is taken. What does not pass is answered with a problem
-and has touched nothing.
+In this order: is there such a route, byte by byte; is this server meant (Host), and does a page of its own ask
+(Origin); who asks, and may they; is the content of a type and size that is taken. What does not pass is answered with
+a problem and has touched nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from time import perf_counter
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from noetl.errors import NoetlError
 from noetl.server.api import Api
 from noetl.server.call import Call, Endpoint
-from noetl.server.problems import Refused, problem_response, refused
+from noetl.server.problems import MEDIA, Refused, document, refused
 from noetl.server.roles import ALLOWED, pattern
 
 CHANGES = frozenset(["POST", "PUT", "PATCH", "DELETE"])
@@ -118,11 +119,10 @@ class Gate:
             if api.settings.log_requests and (route not in QUIET or answer.status >= 400):
                 self._note(scope, route, answer.status, seconds, request_id)
 
-    async def _refuse(
-        self, problem: Refused, scope: Scope, receive: Receive, answer: _Answer, request_id: str
-    ) -> None:
+    async def _refuse(self, problem: Refused, scope: Scope, receive: Receive, answer: _Answer, request_id: str) -> None:
         if not answer.status:
-            await problem_response(problem, request_id)(scope, receive, answer)
+            response = Response(document(problem, request_id), problem.status, problem.headers, MEDIA)
+            await response(scope, receive, answer)
 
     def _note(self, scope: Scope, route: str, status: int, seconds: float, request_id: str) -> None:
         call: Call | None = scope.get(KEY)

@@ -23,7 +23,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Origins of pages on other hosts that may ask it, such as `https://noetl.example.com`."""
     version: str = ""
     log_requests: bool = True
-    safe: "Safe | None" = None
+    safe: Safe | None = None
     """Where credentials are kept; without it the server hands out none."""
 
 
@@ -34,8 +34,8 @@ def check_address(host: str, access: Access, now: float) -> None:
     if access.users() or any(token.is_valid(now) for token in access.tokens()):
         return
     raise UsageError(
-        f"{host} can be reached by others, and nobody can sign in yet: make a token (`noetl token create --role admin`) "
-        "or a user (`noetl user add NAME --role admin`) first, or listen on 127.0.0.1"
+        f"{host} can be reached by others, and nobody can sign in yet: make a token (`noetl token create --role "
+        "admin`) or a user (`noetl user add NAME --role admin`) first, or listen on 127.0.0.1"
     )
 
 

@@ -67,7 +67,7 @@ class Playbooks:
         """The digest of a registered playbook that is known to the engine; NotFound says what is missing."""
         digest = await self._in_store(self.store.find, path, version)
         if digest is None:
-            raise _unknown(path, version)
+            raise unknown(path, version)
         await self.know(digest)
         return digest
 
@@ -97,7 +97,7 @@ class Playbooks:
         path, version = str(request.get("path") or ""), _version(request.get("version"))
         digest = self.runtime.thread.submit(self.store.find, path, version).result()
         if digest is None:
-            raise _unknown(path, version)
+            raise unknown(path, version)
         if digest not in self.runtime.nets:
             stored = self.runtime.thread.submit(self.store.playbook, digest).result()
             assert stored is not None
@@ -127,7 +127,8 @@ def _required(loaded: Loaded) -> Playbook:
         raise Conflict(f"this version of noetl can't read the stored playbook any more: {error}") from None
 
 
-def _unknown(path: str, version: int | None) -> NotFound:
+def unknown(path: str, version: int | None) -> NotFound:
+    """Nothing is registered there."""
     if version is None:
         return NotFound(f"no playbook is registered as {path!r}")
     return NotFound(f"playbook {path!r} has no version {version}")

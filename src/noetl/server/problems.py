@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from starlette.responses import Response
 
 from noetl.dsl.problem import Problem
 from noetl.errors import (
@@ -100,8 +99,8 @@ def shown(problem: Problem) -> dict[str, Any]:
     }
 
 
-def problem_response(problem: Refused, request_id: str) -> Response:
-    """The answer."""
+def document(problem: Refused, request_id: str) -> bytes:
+    """The problem as it is sent."""
     title = TITLES.get(problem.status, "It did not work")
     kind = problem.kind or title.lower().replace("'", "").replace(" ", "-")
     body = {
@@ -111,4 +110,4 @@ def problem_response(problem: Refused, request_id: str) -> Response:
         "detail": problem.detail,
         "request_id": request_id,
     }
-    return Response(msgspec.json.encode(body | problem.more), problem.status, problem.headers, MEDIA)
+    return msgspec.json.encode(body | problem.more)

@@ -84,3 +84,8 @@ def pattern(path: str) -> re.Pattern[str]:
     literals = map(re.escape, parts[::2])
     forms = [f"(?P<{name}>{FORMS[name]})" for name in parts[1::2]]
     return re.compile("".join(part for pair in zip(literals, [*forms, ""], strict=True) for part in pair))
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be the name of a user, and so stand in a path."""
+    return re.fullmatch(FORMS["name"], text) is not None

@@ -222,7 +222,7 @@ class Service:
     async def _reap(self) -> None:
         """Leases whose worker has fallen silent."""
         while True:
-            for execution, fence in await self._in_store(self.store.lost, self.clock.now(), AT_ONCE):
+            for execution, fence in await self._in_store(self.store.lost, None, AT_ONCE):
                 await self._quietly(execution, Lost(fence))
             await asyncio.sleep(REAP_SECONDS)
 

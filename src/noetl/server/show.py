@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
-from noetl.dsl.tree import Mark
 from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution, Token
 from noetl.reference import Reference
 from noetl.runtime.report import located, report, steps
+from noetl.runtime.runtime import File
 from noetl.store.codec import decode
 from noetl.store.ports import Row, Summary
-
-File = tuple[str, Mapping[str, Mark]]
-"""The name of a playbook's file, and where each part of it stands."""
 
 
 def stamp(at: float | None) -> str | None:
@@ -42,7 +38,7 @@ def plain(value: Any) -> Any:
 
 def execution(state: Execution, summary: Summary, file: File, now: float) -> dict[str, Any]:
     """What `noetl run -o json` prints, and what is of interest while it goes on."""
-    return report(state, file[0], dict(file[1]), _seconds(summary, now)) | {
+    return report(state, file.name, dict(file.places), _seconds(summary, now)) | {
         "name": summary.name,
         "path": summary.path,
         "playbook_id": summary.digest,
@@ -82,7 +78,7 @@ def state_at(state: Execution, at: float | None, file: File) -> dict[str, Any]:
         "tokens": tokens(state),
         "progress": progress(state),
         "result": state.result,
-        "error": located(state.error or state.failure, file[0], dict(file[1])),
+        "error": located(state.error or state.failure, file.name, dict(file.places)),
     }
 
 

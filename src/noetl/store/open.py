@@ -31,3 +31,8 @@ def open_store(address: str, *, synchronous: Synchronous = "full", mode: Mode = 
     from noetl.store.sqlite import SqliteStore
 
     return SqliteStore(address.removeprefix(SQLITE), synchronous=synchronous, mode=mode)
+
+
+def is_file(address: str) -> bool:
+    """Whether the store is a file on this machine."""
+    return not re.match(r"\w+://", address)

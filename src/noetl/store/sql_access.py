@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from msgspec.structs import astuple
 
 from noetl.store.access import Session, Token, User
 from noetl.store.credentials import Ask
 
+Write = Callable[[Sequence[tuple[str, tuple[Any, ...]]]], list[list[Any]]]
+"""Runs queries in one transaction and gives the rows of each."""
+
 
 class SqlAccess:
     """Who may ask for what."""
 
-    def __init__(self, read: Ask, write: Ask) -> None:
-        self._read, self._write = read, write
+    def __init__(self, read: Ask, written: Write) -> None:
+        self._read, self._written = read, written
 
     def add_token(self, token: Token) -> None:
         self._write("add_token", astuple(token))
@@ -40,13 +46,11 @@ class SqlAccess:
         return [User(*row) for row in self._read("list_users", ())]
 
     def delete_user(self, name: str) -> bool:
-        gone = bool(self._write("delete_user", (name,)))
-        self.delete_sessions(name)
-        return gone
+        gone, _ = self._written([("delete_user", (name,)), ("delete_sessions", (name,))])
+        return bool(gone)
 
     def add_session(self, session: Session) -> None:
-        self._write("forget_sessions", (session.created,))
-        self._write("add_session", astuple(session))
+        self._written([("forget_sessions", (session.created,)), ("add_session", astuple(session))])
 
     def session(self, hash: bytes) -> Session | None:
         rows = self._read("get_session", (hash,))
@@ -63,3 +67,6 @@ class SqlAccess:
 
     def delete_sessions(self, user: str) -> int:
         return len(self._write("delete_sessions", (user,)))
+
+    def _write(self, name: str, bindings: tuple[Any, ...]) -> list[Any]:
+        return self._written([(name, bindings)])[0]

@@ -201,7 +201,7 @@ class SqlVerbs:
 
     @property
     def access(self) -> SqlAccess:
-        return SqlAccess(self._rows, lambda name, bindings: self._written([(name, bindings)])[0])
+        return SqlAccess(self._rows, self._written)
 
 
 def _session(

@@ -55,7 +55,7 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
             file, first = (
                 _from_file(inputs.path, context.folder)
                 if inputs.path is not None
-                else _written(inputs.ref, place.scratch)
+                else _written(inputs.ref, place.scratch, context)
             )
             argv = [*_interpreter(inputs.interpreter, first), file, *map(word, inputs.argv)]
             check_arguments(context, argv)
@@ -85,10 +85,13 @@ def _from_file(path: str, folder: str) -> tuple[str, bytes]:
         raise Failure("not_found", f"the script {path!r} can't be read on this worker: {reason}") from None
 
 
-def _written(content: Any, folder: str) -> tuple[str, bytes]:
-    """The script of a result as a file, and how it begins."""
+def _written(content: Any, folder: str, context: Context) -> tuple[str, bytes]:
+    """The script of a result as a file, and how it begins. A secret in it would outlast a worker that is killed."""
     import os
 
+    if isinstance(content, str | bytes) and context.redact(content) != content:
+        message = "the script holds a secret, and a script is written to the disk: pass it by `env`, `stdin` or `auth`"
+        raise Failure("input", message)
     if isinstance(content, str):
         content = content.encode()
     if not isinstance(content, bytes):

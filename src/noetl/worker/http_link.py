@@ -23,7 +23,7 @@ import msgspec
 from noetl.dsl.compile import Loaded, load
 from noetl.engine.commands import Claim, Report
 from noetl.engine.events import StepFailed
-from noetl.errors import AuthError, NoetlError, NotFound
+from noetl.errors import AuthError, Conflict, NoetlError, NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.model.kind import Kind
 from noetl.model.outcome import Error
@@ -88,8 +88,12 @@ class HttpLink:
         """What is large goes ahead; the rest travels together with other reports."""
         with self._holding([(execution, report.fence)]):
             apart = [blob for blob in report.blobs if len(blob[1]) >= APART_BYTES]
-            for key, content in apart:
-                await self.call("PUT", f"/blobs/{key}", content, kind="application/octet-stream")
+            try:
+                for key, content in apart:
+                    path = f"/blobs/{key}?execution={execution}"
+                    await self.call("PUT", path, content, kind="application/octet-stream")
+            except (Conflict, NotFound):  # content is taken for a lease only, and this one is gone
+                return False, []
             claim = report.claim and Claim(self.worker, report.claim.slots, self.pool, self._claim_id())
             blobs = tuple(blob for blob in report.blobs if blob not in apart)
             verdicts = await self._tell(execution, msgspec.structs.replace(report, claim=claim, blobs=blobs))
@@ -289,6 +293,8 @@ def refusal(answer: httpx2.Response) -> NoetlError:
             return AuthError(f"the server does not let this worker in: {said}")
         case 404 | 410:
             return NotFound(said)
+        case 409:
+            return Conflict(said)
     return Unanswerable(f"the server answers {answer.status_code}: {said}")
 
 

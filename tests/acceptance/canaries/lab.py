@@ -18,12 +18,10 @@ from tests.acceptance.command_line import SECONDS, Done, call, call_on_terminal,
 
 DATABASE = ".noetl/noetl.db"
 LOOKS = [
-    ["runs", "list", "-o", "json"],
     ["runs", "show", "last"],
     ["runs", "show", "last", "-o", "json"],
     ["runs", "events", "last", "-o", "jsonl"],
     ["runs", "logs", "last"],
-    ["runs", "logs", "last", "-o", "json"],
     ["runs", "watch", "last"],
     ["verify", "-o", "json"],
 ]
@@ -80,11 +78,15 @@ class Lab:
 
     def run(self, playbook: dict[str, Any], *, terminal: bool = False, code: int = 0) -> dict[str, Any]:
         """Run to the end, and ask for all that can be known about it; the outcomes of tasks by their labels."""
+        self.start(playbook, terminal=terminal, code=code)
+        return self.look()
+
+    def start(self, playbook: dict[str, Any], *, terminal: bool = False, code: int = 0) -> None:
+        """Run to the end."""
         args = ("run", self.write(playbook))
         with self.watched():
             done = self._heard(args, (call_on_terminal if terminal else call)(*args, cwd=self.work, env=self.env))
         assert done.code == code, (done.err or done.out).decode()
-        return self.look()
 
     def kill(self, playbook: dict[str, Any], ready: Callable[[], None]) -> None:
         """Run until it is ready, then end the process at once."""
@@ -116,8 +118,9 @@ class Lab:
         return {one["task_label"]: one["data"]["outcome"] for one in events if one["event_type"] == "task.done"}
 
     def _heard(self, args: tuple[str, ...], done: Done) -> Done:
-        self.said[" ".join(args)] = done.out
-        self.said[" ".join((*args, "(errors)"))] = done.err
+        name = " ".join(args)
+        self.said[name] = done.out
+        self.said[f"{name} (errors)"] = done.err
         return done
 
     # -- searching ----------------------------------------------------------------------------------------------------

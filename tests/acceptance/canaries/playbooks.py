@@ -1,6 +1,7 @@
 """Playbooks that use every canary in every kind: where it goes well, where it fails, and where it takes too long.
 
-A task is called ok_..., bad_... or slow_..., and must end so.
+A task is called ok_..., bad_... or slow_..., and must end so. One that is called does_... goes well too, but its result
+would not hold a canary in any case.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 from tests.acceptance.canaries.canary import Canary
 from tests.acceptance.canaries.world import NOBODY, World
+from tests.servers.podman import IMAGE
 
 Task = dict[str, Any]
 Tasks = Iterator[tuple[str, Task]]
@@ -20,8 +22,9 @@ NAME_BYTES = 63
 """Of a name, PostgreSQL says no more than this."""
 HEADERS = ("long", "quotes", "backslashes", "percent", "ampersand", "spaces", "digits", "dashed", "json")
 """What can stand in a header."""
-BULK = 3000
+BULK = 400
 SHORT_SECONDS = 1.5
+CONTAINER_SECONDS = 4
 SAID = {"$append": "{{ outcome.error.message | default('') }}"}
 CONTINUE = {"else": {"then": {"do": "continue", "set_ctx": {"said": SAID}}}}
 
@@ -41,7 +44,9 @@ def refs(texts: list[Canary]) -> dict[str, str]:
 
 def playbook(world: World, name: str, steps: dict[str, Tasks], *, at_once: bool = False, **spec: Any) -> dict[str, Any]:
     """Steps one after the other, or all at once. A task that fails does not end its step."""
-    made = [{"step": step, "tool": [{label: _going_on(task)} for label, task in tasks]} for step, tasks in steps.items()]
+    made = [
+        {"step": step, "tool": [{label: _going_on(task)} for label, task in tasks]} for step, tasks in steps.items()
+    ]
     if at_once:
         arcs = [{"step": step} for step in steps]
         made = [{"step": "start", "next": {"spec": {"mode": "inclusive"}, "arcs": arcs}}, *made]
@@ -62,9 +67,9 @@ def _going_on(task: Task) -> Task:
     return {**task, "spec": {"policy": {"rules": [CONTINUE]}, **task.get("spec", {})}}
 
 
-def short(tasks: Tasks) -> Tasks:
-    """The tasks with little time."""
-    return ((label, {**task, "spec": {"timeout": SHORT_SECONDS}}) for label, task in tasks)
+def short(tasks: Tasks) -> dict[str, Tasks]:
+    """The tasks with little time, each in a step of its own."""
+    return {f"step_{label}": iter([(label, {**task, "spec": {"timeout": SHORT_SECONDS}})]) for label, task in tasks}
 
 
 # -- http -------------------------------------------------------------------------------------------------------------
@@ -90,20 +95,30 @@ def http(world: World) -> Tasks:
     yield "bad_oauth_refused", {"kind": "http", "url": f"{url}/echo", "auth": "oauth_refused"}
     yield "bad_json", {**post, "url": f"{url}/reject", "json": every, "headers": headers, "params": every}
     yield "bad_text", {**post, "url": f"{url}/text", "form": every}
-    yield "bad_answer", {**post, "url": f"{url}/broken", "json": every}
+    yield "ok_answer", {**post, "url": f"{url}/broken", "json": every}
     yield "bad_gone", {**post, "url": f"http://{NOBODY}/{{{{ {place('long')} }}}}", "params": every, "json": every}
     yield "bad_inline", {**post, "url": f"{url}/reject", "auth": {"kind": "bearer", "token": ref("long")}}
     for one in world.texts:
         yield f"bad_url_{one.name}", {"kind": "http", "url": ref(one.name)}
         yield f"bad_port_{one.name}", {"kind": "http", "url": f"http://127.0.0.1:{ref(one.name)}/"}
+        if "#" not in one.value:  # a fragment is not sent: no answer could tell the whole of it
+            yield f"bad_spliced_{one.name}", {"kind": "http", "url": f"http://{NOBODY}/x/{ref(one.name)}/y"}
+            if "%" not in one.value:  # what is no escape and looks like one becomes something else on its way
+                yield f"bad_echoed_{one.name}", {"kind": "http", "url": f"{url}/reject/{ref(one.name)}/y"}
         yield f"bad_method_{one.name}", {"kind": "http", "method": ref(one.name), "url": url}
-        yield f"bad_name_{one.name}", {"kind": "http", "url": url, "headers": f"{{{{ {{'X: ' ~ {place(one.name)}: 1}} }}}}"}
+        yield (
+            f"bad_name_{one.name}",
+            {"kind": "http", "url": url, "headers": f"{{{{ {{'X: ' ~ {place(one.name)}: 1}} }}}}"},
+        )
     yield "bad_header", {"kind": "http", "url": url, "headers": {"X": f"a\n{ref('pem')}"}}
 
 
 def slow_http(world: World) -> Tasks:
     every = refs(world.texts)
-    yield "slow_http", {"kind": "http", "method": "POST", "url": f"{world.echo.url}/slow", "json": every, "auth": "oauth"}
+    yield (
+        "slow_http",
+        {"kind": "http", "method": "POST", "url": f"{world.echo.url}/slow", "json": every, "auth": "oauth"},
+    )
 
 
 # -- sql --------------------------------------------------------------------------------------------------------------
@@ -117,7 +132,10 @@ def sql(world: World, kind: str) -> Tasks:
     yield "ok_inside", {**base, "query": f"SELECT 'a {ref('quotes')} b {ref('umlauts')} c' AS x"}
     yield "ok_statements", {**base, "query": f"SELECT 1; SELECT {columns}"}
     yield "ok_bulk", {**base, "query": f"SELECT repeat({ref('backslashes')}, {BULK}) AS x, {ref('emoji')} AS y"}
-    yield "ok_params", {**base, "query": f"SELECT {'%s' if kind == 'postgres' else '?'} AS x", "params": [ref("percent")]}
+    yield (
+        "ok_params",
+        {**base, "query": f"SELECT {'%s' if kind == 'postgres' else '?'} AS x", "params": [ref("percent")]},
+    )
     yield "bad_syntax", {**base, "query": f"SELEC {ref('long')}; SELEC {ref('spaces')}"}
     for name in names:
         day = f"CAST({ref(name)} AS date)"
@@ -133,22 +151,28 @@ def postgres(world: World) -> Tasks:
     pg = {"kind": "postgres", "auth": "pg_role"}
     table = "canary_words"
     rows = [{"word": ref(one.name)} for one in world.texts]
-    yield "ok_table", {**pg, "command": f"CREATE TABLE {table} (word text UNIQUE)"}
-    yield "ok_copy", {**pg, "table": table, "rows": rows}
+    yield "does_table", {**pg, "command": f"CREATE TABLE {table} (word text UNIQUE)"}
+    yield "does_copy", {**pg, "table": table, "rows": rows}
     yield "ok_read", {**pg, "query": f"SELECT word, md5(word) AS sum FROM {table}"}
-    yield "ok_base64", {
-        **pg,
-        "query": f"SELECT replace(encode(convert_to(word, 'UTF8'), 'base64'), chr(10), '') AS x FROM {table}",
-    }
+    yield (
+        "ok_base64",
+        {
+            **pg,
+            "query": f"SELECT replace(encode(convert_to(word, 'UTF8'), 'base64'), chr(10), '') AS x FROM {table}",
+        },
+    )
     yield "bad_copy", {**pg, "table": table, "rows": rows}
     yield "bad_unique", {**pg, "command": f"INSERT INTO {table} VALUES ({ref('quotes')})"}
     yield "bad_raise", {**pg, "command": f"SELECT set_config('a.b', {ref('json')}, false), 1 / 0"}
-    yield "bad_notice", {
-        **pg,
-        "command": f"SELECT set_config('a.b', {ref('percent')}, false); "
-        "DO $$ BEGIN RAISE NOTICE 'n %', current_setting('a.b'); RAISE EXCEPTION 'e %', current_setting('a.b') "
-        "USING DETAIL = current_setting('a.b'), HINT = current_setting('a.b'); END $$",
-    }
+    yield (
+        "bad_notice",
+        {
+            **pg,
+            "command": f"SELECT set_config('a.b', {ref('percent')}, false); "
+            "DO $$ BEGIN RAISE NOTICE 'n %', current_setting('a.b'); RAISE EXCEPTION 'e %', current_setting('a.b') "
+            "USING DETAIL = current_setting('a.b'), HINT = current_setting('a.b'); END $$",
+        },
+    )
     for auth in ("pg_wrong", "pg_gone", "pg_broken"):
         yield f"bad_{auth}", {"kind": "postgres", "auth": auth, "query": "SELECT 1"}
     yield "bad_map", {"kind": "postgres", "auth": {"dsn": f"host=127.0.0.1 port={ref('long')}"}, "query": "SELECT 1"}
@@ -169,13 +193,19 @@ def transfer(world: World) -> Tasks:
     source = {"kind": "postgres", "auth": "pg", "query": f"SELECT {ref('quotes')}::text AS a, {ref('pem')}::text AS b"}
     away = f"{world.lab.folder}/vault"
     to_http = {"kind": "http", "url": f"{world.echo.url}/echo", "auth": "oauth"}
-    yield "ok_rows", {"kind": "transfer", "source": source, "target": to_http}
-    yield "ok_rows_file", {"kind": "transfer", "source": source, "target": {"kind": "file", "path": f"{away}/rows.csv"}}
-    yield "bad_rows_file", {
-        "kind": "transfer",
-        "source": {"kind": "file", "path": f"{away}/rows.csv"},
-        "target": {**to_http, "url": f"{world.echo.url}/reject"},
-    }
+    yield "does_rows", {"kind": "transfer", "source": source, "target": to_http}
+    yield (
+        "does_rows_file",
+        {"kind": "transfer", "source": source, "target": {"kind": "file", "path": f"{away}/rows.csv"}},
+    )
+    yield (
+        "bad_rows_file",
+        {
+            "kind": "transfer",
+            "source": {"kind": "file", "path": f"{away}/rows.csv"},
+            "target": {**to_http, "url": f"{world.echo.url}/reject"},
+        },
+    )
     yield "bad_rows", {"kind": "transfer", "source": source, "target": {**to_http, "url": f"http://{NOBODY}/"}}
     yield "bad_rows_sign", {"kind": "transfer", "source": {**source, "auth": "pg_wrong"}, "target": to_http}
     yield "bad_rows_dsn", {"kind": "transfer", "source": {**source, "auth": "pg_broken"}, "target": to_http}
@@ -187,16 +217,22 @@ def transfer(world: World) -> Tasks:
 
 
 def slow_sql(world: World) -> Tasks:
-    yield "slow_postgres", {
-        "kind": "postgres",
-        "auth": "pg_role",
-        "query": f"SELECT pg_sleep(60), {ref('umlauts')} AS x",
-    }
-    yield "slow_postgres_statements", {
-        "kind": "postgres",
-        "auth": "pg",
-        "query": f"SELECT set_config('a.b', {ref('json')}, false); SELECT pg_sleep(60)",
-    }
+    yield (
+        "slow_postgres",
+        {
+            "kind": "postgres",
+            "auth": "pg_role",
+            "query": f"SELECT pg_sleep(60), {ref('umlauts')} AS x",
+        },
+    )
+    yield (
+        "slow_postgres_statements",
+        {
+            "kind": "postgres",
+            "auth": "pg",
+            "query": f"SELECT set_config('a.b', {ref('json')}, false); SELECT pg_sleep(60)",
+        },
+    )
 
 
 def slow_duckdb(world: World) -> Tasks:
@@ -247,7 +283,7 @@ def python(world: World) -> Tasks:
     yield "ok_large", {**base, "code": LARGE}
     yield "ok_file", {**base, "code": LARGE, "spec": {"results": {"store": {"kind": "file"}}}}
     yield "bad_bytes", {**base, "code": "result = b'\\xff' + '|'.join(words.values()).encode()"}
-    yield "ok_drip", {**base, "code": DRIP}
+    yield "does_drip", {**base, "code": DRIP}
     yield "ok_auth", {"kind": "python", "auth": "oauth", "code": "print(auth)\nresult = dict(auth)"}
     yield "ok_main", {**base, "code": "def main(words):\n    return list(words.values())"}
     yield "bad_raise", {**base, "code": RAISE}
@@ -262,9 +298,9 @@ def python(world: World) -> Tasks:
 def surroundings(world: World) -> Tasks:
     """Variables of the worker that are secrets: a program has no part in them."""
     code = "import os\nresult = {name: value for name, value in os.environ.items() if name.startswith('NOETL')}"
-    yield "ok_python_environment", {"kind": "python", "code": f"{code}\nprint(result)"}
-    yield "ok_shell_environment", {"kind": "shell", "cmds": ["env", "tr '\\0' '\\n' < /proc/self/environ"]}
-    yield "ok_script_environment", {"kind": "script", "ref": "env; tr '\\0' '\\n' < /proc/self/environ"}
+    yield "does_python_environment", {"kind": "python", "code": f"{code}\nprint(result)"}
+    yield "does_shell_environment", {"kind": "shell", "cmds": ["env", "tr '\\0' '\\n' < /proc/self/environ"]}
+    yield "does_script_environment", {"kind": "script", "ref": "env; tr '\\0' '\\n' < /proc/self/environ"}
 
 
 def shell(world: World) -> Tasks:
@@ -274,13 +310,34 @@ def shell(world: World) -> Tasks:
     base = {"kind": "shell", "env": env}
     yield "ok_env", {**base, "cmds": [f"{spoken}\nsleep 0.1", ["env"]]}
     yield "ok_stdin", {"kind": "shell", "stdin": "\n".join(refs(world.texts).values()), "cmds": "cat; sleep 0.1"}
-    yield "ok_words", {"kind": "shell", "cmds": "\n".join(f"printf '%s\\n' {ref(name)} >&2" for name in names) + "\nsleep 0.1"}
-    yield "ok_quoted", {"kind": "shell", "cmds": f"x='a {ref('quotes')}'; y=\"b {ref('dollar')}\"; printf '%s %s' \"$x\" \"$y\""}
-    yield "ok_encoded", {**base, "cmds": f"({spoken}) | base64 -w 0; ({spoken}) | while read -r x; do printf '%s' \"$x\"; done"}
-    yield "ok_auth", {"kind": "shell", "auth": "basic", "cmds": "printf %s \"$NOETL_AUTH_USERNAME:$NOETL_AUTH_PASSWORD\" | base64"}
-    yield "ok_much", {**base, "cmds": f'i=0; while [ $i -lt 9000 ]; do printf "%s" "$WORD_long $WORD_quotes"; i=$((i+1)); done'}
+    yield (
+        "ok_words",
+        {"kind": "shell", "cmds": "\n".join(f"printf '%s\\n' {ref(name)} >&2" for name in names) + "\nsleep 0.1"},
+    )
+    yield (
+        "ok_quoted",
+        {"kind": "shell", "cmds": f'x=\'a {ref("quotes")}\'; y="b {ref("dollar")}"; printf \'%s %s\' "$x" "$y"'},
+    )
+    yield (
+        "ok_encoded",
+        {**base, "cmds": f"({spoken}) | base64 -w 0; ({spoken}) | while read -r x; do printf '%s' \"$x\"; done"},
+    )
+    yield (
+        "ok_auth",
+        {"kind": "shell", "auth": "basic", "cmds": 'printf %s "$NOETL_AUTH_USERNAME:$NOETL_AUTH_PASSWORD" | base64'},
+    )
+    yield (
+        "ok_much",
+        {**base, "cmds": f'i=0; while [ $i -lt 9000 ]; do printf "%s" "$WORD_long $WORD_quotes"; i=$((i+1)); done'},
+    )
     yield "bad_status", {**base, "cmds": f"{spoken}\nprintf '%s' \"$WORD_pem\" >&2\nexit 3"}
-    yield "bad_much", {**base, "cmds": f'i=0; while [ $i -lt 9000 ]; do printf "%s" "$WORD_long$WORD_quotes" >&2; i=$((i+1)); done; exit 1'}
+    yield (
+        "bad_much",
+        {
+            **base,
+            "cmds": f'i=0; while [ $i -lt 9000 ]; do printf "%s" "$WORD_long$WORD_quotes" >&2; i=$((i+1)); done; exit 1',
+        },
+    )
     yield "bad_argument", {"kind": "shell", "cmds": [["printf", "%s", ref("long")]]}
     yield "bad_arguments", {"kind": "shell", "cmds": [["sh", "-c", "sleep 0.1", ref("umlauts"), ref("pem")]]}
     yield "bad_program", {"kind": "shell", "cmds": [[ref("spaces")]]}
@@ -294,6 +351,7 @@ def script(world: World) -> Tasks:
     yield "ok_ref", {**base, "ref": text}
     yield "ok_auth", {"kind": "script", "ref": text, "auth": "oauth"}
     yield "bad_ref", {**base, "ref": f"{text}exit 4\n"}
+    yield "bad_text", {"kind": "script", "ref": f"#!/bin/cat\n{ref('pem')}\n"}
     yield "bad_argv", {**base, "ref": text, "argv": ["x", ref("digits")]}
     yield "bad_path", {**base, "path": f"none/{ref('emoji')}"}
     yield "bad_interpreter", {**base, "ref": text, "interpreter": ref("long")}
@@ -301,9 +359,27 @@ def script(world: World) -> Tasks:
 
 def slow_processes(world: World) -> Tasks:
     args = {"words": refs(world.texts)}
-    yield "slow_python", {"kind": "python", "args": args, "code": f"{SPEAK}print(words, end='', flush=True)\ntime.sleep(60)"}
+    yield (
+        "slow_python",
+        {"kind": "python", "args": args, "code": f"{SPEAK}print(words, end='', flush=True)\ntime.sleep(60)"},
+    )
     yield "slow_shell", {"kind": "shell", "env": {"W": ref("json")}, "cmds": 'printf "%s" "$W"; sleep 60'}
     yield "slow_script", {"kind": "script", "env": {"W": ref("quotes")}, "ref": 'printf "%s" "$W" >&2; sleep 60'}
+
+
+def container(world: World) -> Tasks:
+    env = {f"WORD_{one.name}": ref(one.name) for one in world.texts}
+    base = {"kind": "container", "image": IMAGE, "network": "none", "env": env, "pull": "never"}
+    yield "ok_env", {**base, "command": ["env"]}
+    yield "ok_stdin", {**base, "stdin": "\n".join(refs(world.texts).values()), "command": ["cat"]}
+    yield "ok_words", {**base, "command": f"echo 'a {ref('dollar')}' {ref('umlauts')}; sleep 0.1"}
+    yield "bad_status", {**base, "command": f"env; echo {ref('quotes')} >&2; exit 3"}
+    yield "bad_argument", {**base, "command": ["echo", ref("long")]}
+    yield "bad_image", {**base, "image": f"localhost/{ref('dashed')}:1"}
+    yield "bad_user", {**base, "user": ref("spaces"), "command": ["true"]}
+    yield "bad_folder", {**base, "workdir": ref("ampersand"), "command": ["true"]}
+    late = {**base, "command": f"echo {ref('json')}; sleep 60", "spec": {"timeout": CONTAINER_SECONDS}}
+    yield "slow_container", late
 
 
 # -- stores -----------------------------------------------------------------------------------------------------------
@@ -323,7 +399,7 @@ def stores(world: World) -> Tasks:
         yield f"ok_{name}_put", {**base, "operation": "put", "key": key, "data": every}
         yield f"ok_{name}_get", {**base, "operation": "get", "key": key}
         yield f"ok_{name}_list", {**base, "operation": "list", "prefix": "words/"}
-        yield f"ok_{name}_text", {**base, "operation": "put", "key": "text", "data": f"a {ref('pem')} b"}
+        yield f"does_{name}_text", {**base, "operation": "put", "key": "text", "data": f"a {ref('pem')} b"}
         yield f"ok_{name}_read", {**base, "operation": "get", "key": "text"}
         yield f"ok_{name}_copy", {**base, "operation": "copy", "key": key, "destination": f"copy/{ref('umlauts')}"}
         yield f"bad_{name}_none", {**base, "operation": "get", "key": f"none/{ref('long')}"}
@@ -338,8 +414,11 @@ def stores(world: World) -> Tasks:
 def nats(world: World) -> Tasks:
     every, base = refs(world.texts), {"kind": "nats", "auth": "nats"}
     kv, objects = {**base, "bucket": world.buckets["kv"]}, {**base, "bucket": world.buckets["objects"]}
-    yield "ok_publish", {**base, "operation": "publish", "subject": "words", "data": every, "headers": {"X-A": ref("spaces")}}
-    yield "ok_put", {**kv, "operation": "kv_put", "key": "words", "data": every}
+    yield (
+        "does_publish",
+        {**base, "operation": "publish", "subject": "words", "data": every, "headers": {"X-A": ref("spaces")}},
+    )
+    yield "does_put", {**kv, "operation": "kv_put", "key": "words", "data": every}
     yield "ok_get", {**kv, "operation": "kv_get", "key": "words"}
     yield "ok_named", {**kv, "operation": "kv_put", "key": ref("long"), "data": ref("pem")}
     yield "ok_keys", {**kv, "operation": "kv_keys"}
@@ -350,7 +429,10 @@ def nats(world: World) -> Tasks:
     yield "bad_key", {**kv, "operation": "kv_get", "key": f"none.{ref('long')}"}
     yield "bad_name", {**kv, "operation": "kv_put", "key": ref("spaces"), "data": 1}
     yield "bad_subject", {**base, "operation": "publish", "subject": f"a b {ref('long')}", "data": 1}
-    yield "bad_header", {**base, "operation": "publish", "subject": "a", "data": 1, "headers": {"a": f"x\r\n{ref('pem')}"}}
+    yield (
+        "bad_header",
+        {**base, "operation": "publish", "subject": "a", "data": 1, "headers": {"a": f"x\r\n{ref('pem')}"}},
+    )
     wrong = {"kind": "nats", "auth": "nats_wrong", "url": world.endpoints["nats"]}
     yield "bad_sign", {**wrong, "operation": "publish", "subject": "a", "data": 1}
     gone = f"nats://me:{{{{ {place('long')} }}}}@{NOBODY}"
@@ -373,27 +455,46 @@ def control(world: World) -> Tasks:
     yield "ok_json", {"kind": "noop", "result": [f"{{{{ {place(one.name)} | tojson }}}}" for one in world.texts]}
     yield "ok_quote", {"kind": "noop", "result": [f"{{{{ {place(one.name)} | urlencode }}}}" for one in world.texts]}
     yield "ok_book", {"kind": "workbook", "name": "say", "args": {"words": every}}
-    yield "ok_iterator", {
-        "kind": "iterator",
-        "in": [*every.values()],
-        "iterator": "word",
-        "tool": [{"ok_say": {"kind": "python", "args": {"word": "{{ iter.word }}"}, "code": "print(word)\nresult = word"}}],
-    }
-    yield "ok_iterator_at_once", {
-        "kind": "iterator",
-        "in": [1, 2, 3],
-        "iterator": "n",
-        "spec": {"mode": "parallel"},
-        "tool": [{"ok_each": {"kind": "noop", "result": ["{{ iter.n }}", every]}}],
-    }
-    yield "bad_iterator", {
-        "kind": "iterator",
-        "in": [ref("quotes")],
-        "iterator": "word",
-        "tool": [{"bad_say": {"kind": "python", "args": {"word": "{{ iter.word }}"}, "code": "raise KeyError(word)"}}],
-    }
-    yield "ok_secret", {"kind": "secrets", "provider": "env", "key": "from_env"}
-    yield "ok_opened", {"kind": "noop", "result": "{{ tasks.ok_secret.result.value }}"}
+    yield (
+        "ok_iterator",
+        {
+            "kind": "iterator",
+            "in": [*every.values()],
+            "iterator": "word",
+            "tool": [
+                {
+                    "ok_say": {
+                        "kind": "python",
+                        "args": {"word": "{{ iter.word }}"},
+                        "code": "print(word)\nresult = word",
+                    }
+                }
+            ],
+        },
+    )
+    yield (
+        "ok_iterator_at_once",
+        {
+            "kind": "iterator",
+            "in": [1, 2, 3],
+            "iterator": "n",
+            "spec": {"mode": "parallel"},
+            "tool": [{"ok_each": {"kind": "noop", "result": ["{{ iter.n }}", every]}}],
+        },
+    )
+    yield (
+        "bad_iterator",
+        {
+            "kind": "iterator",
+            "in": [ref("quotes")],
+            "iterator": "word",
+            "tool": [
+                {"bad_say": {"kind": "python", "args": {"word": "{{ iter.word }}"}, "code": "raise KeyError(word)"}}
+            ],
+        },
+    )
+    yield "does_secret", {"kind": "secrets", "provider": "env", "key": "from_env"}
+    yield "ok_opened", {"kind": "noop", "result": "{{ tasks.does_secret.result.value }}"}
     yield "ok_child", {"kind": "playbook", "path": "child.yaml", "args": {"words": every, "text": f"a {ref('long')}"}}
     yield "bad_child", {"kind": "playbook", "path": f"{ref('spaces')}.yaml", "args": {}}
     yield "bad_secret", {"kind": "secrets", "provider": "file", "key": ref("backslashes")}
@@ -404,14 +505,23 @@ def control(world: World) -> Tasks:
         yield f"bad_json_{one.name}", {"kind": "noop", "result": f"{{{{ ('[' ~ {place(one.name)}) | fromjson }}}}"}
 
 
+def slow(world: World) -> Tasks:
+    """Every kind that can take too long."""
+    for tasks in (slow_http, slow_sql, slow_duckdb, slow_processes, slow_nats):
+        yield from tasks(world)
+
+
 # -- runs that fail, and runs that are killed --------------------------------------------------------------------------
 
 
-def failing(world: World, task: Task) -> dict[str, Any]:
+def failing(world: World, name: str, task: Task) -> dict[str, Any]:
     """A run that fails, and a last step that looks at why."""
-    made = playbook(world, "failing", {}, final_step="last", output="{{ steps }}")
+    made = playbook(world, f"failing_{name}", {}, final_step="last", output="{{ steps }}")
     last = {"kind": "noop", "result": {"summary": "{{ args.summary }}", "error": "{{ steps.first.error }}"}}
-    made["workflow"] = [{"step": "first", "tool": [{"bad_task": task}]}, {"step": "last", "tool": [{"ok_last": last}]}]
+    made["workflow"] = [
+        {"step": "first", "tool": [{"bad_task": task}]},
+        {"step": "last", "tool": [{"does_last": last}]},
+    ]
     return made
 
 
@@ -425,7 +535,12 @@ def failures(world: World) -> dict[str, Task]:
         "http": {"kind": "http", "method": "POST", "url": f"{world.echo.url}/text", "form": words["words"]},
         "args": {"kind": "noop", "args": {"n": unknown}, "result": 1},
         "inputs": {"kind": "noop", "result": unknown},
-        "rule": {"kind": "noop", "args": {"words": {"quotes": f"a {ref('quotes')}"}}, "result": 1, "spec": {"policy": {"rules": [rule]}}},
+        "rule": {
+            "kind": "noop",
+            "args": {"words": {"quotes": f"a {ref('quotes')}"}},
+            "result": 1,
+            "spec": {"policy": {"rules": [rule]}},
+        },
     }
 
 
@@ -437,16 +552,28 @@ def held(world: World, away: str) -> dict[str, Tasks]:
     every = refs(world.texts)
     words, open_file = {"words": every}, f"{away}/open"
     rows = {"kind": "postgres", "auth": "pg", "query": f"SELECT {ref('quotes')}::text AS a"}
-    wait = f'printf "%s" "$W"; echo > {away}/NAME; while [ ! -e {open_file} ]; do sleep 0.05; done; printf "%s" "$W" >&2'
+    wait = (
+        f'printf "%s" "$W"; echo > {away}/NAME; while [ ! -e {open_file} ]; do sleep 0.05; done; printf "%s" "$W" >&2'
+    )
     code = f"{SPEAK}import os\nopen('{away}/python', 'w')\nwhile not os.path.exists('{open_file}'):\n    time.sleep(0.05)\n"
     tasks: dict[str, Task] = {
-        "http": {"kind": "http", "method": "POST", "url": f"{world.echo.url}/hold/http", "json": every, "auth": "oauth"},
+        "http": {
+            "kind": "http",
+            "method": "POST",
+            "url": f"{world.echo.url}/hold/http",
+            "json": every,
+            "auth": "oauth",
+        },
         "postgres": {
             "kind": "postgres",
             "auth": "pg_role",
             "query": f"SELECT pg_advisory_xact_lock_shared({LOCK})::text AS lock, {ref('pem')}::text AS x",
         },
-        "transfer": {"kind": "transfer", "source": rows, "target": {"kind": "http", "url": f"{world.echo.url}/hold/rows"}},
+        "transfer": {
+            "kind": "transfer",
+            "source": rows,
+            "target": {"kind": "http", "url": f"{world.echo.url}/hold/rows"},
+        },
         "python": {"kind": "python", "args": words, "code": f"{code}{RETURN}"},
         "shell": {"kind": "shell", "env": {"W": ref("json")}, "cmds": wait.replace("NAME", "shell")},
         "script": {"kind": "script", "env": {"W": ref("umlauts")}, "ref": wait.replace("NAME", "script")},
@@ -458,8 +585,23 @@ def held(world: World, away: str) -> dict[str, Tasks]:
 def _before_and_after(world: World, name: str, task: Task) -> Tasks:
     """A task that is held, between two that are not."""
     yield f"ok_{name}_before", {"kind": "noop", "result": [refs(world.texts)] * 40}
-    yield f"ok_{name}", task
+    yield f"does_{name}" if name == "transfer" else f"ok_{name}", task
     yield f"ok_{name}_after", {"kind": "noop", "result": refs(world.texts)}
+
+
+def handed_on(world: World) -> dict[str, Any]:
+    """A secret that one step puts somewhere and another, which does not use it, finds there."""
+    table = {"kind": "postgres", "auth": "pg_role"}
+    put = {**table, "command": f"CREATE TABLE handed_on AS SELECT {ref('quotes')}::text AS word"}
+    found = {**table, "query": "SELECT word FROM handed_on"}
+    return playbook(world, "handed_on", {"put": iter([("does_put", put)]), "find": iter([("ok_find", found)])})
+
+
+def open_words(world: World) -> dict[str, Any]:
+    """A playbook that has canaries in its text: they are found wherever a secret could be."""
+    word = next(one.value for one in world.texts if one.name == "long")
+    say = {"kind": "shell", "cmds": [["sh", "-c", f"echo {word}; sleep 1"]]}
+    return playbook(world, "open_words", {"say": iter([("does_say", say)])})
 
 
 CHILD = {

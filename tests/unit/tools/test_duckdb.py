@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 from tests.servers.hostile import HOSTILE, NAMES
-from tests.servers.rows_calls import Calls
+from tests.servers.rows_calls import Calls, our_threads
 
 from noetl.model.outcome import Outcome
 from noetl.tools import duckdb as kind
@@ -372,15 +371,13 @@ ENDLESS = "SELECT sum(a.range * b.range) FROM range(10000000) AS a, range(100000
 
 
 def test_a_cancelled_query_ends_with_its_thread(file: Calls) -> None:
-    threads = threading.active_count()
-
     async def cancelled() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await file.ask(ENDLESS)
 
     file.whole(cancelled())
-    assert threading.active_count() == threads
+    assert our_threads() == []
     assert file.value("SELECT 1 AS v") == 1
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -166,6 +168,20 @@ def test_the_time_zone_is_utc_and_may_be_set(calls: Calls) -> None:
     assert calls.value("SELECT current_setting('TimeZone') AS v") == "UTC"
     moment = "SELECT ('2026-07-01 12:00:00+00'::TIMESTAMPTZ)::VARCHAR AS v"
     assert calls.value(f"SET TimeZone = 'Europe/Berlin'; {moment}") == "2026-07-01 14:00:00+02"
+
+
+def test_no_progress_bar_is_printed_where_python_looks_interactive(tmp_path: Path) -> None:
+    code = """
+import sys
+from noetl.tools.rows.duck import Access, opened
+from noetl.tools.rows.thread import Stop
+for database in (None, sys.argv[1]):
+    with opened(database, Access(), Stop()) as connection:
+        print(connection.execute("SELECT current_setting('enable_progress_bar')").fetchall())
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "shop.db")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[(False,)]\n" * 2
 
 
 def test_a_query_that_spills_leaves_nothing_behind(calls: Calls) -> None:

@@ -112,6 +112,7 @@ def test_its_exit_code_is_the_error() -> None:
         pytest.param({"ref": "#!/no/such\n"}, "not_found", "no program '/no/such'", id="first line"),
         pytest.param({"ref": ":", "interpreter": "no-such"}, "not_found", "no program 'no-such'", id="interpreter"),
         pytest.param({"ref": ":", "argv": [SECRET]}, "input", "holds a secret", id="secret"),
+        pytest.param({"ref": f": {SECRET}"}, "input", "the script holds a secret", id="secret-text"),
     ],
 )
 def test_what_can_not_be_run(inputs: dict[str, Any], kind: str, says: str) -> None:

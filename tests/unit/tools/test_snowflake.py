@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.servers.hostile import HOSTILE, NAMES
-from tests.servers.rows_calls import Calls
+from tests.servers.rows_calls import Calls, our_threads
 from tests.servers.snowflake import PASSWORD, Snowflake, sign_in_fixture, snowflake_fixture  # noqa: F401
 
 from noetl.model.outcome import Outcome
@@ -304,8 +303,6 @@ def test_the_connector_logs_nothing(calls: Calls, caplog: pytest.LogCaptureFixtu
 
 
 def test_a_cancelled_statement_is_stopped_on_the_server(calls: Calls, snowflake: Snowflake) -> None:
-    threads = threading.active_count()
-
     async def story() -> None:
         await calls.ask("SELECT 1")
         with pytest.raises(TimeoutError):
@@ -316,4 +313,4 @@ def test_a_cancelled_statement_is_stopped_on_the_server(calls: Calls, snowflake:
     calls.whole(story())
     assert snowflake.running == {}
     assert snowflake.aborted
-    assert threading.active_count() <= threads + 2  # threads of the server that keep a connection open
+    assert our_threads() == []

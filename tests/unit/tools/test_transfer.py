@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 from pytest_httpserver import HTTPServer
-from tests.servers.rows_calls import Calls
+from tests.servers.rows_calls import Calls, our_threads
 from werkzeug import Request, Response
 
 from noetl.tools import transfer as kind
@@ -363,7 +363,6 @@ ENDLESS = "SELECT a.range AS i FROM range(100000000) AS a, range(1000) AS b"
 
 
 def test_a_cancelled_transfer_leaves_nothing(calls: Calls, tmp_path: Path) -> None:
-    threads = threading.active_count()
     (tmp_path / "out").mkdir()
 
     async def story() -> None:
@@ -373,7 +372,7 @@ def test_a_cancelled_transfer_leaves_nothing(calls: Calls, tmp_path: Path) -> No
                     await calls.ask(source={"kind": "duckdb", "query": ENDLESS}, target=target)
 
     calls.whole(story())
-    assert threading.active_count() == threads
+    assert our_threads() == []
     assert os.listdir(tmp_path / "out") == []
     assert read(tmp_path / "t.db", "SELECT count(*) FROM duckdb_tables()") == [(0,)]
 

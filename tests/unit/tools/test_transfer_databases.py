@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import duckdb
 import pytest
 from tests.servers.hostile import HOSTILE
 from tests.servers.postgres import Schema, postgres_fixture, schema_fixture  # noqa: F401
-from tests.servers.rows_calls import Calls
+from tests.servers.rows_calls import Calls, our_threads
 from tests.servers.snowflake import Snowflake, sign_in_fixture, snowflake_fixture  # noqa: F401
 
 from noetl.tools import snowflake as snowflake_kind
@@ -255,7 +254,6 @@ ENDLESS = "SELECT i FROM generate_series(1, 100000000000) AS i"
 
 @pytest.mark.parametrize("place", ["duckdb", "postgres", "file"])
 def test_a_cancelled_transfer_stops_both_sides(place: str, calls: Calls, schema: Schema, tmp_path: Path) -> None:
-    threads = threading.active_count()
     path = {"kind": "file", "path": str(tmp_path / "t.csv")}
     target = {"duckdb": duck(tmp_path / "t.db", table="t"), "postgres": pg(schema, table="t"), "file": path}[place]
 
@@ -266,7 +264,7 @@ def test_a_cancelled_transfer_stops_both_sides(place: str, calls: Calls, schema:
                     await calls.ask(source=pg(schema, query=query), target=target)
 
     calls.whole(story())
-    assert threading.active_count() == threads
+    assert our_threads() == []
     assert schema.rows("SELECT query FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'COPY%%'") == []
     assert schema.rows("SELECT to_regclass('t')") == [(None,)]
     assert not (tmp_path / "t.csv").exists()

@@ -504,6 +504,7 @@ def _parts(task: Any, key: str, kind: Kind | None) -> Iterator[tuple[tuple[Any, 
     value, sql = task[key], "snowflake" if kind.name == "snowflake" else "sql"
     inner = {name.partition(".")[2] for name in kind.sql if name.startswith(f"{key}.")}
     if inner and isinstance(value, dict):
+        sql = "snowflake" if value.get("kind") == "snowflake" else "sql"
         yield from (((value, part), sql if part in inner else "") for part in value)
     elif key in kind.shell and isinstance(value, list):
         yield from (((value, i), "shell" if isinstance(one, str) else "words") for i, one in enumerate(value))

@@ -104,7 +104,7 @@ async def _playbook(call: Call, request: StartRequest) -> str:
         await playbooks.know(request.playbook_id)
         return request.playbook_id
     if call.caller.role not in WRITE:
-        raise Refused(403, f"the role {call.caller.role} may start registered playbooks; a text of its own takes author")
+        raise Refused(403, f"the role {call.caller.role} may start registered playbooks; a text takes author")
     assert request.playbook is not None
     return await playbooks.add(request.playbook.encode("utf-8", "surrogatepass"))
 
@@ -246,7 +246,7 @@ async def _stream(call: Call, execution: str, after: int) -> Response:
 async def state(call: Call) -> Response:
     """The state as it was after an event: the fold of the log up to there."""
     api, execution = call.api, call.params["id"]
-    now, summary = await api.look(execution)
+    now, _ = await api.look(execution)
     file = api.runtime.files[now.digest]
     at = call.number("at", now.seq)
     if at > now.seq:

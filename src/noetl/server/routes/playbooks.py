@@ -6,11 +6,10 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from noetl.errors import NotFound
 from noetl.server import show
 from noetl.server.api import Api
 from noetl.server.call import MIB, YAML, Call, Query, Routes, json_response
-from noetl.server.playbooks import check_path
+from noetl.server.playbooks import check_path, unknown
 from noetl.server.problems import Refused, invalid_playbook, shown
 from noetl.server.roles import PREFIX
 from noetl.server.wire import PlaybookPage, PlaybookText, Registered, Validity
@@ -88,7 +87,7 @@ async def show_one(call: Call) -> Response:
     versions = await call.in_store(api.store.versions, path)
     found = next((one for one in versions if version in (0, one.version)), None)
     if found is None:
-        raise NotFound(f"no playbook is registered as {path!r}" if not versions else f"{path!r} has no version {version}")
+        raise unknown(path, version or None)
     tag = f'"{found.digest}.{len(versions)}"'
     if call.header(b"if-none-match") == tag:
         return Response(status_code=304, headers={"ETag": tag})

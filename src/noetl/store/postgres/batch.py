@@ -6,7 +6,8 @@ last word counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 from noetl.store.keys import key_of, valid_key
@@ -71,9 +72,16 @@ def arguments(changes: Sequence[Change], heads: dict[str, int], removing: int) -
     ]
 
 
-def _columns(kinds: Sequence[Column], rows: Iterable[tuple[Any, ...]]) -> list[Packed]:
-    columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
-    return [kind(column) for kind, column in zip(kinds, columns, strict=True)]
+def _columns(kinds: tuple[Column, ...], rows: Collection[tuple[Any, ...]]) -> list[Packed]:
+    if not rows:
+        return _nothing(kinds)
+    return [kind(column) for kind, column in zip(kinds, zip(*rows, strict=True), strict=True)]
+
+
+@cache
+def _nothing(kinds: tuple[Column, ...]) -> list[Packed]:
+    """Most changes touch few tables, and empty columns are always the same."""
+    return [kind(()) for kind in kinds]
 
 
 def _last(moves: Iterable[tuple[bytes, dict[Any, Any]]]) -> list[tuple[Any, ...]]:

@@ -336,8 +336,10 @@ def _rows(connection: Connection, name: str, bindings: Sequence[Any]) -> list[An
 
 
 def _look(connection: Connection) -> None:
-    """Take what the server has sent unasked: notifications, or that it has gone."""
+    """Take what the server has sent unasked: notifications, or that it has gone, which takes two looks if it has said
+    good-bye."""
     with suppress(psycopg.Error):
+        connection.pgconn.consume_input()
         connection.pgconn.consume_input()
         while (notice := connection.pgconn.notifies()) is not None:
             assert connection.pgconn.notify_handler is not None

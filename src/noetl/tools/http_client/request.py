@@ -37,7 +37,7 @@ def build(client: AsyncClient, inputs: Inputs, proof: Proof, context: Context, f
         headers.append((b"Content-Type", content_type))
     if inputs.method in WITH_EFFECT and "idempotency-key" not in named:
         headers.append((b"Idempotency-Key", context.idempotency_key.encode()))
-    url = _address(inputs, proof)
+    url = _address(inputs, proof, context)
     request = client.build_request(
         inputs.method,
         url,
@@ -58,7 +58,7 @@ def has_port(url: URL) -> bool:
     return url.port is None or 0 < url.port < 65536
 
 
-def _address(inputs: Inputs, proof: Proof) -> URL:
+def _address(inputs: Inputs, proof: Proof, context: Context) -> URL:
     text, mark, fragment = inputs.url.strip().partition("#")
     pairs = [(name, one) for name, value in inputs.params.items() if value is not None for one in _texts(value)]
     if twice := next((name for name in proof.params if inputs.params.get(name) is not None), None):
@@ -66,14 +66,15 @@ def _address(inputs: Inputs, proof: Proof) -> URL:
     if pairs := [*pairs, *proof.params.items()]:
         text += "?" if "?" not in text else "" if text.endswith(("?", "&")) else "&"
         text += urlencode(pairs, quote_via=quote)
+    # What a message would quote of it may be a part of a password.
+    secret = "@" in text or proof.params or context.redact(inputs.url) != inputs.url
     try:
         url = URL(text + mark + fragment)
     except InvalidURL as error:
-        # What the parser quotes may be a part of a password.
-        secret = "@" in text or proof.params
         raise Refused("`url` is not an address" if secret else f"`url` is not an address: {error}") from None
     if url.scheme not in ("http", "https"):
-        raise Refused("`url` must begin with http:// or https://" + (f", not {url.scheme}:" if url.scheme else ""))
+        shown = f", not {url.scheme}:" if url.scheme and not secret else ""
+        raise Refused(f"`url` must begin with http:// or https://{shown}")
     if not url.host:
         raise Refused("`url` names no host")
     if not has_port(url):

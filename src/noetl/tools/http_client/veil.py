@@ -33,11 +33,10 @@ class Veil:
         return text
 
     def url(self, url: URL) -> str:
-        """An address for people: who signs in and what is asked for is left out."""
-        path, mark, _ = url.raw_path.decode("ascii").partition("?")
-        if len(path) > MAX_PATH:
-            path = self._redact(path)[:MAX_PATH]
-        return f"{url.scheme}://{url.netloc.decode('ascii')}{path}{'?...' * bool(mark)}"
+        """An address for people: who signs in and what is asked for is left out, after secrets were hidden."""
+        whole = self._redact(url.raw_path.decode("ascii"))
+        path, mark, _ = whole.partition("?")
+        return f"{url.scheme}://{url.netloc.decode('ascii')}{path[:MAX_PATH]}{'?...' * bool(mark)}"
 
     def leaks_into(self, address: str) -> bool:
         """Whether an address holds the credential, or another secret of the call, however it is escaped."""

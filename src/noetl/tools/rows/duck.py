@@ -138,6 +138,7 @@ def open_instance(path: str, access: Access, *, locked: bool = True) -> DuckDBPy
     except duckdb.Error as error:
         raise unopened(path, error) from None
     try:
+        instance.execute("SET enable_progress_bar = false")  # on where Python looks interactive; it goes to stdout
         if locked:
             lock_down(instance, access.paths)
     except duckdb.Error as error:

@@ -10,7 +10,7 @@ CREATE TABLE token (
     revoked REAL
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE user (
+CREATE TABLE account (
     name     TEXT PRIMARY KEY,
     role     TEXT NOT NULL,
     password TEXT NOT NULL, -- argon2id
@@ -20,11 +20,11 @@ CREATE TABLE user (
 CREATE TABLE session (
     id      TEXT PRIMARY KEY,
     hash    BLOB NOT NULL UNIQUE, -- SHA-256 of the cookie
-    user    TEXT NOT NULL,
+    account TEXT NOT NULL,
     created REAL NOT NULL,
     seen    REAL NOT NULL,
     expires REAL NOT NULL,
     agent   TEXT NOT NULL,
     address TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX session_by_user ON session (user);
+CREATE INDEX session_by_account ON session (account);

@@ -1,1 +1,1 @@
-INSERT INTO session (id, hash, user, created, seen, expires, agent, address) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO session (id, hash, account, created, seen, expires, agent, address) VALUES (?, ?, ?, ?, ?, ?, ?, ?)

@@ -1,1 +1,1 @@
-INSERT INTO user (name, role, password, created) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING name
+INSERT INTO account (name, role, password, created) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING name

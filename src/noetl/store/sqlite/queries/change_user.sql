@@ -1,1 +1,1 @@
-UPDATE user SET role = ?, password = ? WHERE name = ? RETURNING name
+UPDATE account SET role = ?, password = ? WHERE name = ? RETURNING name

@@ -1,1 +1,1 @@
-DELETE FROM session WHERE user = ? RETURNING id
+DELETE FROM session WHERE account = ? RETURNING id

@@ -1,1 +1,1 @@
-DELETE FROM user WHERE name = ? RETURNING name
+DELETE FROM account WHERE name = ? RETURNING name

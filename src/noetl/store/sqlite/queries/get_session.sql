@@ -1,1 +1,1 @@
-SELECT id, hash, user, created, seen, expires, agent, address FROM session WHERE hash = ?
+SELECT id, hash, account, created, seen, expires, agent, address FROM session WHERE hash = ?

@@ -1,1 +1,1 @@
-SELECT name, role, password, created FROM user WHERE name = ?
+SELECT name, role, password, created FROM account WHERE name = ?

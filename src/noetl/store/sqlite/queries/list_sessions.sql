@@ -1,2 +1,2 @@
-SELECT id, hash, user, created, seen, expires, agent, address FROM session
-WHERE ? IS NULL OR user = ? ORDER BY created DESC, id DESC
+SELECT id, hash, account, created, seen, expires, agent, address FROM session
+WHERE ? IS NULL OR account = ? ORDER BY created DESC, id DESC

@@ -1,1 +1,1 @@
-SELECT name, role, password, created FROM user ORDER BY name
+SELECT name, role, password, created FROM account ORDER BY name

@@ -1,0 +1,78 @@
+"""noetl dev: server, worker and page in one process, for one person."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+import click
+
+import noetl
+from noetl.cli.run import collect_garbage
+from noetl.cli.serving import Running, make_token, revoke, running, served
+from noetl.cli.worker import on_signal
+from noetl.clock import SystemClock
+from noetl.server.listen import bound, url_of
+from noetl.server.local_link import LocalLink, Pulse
+from noetl.store.ports import Store, WorkerSession
+from noetl.tools.registry import KINDS
+from noetl.worker.output import Output
+from noetl.worker.shift import Shift
+from noetl.worker.worker import Worker
+
+PORT = 8082
+SLOTS = 64
+GRACE_SECONDS = 5.0
+TOKEN = "noetl dev"
+
+
+@click.command("dev")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0: any that is free.")
+@click.option("--db", metavar="PATH", help="The database file; else NOETL_DB, else ./.noetl/noetl.db.")
+def command(port: int, db: str | None) -> None:
+    """Serve this machine: the API, the page and a worker in one process, until Ctrl-C.
+
+    It makes a token that is good while it runs, and prints the address to open and what to type for the other verbs.
+    """
+    collect_garbage()
+    with served(db) as store:
+        found = bound("127.0.0.1", port)
+        revoke(store, [one.id for one in store.access.tokens() if one.name == TOKEN and one.revoked is None])
+        name, secret = make_token(store, "admin", TOKEN)
+        try:
+            asyncio.run(_serve(store, found, secret))
+        finally:
+            revoke(store, [name])
+
+
+async def _serve(store: Store, found: socket.socket, token: str) -> None:
+    url = url_of(found)
+    async with running(store, found) as one:
+        shift, pulse = _worker(one)
+        on_signal(lambda: shift.end() if one.ended.is_set() else one.ended.set())
+        working, beating = asyncio.create_task(shift.run()), asyncio.create_task(pulse.run())
+        click.echo(f"noetl dev: {url}/#token={token}", err=True)
+        click.echo(f"export NOETL_SERVER={url} NOETL_TOKEN={token}")
+        await one.ended.wait()
+        shift.end()
+        await asyncio.gather(working, return_exceptions=True)
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
+        await pulse.link.keep_lines()
+        await KINDS.close()
+
+
+def _worker(one: Running) -> tuple[Shift, Pulse]:
+    """A worker beside the server."""
+    clock, name = SystemClock(), f"dev-{os.getpid()}"
+    output = Output(clock)
+    link = LocalLink(one.service, "default", output)
+    worker = Worker(name, link, KINDS, clock, SLOTS)
+    worker.log = output.write
+    session = WorkerSession(name, link.pool, SLOTS, socket.gethostname(), clock.now(), version=noetl.__version__)
+    return Shift(worker, _complain, GRACE_SECONDS), Pulse(worker, link, session)
+
+
+def _complain(text: str) -> None:
+    click.echo(f"noetl: {text}", err=True)

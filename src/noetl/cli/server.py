@@ -1,0 +1,62 @@
+"""noetl server: the engine and its API, for workers and people elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import click
+
+from noetl.cli.pool import Pool
+from noetl.cli.run import collect_garbage
+from noetl.cli.serving import make_token, revoke, running, served
+from noetl.cli.worker import on_signal
+from noetl.clock import SystemClock
+from noetl.server.listen import bound, url_of
+from noetl.server.options import check_address
+from noetl.store.ports import Store
+
+PORT = 8082
+
+
+@click.command("server")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0: any that is free.")
+@click.option("--db", metavar="URL", help="A file, or postgresql://HOST/DATABASE; else NOETL_DB, else .noetl/noetl.db.")
+@click.option("--workers", type=click.IntRange(0, 64), default=0, show_default=True, help="Workers of its own.")
+@click.option("--slots", type=click.IntRange(1, 1000), default=16, show_default=True, help="Of each of its workers.")
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name by which clients know it.")
+def command(host: str, port: int, db: str | None, workers: int, slots: int, hosts: tuple[str, ...]) -> None:
+    """Serve executions of a database to workers and people, until SIGTERM or Ctrl-C.
+
+    Any number of servers can share a Postgres database; a file has one. On an address that others can reach, somebody
+    must be able to sign in: `noetl token create` and `noetl user add` see to that. Workers come with `noetl worker`, or
+    with `--workers` as processes on this machine that are started again when they die.
+    """
+    collect_garbage()
+    with served(db) as store:
+        check_address(host, store.access, SystemClock().now())
+        found = bound(host, port)
+        asyncio.run(_serve(store, found, workers, slots, hosts))
+
+
+async def _serve(store: Store, found: socket.socket, workers: int, slots: int, hosts: tuple[str, ...]) -> None:
+    url = url_of(found)
+    tokens = [make_token(store, "worker", f"worker {one} of {socket.gethostname()}") for one in range(workers)]
+    try:
+        async with running(store, found, hosts) as one:
+            pool = Pool(["--server", url, "--slots", str(slots)], [secret for _, secret in tokens])
+            working = asyncio.create_task(_work(pool, one.ended))
+            on_signal(pool.end if workers else one.ended.set)
+            click.echo(f"noetl server at {url}{f', {workers} workers' if workers else ''}", err=True)
+            await one.ended.wait()
+            working.cancel()
+    finally:
+        revoke(store, [name for name, _ in tokens])
+
+
+async def _work(pool: Pool, ended: asyncio.Event) -> None:
+    """Look after our own workers. The server outlives them, so that they can report what they finish."""
+    await pool.run()
+    await pool.ended.wait()
+    ended.set()

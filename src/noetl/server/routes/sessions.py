@@ -1,0 +1,113 @@
+"""/sessions: people sign in, see where they are signed in, and sign out."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.responses import Response
+
+from noetl.errors import NotFound
+from noetl.server import passwords, show
+from noetl.server.auth import (
+    LONGEST_SECONDS,
+    cookie,
+    cookie_of,
+    csrf_of,
+    new_session,
+    unauthorised,
+)
+from noetl.server.call import Call, Query, Routes, json_response
+from noetl.server.problems import Refused
+from noetl.server.wire import Login, LoginRequest, SessionPage
+from noetl.store.access import Session
+
+routes = Routes()
+
+LOGIN_BYTES = 16_384
+
+
+@routes.add("POST", "/sessions", body=LoginRequest, limit=LOGIN_BYTES, answers={201: Login})
+async def login(call: Call) -> Response:
+    """Sign in. The answer sets the cookie of the session."""
+    request, api = await call.read(LoginRequest), call.api
+    address = (call.scope.get("client") or ("",))[0]
+    subjects = (f"user {request.user[:100]}", f"address {address}")
+    api.throttle.check(*subjects)
+    api.throttle.failed(*subjects)  # until it is known better: guesses that come at once are all counted
+    user = None if "\0" in request.user else await call.in_store(api.store.access.user, request.user)
+    async with api.hashing:
+        good = await asyncio.to_thread(passwords.matches, user.password if user else "", request.password)
+    if user is None or not good:
+        api.metrics.counters["logins_failed"] += 1
+        raise unauthorised("no user has this name and password")
+    api.throttle.succeeded(*subjects)
+    agent = call.header(b"user-agent").encode("ascii", "replace").decode()
+    secret, session = new_session(user.name, api.clock.now(), agent, address)
+    await call.in_store(api.store.access.add_session, session)
+    answer = {
+        "session_id": session.id,
+        "user": user.name,
+        "role": user.role,
+        "csrf_token": csrf_of(secret),
+        "expires": show.stamp(session.expires),
+    }
+    return json_response(answer, 201, {"Set-Cookie": cookie(secret, int(LONGEST_SECONDS))})
+
+
+@routes.add(
+    "GET",
+    "/sessions",
+    query=(Query("user", says="Sessions of this user (admin only); `*` stands for all."),),
+    answers={200: SessionPage},
+)
+async def list_all(call: Call) -> Response:
+    """Who asks, and where that person is signed in."""
+    caller, asked = call.caller, call.text("user")
+    if asked and asked != caller.name and caller.role != "admin":
+        raise Refused(403, "sessions of others are shown to the role admin")
+    own = caller.name if caller.session is not None else ""
+    user = None if asked == "*" else asked or own
+    found = await call.in_store(call.api.store.access.sessions, user) if user != "" else []
+    current = caller.session.id if caller.session is not None else None
+    answer = {
+        "name": caller.name,
+        "role": caller.role,
+        "csrf_token": csrf_of(cookie_of(call.headers)) if caller.session is not None else None,
+        "items": [_shown(one, current) for one in found],
+    }
+    return json_response(answer)
+
+
+@routes.add("DELETE", "/sessions", answers={204: None})
+async def logout(call: Call) -> Response:
+    """Sign out."""
+    if call.caller.session is None:
+        raise Refused(422, "a token has no session: revoke it at /tokens")
+    await call.in_store(call.api.store.access.delete_session, call.caller.session.id)
+    call.api.doors.forget()
+    return Response(status_code=204, headers={"Set-Cookie": cookie("", 0)})
+
+
+@routes.add("DELETE", "/sessions/{name}", answers={204: None})
+async def end(call: Call) -> Response:
+    """End a session by its id: one's own, or as admin anybody's."""
+    id, access, caller = call.params["name"], call.api.store.access, call.caller
+    user = None if caller.role == "admin" else caller.name if caller.session is not None else ""
+    known = await call.in_store(access.sessions, user)
+    if id not in {one.id for one in known} or not await call.in_store(access.delete_session, id):
+        raise NotFound(f"there is no session {id!r}")
+    call.api.doors.forget()
+    return Response(status_code=204)
+
+
+def _shown(one: Session, current: str | None) -> dict[str, object]:
+    return {
+        "id": one.id,
+        "user": one.user,
+        "created": show.stamp(one.created),
+        "last_seen": show.stamp(one.seen),
+        "expires": show.stamp(one.expires),
+        "agent": one.agent,
+        "address": one.address,
+        "current": one.id == current,
+    }

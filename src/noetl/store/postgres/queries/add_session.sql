@@ -1,0 +1,1 @@
+INSERT INTO session (id, hash, account, created, seen, expires, agent, address) VALUES (%s, %s, %s, %s, %s, %s, %s, %s)

@@ -1,0 +1,1 @@
+UPDATE account SET role = %s, password = %s WHERE name = %s RETURNING name

@@ -1,0 +1,1 @@
+DELETE FROM account WHERE name = %s RETURNING name

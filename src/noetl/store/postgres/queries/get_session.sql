@@ -1,0 +1,1 @@
+SELECT id, hash, account, created, seen, expires, agent, address FROM session WHERE hash = %s

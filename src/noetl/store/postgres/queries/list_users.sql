@@ -1,0 +1,1 @@
+SELECT name, role, password, created FROM account ORDER BY name

@@ -1,0 +1,1 @@
+UPDATE session SET seen = greatest(seen, %s) WHERE id = %s

@@ -1,0 +1,1 @@
+"""Hostile values, the ways they come into a playbook, and the places they are put in."""

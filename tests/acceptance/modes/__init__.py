@@ -1,0 +1,1 @@
+"""The same playbooks in every mode in which noetl runs."""

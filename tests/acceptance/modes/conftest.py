@@ -1,0 +1,39 @@
+"""Each mode is started once in a test process, and must be sound when it ends."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.acceptance.modes import stage
+from tests.acceptance.modes.playbooks import CHILD, SECRET
+from tests.servers.postgres import postgres_fixture  # noqa: F401
+
+MODES = ("embedded", "dev", "sqlite", "postgres", "two servers")
+
+
+@pytest.fixture(scope="session", params=MODES, ids=lambda name: name.replace(" ", "_"))
+def mode(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[stage.Mode]:
+    folder = tmp_path_factory.mktemp("mode")
+    with ExitStack() as stack:
+        one = stack.enter_context(opened(request, folder))
+        one.register(CHILD)
+        one.set_credential("modes_api", "bearer", {"token": SECRET})
+        yield one
+    one.verify()
+
+
+def opened(request: pytest.FixtureRequest, folder: Path) -> stage.Opened:
+    match request.param:
+        case "embedded":
+            return stage.embedded(folder)
+        case "dev":
+            return stage.dev(folder)
+        case "sqlite":
+            return stage.served(folder, str(folder / "data" / "noetl.db"))
+    db = stage.database(request.getfixturevalue("postgres"), f"modes_{uuid.uuid4().hex}")
+    servers = 2 if request.param == "two servers" else 1
+    return stage.served(folder, db, servers, servers + 1)

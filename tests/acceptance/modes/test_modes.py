@@ -1,0 +1,59 @@
+"""One suite of playbooks, and every mode ends it in the same way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.acceptance.modes.playbooks import CASES, SECRET, Case
+from tests.acceptance.modes.stage import Mode, until
+from tests.test_examples import ENDINGS, Ending
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+NEED_NOTHING = ("hello", "cycle", "fan_out_join", "large_result", "nested_loops", "shell_words")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_playbook_ends_as_it_should(mode: Mode, name: str) -> None:
+    case = CASES[name]
+    found = mode.run(case.text, case.payload)
+    assert (found["status"], found["result"]) == (case.status, case.result), found
+    if case.ctx is not None:
+        assert found["ctx"] == case.ctx
+    if case.error is not None:
+        assert {key: found["error"][key] for key in case.error} == case.error
+    _check_logs(mode, found["execution_id"], case)
+    assert SECRET not in str(found)
+
+
+def _check_logs(mode: Mode, execution: str, case: Case) -> None:
+    """What tasks have written is there when the run has ended, or a moment later."""
+    if case.logs:
+        lines = until(lambda: [one["line"] for one in mode.logs(execution)], 20)
+        assert [line for line in case.logs if line not in lines] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "ending"),
+    [(name, ending) for name in NEED_NOTHING for ending in ENDINGS[name]],
+    ids=[f"{name}-{number}" for name in NEED_NOTHING for number in range(len(ENDINGS[name]))],
+)
+def test_example_ends_as_it_should(mode: Mode, name: str, ending: Ending) -> None:
+    text = (EXAMPLES / f"{name}.yaml").read_text("utf-8")
+    found = mode.run(text, _payload(ending.args))
+    assert (found["status"], found["result"]) == ("succeeded", ending.result)
+
+
+def _payload(args: tuple[str, ...]) -> dict[str, Any]:
+    """What `--set a.b=1` means."""
+    found: dict[str, Any] = {}
+    for text in args[1::2]:
+        path, _, value = text.partition("=")
+        *outer, last = path.split(".")
+        place = found
+        for key in outer:
+            place = place.setdefault(key, {})
+        place[last] = value if value.startswith(";") else yaml.safe_load(value)
+    return found

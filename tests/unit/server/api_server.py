@@ -1,0 +1,192 @@
+"""The real application behind the real uvicorn, in a thread of the test's process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from io import StringIO
+from typing import Any, TypeVar
+
+import httpx2
+import uvicorn
+
+from noetl.engine.state import Execution
+from noetl.errors import NotFound
+from noetl.keychain.keychain import StoredCredential
+from noetl.server.app import create_app
+from noetl.server.auth import new_token
+from noetl.server.listen import bound
+from noetl.server.local_link import LocalLink
+from noetl.server.options import ServerSettings
+from noetl.server.service import Service
+from noetl.store.access import ROLES, Role
+from noetl.store.memory import MemoryStore
+from noetl.store.ports import Store
+from noetl.tools.registry import KINDS
+from noetl.worker.output import Output
+from noetl.worker.worker import Worker
+
+Value = TypeVar("Value")
+SECONDS = 30
+
+HELLO = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: hello, path: tests/hello, version: "1.2"}
+workload: {name: world}
+workflow:
+  - step: start
+    tool: {kind: noop, result: "hello {{ workload.name }}"}
+    next: {arcs: [{step: end}]}
+  - step: end
+    tool: {kind: noop, result: "{{ steps.start.result }}!"}
+"""
+WAITS = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: waits, path: tests/waits}
+workflow:
+  - step: start
+    tool: {kind: wait, signal: go}
+"""
+ELSEWHERE = HELLO.replace("tests/hello", "tests/elsewhere").replace(
+    "workflow:", "executor: {profile: distributed, spec: {pool: elsewhere}}\nworkflow:"
+)
+"""Nobody in this process works for its pool."""
+WRONG = HELLO.replace("step: end}", "step: ende}")
+
+
+class OffsetClock:
+    """The clock of the machine, which a test can put forward."""
+
+    def __init__(self) -> None:
+        self.offset = 0.0
+
+    def now(self) -> float:
+        return time.time() + self.offset
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class ApiServer:
+    """A server on loopback with a worker beside it, and a token for each role."""
+
+    def __init__(self, store: Store | None = None, settings: ServerSettings | None = None) -> None:
+        self.store: Store = store or MemoryStore()
+        self.clock = OffsetClock()
+        self.log = StringIO()
+        self.settings = settings or ServerSettings(version="9.9")
+        self.tokens: dict[str, str] = {}
+        self.ids: dict[str, str] = {}
+        for role in ROLES:
+            self.add_token(role)
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self._thread.start()
+        assert self._ready.wait(SECONDS)
+
+    def add_token(self, role: Role, name: str = "", **more: Any) -> str:
+        secret, token = new_token(role, name or role, self.clock.now(), **more)
+        self.store.access.add_token(token)
+        self.tokens[name or role], self.ids[name or role] = secret, token.id
+        return secret
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.service = Service(self.store, self.clock, _nothing, open_credential=_credential)
+        self.app = create_app(self.service, self.settings)
+        self.app.state.api.log._stream = self.log
+        engine = asyncio.create_task(self.service.run())
+        worker = Worker("local", LocalLink(self.service, "default", Output(self.clock)), KINDS, self.clock, 16)
+        claiming = asyncio.create_task(_claim(worker))
+        found = bound("127.0.0.1", 0)
+        self.port: int = found.getsockname()[1]
+        config = uvicorn.Config(self.app, log_config=None, access_log=False, lifespan="off", ws="none")
+        self.ear = uvicorn.Server(config)
+        self._ready.set()
+        with suppress(asyncio.CancelledError):
+            await self.ear.serve([found])
+        for task in (claiming, engine):
+            task.cancel()
+        await asyncio.gather(claiming, engine, return_exceptions=True)
+        await worker.stop()
+        self.app.state.api.close()
+        self.service.close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self, who: str | None = "admin", **more: Any) -> httpx2.Client:
+        headers = {"Authorization": f"Bearer {self.tokens[who]}"} if who else {}
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=SECONDS, trust_env=False, **more)
+
+    def do(self, work: Coroutine[Any, Any, Value]) -> Value:
+        """Run something in the server's loop."""
+        done: Future[Value] = asyncio.run_coroutine_threadsafe(work, self.loop)
+        return done.result(SECONDS)
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.app.state.api.stop)
+        self.ear.should_exit = True
+        self._thread.join(SECONDS)
+        assert not self._thread.is_alive()
+
+
+async def _claim(worker: Worker) -> None:
+    while True:
+        if worker.free > 0:
+            await worker.claim()
+        else:
+            await asyncio.sleep(0.005)
+
+
+def _nothing(parent: Execution, request: dict[str, Any]) -> str:
+    raise NotFound("nothing")
+
+
+def _credential(name: str) -> StoredCredential:
+    """What stands in for the safe: one credential that any may use, and one with restrictions."""
+    if name == "open":
+        return StoredCredential("open", "bearer", {"token": "s3cret-value"})
+    if name == "closed":
+        return StoredCredential("closed", "bearer", {"token": "s3cret-value"}, ("shop/*",), ("shop",))
+    raise NotFound(f"there is no credential {name!r}")
+
+
+YAML = {"Content-Type": "application/yaml"}
+
+
+def register(client: httpx2.Client, text: str = HELLO) -> dict[str, Any]:
+    answer = client.post("/api/v1/playbooks", content=text.encode(), headers=YAML)
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json())
+
+
+def started(client: httpx2.Client, request: dict[str, Any], wait: int = 20) -> dict[str, Any]:
+    """An execution that has ended."""
+    answer = client.post("/api/v1/executions", json=request, headers={"Prefer": f"wait={wait}"})
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def begun(client: httpx2.Client, request: dict[str, Any]) -> str:
+    answer = client.post("/api/v1/executions", json=request)
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["execution_id"])
+
+
+def until(client: httpx2.Client, execution: str, *statuses: str) -> dict[str, Any]:
+    """The execution when it has one of the statuses."""
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        found = client.get(f"/api/v1/executions/{execution}").json()
+        if found["status"] in statuses:
+            return dict(found)
+        time.sleep(0.02)
+    raise AssertionError(f"{execution} is {found['status']}")

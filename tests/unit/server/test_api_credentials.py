@@ -1,0 +1,61 @@
+"""Credentials through the API: values go in and never come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from api_server import ApiServer
+
+from noetl.keychain.master import MasterKeySource
+from noetl.keychain.safe import Safe
+from noetl.server.options import ServerSettings
+from noetl.settings import MasterKeySettings
+from noetl.store.memory import MemoryStore
+
+API = "/api/v1/credentials"
+SECRET = "t0ken-of-the-shop"
+
+
+@pytest.fixture
+def keeper(tmp_path: Path) -> Iterator[ApiServer]:
+    store = MemoryStore()
+    safe = Safe(store.credentials, MasterKeySource(MasterKeySettings("ab" * 32, str(tmp_path / "key"))))
+    server = ApiServer(store, ServerSettings(safe=safe))
+    yield server
+    server.close()
+
+
+def test_values_go_in_and_never_come_out(keeper: ApiServer) -> None:
+    with keeper.client("admin") as admin:
+        body = {"kind": "bearer", "data": {"token": SECRET}, "paths": ["shop/*"], "pools": ["eu"]}
+        answer = admin.put(f"{API}/shop/api", json=body)
+        assert (answer.status_code, answer.json()["name"], answer.json()["paths"]) == (200, "shop/api", ["shop/*"])
+        listed = admin.get(API)
+        assert [one["kind"] for one in listed.json()["items"]] == ["bearer"]
+        assert SECRET not in answer.text + listed.text + keeper.log.getvalue()
+        assert keeper.settings.safe is not None
+        assert keeper.settings.safe.open("shop/api").fields == {"token": SECRET}
+        assert admin.delete(f"{API}/shop/api").status_code == 204
+        assert admin.delete(f"{API}/shop/api").status_code == 404
+
+
+def test_a_credential_that_can_not_be_says_nothing_of_its_values(keeper: ApiServer) -> None:
+    with keeper.client("admin") as admin:
+        for name, body in (
+            ("x", {"kind": "none", "data": {"token": SECRET}}),
+            ("x", {"kind": "bearer", "data": {"tokens": SECRET}}),
+            ("x", {"kind": "bearer", "data": SECRET}),
+            ("x", {"kind": "bearer", "data": {}}),
+            ("!x", {"kind": "bearer", "data": {"token": SECRET}}),
+        ):
+            answer = admin.put(f"{API}/{name}", json=body)
+            assert answer.status_code == 422
+            assert SECRET not in answer.text
+
+
+def test_without_a_master_key_nothing_is_kept(server: ApiServer) -> None:
+    with server.client("admin") as admin:
+        answer = admin.put(f"{API}/x", json={"kind": "bearer", "data": {"token": SECRET}})
+    assert (answer.status_code, SECRET in answer.text) == (503, False)

@@ -1,0 +1,150 @@
+"""The log of an execution as pages and as a stream that can be resumed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+from api_server import HELLO, WAITS, ApiServer, begun, register, started, until
+
+from noetl.clock import SystemClock
+from noetl.engine.commands import Signal
+from noetl.runtime.runtime import Runtime
+
+API = "/api/v1/executions"
+STREAM = {"Accept": "text/event-stream"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(server: ApiServer) -> None:
+    with server.client("author") as client:
+        for text in (HELLO, WAITS):
+            register(client, text)
+
+
+def followed(
+    client: httpx2.Client, execution: str, most: int | None = None, **headers: str
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Ids and events of a stream."""
+    named = STREAM | {key.replace("_", "-"): value for key, value in headers.items()}
+    with client.stream("GET", f"{API}/{execution}/events", headers=named) as answer:
+        assert (answer.status_code, answer.headers["content-type"].split(";")[0]) == (200, "text/event-stream")
+        number = 0
+        for line in answer.iter_lines():
+            if line.startswith("id: "):
+                number = int(line[4:])
+            elif line.startswith('data: {"event_id'):
+                yield number, msgspec.json.decode(line[6:])
+                most = None if most is None else most - 1
+                if most == 0:
+                    return
+
+
+def test_pages_have_no_gaps(admin: httpx2.Client) -> None:
+    execution = started(admin, {"path": "tests/hello"})
+    url, seen, after = f"{API}/{execution['execution_id']}/events", [], 0
+    while after is not None:
+        page = admin.get(url, params={"after": after, "limit": 4}).json()
+        seen += page["items"]
+        after = page["next"]
+    assert [one["seq"] for one in seen] == list(range(1, execution["events"] + 1))
+    assert (seen[0]["event_type"], seen[-1]["event_type"]) == ("playbook.execution.requested", "playbook.processed")
+    assert seen[0]["payload"]["path"] == "tests/hello"
+
+
+def test_a_stream_is_the_log_and_ends_with_it(admin: httpx2.Client) -> None:
+    execution = started(admin, {"path": "tests/hello"})
+    items = admin.get(f"{API}/{execution['execution_id']}/events", params={"limit": 1000}).json()["items"]
+    stream = list(followed(admin, execution["execution_id"]))
+    assert [one for _, one in stream] == items
+    assert [number for number, _ in stream] == [one["seq"] for one in items]
+
+
+@pytest.mark.parametrize("seen", [1, 3, 7])
+def test_who_was_cut_off_misses_nothing_and_sees_nothing_twice(admin: httpx2.Client, seen: int) -> None:
+    execution = started(admin, {"path": "tests/hello"})
+    first = [number for number, _ in followed(admin, execution["execution_id"], seen)]
+    rest = [number for number, _ in followed(admin, execution["execution_id"], Last_Event_ID=str(first[-1]))]
+    assert first + rest == list(range(1, execution["events"] + 1))
+
+
+def test_who_has_seen_the_end_is_told_not_to_come_again(admin: httpx2.Client) -> None:
+    execution = started(admin, {"path": "tests/hello"})
+    headers = STREAM | {"Last-Event-ID": str(execution["events"])}
+    assert admin.get(f"{API}/{execution['execution_id']}/events", headers=headers).status_code == 204
+
+
+@pytest.mark.parametrize("seen", ["x", "-1", "1" * 20, "1.5"])
+def test_a_seq_that_is_none(admin: httpx2.Client, seen: str) -> None:
+    execution = started(admin, {"path": "tests/hello"})["execution_id"]
+    assert admin.get(f"{API}/{execution}/events", headers=STREAM | {"Last-Event-ID": seen}).status_code == 422
+
+
+def test_events_come_as_they_happen(server: ApiServer, admin: httpx2.Client) -> None:
+    execution = begun(admin, {"path": "tests/waits"})
+    until(admin, execution, "waiting")
+    types: list[str] = []
+    paused, done = threading.Event(), threading.Event()
+
+    def follow() -> None:
+        with server.client("viewer") as client:
+            for _, one in followed(client, execution):
+                types.append(one["event_type"])
+                if one["event_type"] == "step.paused":
+                    paused.set()
+        done.set()
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    assert paused.wait(20)
+    assert not done.is_set()
+    admin.post(f"{API}/{execution}/signals", json={"name": "go"})
+    assert done.wait(20)
+    thread.join()
+    assert types[-1] == "playbook.processed"
+
+
+def test_events_of_another_server_come_too(server: ApiServer, admin: httpx2.Client) -> None:
+    """Another runtime on the same store writes; this server learns of it by looking."""
+    execution = begun(admin, {"path": "tests/waits"})
+    until(admin, execution, "waiting")
+    seen = max(number for number, _ in followed(admin, execution, 8))
+
+    async def signal() -> None:
+        other = Runtime(server.store, SystemClock())
+        try:
+            await other.handle(execution, Signal("note", "1", {}))
+        finally:
+            other.thread.shutdown()
+
+    server.do(signal())
+    numbers = []
+    for number, one in followed(admin, execution, Last_Event_ID=str(seen)):
+        numbers.append(number)
+        if one["event_type"] == "message.received":
+            break
+    assert numbers == list(range(seen + 1, seen + len(numbers) + 1))
+
+
+def test_a_stream_ends_when_the_server_does() -> None:
+    server = ApiServer()
+    with server.client("author") as client:
+        register(client, WAITS)
+        execution = begun(client, {"path": "tests/waits"})
+        until(client, execution, "waiting")
+        ended = threading.Event()
+
+        def follow() -> None:
+            with server.client("viewer") as other:
+                list(followed(other, execution))
+            ended.set()
+
+        thread = threading.Thread(target=follow)
+        thread.start()
+        server.close()
+        assert ended.wait(20)
+        thread.join()

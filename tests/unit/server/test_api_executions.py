@@ -1,0 +1,281 @@
+"""Executions through the API: started, looked at, spoken to."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import httpx2
+import pytest
+from api_server import ELSEWHERE, HELLO, WAITS, WRONG, ApiServer, begun, register, started, until
+
+API = "/api/v1"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(server: ApiServer) -> None:
+    with server.client("author") as client:
+        for text in (HELLO, WAITS, ELSEWHERE):
+            register(client, text)
+
+
+# -- starting -------------------------------------------------------------------------------------------------------
+
+
+def test_started_it_is_accepted_and_found_at_its_location(admin: httpx2.Client) -> None:
+    answer = admin.post(f"{API}/executions", json={"path": "tests/hello"})
+    assert answer.status_code == 202
+    assert set(answer.json()) == {"execution_id"}
+    assert answer.headers["location"] == f"{API}/executions/{answer.json()['execution_id']}"
+    found = until(admin, answer.json()["execution_id"], "succeeded")
+    assert (found["result"], found["path"], found["events"] > 5) == ("hello world!", "tests/hello", True)
+
+
+def test_who_prefers_to_wait_gets_the_execution(admin: httpx2.Client) -> None:
+    found = started(admin, {"path": "tests/hello", "payload": {"name": "moon"}})
+    assert (found["status"], found["result"], found["error"]) == ("succeeded", "hello moon!", None)
+    assert found["steps"]["start"] == {"status": "succeeded", "runs": 1, "result": "hello moon", "error": None}
+    assert (found["tokens"], found["progress"]) == ([], {})
+    assert found["started"].endswith("Z")
+
+
+def test_a_wait_that_is_over_leaves_it_running(admin: httpx2.Client) -> None:
+    answer = admin.post(f"{API}/executions", json={"path": "tests/waits"}, headers={"Prefer": "wait=1"})
+    assert answer.status_code == 202
+    assert answer.headers["preference-applied"] == "wait=1"
+    until(admin, answer.json()["execution_id"], "waiting")
+
+
+def test_a_text_runs_without_being_registered(admin: httpx2.Client) -> None:
+    text = HELLO.replace("tests/hello", "tests/inline")
+    assert started(admin, {"playbook": text})["result"] == "hello world!"
+    assert admin.get(f"{API}/playbooks/tests/inline").status_code == 404
+
+
+def test_a_digest_names_a_playbook(admin: httpx2.Client) -> None:
+    digest = register(admin)["playbook_id"]
+    assert started(admin, {"playbook_id": digest})["playbook_id"] == digest
+
+
+def test_request_ctx_is_there_from_the_start(admin: httpx2.Client) -> None:
+    assert started(admin, {"path": "tests/hello", "ctx": {"a": [1]}})["ctx"] == {"a": [1]}
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        ({}, 422),
+        ({"path": "tests/hello", "playbook": HELLO}, 422),
+        ({"path": "tests/none"}, 404),
+        ({"path": "tests/hello", "version": 99}, 404),
+        ({"playbook_id": "f" * 64}, 404),
+        ({"playbook_id": "f" * 64, "version": 1}, 422),
+        ({"path": "tests/hello", "payload": [1]}, 422),
+        ({"path": "tests/hello", "pay": {}}, 422),
+        ({"playbook": WRONG}, 422),
+    ],
+)
+def test_what_can_not_be_started_is_a_problem(admin: httpx2.Client, request_: dict[str, Any], status: int) -> None:
+    answer = admin.post(f"{API}/executions", json=request_)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+    assert answer.json()["status"] == status
+
+
+def test_operators_start_what_is_registered_and_no_texts(server: ApiServer) -> None:
+    with server.client("operator") as client:
+        assert started(client, {"path": "tests/hello"})["status"] == "succeeded"
+        assert client.post(f"{API}/executions", json={"playbook": HELLO}).status_code == 403
+
+
+def test_bad_json_is_told_from_json_of_a_bad_shape(admin: httpx2.Client) -> None:
+    headers = {"Content-Type": "application/json"}
+    assert admin.post(f"{API}/executions", content=b"{", headers=headers).status_code == 400
+    assert admin.post(f"{API}/executions", content=b'"text"', headers=headers).status_code == 422
+    assert admin.post(f"{API}/executions", content=b'{"path": "\\ud800"}', headers=headers).status_code in (400, 404)
+
+
+# -- once -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_key_starts_once(admin: httpx2.Client) -> None:
+    headers = {"Idempotency-Key": "one"}
+    ids = [admin.post(f"{API}/executions", json={"path": "tests/hello"}, headers=headers) for _ in range(3)]
+    assert len({answer.json()["execution_id"] for answer in ids}) == 1
+    waited = admin.post(f"{API}/executions", json={"path": "tests/hello"}, headers=headers | {"Prefer": "wait=20"})
+    assert (waited.status_code, waited.json()["execution_id"]) == (200, ids[0].json()["execution_id"])
+
+
+def test_the_same_key_with_another_content_is_refused(admin: httpx2.Client) -> None:
+    headers = {"Idempotency-Key": "two"}
+    admin.post(f"{API}/executions", json={"path": "tests/hello"}, headers=headers)
+    answer = admin.post(f"{API}/executions", json={"path": "tests/waits"}, headers=headers)
+    assert answer.status_code == 422
+    assert answer.json()["type"] == "urn:noetl:problem:idempotency-key-reused"
+
+
+def test_keys_of_others_are_others(server: ApiServer, admin: httpx2.Client) -> None:
+    headers = {"Idempotency-Key": "three"}
+    mine = admin.post(f"{API}/executions", json={"path": "tests/hello"}, headers=headers).json()
+    with server.client("author") as client:
+        assert client.post(f"{API}/executions", json={"path": "tests/hello"}, headers=headers).json() != mine
+
+
+def test_requests_with_a_key_that_come_together_start_once(server: ApiServer) -> None:
+    found: list[str] = []
+
+    def ask() -> None:
+        with server.client("admin") as client:
+            headers = {"Idempotency-Key": "together"}
+            found.append(client.post(f"{API}/executions", json={"path": "tests/waits"}, headers=headers).text)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1
+
+
+def test_what_was_remembered_and_never_started_is_started(server: ApiServer, admin: httpx2.Client) -> None:
+    """A server died between the two."""
+    import msgspec
+
+    from noetl.server.show import hashed
+
+    execution, content = "01890000-0000-7000-8000-00000000000a", b'{"path":"tests/hello"}'
+    scope = f"executions token:{server.ids['admin']}"
+    server.store.remember(scope, "died", msgspec.json.encode([execution, hashed(content)]))
+    headers = {"Idempotency-Key": "died", "Content-Type": "application/json"}
+    answer = admin.post(f"{API}/executions", content=content, headers=headers)
+    assert answer.json() == {"execution_id": execution}
+    until(admin, execution, "succeeded")
+
+
+# -- looking --------------------------------------------------------------------------------------------------------
+
+
+def test_lists_go_page_by_page_newest_first(admin: httpx2.Client) -> None:
+    made = [started(admin, {"path": "tests/hello"})["execution_id"] for _ in range(5)]
+    seen: list[str] = []
+    cursor = ""
+    while len(seen) < 5:
+        query = {"path": "tests/hello", "status": "succeeded", "limit": 2} | ({"cursor": cursor} if cursor else {})
+        page = admin.get(f"{API}/executions", params=query).json()
+        seen += [one["execution_id"] for one in page["items"]]
+        cursor = page["next"]
+    assert seen[:5] == made[::-1]
+    assert admin.get(f"{API}/executions", params={"prefix": made[0]}).json()["items"][0]["execution_id"] == made[0]
+
+
+@pytest.mark.parametrize("query", ["status=done", "limit=0", "limit=1001", "limit=x", "limit=1&limit=2", "what=1"])
+def test_a_query_that_makes_no_sense_is_refused(admin: httpx2.Client, query: str) -> None:
+    assert admin.get(f"{API}/executions?{query}").status_code == 422
+
+
+@pytest.mark.parametrize("part", ["", "/events", "/state", "/vars", "/logs"])
+def test_an_execution_that_is_not_there_is_not_found(admin: httpx2.Client, part: str) -> None:
+    answer = admin.get(f"{API}/executions/01890000-0000-7000-8000-000000000000{part}")
+    assert (answer.status_code, answer.json()["status"]) == (404, 404)
+
+
+def test_an_ended_execution_that_is_known_is_not_sent_again(admin: httpx2.Client) -> None:
+    execution = started(admin, {"path": "tests/hello"})["execution_id"]
+    first = admin.get(f"{API}/executions/{execution}")
+    again = admin.get(f"{API}/executions/{execution}", headers={"If-None-Match": first.headers["etag"]})
+    assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
+
+
+def test_the_state_after_each_event_is_the_fold_up_to_it(admin: httpx2.Client) -> None:
+    execution = started(admin, {"path": "tests/hello"})
+    url = f"{API}/executions/{execution['execution_id']}/state"
+    states = [admin.get(url, params={"at": seq}).json() for seq in range(1, execution["events"] + 1)]
+    assert [one["seq"] for one in states] == list(range(1, execution["events"] + 1))
+    assert states[0]["status"] == "pending"
+    assert (states[-1]["status"], states[-1]["result"]) == ("succeeded", "hello world!")
+    assert admin.get(url).json() == states[-1]
+    assert any(one["steps"].get("start", {}).get("status") == "running" for one in states)
+    assert admin.get(url, params={"at": execution["events"] + 1}).status_code == 404
+    assert admin.get(url, params={"at": 0}).status_code == 422
+
+
+def test_errors_have_their_place_in_the_playbook(admin: httpx2.Client) -> None:
+    text = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: fails, path: tests/fails}
+workflow:
+  - step: start
+    tool: {kind: python, code: "raise ValueError('no')"}
+"""
+    found = started(admin, {"playbook": text})
+    assert found["status"] == "failed"
+    assert (found["error"]["step"], found["error"]["line"], found["error"]["kind"]) == ("start", 6, "python")
+
+
+def test_output_of_tasks_is_in_the_logs(admin: httpx2.Client, server: ApiServer) -> None:
+    execution = started(admin, {"path": "tests/hello"})["execution_id"]
+    server.store.log([(execution, "start#1/task_1#1", 1.5, "stdout", f"line {n}") for n in range(3)])
+    url = f"{API}/executions/{execution}/logs"
+    page = admin.get(url, params={"limit": 2}).json()
+    assert [one["line"] for one in page["items"]] == ["line 0", "line 1"]
+    rest = admin.get(url, params={"after": page["next"]}).json()
+    assert ([one["line"] for one in rest["items"]], rest["next"]) == (["line 2"], None)
+    assert admin.get(f"{API}/executions/{execution}/vars").json() == {"execution_id": execution, "vars": {}}
+
+
+# -- commands -------------------------------------------------------------------------------------------------------
+
+
+def test_a_signal_is_accepted_once_and_late_after_the_end(admin: httpx2.Client) -> None:
+    execution = begun(admin, {"path": "tests/waits"})
+    until(admin, execution, "waiting")
+    url, signal = f"{API}/executions/{execution}/signals", {"name": "go", "id": "7", "payload": {"a": 1}}
+    first = admin.post(url, json=signal)
+    assert (first.status_code, first.json()["answer"], first.json()["accepted"]) == (202, "accepted", True)
+    assert until(admin, execution, "succeeded")["result"] == {"a": 1}
+    assert admin.post(url, json=signal).json()["answer"] == "duplicate"
+    late = admin.post(url, json={"name": "go"}).json()
+    assert (late["answer"], late["late"], late["accepted"]) == ("late", True, False)
+    assert admin.post(url, json={"name": ""}).status_code == 422
+
+
+def test_what_is_cancelled_ends_and_can_not_be_cancelled_after_an_end(admin: httpx2.Client) -> None:
+    execution = begun(admin, {"path": "tests/waits"})
+    answer = admin.post(f"{API}/executions/{execution}/cancel", json={"reason": "enough"})
+    assert (answer.status_code, answer.json()["execution_id"]) == (202, execution)
+    until(admin, execution, "cancelled")
+    assert admin.post(f"{API}/executions/{execution}/cancel").status_code == 202
+    ended = started(admin, {"path": "tests/hello"})["execution_id"]
+    assert admin.post(f"{API}/executions/{ended}/cancel").status_code == 409
+
+
+def test_pause_and_resume(admin: httpx2.Client) -> None:
+    execution = begun(admin, {"path": "tests/waits"})
+    until(admin, execution, "waiting")
+    url = f"{API}/executions/{execution}"
+    assert admin.post(f"{url}/pause").json()["status"] == "paused"
+    assert admin.get(url).json()["status"] == "paused"
+    assert admin.post(f"{url}/resume", json={}).status_code == 202
+    admin.post(f"{url}/signals", json={"name": "go"})
+    until(admin, execution, "succeeded")
+    assert admin.post(f"{url}/pause").status_code == 409
+    assert admin.post(f"{url}/resume").status_code == 409
+
+
+def test_commands_to_nobody_are_not_found(admin: httpx2.Client) -> None:
+    for verb in ("cancel", "pause", "resume"):
+        assert admin.post(f"{API}/executions/01890000-0000-7000-8000-000000000000/{verb}").status_code == 404
+
+
+def test_children_are_found_in_the_catalog(admin: httpx2.Client) -> None:
+    parent = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: parent, path: tests/parent}
+workflow:
+  - step: start
+    tool: {kind: playbook, path: tests/hello, args: {name: child}}
+"""
+    assert started(admin, {"playbook": parent})["result"] == "hello child!"
+    lost = started(admin, {"playbook": parent.replace("tests/hello", "tests/none")})
+    assert (lost["status"], lost["error"]["kind"]) == ("failed", "not_found")

@@ -1,0 +1,355 @@
+"""The gate: what is not in the table does not exist, and nobody gets in but who may."""
+
+from __future__ import annotations
+
+import http.client
+import re
+from collections.abc import Iterator
+from contextlib import closing
+
+import httpx2
+import msgspec
+import pytest
+from api_server import HELLO, YAML, ApiServer, register
+
+from noetl.errors import UsageError
+from noetl.server.app import endpoints
+from noetl.server.gate import Table
+from noetl.server.options import ServerSettings, check_address, is_loopback
+from noetl.server.roles import ALLOWED
+from noetl.store.access import ROLES, User
+from noetl.store.memory import MemoryStore
+
+FILLED = {
+    "{id}": "01890000-0000-7000-8000-000000000000",
+    "{hash}": "a" * 64,
+    "{name}": "nobody",
+    "{path}": "some/where",
+}
+ENDPOINTS = {(one.method, one.path): one for one in endpoints()}
+
+
+def filled(path: str) -> str:
+    return re.sub(r"\{\w+\}", lambda match: FILLED[match[0]], path)
+
+
+class Raw:
+    """Sends requests byte by byte as they are given; clients would tidy them up."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self.server = server
+
+    def ask(
+        self, method: str, target: str, headers: dict[str, str] | None = None, body: bytes = b""
+    ) -> tuple[int, bytes]:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=20)) as connection:
+            connection.putrequest(method, target, skip_host="Host" in (headers or {}), skip_accept_encoding=True)
+            for name, value in (headers or {}).items():
+                connection.putheader(name, value)
+            if body:
+                connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body or None)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+
+@pytest.fixture
+def raw(server: ApiServer) -> Raw:
+    return Raw(server)
+
+
+def asked(client: httpx2.Client, method: str, path: str) -> int:
+    """The status of a request whose content is of the right type and of no use."""
+    endpoint = ENDPOINTS[method, path]
+    more = {"content": b"]", "headers": {"Content-Type": endpoint.media[0]}} if endpoint.media else {}
+    return client.request(method, filled(path), **more).status_code
+
+
+# -- every route, every role ----------------------------------------------------------------------------------------
+
+
+def test_the_table_and_the_endpoints_are_the_same() -> None:
+    assert ENDPOINTS.keys() == ALLOWED.keys()
+    with pytest.raises(ValueError, match="livez"):
+        Table([one for one in endpoints() if one.path != "/livez"])
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(ALLOWED))
+def test_who_may_and_who_may_not(server: ApiServer, method: str, path: str) -> None:
+    roles = ALLOWED[method, path]
+    for role in ROLES:
+        with server.client(role) as client:
+            status = asked(client, method, path)
+        if roles is not None and role not in roles:
+            assert status == 403, role
+        else:
+            assert status not in (401, 403, 500), role
+    with server.client(None) as nobody:
+        status = asked(nobody, method, path)
+        assert status == 401 if roles is not None else status not in (401, 403, 500)
+        nobody.headers["Authorization"] = "Bearer noetl_" + "x" * 43
+        assert asked(nobody, method, path) == 401 if roles is not None else True
+
+
+@pytest.mark.parametrize(
+    "given", ["", "Bearer", "Bearer x", "Basic YTpi", "noetl_x", "Bearer  noetl_x", "Token noetl_x"]
+)
+def test_what_is_no_token_is_nobody(server: ApiServer, given: str) -> None:
+    with server.client(
+        None,
+    ) as client:
+        answer = client.get("/api/v1/executions", headers={"Authorization": given})
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_a_method_that_a_route_does_not_have(admin: httpx2.Client) -> None:
+    for method in ("DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE"):
+        answer = admin.request(method, "/api/v1/executions")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+
+
+# -- tricks with paths ----------------------------------------------------------------------------------------------
+
+ID = FILLED["{id}"]
+TRICKS = [
+    "/",
+    "//api/v1/executions",
+    "/api/v1//executions",
+    "/api/v1/executions/",
+    "/api/v1/executions//",
+    "/api/v1/executions/.",
+    "/api/v1/executions/..",
+    "/api/v1/x/../executions",
+    "/api/v1/./executions",
+    "/api/v1/executions.",
+    "/api/v1/executions.json",
+    "/api/v1/executions;x",
+    "/api/v1/executions;x=1",
+    "/api/v1/executions%20",
+    "/api/v1/executions%00",
+    "/api/v1/executions%2f",
+    "/api/v1%2fexecutions",
+    "/api/v1/%65xecutions",
+    "/api/v1/Executions",
+    "/API/v1/executions",
+    "/api/v1\\executions",
+    "/api/v1/executions%3f",
+    f"/api/v1/executions/{ID.upper().replace('8', 'A')}",
+    f"/api/v1/executions/{ID}/",
+    f"/api/v1/executions/{ID}.",
+    f"/api/v1/executions/{ID}x",
+    f"/api/v1/executions/{ID};x",
+    f"/api/v1/executions/{ID}/events/",
+    f"/api/v1/executions/{ID}//events",
+    f"/api/v1/executions/{ID}/livez",
+    f"/api/v1/executions/{ID}%2fevents",
+    f"/api/v1/executions/{ID}/retry",
+    f"/api/v1/executions/{ID}/fork",
+    "/api/v1/executions/last",
+    "/api/v1/tokens/livez/",
+    "/livez/",
+    "/livez/api/v1/tokens",
+    "/livez/../api/v1/tokens",
+    "/livez;/api/v1/tokens",
+    "/LIVEZ",
+    "/livez%2f..%2fapi/v1/tokens",
+    "/version.",
+    "/docs",
+    "/openapi.json",
+    "/api/v1/playbooks/a//b",
+    "/api/v1/playbooks/a/../../tokens",
+    "/api/v1/playbooks/a/%2e%2e/b",
+    "/api/v1/playbooks/a%2fb",
+    "/api/v1/playbooks/a%5cb",
+    "/api/v1/playbooks/a%00",
+    "/api/v1/playbooks/a%0a",
+    "/api/v1/playbooks/%ff",
+    "/api/v1/playbooks/a;b",
+    "/api/v1/playbooks/",
+    "/api/v1/credentials/..",
+    "http://127.0.0.1/api/v1/executions",
+]
+
+
+@pytest.mark.parametrize("target", TRICKS)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_an_address_that_only_looks_like_one_does_not_exist(
+    server: ApiServer, raw: Raw, method: str, target: str
+) -> None:
+    for who in ("admin", None):
+        headers = {"Authorization": f"Bearer {server.tokens[who]}"} if who else {}
+        status, body = raw.ask(method, target, headers)
+        assert status == 404, body
+
+
+def test_names_of_playbooks_may_be_written_with_signs(server: ApiServer, admin: httpx2.Client) -> None:
+    register(admin, HELLO.replace("tests/hello", '"täglich/a b+c"'))
+    assert admin.get("/api/v1/playbooks/t%C3%A4glich/a%20b+c").json()["path"] == "täglich/a b+c"
+
+
+# -- whom it answers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", "noetl:80"])
+def test_a_name_that_is_not_ours_is_misdirected(server: ApiServer, raw: Raw, host: str) -> None:
+    assert raw.ask("GET", "/livez", {"Host": host})[0] in (400, 421)
+    headers = {"Host": host, "Authorization": f"Bearer {server.tokens['admin']}"}
+    assert raw.ask("GET", "/api/v1/executions", headers)[0] in (400, 421)
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:99", "127.0.0.1", "[::1]:80", "10.1.2.3:8082"])
+def test_localhost_and_addresses_are_ours(raw: Raw, host: str) -> None:
+    assert raw.ask("GET", "/livez", {"Host": host})[0] == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://127.0.0.1", "http://127.0.0.1:1", "file://"]
+)
+def test_pages_of_others_may_not_ask(server: ApiServer, raw: Raw, origin: str) -> None:
+    headers = {"Authorization": f"Bearer {server.tokens['admin']}", "Origin": origin}
+    assert raw.ask("GET", "/api/v1/executions", headers)[0] == 403
+    headers["Origin"] = f"http://127.0.0.1:{server.port}"
+    assert raw.ask("GET", "/api/v1/executions", headers)[0] == 200
+
+
+def test_a_header_that_is_there_twice_counts_for_nothing(server: ApiServer) -> None:
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
+        connection.putrequest("GET", "/api/v1/executions")
+        for role in ("admin", "viewer"):
+            connection.putheader("Authorization", f"Bearer {server.tokens[role]}")
+        connection.endheaders()
+        assert connection.getresponse().status == 400
+
+
+@pytest.fixture
+def named() -> Iterator[ApiServer]:
+    settings = ServerSettings(hosts=("noetl.example.com",), origins=("https://page.example.com",))
+    server = ApiServer(settings=settings)
+    yield server
+    server.close()
+
+
+def test_names_and_origins_that_are_allowed(named: ApiServer) -> None:
+    headers = {"Host": "noetl.example.com", "Authorization": f"Bearer {named.tokens['viewer']}"}
+    assert Raw(named).ask("GET", "/api/v1/workers", headers)[0] == 200
+    assert Raw(named).ask("GET", "/api/v1/workers", headers | {"Origin": "https://page.example.com"})[0] == 200
+    assert Raw(named).ask("GET", "/api/v1/workers", headers | {"Origin": "https://other.example.com"})[0] == 403
+
+
+def test_a_public_address_needs_somebody_who_can_sign_in() -> None:
+    store = MemoryStore()
+    for host in ("127.0.0.1", "::1", "localhost", "127.8.8.8"):
+        assert is_loopback(host)
+        check_address(host, store.access, 0.0)
+    for host in ("0.0.0.0", "::", "10.0.0.1", "example.com", ""):
+        with pytest.raises(UsageError, match="nobody can sign in"):
+            check_address(host, store.access, 0.0)
+    store.access.put_user(User("ada", "admin", "hash", 0.0), new=True)
+    check_address("0.0.0.0", store.access, 0.0)
+
+
+# -- content --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/jsonx"]
+)
+def test_content_of_another_type_is_not_taken(server: ApiServer, raw: Raw, kind: str) -> None:
+    headers = {"Authorization": f"Bearer {server.tokens['admin']}"} | ({"Content-Type": kind} if kind else {})
+    for target in ("/api/v1/executions", "/api/v1/playbooks", f"/api/v1/executions/{ID}/cancel"):
+        assert raw.ask("POST", target, headers, b'{"path":"a"}')[0] == 415
+
+
+def test_parameters_of_a_type_do_not_matter(admin: httpx2.Client) -> None:
+    headers = {"Content-Type": "Application/JSON; charset=utf-8"}
+    assert admin.post("/api/v1/executions", content=b"{}", headers=headers).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "limit"),
+    [
+        ("/api/v1/playbooks", "application/yaml", 1 << 20),
+        ("/api/v1/playbooks/validate", "application/yaml", 1 << 20),
+        ("/api/v1/executions", "application/json", 8 << 20),
+        ("/api/v1/sessions", "application/json", 16_384),
+    ],
+)
+def test_more_than_the_limit_is_not_taken(admin: httpx2.Client, target: str, kind: str, limit: int) -> None:
+    headers = {"Content-Type": kind}
+    said = admin.post(target, content=b" " * (limit + 1), headers=headers)
+    assert said.status_code == 413
+    in_parts = admin.post(target, content=(b" " * 65_536 for _ in range(limit // 65_536 + 2)), headers=headers)
+    assert in_parts.status_code == 413
+    assert admin.post(target, content=b" " * limit, headers=headers).status_code not in (413, 500)
+
+
+def test_a_playbook_of_the_largest_size_is_looked_at(admin: httpx2.Client) -> None:
+    text = (HELLO + "#" * (1 << 20))[: 1 << 20]
+    assert admin.post("/api/v1/playbooks/validate", content=text.encode(), headers=YAML).json()["valid"]
+
+
+# -- what it says of itself -----------------------------------------------------------------------------------------
+
+
+def test_every_answer_has_an_id_and_is_not_guessed_at(server: ApiServer, admin: httpx2.Client) -> None:
+    answer = admin.get("/api/v1/executions", headers={"X-Request-Id": "mine-1"})
+    assert answer.headers["x-request-id"] == "mine-1"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-store"
+    other = admin.get("/nowhere", headers={"X-Request-Id": "not good\u0041!"})
+    assert re.fullmatch("[0-9a-f]{16}", other.headers["x-request-id"])
+    assert other.json()["request_id"] == other.headers["x-request-id"]
+
+
+def test_the_log_is_json_without_secrets(server: ApiServer) -> None:
+    server.log.truncate(0)
+    server.log.seek(0)
+    with server.client("author") as client:
+        client.get("/api/v1/executions?prefix=s3cret")
+        client.post("/api/v1/sessions", json={"user": "ada", "password": "s3cret-password"})
+        client.get("/livez")
+    lines = [msgspec.json.decode(line) for line in server.log.getvalue().strip("\0\n").splitlines()]
+    assert [line["route"] for line in lines] == ["/api/v1/executions", "/api/v1/sessions"]
+    assert lines[0]["who"] == f"token:{server.ids['author']}"
+    assert "s3cret" not in server.log.getvalue()
+    assert server.tokens["author"] not in server.log.getvalue()
+
+
+def test_health_version_and_numbers(server: ApiServer) -> None:
+    with server.client(None) as nobody:
+        assert nobody.get("/livez").json() == {"status": "ok"}
+        assert nobody.get("/readyz").json() == {"status": "ok", "checks": {"store": "ok"}}
+        assert nobody.get("/version").json() == {"name": "noetl", "version": "9.9", "api": "v1"}
+        text = nobody.get("/metrics").text
+    assert "noetl_executions_started_total" in text
+    assert 'noetl_http_requests_total{method="GET",route="/livez",status="200"}' in text
+    for line in text.splitlines():
+        assert re.fullmatch(r"# (HELP|TYPE) noetl_\w+ .+|noetl_\w+(\{.+\})? [0-9.e+-]+", line), line
+
+
+def test_a_store_that_is_down_is_named(monkeypatch: pytest.MonkeyPatch, server: ApiServer) -> None:
+    from noetl.errors import StoreError
+
+    def broken(execution: str) -> int:
+        raise StoreError("the disk is gone")
+
+    monkeypatch.setattr(server.store, "seq", broken)
+    with server.client("admin") as client:
+        answer = client.get("/readyz")
+        assert (answer.status_code, answer.json()["checks"]) == (503, {"store": "the disk is gone"})
+        assert client.get("/livez").status_code == 200
+        problem = client.get(f"/api/v1/executions/{ID}/logs")
+        assert (problem.status_code, problem.headers["retry-after"]) == (503, "1")
+
+
+def test_a_defect_is_a_problem_without_its_inside(monkeypatch: pytest.MonkeyPatch, server: ApiServer) -> None:
+    def broken() -> None:
+        raise RuntimeError("s3cret")
+
+    monkeypatch.setattr(server.store, "workers", broken)
+    with server.client("admin") as client:
+        answer = client.get("/api/v1/workers")
+    assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+    assert "s3cret" not in answer.text + server.log.getvalue()
+    assert '"error":"RuntimeError"' in server.log.getvalue()

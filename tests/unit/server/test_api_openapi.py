@@ -1,0 +1,58 @@
+"""The description of the API is complete, and the one in the documentation is the one that is served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+
+from noetl.server.app import endpoints
+from noetl.server.openapi import describe
+from noetl.server.roles import ALLOWED
+
+COMMITTED = Path(__file__).parents[3] / "docs" / "reference" / "openapi.json"
+
+
+def document() -> dict[str, Any]:
+    return describe(endpoints(), "1")
+
+
+def test_the_committed_document_is_up_to_date() -> None:
+    fresh = msgspec.json.format(msgspec.json.encode(document()), indent=2) + b"\n"
+    assert COMMITTED.read_bytes() == fresh, "run `python -m noetl.server.openapi > docs/reference/openapi.json`"
+
+
+def test_every_route_is_described() -> None:
+    found = {(method.upper(), path) for path, methods in document()["paths"].items() for method in methods}
+    assert found == ALLOWED.keys()
+    ids = [one["operationId"] for methods in document()["paths"].values() for one in methods.values()]
+    assert len(ids) == len(set(ids))
+    for methods in document()["paths"].values():
+        for operation in methods.values():
+            assert operation["summary"]
+            assert "default" in operation["responses"]
+
+
+def test_every_reference_leads_somewhere() -> None:
+    found = document()
+
+    def walk(value: Any) -> None:
+        if isinstance(value, dict):
+            if isinstance(value.get("$ref"), str):
+                assert value["$ref"].rpartition("/")[2] in found["components"]["schemas"]
+            for item in value.values():
+                walk(item)
+        elif isinstance(value, list):
+            for item in value:
+                walk(item)
+
+    walk(found)
+    assert {"ExecutionView", "StartRequest", "ProblemDetails", "EventPage"} <= found["components"]["schemas"].keys()
+
+
+def test_it_is_served(admin: httpx2.Client) -> None:
+    served = admin.get("/api/v1/openapi.json").json()
+    assert served == msgspec.json.decode(msgspec.json.encode(describe(endpoints(), "9.9")))
+    assert served["openapi"].startswith("3.1")

@@ -1,0 +1,245 @@
+"""Tokens, users and sessions: made, used, run out, revoked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+from api_server import ApiServer
+
+API = "/api/v1"
+PASSWORD = "correct horse battery"
+DAY = 86_400.0
+
+
+@pytest.fixture
+def fresh() -> Iterator[ApiServer]:
+    """A server of the test's own: its clock is moved."""
+    server = ApiServer()
+    with server.client("admin") as admin:
+        user = {"name": "ada", "password": PASSWORD, "role": "operator"}
+        assert admin.post(f"{API}/users", json=user).status_code == 201
+    yield server
+    server.close()
+
+
+def signed_in(server: ApiServer, user: str = "ada", password: str = PASSWORD) -> tuple[httpx2.Client, str]:
+    """A client with the cookie, as a browser has it, and its CSRF token."""
+    with server.client(None) as client:
+        answer = client.post(f"{API}/sessions", json={"user": user, "password": password})
+    assert answer.status_code == 201, answer.text
+    browser = server.client(None)
+    browser.headers["Cookie"] = answer.headers["set-cookie"].partition(";")[0]
+    return browser, answer.json()["csrf_token"]
+
+
+# -- sessions -------------------------------------------------------------------------------------------------------
+
+
+def test_the_cookie_is_for_this_host_and_no_script(fresh: ApiServer) -> None:
+    with fresh.client(None) as client:
+        answer = client.post(f"{API}/sessions", json={"user": "ada", "password": PASSWORD})
+    name, _, rest = answer.headers["set-cookie"].partition("=")
+    assert name.startswith("__Host-")
+    for part in ("; Path=/", "; Secure", "; HttpOnly", "; SameSite=Strict"):
+        assert part in rest
+    assert "Domain" not in rest
+    secret = rest.partition(";")[0]
+    assert secret not in answer.text
+    assert all(secret.encode() not in (one.hash, one.id.encode()) for one in fresh.store.access.sessions())
+
+
+def test_who_is_signed_in_may_what_the_role_may(fresh: ApiServer) -> None:
+    client, csrf = signed_in(fresh)
+    with client:
+        assert client.get(f"{API}/executions").status_code == 200
+        assert client.get(f"{API}/tokens").status_code == 403
+        who = client.get(f"{API}/sessions").json()
+        assert (who["name"], who["role"], who["csrf_token"]) == ("ada", "operator", csrf)
+        assert [one["current"] for one in who["items"]] == [True]
+
+
+@pytest.mark.parametrize("sent", [None, "", "x", "0" * 64, "ÿ"])
+def test_a_change_needs_the_csrf_token(fresh: ApiServer, sent: str | None) -> None:
+    client, csrf = signed_in(fresh)
+    with client:
+        headers = {} if sent is None else {"X-CSRF-Token": sent.encode("latin-1")}
+        refused = client.post(f"{API}/executions", json={"path": "none"}, headers=headers)
+        assert (refused.status_code, refused.json()["type"]) == (403, "urn:noetl:problem:csrf")
+        assert (
+            client.post(f"{API}/executions", json={"path": "none"}, headers={"X-CSRF-Token": csrf}).status_code == 404
+        )
+
+
+def test_a_session_of_another_has_another_csrf_token(fresh: ApiServer) -> None:
+    first, csrf = signed_in(fresh)
+    second, _ = signed_in(fresh)
+    with first, second:
+        assert second.delete(f"{API}/sessions", headers={"X-CSRF-Token": csrf}).status_code == 403
+
+
+def test_signing_out_ends_it(fresh: ApiServer) -> None:
+    client, csrf = signed_in(fresh)
+    with client:
+        answer = client.delete(f"{API}/sessions", headers={"X-CSRF-Token": csrf})
+        assert (answer.status_code, "Max-Age=0" in answer.headers["set-cookie"]) == (204, True)
+        assert client.get(f"{API}/executions").status_code == 401
+    assert fresh.store.access.sessions() == []
+
+
+def test_a_session_slides_for_a_day_and_ends_after_a_week(fresh: ApiServer) -> None:
+    client, _ = signed_in(fresh)
+    with client:
+        for _ in range(8):
+            fresh.clock.offset += DAY * 0.8
+            assert client.get(f"{API}/executions").status_code == 200
+        fresh.clock.offset += DAY * 0.8
+        assert client.get(f"{API}/executions").status_code == 401
+
+
+def test_a_session_that_nobody_uses_ends_after_a_day(fresh: ApiServer) -> None:
+    client, _ = signed_in(fresh)
+    with client:
+        fresh.clock.offset += DAY + 1
+        assert client.get(f"{API}/executions").status_code == 401
+
+
+def test_own_sessions_can_be_ended_and_those_of_others_not(fresh: ApiServer) -> None:
+    with fresh.client("admin") as admin:
+        admin.post(f"{API}/users", json={"name": "bob", "password": PASSWORD})
+        first, csrf = signed_in(fresh)
+        second, _ = signed_in(fresh)
+        bob, bobs = signed_in(fresh, "bob")
+        with first, second, bob:
+            ids = {one["user"]: one["id"] for one in admin.get(f"{API}/sessions?user=*").json()["items"]}
+            assert bob.delete(f"{API}/sessions/{ids['ada']}", headers={"X-CSRF-Token": bobs}).status_code == 404
+            assert bob.get(f"{API}/sessions?user=ada").status_code == 403
+            other = next(one for one in first.get(f"{API}/sessions").json()["items"] if not one["current"])
+            assert first.delete(f"{API}/sessions/{other['id']}", headers={"X-CSRF-Token": csrf}).status_code == 204
+            assert second.get(f"{API}/executions").status_code == 401
+            assert admin.delete(f"{API}/sessions/{ids['bob']}").status_code == 204
+            assert bob.get(f"{API}/executions").status_code == 401
+            assert admin.delete(f"{API}/sessions/{ids['bob']}").status_code == 404
+
+
+# -- signing in -----------------------------------------------------------------------------------------------------
+
+
+def test_wrong_names_and_wrong_passwords_are_answered_alike(fresh: ApiServer) -> None:
+    with fresh.client(None) as client:
+        for user, password in (("ada", "wrong password"), ("nobody", PASSWORD), ("", ""), ("ada\0", PASSWORD)):
+            answer = client.post(f"{API}/sessions", json={"user": user, "password": password})
+            assert (answer.status_code, answer.json()["detail"]) == (401, "no user has this name and password")
+
+
+def test_guessing_is_slowed_down(fresh: ApiServer) -> None:
+    with fresh.client(None) as client:
+        codes = []
+        for _ in range(7):
+            answer = client.post(f"{API}/sessions", json={"user": "ada", "password": "wrong"})
+            codes.append(answer.status_code)
+        assert codes == [401] * 5 + [429] * 2
+        assert int(answer.headers["retry-after"]) >= 1
+        right = {"user": "ada", "password": PASSWORD}
+        assert client.post(f"{API}/sessions", json=right).status_code == 429
+        fresh.clock.offset += 3600.0
+        assert client.post(f"{API}/sessions", json=right).status_code == 201
+
+
+# -- users ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_password_is_kept_as_argon2id(fresh: ApiServer) -> None:
+    user = fresh.store.access.user("ada")
+    assert user is not None
+    assert user.password.startswith("$argon2id$")
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"name": "eve", "password": "short"},
+        {"name": "eve", "password": "x" * 1_001},
+        {"name": "e/ve", "password": PASSWORD},
+        {"name": "", "password": PASSWORD},
+        {"name": "eve", "password": PASSWORD, "role": "worker"},
+        {"name": "eve", "password": PASSWORD, "role": "root"},
+    ],
+)
+def test_a_user_who_can_not_be(fresh: ApiServer, user: dict[str, str]) -> None:
+    with fresh.client("admin") as admin:
+        assert admin.post(f"{API}/users", json=user).status_code == 422
+        assert [one["name"] for one in admin.get(f"{API}/users").json()["items"]] == ["ada"]
+
+
+def test_a_new_password_ends_the_sessions(fresh: ApiServer) -> None:
+    client, _ = signed_in(fresh)
+    with client, fresh.client("admin") as admin:
+        assert admin.post(f"{API}/users", json={"name": "ada", "password": PASSWORD}).status_code == 409
+        changed = admin.put(f"{API}/users/ada", json={"password": "another long one", "role": "viewer"})
+        assert (changed.status_code, changed.json()["role"]) == (200, "viewer")
+        assert client.get(f"{API}/executions").status_code == 401
+        again, csrf = signed_in(fresh, password="another long one")
+        with again:
+            headers = {"X-CSRF-Token": csrf}
+            assert again.post(f"{API}/executions", json={"path": "x"}, headers=headers).status_code == 403
+        assert admin.put(f"{API}/users/nobody", json={"role": "viewer"}).status_code == 404
+
+
+def test_who_is_deleted_is_out(fresh: ApiServer) -> None:
+    client, _ = signed_in(fresh)
+    with client, fresh.client("admin") as admin:
+        assert admin.delete(f"{API}/users/ada").status_code == 204
+        assert client.get(f"{API}/executions").status_code == 401
+        assert admin.delete(f"{API}/users/ada").status_code == 404
+
+
+# -- tokens ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_is_shown_once_and_good_until_revoked(server: ApiServer, admin: httpx2.Client) -> None:
+    made = admin.post(f"{API}/tokens", json={"role": "viewer", "name": "ci"}).json()
+    assert made["token"].startswith("noetl_")
+    with server.client(None) as client:
+        client.headers["Authorization"] = f"Bearer {made['token']}"
+        assert client.get(f"{API}/executions").status_code == 200
+        listed = next(one for one in admin.get(f"{API}/tokens").json()["items"] if one["id"] == made["id"])
+        assert (listed["name"], listed["revoked"], "token" in listed) == ("ci", None, False)
+        assert made["token"] not in admin.get(f"{API}/tokens").text
+        assert admin.delete(f"{API}/tokens/{made['id']}").status_code == 204
+        assert client.get(f"{API}/executions").status_code == 401
+        assert admin.delete(f"{API}/tokens/{made['id']}").status_code == 404
+
+
+def test_a_token_runs_out(fresh: ApiServer) -> None:
+    with fresh.client("admin") as admin, fresh.client(None) as client:
+        made = admin.post(f"{API}/tokens", json={"role": "viewer", "expires_in": 60}).json()
+        client.headers["Authorization"] = f"Bearer {made['token']}"
+        assert client.get(f"{API}/executions").status_code == 200
+        fresh.clock.offset += 61
+        assert client.get(f"{API}/executions").status_code == 401
+
+
+def test_a_token_that_was_revoked_elsewhere_works_for_two_seconds_at_most(fresh: ApiServer) -> None:
+    with fresh.client("viewer") as client:
+        assert client.get(f"{API}/executions").status_code == 200
+        fresh.store.access.revoke_token(fresh.ids["viewer"], fresh.clock.now())
+        fresh.clock.offset += 2.1
+        assert client.get(f"{API}/executions").status_code == 401
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        {"role": "root"},
+        {"role": "viewer", "pool": "a"},
+        {"role": "viewer", "expires_in": 0},
+        {"role": "viewer", "expires_in": -1},
+        {"role": "viewer", "expires_in": 1e12},
+        {"role": "viewer", "name": "x" * 201},
+        {},
+    ],
+)
+def test_a_token_that_can_not_be(admin: httpx2.Client, token: dict[str, object]) -> None:
+    assert admin.post(f"{API}/tokens", json=token).status_code == 422

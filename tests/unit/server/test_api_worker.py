@@ -1,0 +1,223 @@
+"""What workers ask: leases of their pool, reports under their own leases, and nothing of others."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+from api_server import ELSEWHERE, ApiServer, begun, register, until
+
+from noetl.engine import events as e
+from noetl.engine.commands import Report
+from noetl.worker import wire
+from noetl.worker.work import Work
+
+API = "/api/v1/worker"
+CONTENT = b'{"large": true}'
+KEY = sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _prepared(server: ApiServer) -> None:
+    with server.client("author") as client:
+        register(client, ELSEWHERE)
+    for name, pool in (("mine", "elsewhere"), ("other", "elsewhere"), ("shop", "shop")):
+        server.add_token("worker", name, pool=pool)
+
+
+@pytest.fixture
+def mine(server: ApiServer) -> Iterator[httpx2.Client]:
+    with server.client("mine") as client:
+        yield client
+
+
+@pytest.fixture
+def other(server: ApiServer) -> Iterator[httpx2.Client]:
+    with server.client("other") as client:
+        yield client
+
+
+def told(client: httpx2.Client, path: str, message: Any) -> httpx2.Response:
+    return client.post(f"{API}/{path}", content=wire.encode(message), headers={"Content-Type": "application/json"})
+
+
+def claimed(client: httpx2.Client, wait: float = 10, claim_id: str = "", pool: str = "elsewhere") -> list[Work]:
+    answer = told(client, "claim", wire.ClaimRequest("w", pool, 1, claim_id, wait))
+    assert answer.status_code == 200, answer.text
+    return wire.decode_works(answer.content)
+
+
+def reported(client: httpx2.Client, work: Work, *facts: e.Event, execution: str = "", **more: Any) -> wire.Verdicts:
+    request = wire.report_request(execution or work.execution, Report(work.fence, facts, **more))
+    answer = told(client, "report", [request])
+    assert answer.status_code == 200, answer.text
+    (verdict,) = wire.decode_as(list[wire.Verdicts], answer.content)
+    return verdict
+
+
+@pytest.fixture
+def work(admin: httpx2.Client, mine: httpx2.Client) -> Iterator[Work]:
+    """A lease that `mine` holds."""
+    execution = begun(admin, {"path": "tests/elsewhere"})
+    (found,) = claimed(mine)
+    assert (found.execution, found.step) == (execution, "start")
+    yield found
+    admin.post(f"/api/v1/executions/{execution}/cancel")
+
+
+# -- work -----------------------------------------------------------------------------------------------------------
+
+
+def test_work_is_claimed_reported_and_followed_by_more(admin: httpx2.Client, mine: httpx2.Client, work: Work) -> None:
+    claim = wire.Claim("w", 1, "elsewhere", "next")
+    verdict = reported(mine, work, e.StepDone(work.run, "hello"), claim=claim)
+    (more,) = map(wire.decode_work, verdict.works)
+    assert (more.execution, more.step, more.steps["start"].result) == (work.execution, "end", "hello")
+    reported(mine, more, e.StepDone(more.run, "bye"))
+    assert until(admin, work.execution, "succeeded")["result"] == "bye"
+
+
+def test_reports_that_travel_together_are_all_taken(admin: httpx2.Client, mine: httpx2.Client) -> None:
+    works = []
+    for _ in range(3):
+        begun(admin, {"path": "tests/elsewhere"})
+        works += claimed(mine)
+    requests = [wire.report_request(one.execution, Report(one.fence, (e.StepDone(one.run, 1),))) for one in works]
+    answer = told(mine, "report", requests)
+    assert [one.verdict for one in wire.decode_as(list[wire.Verdicts], answer.content)] == ["rejected"] * 3
+    for one in works:
+        assert until(admin, one.execution, "running", "waiting")["steps"]["start"]["status"] == "succeeded"
+        admin.post(f"/api/v1/executions/{one.execution}/cancel")
+
+
+def test_a_claim_that_is_asked_again_gets_the_same_leases(admin: httpx2.Client, mine: httpx2.Client) -> None:
+    begun(admin, {"path": "tests/elsewhere"})
+    first, again = claimed(mine, claim_id="c1"), claimed(mine, claim_id="c1")
+    assert [(one.execution, one.fence) for one in first] == [(one.execution, one.fence) for one in again]
+    admin.post(f"/api/v1/executions/{first[0].execution}/cancel")
+
+
+def test_without_work_the_answer_is_empty(mine: httpx2.Client) -> None:
+    assert claimed(mine, wait=0) == []
+    assert claimed(mine, wait=0.1) == []
+
+
+def test_a_token_works_for_its_pool_only(server: ApiServer, mine: httpx2.Client) -> None:
+    assert told(mine, "claim", wire.ClaimRequest("w", "default", 1)).status_code == 403
+    assert told(mine, "claim", wire.ClaimRequest("w", "", 1)).status_code == 403
+    assert told(mine, "heartbeat", wire.Heartbeat("w", "default", 1)).status_code == 403
+    with server.client("worker") as free:
+        assert told(free, "claim", wire.ClaimRequest("w", "elsewhere", 1)).status_code == 200
+
+
+def test_leases_of_other_tokens_can_not_be_reported(
+    admin: httpx2.Client, mine: httpx2.Client, other: httpx2.Client, work: Work
+) -> None:
+    assert reported(other, work, e.StepDone(work.run, "stolen")).verdict == "rejected"
+    assert admin.get(f"/api/v1/executions/{work.execution}").json()["steps"]["start"]["status"] == "running"
+    claim = wire.Claim("w", 1, "elsewhere", "x")
+    assert reported(other, work, e.StepDone(work.run, "stolen"), claim=claim).works == []
+    with_claim = reported(mine, work, e.StepDone(work.run, "own"), claim=claim)
+    assert len(with_claim.works) == 1
+
+
+def test_facts_of_another_run_are_not_taken(admin: httpx2.Client, mine: httpx2.Client, work: Work) -> None:
+    assert reported(mine, work, e.StepDone("end#1", "forged")).verdict == "rejected"
+    found = admin.get(f"/api/v1/executions/{work.execution}").json()
+    assert found["steps"]["start"]["status"] == "running"
+
+
+def test_what_servers_write_no_worker_may(mine: httpx2.Client, work: Work) -> None:
+    request = wire.report_request(work.execution, Report(work.fence, (e.PlaybookProcessed("succeeded"),)))
+    assert told(mine, "report", [request]).status_code == 400
+    assert told(mine, "report", {"not": "a list"}).status_code == 422
+
+
+def test_a_report_for_nobody_is_rejected(mine: httpx2.Client, work: Work) -> None:
+    nobody = "01890000-0000-7000-8000-000000000000"
+    assert reported(mine, work, e.StepDone(work.run, 1), execution=nobody).verdict == "rejected"
+
+
+def test_a_heartbeat_names_what_is_void(admin: httpx2.Client, mine: httpx2.Client, work: Work) -> None:
+    beat = wire.Heartbeat("w", "elsewhere", 4, {work.execution: [work.fence, 99]}, "host", 1.0, "1.0")
+    pulse = wire.decode_as(wire.Pulse, told(mine, "heartbeat", beat).content)
+    assert (pulse.revoked, pulse.paused) == ([(work.execution, 99)], [])
+    (listed,) = [one for one in admin.get("/api/v1/workers").json()["items"] if one["worker"].startswith("w@")]
+    assert (listed["pool"], listed["slots"], listed["busy"], listed["host"]) == ("elsewhere", 4, 2, "host")
+    admin.post(f"/api/v1/executions/{work.execution}/cancel")
+    pulse = wire.decode_as(wire.Pulse, told(mine, "heartbeat", beat).content)
+    assert (work.execution, work.fence) in pulse.revoked
+
+
+@pytest.mark.parametrize(("worker", "slots"), [("", 1), ("w", 0), ("w", 10_001), ("w\n", 1), ("w" * 201, 1)])
+def test_a_claim_that_makes_no_sense(mine: httpx2.Client, worker: str, slots: int) -> None:
+    assert told(mine, "claim", wire.ClaimRequest(worker, "elsewhere", slots)).status_code == 422
+
+
+# -- lines ----------------------------------------------------------------------------------------------------------
+
+
+def test_lines_come_with_beats_and_reports(
+    admin: httpx2.Client, server: ApiServer, mine: httpx2.Client, work: Work
+) -> None:
+    line = (work.execution, "start#1/task_1#1", 1.0, "stdout", "said")
+    told(mine, "heartbeat", wire.Heartbeat("w", "elsewhere", 1, {work.execution: [work.fence]}, lines=[line]))
+    told(mine, "report", [wire.report_request(work.execution, Report(work.fence, ()), [line])])
+    with server.client("shop") as shop:  # has no part in this execution
+        told(shop, "heartbeat", wire.Heartbeat("w", "shop", 1, lines=[line]))
+    nobody = ("no-execution", *line[1:])
+    told(mine, "heartbeat", wire.Heartbeat("w", "elsewhere", 1, lines=[nobody]))
+    logs = admin.get(f"/api/v1/executions/{work.execution}/logs").json()["items"]
+    assert [one["line"] for one in logs] == ["said", "said"]
+
+
+# -- what work needs ------------------------------------------------------------------------------------------------
+
+
+def test_a_credential_is_for_who_holds_a_lease(mine: httpx2.Client, other: httpx2.Client, work: Work) -> None:
+    asked = wire.SecretRequest("w", work.execution, "open")
+    assert told(mine, "secrets", asked).json()["fields"] == {"token": "s3cret-value"}
+    assert told(other, "secrets", asked).status_code == 409
+    assert told(mine, "secrets", wire.SecretRequest("else", work.execution, "open")).status_code == 409
+    reported(mine, work, e.StepDone(work.run, 1))
+    assert told(mine, "secrets", asked).status_code == 409
+    nobody = wire.SecretRequest("w", "01890000-0000-7000-8000-000000000000", "open")
+    assert told(mine, "secrets", nobody).status_code == 404
+
+
+def test_a_credential_that_the_playbook_may_not_use_stays(mine: httpx2.Client, work: Work) -> None:
+    answer = told(mine, "secrets", wire.SecretRequest("w", work.execution, "closed"))
+    assert (answer.status_code, "may not be used" in answer.text, "s3cret" in answer.text) == (404, True, False)
+    assert told(mine, "secrets", wire.SecretRequest("w", work.execution, "none")).status_code == 404
+
+
+def test_playbooks_by_digest(mine: httpx2.Client, work: Work) -> None:
+    assert mine.get(f"{API}/playbooks/{work.digest}").text == ELSEWHERE
+    assert mine.get(f"{API}/playbooks/{'0' * 64}").status_code == 404
+
+
+def test_content_goes_up_and_down(admin: httpx2.Client, mine: httpx2.Client, other: httpx2.Client, work: Work) -> None:
+    put = {"content": CONTENT, "headers": {"Content-Type": "application/octet-stream"}}
+    url = f"{API}/blobs/{KEY}"
+    assert mine.get(url).status_code == 404
+    assert mine.put(url, **put).status_code == 422
+    assert other.put(url, params={"execution": work.execution}, **put).status_code == 409
+    assert mine.put(f"{API}/blobs/{'0' * 64}", params={"execution": work.execution}, **put).status_code == 422
+    for _ in range(2):
+        assert mine.put(url, params={"execution": work.execution}, **put).status_code == 204
+    assert mine.get(url).content == CONTENT
+    result = admin.get(f"/api/v1/results/{KEY}")
+    assert (result.json(), result.headers["content-type"]) == ({"large": True}, "application/json")
+    assert result.headers["content-disposition"].startswith("attachment")
+
+
+def test_content_with_a_report_must_have_its_hash(mine: httpx2.Client, work: Work) -> None:
+    request = msgspec.structs.replace(
+        wire.report_request(work.execution, Report(work.fence, ())), blobs=[(KEY, b64encode(b"other").decode())]
+    )
+    assert told(mine, "report", [request]).status_code == 422

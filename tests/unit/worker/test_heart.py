@@ -1,0 +1,198 @@
+"""The heartbeat: it goes on while everything else is busy, and what it hears is obeyed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from scripted_server import Answer, Asked, Scripted, plain
+
+from noetl.clock import SystemClock
+from noetl.errors import AuthError
+from noetl.tools.registry import KINDS
+from noetl.worker.heart import Heart
+from noetl.worker.http_link import HttpLink
+from noetl.worker.output import Output
+from noetl.worker.wire import Heartbeat
+from noetl.worker.worker import Worker
+
+ABOUT = Heartbeat("w1", "blue", 4, {}, "host", 1.0, "9.9")
+EXECUTION = "0198a000-0000-7000-8000-000000000001"
+
+
+class Bench:
+    """A worker with leases that last for ever, and its heart."""
+
+    def __init__(self, server: Scripted, beat: float = 0.05) -> None:
+        clock = SystemClock()
+        self.link = HttpLink(server.url, "noetl_token", "w1", "blue", Output(clock))
+        self.worker = Worker("w1", self.link, KINDS, clock, 4)
+        self.heart = Heart(server.url, "noetl_token", self.worker, self.link, ABOUT, beat=beat)
+
+    def hold(self, fence: int) -> asyncio.Task[None]:
+        task = asyncio.create_task(asyncio.sleep(1000))
+        self.worker.leases[EXECUTION, fence] = task
+        return task
+
+    async def __aenter__(self) -> Bench:
+        self.heart.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.heart.stop()
+        await asyncio.to_thread(self.heart.join, 10)
+        await self.link.close()
+        for task in self.worker.leases.values():
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def until(look: Callable[[], Any], seconds: float = 10) -> None:
+    async with asyncio.timeout(seconds):
+        while not look():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def pulse(**said: Any) -> Callable[[Asked], Answer]:
+    return lambda asked: (200, {"revoked": [], "paused": []} | said)
+
+
+def test_a_beat_names_the_worker_and_its_leases(server: Scripted) -> None:
+    async def run() -> None:
+        async with Bench(server) as bench:
+            bench.hold(3)
+            bench.link.held[EXECUTION, 5] = 1
+            bench.link.held["other", 2] = 1
+            await until(lambda: len(server.of("/heartbeat")) > 2)
+
+    asyncio.run(run())
+    beat = server.of("/heartbeat")[2].json
+    assert beat["leases"] == {EXECUTION: [3, 5], "other": [2]}
+    assert [beat[name] for name in ("worker", "pool", "slots", "host", "version")] == ["w1", "blue", 4, "host", "9.9"]
+
+
+def test_it_beats_while_the_event_loop_is_busy(server: Scripted) -> None:
+    async def run() -> int:
+        async with Bench(server):
+            await until(lambda: server.of("/heartbeat"))
+            before = len(server.asked)
+            time.sleep(1)  # noqa: ASYNC251  # what a tool must not do, and some do
+            return len(server.asked) - before
+
+    assert asyncio.run(run()) >= 5
+
+
+def test_leases_that_are_void_are_stopped_and_others_are_not(server: Scripted) -> None:
+    server.answer = pulse(revoked=[[EXECUTION, 3], [EXECUTION, 99]])
+
+    async def run() -> None:
+        async with Bench(server) as bench:
+            void, good = bench.hold(3), bench.hold(4)
+            await until(void.cancelled)
+            assert not good.done()
+
+    asyncio.run(run())
+
+
+def test_paused_executions_are_known_until_they_go_on(server: Scripted) -> None:
+    server.answer = pulse(paused=[EXECUTION])
+
+    async def run() -> None:
+        async with Bench(server) as bench:
+            await until(lambda: bench.link.paused(EXECUTION))
+            server.answer = pulse()
+            await until(lambda: not bench.link.paused(EXECUTION))
+
+    asyncio.run(run())
+
+
+def test_leases_are_stopped_when_no_beat_gets_through_for_too_long(
+    server: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("noetl.worker.heart.LEASE_SECONDS", 0.3)
+
+    async def run() -> None:
+        async with Bench(server) as bench:
+            held = bench.hold(3)
+            await until(lambda: server.of("/heartbeat"))
+            assert not held.done()
+            server.answer = lambda asked: (503, b"")
+            await until(held.cancelled)
+
+    asyncio.run(run())
+
+
+def test_a_short_absence_of_the_server_stops_nothing(server: Scripted) -> None:
+    async def run() -> None:
+        async with Bench(server) as bench:
+            held = bench.hold(3)
+            await until(lambda: server.of("/heartbeat"))
+            server.stop()
+            await asyncio.sleep(0.3)
+            before = len(server.asked)
+            server.start()
+            await until(lambda: len(server.asked) > before)
+            assert not held.done()
+
+    asyncio.run(run())
+
+
+def test_a_token_that_was_revoked_ends_the_worker(server: Scripted) -> None:
+    server.answer = lambda asked: (401, {"detail": "this token was revoked"})
+    refused: list[AuthError] = []
+
+    async def run() -> None:
+        async with Bench(server) as bench:
+            bench.heart.refused = refused.append
+            await until(lambda: refused)
+
+    asyncio.run(run())
+    assert "this token was revoked" in str(refused[0])
+
+
+def test_lines_of_tasks_do_not_wait_for_the_next_beat(server: Scripted) -> None:
+    async def run() -> None:
+        async with Bench(server, beat=60) as bench:
+            await until(lambda: server.of("/heartbeat"))
+            bench.link.output.write(f"{EXECUTION}|start#1/x#1", "stderr", "careful")
+            await until(lambda: any(one.json["lines"] for one in server.of("/heartbeat")))
+
+    asyncio.run(run())
+    lines = [line for one in server.of("/heartbeat") for line in one.json["lines"]]
+    assert [line[4] for line in lines] == ["careful"]
+
+
+def test_lines_that_did_not_get_through_are_sent_again(server: Scripted) -> None:
+    failing = threading.Event()
+    failing.set()
+    server.answer = lambda asked: (503, b"") if failing.is_set() else plain(asked)
+
+    async def run() -> None:
+        async with Bench(server) as bench:
+            bench.link.output.write(f"{EXECUTION}|x", "stdout", "hello")
+            await until(lambda: any(one.json["lines"] for one in server.of("/heartbeat")))
+            failing.clear()
+            await until(lambda: not bench.link.output.waits.is_set())
+
+    asyncio.run(run())
+    lines = [line[4] for one in server.of("/heartbeat") for line in one.json["lines"]]
+    assert set(lines) == {"hello"}
+    assert len(lines) > 1
+
+
+def test_the_last_beat_says_that_nothing_is_held(server: Scripted) -> None:
+    async def run() -> None:
+        bench = Bench(server, beat=60)
+        bench.link.held[EXECUTION, 1] = 1
+        async with bench:
+            await until(lambda: server.of("/heartbeat"))
+            bench.link.held.clear()
+
+    asyncio.run(run())
+    assert [one.json["leases"] for one in server.of("/heartbeat")] == [{EXECUTION: [1]}, {}]

@@ -1,0 +1,341 @@
+"""How a worker speaks to a server that is slow, away, or does not want it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+import pytest
+from scripted_server import Answer, Asked, Scripted, plain
+
+from noetl.clock import SystemClock
+from noetl.dsl.compile import load
+from noetl.engine.commands import Claim, Report
+from noetl.engine.events import IterationStarted
+from noetl.errors import AuthError, NoetlError
+from noetl.reference import Reference, TooLarge, refer, reference_to
+from noetl.results.read import Damaged
+from noetl.tools.registry import KINDS
+from noetl.worker.http_link import APART_BYTES, HttpLink
+from noetl.worker.output import Output
+from noetl.worker.reports import Unanswerable
+
+EXECUTION = "0198a000-0000-7000-8000-000000000001"
+TEXT = b"""\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: one, path: tests/one}
+workflow:
+  - step: start
+    tool: [{greet: {kind: noop, result: hello}}]
+"""
+DIGEST = load("playbook", TEXT, KINDS).require().digest
+
+Act = Callable[[HttpLink], Coroutine[Any, Any, Any]]
+
+
+def with_link(server: Scripted, act: Act) -> Any:
+    """Do something with a link, in time."""
+
+    async def run() -> Any:
+        link = HttpLink(server.url, "noetl_token", "w1", "blue", Output(SystemClock()))
+        try:
+            async with asyncio.timeout(30):
+                return await act(link)
+        finally:
+            await link.close()
+
+    return asyncio.run(run())
+
+
+def report(number: int = 0, blobs: tuple[tuple[str, bytes], ...] = (), claim: Claim | None = None) -> Report:
+    return Report(7, (IterationStarted("each#1", number),), number, claim, blobs=blobs)
+
+
+def work(**changes: Any) -> dict[str, Any]:
+    """Work as it travels."""
+    fields = {"execution": EXECUTION, "digest": DIGEST, "run": "start#1", "step": "start", "fence": 3, "args": {}}
+    rest = {"args_by": {}, "workload": {}, "ctx": {}, "parallel": False, "steps": {}, "progress": {}}
+    return fields | rest | changes
+
+
+# -- reports --------------------------------------------------------------------------------------------------------
+
+
+def test_reports_that_gather_travel_together(server: Scripted) -> None:
+    go_on = threading.Event()
+
+    def slowly(asked: Asked) -> Answer:
+        go_on.wait(20)
+        return plain(asked)
+
+    server.answer = slowly
+
+    async def act(link: HttpLink) -> list[Any]:
+        tasks = []
+        for number in range(50):
+            tasks.append(asyncio.create_task(link.report(EXECUTION, report(number))))
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.2)
+        go_on.set()
+        return await asyncio.gather(*tasks)
+
+    assert with_link(server, act) == [(True, [])] * 50
+    assert len(server.asked) <= 4
+    numbers = sorted(one["first"] for asked in server.asked for one in asked.json)
+    assert numbers == list(range(50))
+
+
+def test_a_report_is_sent_again_until_a_server_answers(server: Scripted) -> None:
+    answers = iter([(0, b""), (503, b""), (500, b""), (200, [{"verdict": "rejected"}])])
+    server.answer = lambda asked: next(answers)
+    assert with_link(server, lambda link: link.report(EXECUTION, report())) == (False, [])
+    assert len({asked.content for asked in server.asked}) == 1
+
+
+def test_a_worker_survives_a_server_that_is_away_for_a_while(server: Scripted) -> None:
+    server.stop()
+
+    async def act(link: HttpLink) -> Any:
+        telling = asyncio.create_task(link.report(EXECUTION, report()))
+        await asyncio.sleep(0.3)
+        assert not telling.done()
+        server.start()
+        return await telling
+
+    assert with_link(server, act) == (True, [])
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_token_that_is_not_good_is_said_at_once(server: Scripted, status: int) -> None:
+    server.answer = lambda asked: (status, {"title": "Not allowed", "detail": "this token was revoked"})
+    with pytest.raises(AuthError, match="does not let this worker in: this token was revoked"):
+        with_link(server, lambda link: link.report(EXECUTION, report()))
+    assert len(server.asked) == 1
+
+
+def test_one_report_that_makes_no_sense_does_not_take_others_with_it(server: Scripted) -> None:
+    def answer(asked: Asked) -> Answer:
+        return (422, {"detail": "what?"}) if any(one["first"] == 1 for one in asked.json) else plain(asked)
+
+    server.answer = answer
+
+    async def act(link: HttpLink) -> list[Any]:
+        reports = (link.report(EXECUTION, report(number)) for number in range(3))
+        return await asyncio.gather(*reports, return_exceptions=True)
+
+    first, second, third = with_link(server, act)
+    assert (first, third) == ((True, []), (True, []))
+    assert isinstance(second, Unanswerable)
+    assert "what?" in str(second)
+
+
+def test_a_defect_of_the_server_is_not_waited_for_for_ever(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("noetl.worker.http_link.LAST_PAUSE_SECONDS", 0.01)
+    server.answer = lambda asked: (500, {"title": "A defect of the server"})
+    with pytest.raises(Unanswerable, match="answers 500: A defect"):
+        with_link(server, lambda link: link.report(EXECUTION, report()))
+
+
+def test_a_report_about_an_execution_that_is_gone_is_rejected(server: Scripted) -> None:
+    server.answer = lambda asked: (404, {"detail": "no execution"})
+    assert with_link(server, lambda link: link.report(EXECUTION, report())) == (False, [])
+
+
+def test_what_nobody_waits_for_any_more_is_not_sent(server: Scripted) -> None:
+    server.stop()
+
+    async def act(link: HttpLink) -> None:
+        telling = [asyncio.create_task(link.report(EXECUTION, report(number))) for number in range(2)]
+        await asyncio.sleep(0.2)
+        late = asyncio.create_task(link.report(EXECUTION, report(2)))
+        await asyncio.sleep(0)
+        late.cancel()
+        server.start()
+        await asyncio.gather(*telling)
+        assert link.held == {}
+
+    with_link(server, act)
+    assert {one["first"] for asked in server.asked for one in asked.json} == {0, 1}
+
+
+def test_the_lease_is_named_as_long_as_its_report_is_on_its_way(server: Scripted) -> None:
+    go_on = threading.Event()
+
+    def slowly(asked: Asked) -> Answer:
+        go_on.wait(20)
+        return plain(asked)
+
+    server.answer = slowly
+
+    async def act(link: HttpLink) -> None:
+        telling = asyncio.create_task(link.report(EXECUTION, report()))
+        await asyncio.sleep(0.1)
+        assert list(link.held) == [(EXECUTION, 7)]
+        go_on.set()
+        await telling
+        assert link.held == {}
+
+    with_link(server, act)
+
+
+def test_lines_of_tasks_travel_with_the_next_report(server: Scripted) -> None:
+    async def act(link: HttpLink) -> None:
+        link.output.write(f"{EXECUTION}|start#1/greet#1", "stdout", "hello")
+        await link.report(EXECUTION, report())
+
+    with_link(server, act)
+    ((line,),) = [one["lines"] for one in server.asked[0].json]
+    assert [line[0], line[1], line[3], line[4]] == [EXECUTION, "start#1/greet#1", "stdout", "hello"]
+
+
+def test_lines_of_a_report_that_did_not_get_through_are_kept(server: Scripted) -> None:
+    server.answer = lambda asked: (422, {"detail": "what?"})
+
+    async def act(link: HttpLink) -> list[Any]:
+        link.output.write(f"{EXECUTION}|x", "stdout", "hello")
+        with pytest.raises(Unanswerable):
+            await link.report(EXECUTION, report())
+        return link.output.take()
+
+    assert [line[4] for line in with_link(server, act)] == ["hello"]
+
+
+# -- content --------------------------------------------------------------------------------------------------------
+
+
+def test_large_content_goes_ahead_of_the_report_that_refers_to_it(server: Scripted) -> None:
+    small, large = b"s" * 10, b"l" * APART_BYTES
+    blobs = tuple((sha256(content).hexdigest(), content) for content in (small, large))
+    server.answer = lambda asked: (204, b"") if asked.method == "PUT" else plain(asked)
+    with_link(server, lambda link: link.report(EXECUTION, report(blobs=blobs)))
+    put, told = server.asked
+    assert (put.path, put.content) == (f"/blobs/{blobs[1][0]}?execution={EXECUTION}", large)
+    assert [key for key, _ in told.json[0]["blobs"]] == [blobs[0][0]]
+
+
+def test_content_for_a_lease_that_is_gone_is_not_an_error(server: Scripted) -> None:
+    content = b"x" * APART_BYTES
+    server.answer = lambda asked: (409, {"detail": "no lease"})
+    blobs = ((sha256(content).hexdigest(), content),)
+    assert with_link(server, lambda link: link.report(EXECUTION, report(blobs=blobs))) == (False, [])
+
+
+def test_stored_values_are_fetched_once_and_verified(server: Scripted) -> None:
+    reference, content = refer({"rows": [1, 2, 3]})
+    server.answer = lambda asked: (200, content)
+
+    async def act(link: HttpLink) -> list[Any]:
+        return [await link.fetch(reference), await link.fetch(reference), await link.fetch_bytes(reference)]
+
+    assert with_link(server, act) == [{"rows": [1, 2, 3]}, {"rows": [1, 2, 3]}, content]
+    assert [asked.path for asked in server.asked] == [f"/blobs/{reference.key}"]
+
+
+def test_stored_values_that_are_missing_or_another_are_said_to_be(server: Scripted) -> None:
+    with pytest.raises(Damaged, match="missing"):
+        with_link(server, lambda link: link.fetch(reference_to(b"[1]")))
+    server.answer = lambda asked: (200, b"[2]")
+    with pytest.raises(Damaged, match="checksum"):
+        with_link(server, lambda link: link.fetch(reference_to(b"[1]")))
+
+
+def test_results_of_a_large_loop_are_put_together_from_their_chunks(server: Scripted) -> None:
+    chunks = [msgspec.json.encode([[0, "a"], [2, "c"]]), msgspec.json.encode([[1, "b"]])]
+    keys = [sha256(chunk).hexdigest() for chunk in chunks]
+    whole = msgspec.json.encode({"total": 3, "chunks": keys})
+    stored = dict(zip([*keys, sha256(whole).hexdigest()], [*chunks, whole], strict=True))
+    server.answer = lambda asked: (200, stored[asked.path.removeprefix("/blobs/")])
+    reference = reference_to(whole, hint="chunks")
+    assert with_link(server, lambda link: link.fetch(reference)) == ["a", "b", "c"]
+
+
+def test_a_value_that_is_too_large_is_not_fetched(server: Scripted) -> None:
+    large = Reference("db", "0" * 64, 1 << 40, "")
+    assert isinstance(with_link(server, lambda link: link.fetch(large)), TooLarge)
+    assert isinstance(with_link(server, lambda link: link.fetch_bytes(large)), TooLarge)
+    assert server.asked == []
+
+
+# -- work -----------------------------------------------------------------------------------------------------------
+
+
+def hands_out(*works: dict[str, Any], text: bytes = TEXT) -> Callable[[Asked], Answer]:
+    def answer(asked: Asked) -> Answer:
+        if asked.path.startswith("/playbooks/"):
+            return 200, text
+        return (200, list(works)) if asked.path == "/claim" else plain(asked)
+
+    return answer
+
+
+def test_work_comes_with_a_playbook_that_is_fetched_once(server: Scripted) -> None:
+    server.answer = hands_out(work(), work(fence=4))
+
+    async def act(link: HttpLink) -> None:
+        works = await link.claim(Claim("w1", 2)) + await link.claim(Claim("w1", 2))
+        assert [one.fence for one in works] == [3, 4, 3, 4]
+        assert link.playbook(DIGEST).name == "one"
+        assert list(link.plan(DIGEST, "start").tasks) == ["greet"]
+        assert link.place(DIGEST, "start/greet") == ("tests/one", 6)
+        assert link.folder(DIGEST) == ""
+
+    with_link(server, act)
+    assert len(server.of("/playbooks/")) == 1
+    asked = [one.json for one in server.of("/claim")]
+    assert [(one["worker"], one["pool"], one["slots"]) for one in asked] == [("w1", "blue", 2)] * 2
+    assert asked[0]["claim_id"] != asked[1]["claim_id"]
+
+
+def test_a_claim_that_is_made_again_is_the_same_claim(server: Scripted) -> None:
+    answers = iter([(0, b""), (200, [])])
+    server.answer = lambda asked: next(answers)
+    assert with_link(server, lambda link: link.claim(Claim("w1", 1))) == []
+    first, second = (asked.json["claim_id"] for asked in server.asked)
+    assert first == second
+
+
+def test_a_report_asks_for_work_of_the_workers_own_pool(server: Scripted) -> None:
+    server.answer = lambda asked: (
+        (200, [{"verdict": "rejected", "works": [work()]}]) if asked.path == "/report" else (200, TEXT)
+    )
+    held, works = with_link(server, lambda link: link.report(EXECUTION, report(claim=Claim("w1", 3))))
+    assert (held, [one.step for one in works]) == (False, ["start"])
+    claim = server.of("/report")[0].json[0]["claim"]
+    assert (claim["pool"], claim["slots"]) == ("blue", 3)
+    assert claim["claim_id"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (TEXT.replace(b"hello", b"good evening"), "another version of noetl"),
+        (TEXT.replace(b"kind: noop", b"kind: novel.tool"), "novel.tool"),
+    ],
+)
+def test_work_that_can_not_be_run_here_fails_and_says_why(server: Scripted, text: bytes, why: str) -> None:
+    server.answer = hands_out(work(), text=text)
+    assert with_link(server, lambda link: link.claim(Claim("w1", 1))) == []
+    ((name, fact),) = server.of("/report")[0].json[0]["facts"]
+    assert name == "step.failed"
+    assert "worker w1 can't run this step" in fact["error"]["message"]
+    assert why in fact["error"]["message"]
+
+
+def test_credentials_are_asked_for_by_name(server: Scripted) -> None:
+    server.answer = lambda asked: (200, {"name": "db", "kind": "bearer", "fields": {"token": "abcdef"}})
+    found = with_link(server, lambda link: link.credential(EXECUTION, "db"))
+    assert found.fields == {"token": "abcdef"}
+    assert server.asked[0].json == {"worker": "w1", "execution": EXECUTION, "name": "db"}
+    server.answer = lambda asked: (404, {"detail": "there is no credential 'db'"})
+    with pytest.raises(NoetlError, match="there is no credential"):
+        with_link(server, lambda link: link.credential(EXECUTION, "db"))
+
+
+def test_every_call_brings_the_token(server: Scripted) -> None:
+    with_link(server, lambda link: link.claim(Claim("w1", 1)))
+    assert {asked.token for asked in server.asked} == {"noetl_token"}

@@ -1,0 +1,217 @@
+"""A worker's time at work: it claims, and when it is told to end it finishes what it can and hands back the rest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from noetl.clock import SystemClock
+from noetl.dsl.compile import load
+from noetl.engine.commands import Claim, Report
+from noetl.errors import AuthError, NoetlError, StoreError
+from noetl.model.playbook import Playbook
+from noetl.pipeline.plan import PipelinePlan
+from noetl.tools.registry import KINDS
+from noetl.worker.shift import Shift
+from noetl.worker.work import Work
+from noetl.worker.worker import Worker
+
+TEXT = b"""\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: one, path: tests/one}
+workflow:
+  - step: quick
+    tool: [{a: {kind: noop, result: 1}}]
+  - step: slow
+    tool:
+      - first: {kind: shell, cmds: ["sleep 0.4"]}
+      - second: {kind: noop, result: done}
+  - step: endless
+    tool: [{b: {kind: shell, cmds: ["sleep 100"]}}]
+"""
+PLAYBOOK = load("one.yaml", TEXT, KINDS).require()
+
+
+class Desk:
+    """A link that hands out what a test puts on it, and keeps what comes back."""
+
+    def __init__(self, *steps: str) -> None:
+        self.ready = [work(step, fence) for fence, step in enumerate(steps, start=1)]
+        self.slots: list[int] = []
+        self.reports: list[Report] = []
+        self.trouble: Exception | None = None
+
+    async def claim(self, command: Claim) -> list[Work]:
+        self.slots.append(command.slots)
+        if self.trouble is not None:
+            trouble, self.trouble = self.trouble, None
+            raise trouble
+        if not self.ready:
+            await asyncio.sleep(1000)
+        given, self.ready = self.ready[: command.slots], self.ready[command.slots :]
+        return given
+
+    async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
+        self.reports.append(report)
+        return True, []
+
+    def plan(self, digest: str, step: str) -> PipelinePlan:
+        return PipelinePlan(next(one for one in PLAYBOOK.steps if one.name == step).tasks, kind_of)
+
+    def paused(self, execution: str) -> bool:
+        return False
+
+    def playbook(self, digest: str) -> Playbook:
+        return PLAYBOOK
+
+    def folder(self, digest: str) -> str:
+        return ""
+
+    def place(self, digest: str, part: str) -> None:
+        return None
+
+    async def fetch(self, reference: Any) -> Any:
+        raise AssertionError
+
+    fetch_bytes = fetch
+
+    async def credential(self, execution: str, name: str) -> Any:
+        raise AssertionError
+
+    def told(self, fence: int) -> list[str]:
+        """What was said of a lease, with `handed back` for that."""
+        mine = [one for one in self.reports if one.fence == fence]
+        names = [fact.name for one in mine for fact in one.facts]
+        return names + ["handed back"] * any(one.hand_back for one in mine)
+
+
+def kind_of(name: str) -> Any:
+    return KINDS.get(name)
+
+
+def work(step: str, fence: int) -> Work:
+    return Work("e1", PLAYBOOK.digest, f"{step}#1", step, fence, {}, {}, {}, {}, False, {}, {})
+
+
+def shift_with(desk: Desk, act: Callable[[Shift], Any], *, slots: int = 4, grace: float = 30.0) -> list[str]:
+    """A shift during which something happens; what it complained about."""
+    complaints: list[str] = []
+
+    async def run() -> None:
+        shift = Shift(Worker("w1", desk, KINDS, SystemClock(), slots), complaints.append, grace)
+        running = asyncio.create_task(shift.run())
+        try:
+            async with asyncio.timeout(20):
+                await act(shift)
+                await running
+        finally:
+            await KINDS.close()
+
+    asyncio.run(run())
+    return complaints
+
+
+async def until(look: Callable[[], Any]) -> None:
+    while not look():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+def test_free_slots_are_filled_and_no_more_is_asked_for() -> None:
+    desk = Desk("slow", "slow", "quick")
+
+    async def act(shift: Shift) -> None:
+        await until(lambda: "step.done" in desk.told(3))
+        shift.end()
+
+    assert shift_with(desk, act, slots=2) == []
+    assert desk.slots[0] == 2
+    assert max(desk.slots) == 2
+
+
+def test_running_tasks_finish_and_what_follows_is_handed_back() -> None:
+    desk = Desk("slow")
+
+    async def act(shift: Shift) -> None:
+        await until(lambda: shift.worker.leases)
+        await asyncio.sleep(0.05)
+        shift.end()
+
+    assert shift_with(desk, act) == []
+    assert desk.told(1) == ["task.started", "task.done", "handed back"]
+
+
+def test_after_the_grace_time_tasks_are_stopped_and_their_leases_handed_back() -> None:
+    desk = Desk("endless", "endless")
+
+    async def act(shift: Shift) -> None:
+        await until(lambda: len(shift.worker.leases) == 2)
+        shift.end()
+
+    shift_with(desk, act, grace=0.2)
+    assert [desk.told(fence)[-1] for fence in (1, 2)] == ["handed back"] * 2
+
+
+def test_told_twice_it_ends_at_once() -> None:
+    desk = Desk("endless")
+
+    async def act(shift: Shift) -> None:
+        await until(lambda: shift.worker.leases)
+        shift.end()
+        shift.end()
+
+    shift_with(desk, act, grace=1000)
+    assert desk.told(1)[-1] == "handed back"
+
+
+def test_a_draining_worker_asks_for_nothing_with_its_last_reports() -> None:
+    desk = Desk("slow")
+
+    async def act(shift: Shift) -> None:
+        await until(lambda: shift.worker.leases)
+        shift.end()
+
+    shift_with(desk, act)
+    assert [one.claim for one in desk.reports if one.claim is not None] == []
+
+
+def test_a_worker_that_is_refused_ends_and_says_why() -> None:
+    desk = Desk()
+    desk.trouble = AuthError("this token was revoked")
+
+    async def act(shift: Shift) -> None:
+        pass
+
+    with pytest.raises(AuthError, match="revoked"):
+        shift_with(desk, act)
+
+
+def test_a_claim_that_goes_wrong_is_complained_about_and_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("noetl.worker.shift.PAUSE_SECONDS", 0.01)
+    desk = Desk("quick")
+    desk.trouble = StoreError("the database is away")
+
+    async def act(shift: Shift) -> None:
+        await until(lambda: "step.done" in desk.told(1))
+        shift.end()
+
+    assert shift_with(desk, act) == ["the database is away"]
+
+
+def test_a_lease_that_breaks_is_complained_about_and_others_go_on() -> None:
+    class Broken(Desk):
+        async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
+            if report.fence == 1:
+                raise NoetlError("the report makes no sense")
+            return await super().report(execution, report)
+
+    desk = Broken("quick", "quick", "quick")
+
+    async def act(shift: Shift) -> None:
+        await until(lambda: "step.done" in desk.told(3))
+        shift.end()
+
+    assert shift_with(desk, act, slots=1) == ["a lease was dropped: NoetlError: the report makes no sense"]
