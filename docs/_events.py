@@ -90,7 +90,7 @@ MEANINGS = {
     "skipped": "Whether a rule said `skip`, so that the tool was not called",
     "duration_ms": "How long the call took",
     "patch": "What was written",
-    "spelled": "A part of a stored value that the next patch looks into: its key, its JSON text, and whether more follows",
+    "spelled": "A part of a stored value that the next patch looks into: key, JSON text, and whether more follows",
     "type": "The name of the signal",
     "id": "The id of the signal; a second one with it counts as a duplicate",
     "timer": "The name of the timer, such as `timeout:fetch#1`",

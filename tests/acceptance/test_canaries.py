@@ -139,7 +139,6 @@ def test_runs_that_fail(known: World, lab: Lab) -> None:
     assert misjudged(outcomes) == {}
 
 
-@pytest.mark.xfail(reason="a lease hides what it has opened itself, and not what others have")
 def test_a_secret_that_comes_back_in_another_step(known: World, lab: Lab) -> None:
     lab.start(use.handed_on(known))
     assert lab.leaks() == {}

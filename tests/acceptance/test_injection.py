@@ -18,7 +18,16 @@ import pytest
 import yaml
 from tests.acceptance.command_line import call, environment
 from tests.acceptance.injection.corpus import corpus, with_nul
-from tests.acceptance.injection.playbooks import SEPARATOR, SHAPES, Place, child, from_http, from_loop, from_workload
+from tests.acceptance.injection.playbooks import (
+    SEPARATOR,
+    SHAPES,
+    Place,
+    child,
+    from_http,
+    from_loop,
+    from_workload,
+    spliced,
+)
 from tests.servers.echo import Echo, echo_server
 from tests.servers.postgres import Schema, postgres_fixture, schema_fixture  # noqa: F401
 from tests.servers.snowflake import Snowflake, sign_in_fixture, snowflake_fixture  # noqa: F401
@@ -93,8 +102,12 @@ class Range:
         finally:
             store.close()
 
+    def has_canary(self) -> bool:
+        return self.schema.rows("SELECT to_regclass('canary')") != [(None,)]
+
     def assert_unharmed(self) -> None:
         assert not self.marker.exists()
+        assert self.has_canary()
         assert self.schema.rows("SELECT id, word FROM canary ORDER BY id") == SURVIVED
         with duckdb.connect(self.place.duckdb) as connection:
             assert connection.execute("SELECT id, word FROM canary ORDER BY id").fetchall() == SURVIVED
@@ -122,6 +135,13 @@ def shooting_fixture(tmp_path: Path, schema: Schema, snowflake: Snowflake, sign_
 
 def test_there_are_enough(shooting: Range) -> None:
     assert len(shooting.values) >= 80
+
+
+def test_values_that_are_spliced_on_purpose_do_harm(shooting: Range) -> None:
+    """The canaries die where they should: what the other tests look at can be seen."""
+    shooting.run(spliced(), {"sql": "'; DROP TABLE canary; --", "code": f"touch {shooting.marker}"})
+    assert not shooting.has_canary()
+    assert shooting.marker.exists()
 
 
 def test_values_of_the_workload(shooting: Range) -> None:

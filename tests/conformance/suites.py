@@ -197,6 +197,13 @@ class SummarySuite:
         assert [run.execution_id for run in store.summaries()] == [C, B, A]
         assert [run.execution_id for run in store.summaries(limit=2)] == [C, B]
 
+    def test_a_list_goes_on_behind_an_id(self, store: Store) -> None:
+        store.commit([change(one, 0, summary=summary(one)) for one in (B, C, A)])
+        assert [run.execution_id for run in store.summaries(before=C, limit=1)] == [B]
+        assert [run.execution_id for run in store.summaries(before=C, status="running")] == [B, A]
+        assert [run.execution_id for run in store.summaries(before=B, prefix=A)] == [A]
+        assert store.summaries(before=A) == []
+
     def test_a_status_can_be_asked_for(self, store: Store) -> None:
         for one, status in ((A, "running"), (B, "failed"), (C, "running")):
             store.commit([change(one, 0, summary=summary(one, status))])

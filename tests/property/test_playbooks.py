@@ -73,6 +73,7 @@ BY_PATTERN: dict[str, st.SearchStrategy[str]] = {
     "A-Za-z_": NAMES,
     "ms|s|m|h|d": st.sampled_from(["5s", "1h30m", "250ms", "2d"]),
     "v?2": st.sampled_from(["2", "v2", "noetl-runtime/2", "noetl-runtime/2.1"]),
+    "KB|MB": st.sampled_from(["512MB", "1GiB"]),
     r"\.[A-Za-z0-9_.-]": st.sampled_from(["acme.key", "acme.sign-in"]),
     r"\{": TEMPLATES,
 }

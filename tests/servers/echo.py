@@ -97,7 +97,7 @@ def _handler(server: Echo) -> type[BaseHTTPRequestHandler]:
         def do_any(self) -> None:
             address = urlsplit(self.path)
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            headers = {name: value for name, value in self.headers.items()}
+            headers = dict(self.headers.items())
             query = parse_qsl(address.query, keep_blank_values=True)
             one = Heard(self.command, address.path, query, headers, body)
             server.hear(one)

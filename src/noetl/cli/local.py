@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -27,8 +28,6 @@ from noetl.tools.registry import KINDS
 if TYPE_CHECKING:
     from noetl.keychain.safe import Safe
 
-SERVER = "server"
-"""Who owns what a server has begun: the one server of a file."""
 LAST = "last"
 FEW = 10
 ALL = 1_000_000
@@ -72,7 +71,12 @@ def is_owned(store: Store, summary: Summary) -> bool:
     top = summary
     while top.parent is not None:
         top = pick(store, top.parent)
-    return Owner.is_owned(store, top.execution_id if top.local else SERVER)
+    return Owner.is_owned(store, top.execution_id if top.local else server_of(store))
+
+
+def server_of(store: SqliteStore) -> str:
+    """Who owns what a server has begun: the one server of the file. Other files in its folder may have another."""
+    return f"server-{sha256(store.path.name.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
 
 
 def pick(store: Store, run: str) -> Summary:

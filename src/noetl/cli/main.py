@@ -48,6 +48,9 @@ VERBS = {
 }
 """Verbs with one line each, so that `noetl --help` imports none of them."""
 
+SERVER_PACKAGES = frozenset(["argon2", "fastapi", "starlette", "uvicorn"])
+"""What the extra `server` brings."""
+
 EXIT_CODES: dict[type[NoetlError], int] = {
     UsageError: 2,
     PlaybookInvalid: 3,
@@ -70,7 +73,12 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"noetl.cli.{cmd_name}").command
+        try:
+            command: click.Command = import_module(f"noetl.cli.{cmd_name}").command
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] not in SERVER_PACKAGES:
+                raise
+            raise UsageError(f"`noetl {cmd_name}` needs packages: pip install 'noetl-engine[server]'") from None
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -20,6 +20,7 @@ from noetl.cli.remote import Envelope, Server
 from noetl.cli.run import error_text
 from noetl.engine.events import EVENTS
 from noetl.errors import Interrupted, NoetlError
+from noetl.runtime.catalog import Source
 from noetl.store.codec import encode
 from noetl.store.ports import Row
 
@@ -31,11 +32,16 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def list_runs(server: Server, status: str | None, limit: int, output: str | None) -> None:
-    found = list(server.pages("/executions", limit, status=status))
+    found = sorted(server.pages("/executions", limit, status=status), key=_age, reverse=True)
     if output is not None:
         emit([{key: one[key] for key in LISTED} for one in found], output)
     else:
         emit([_for_people(one) for one in found], "table")
+
+
+def _age(one: dict[str, Any]) -> tuple[str, str]:
+    """Ids of children are not in the order of time."""
+    return one["started"], one["execution_id"]
 
 
 def _for_people(one: dict[str, Any]) -> dict[str, Any]:
@@ -65,14 +71,16 @@ def logs(server: Server, run: str) -> list[dict[str, Any]]:
 # -- following ------------------------------------------------------------------------------------------------------
 
 
-def watch(server: Server, execution: str, output: str | None, limit: float | None = None) -> int:
-    """Show a run until it ends, then what came of it; the exit code."""
+def watch(
+    server: Server, execution: str, output: str | None, limit: float | None = None, source: Source | None = None
+) -> int:
+    """Show a run until it ends, then what came of it; the exit code. `source` is what it runs, where that is here."""
     until = None if limit is None else time.monotonic() + limit
     with _interruptible(f"{execution} goes on at the server"):
         _follow(server, execution, output, until)
     found = server.execution(execution)
     if output != "jsonl":
-        conclude(found, output)
+        conclude(found, output, source)
     return 0 if found["status"] == "succeeded" else 1
 
 
@@ -126,13 +134,15 @@ def _interruptible(message: str) -> Iterator[None]:
 SHOWN = ("execution_id", "status", "result", "ctx", "steps", "error", "events", "duration_ms")
 
 
-def conclude(found: dict[str, Any], output: str | None) -> None:
+def conclude(found: dict[str, Any], output: str | None, source: Source | None) -> None:
     """Print what came of a run as `noetl run` does."""
+    if source is not None and found["error"] is not None:
+        found["error"]["file"] = source.shown
     if output is not None:
         emit({key: found[key] for key in SHOWN}, output)
         return
     if found["error"] is not None:
-        click.echo(error_text(found["error"], None), err=True)
+        click.echo(error_text(found["error"], source), err=True)
     verdict = click.style(found["status"], fg="green" if found["status"] == "succeeded" else "red", bold=True)
     click.echo(f"{found.get('name', '')} {verdict} in {span(found['duration_ms'] / 1000)}", err=True)
     if found["status"] == "succeeded":

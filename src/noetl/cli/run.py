@@ -72,7 +72,7 @@ def _run_there(address: ServerAddress, source: Source, payload: dict[str, Any], 
 
     with server(address) as one:
         text = source.text.decode("utf-8-sig")
-        return watch(one, one.start({"playbook": text, "payload": payload}), output)
+        return watch(one, one.start({"playbook": text, "payload": payload}), output, source=source)
 
 
 def collect_garbage() -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 import noetl
-from noetl.cli.local import SERVER, opener, safe_of
+from noetl.cli.local import opener, safe_of, server_of
 from noetl.clock import SystemClock
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
@@ -38,7 +38,7 @@ def served(db: str | None) -> Iterator[Store]:
     owner: Owner | None = None
     try:
         if isinstance(store, SqliteStore):
-            owner = Owner.acquire(store, SERVER)
+            owner = Owner.acquire(store, server_of(store))
             if owner is None:
                 raise Conflict(f"another server works on {chosen.db}: a file has one at a time, Postgres any number")
         yield store

@@ -29,6 +29,8 @@ TOKEN_HELP = (
     "The token of the worker. Better in NOETL_TOKEN or NOETL_TOKEN_FILE: others see flags in lists of processes."
 )
 
+GRACE_HELP = f"How long running tasks may take to finish when it is told to end; {GRACE_SECONDS:g} if not given."
+
 
 @click.command("worker")
 @click.option("--server", metavar="URL", help="The server; else NOETL_SERVER.")
@@ -37,7 +39,7 @@ TOKEN_HELP = (
 @click.option("--slots", type=click.IntRange(1, 1000), default=16, show_default=True, help="How much at once.")
 @click.option("--processes", type=click.IntRange(1, 100), default=1, show_default=True, help="So many of them.")
 @click.option("--name", metavar="NAME", help="What it is called in lists; else made from host and process.")
-@click.option("--grace", type=click.FloatRange(0), default=GRACE_SECONDS, show_default=True, metavar="SECONDS")
+@click.option("--grace", type=click.FloatRange(0), default=GRACE_SECONDS, metavar="SECONDS", help=GRACE_HELP)
 @click.option("--until-eof", is_flag=True, hidden=True, help="End when standard input is closed.")
 def command(
     server: str | None,

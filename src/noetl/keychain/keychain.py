@@ -9,6 +9,7 @@ Every run makes one, and few use it: what asks other servers is imported when it
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,6 +33,8 @@ Fields = dict[str, Any]
 OWN = "credential"
 """The provider that is noetl's own store."""
 OAUTH2 = "oauth2_client_credentials"
+NEARBY = (None, OWN, "env", "file")
+"""Providers that take no request to another server."""
 
 
 class StoredCredential(msgspec.Struct, frozen=True):
@@ -59,9 +62,10 @@ class Keychain:
         pool: str,
         *,
         environment: Mapping[str, str] | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         self.entries, self.path, self.pool = entries, path, pool
-        self.redactor = Redactor()
+        self.redactor = redactor or Redactor()
         self._fetch = fetch
         self._environment = variables() if environment is None else environment
         self._resolved: dict[Hashable, Fields] = {}
@@ -115,6 +119,14 @@ class Keychain:
         await self.secret(provider, key, version, names, auth)
         shown = None if version is None else str(version)
         return {ours: Handle(provider, key, theirs, shown, auth).reference() for ours, theirs in names.items()}
+
+    async def learn(self) -> None:
+        """Make known to the redactor what any task of the playbook could open without asking another server: what one
+        step has sent somewhere, another step may read back."""
+        for name, entry in self.entries.items():
+            if entry.provider in NEARBY:
+                with suppress(Failure):  # said where it is used
+                    await self._once(("entry", name), lambda: self._entry(entry))  # noqa: B023
 
     # -- resolving --------------------------------------------------------------------------------------------------
 

@@ -199,7 +199,7 @@ class Pipeline:
                 await self._evaluated(lambda: self._enter(plan, attempt), inputs=True)  # noqa: B023
                 skip = await self._evaluated(lambda: self._skip(plan)) if first and plan.skips else None
             except TemplateError as error:
-                return await self._fail(plan, task, attempt, _template_outcome(error))
+                return await self._fail(plan, task, attempt, self.host.redact(_template_outcome(error)))
             if skip is not None:
                 return await self._close(plan, task, attempt, Outcome(), skip, "continue", skipped=True)
             started = self.host.now()
@@ -214,7 +214,7 @@ class Pipeline:
             try:
                 rule = await self._evaluated(lambda: self._rule(plan)) if plan.rules else None
             except TemplateError as error:
-                return await self._fail(plan, task, attempt, _template_outcome(error))
+                return await self._fail(plan, task, attempt, self.host.redact(_template_outcome(error)))
             do = rule.then.do if rule is not None else ("continue" if outcome.ok or plan.rules is not None else "fail")
             if do == "retry" and rule is not None:
                 limit = rule.then.attempts or DEFAULT_ATTEMPTS

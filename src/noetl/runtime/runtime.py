@@ -378,7 +378,7 @@ class Runtime:
         return cell
 
     def _stored(self, execution: str) -> tuple[Row, Snapshot | None, list[Row], bool]:
-        """The first row of a log, its latest snapshot, the rows behind that, and whether it has a process of its own."""
+        """The first row of a log, its latest snapshot, the rows behind that, and whether it is local."""
         first = self.store.read(execution, 0, 1)
         if not first:
             raise NotFound(f"no execution {execution}")

@@ -6,6 +6,7 @@ Compiling takes time that other requests need not wait for, so it has a thread o
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from noetl.tools.registry import KINDS
 FILE = "playbook.yaml"
 """What a text is called that came without a name."""
 KEPT_TEXTS = 1_000
+DIGEST = re.compile("[0-9a-f]{64}")
 
 Answer = TypeVar("Answer")
 
@@ -65,7 +67,7 @@ class Playbooks:
 
     async def named(self, path: str, version: int | None) -> str:
         """The digest of a registered playbook that is known to the engine; NotFound says what is missing."""
-        digest = await self._in_store(self.store.find, path, version)
+        digest = None if "\0" in path else await self._in_store(self.store.find, path, version)
         if digest is None:
             raise unknown(path, version)
         await self.know(digest)
@@ -74,9 +76,9 @@ class Playbooks:
     async def know(self, digest: str) -> Playbook:
         """Make a stored playbook known to the engine."""
         if digest not in self.runtime.nets:
-            stored = await self._in_store(self.store.playbook, digest)
+            stored = await self._in_store(self.store.playbook, digest) if DIGEST.fullmatch(digest) else None
             if stored is None:
-                raise NotFound(f"there is no playbook {digest}")
+                raise NotFound(f"there is no playbook {digest[:64]!r}")
             file, text = stored
             loop = asyncio.get_running_loop()
             loaded = await loop.run_in_executor(self._thread, load, file, text, KINDS)

@@ -105,11 +105,15 @@ class MemoryStore:
 
     # -- executions -------------------------------------------------------------------------------------------------
 
-    def summaries(self, *, status: str | None = None, prefix: str = "", limit: int = 1000) -> list[Summary]:
+    def summaries(
+        self, *, status: str | None = None, prefix: str = "", before: str = "", limit: int = 1000
+    ) -> list[Summary]:
         found = [
             run
             for run in self.runs.values()
-            if run.execution_id.startswith(prefix) and (status is None or run.status == status)
+            if run.execution_id.startswith(prefix)
+            and (status is None or run.status == status)
+            and (not before or run.execution_id < before)
         ]
         return sorted(found, key=lambda run: run.execution_id, reverse=True)[:limit]
 

@@ -200,8 +200,10 @@ class Log(Protocol):
 class Executions(Protocol):
     """Executions as lists show them."""
 
-    def summaries(self, *, status: str | None = None, prefix: str = "", limit: int = 1000) -> list[Summary]:
-        """Executions, newest first."""
+    def summaries(
+        self, *, status: str | None = None, prefix: str = "", before: str = "", limit: int = 1000
+    ) -> list[Summary]:
+        """Executions, newest first; behind one id, if that is given."""
 
     def children(self, parent: str) -> list[Summary]:
         """The open executions that another one has started, by id."""

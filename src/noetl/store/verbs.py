@@ -100,13 +100,20 @@ class SqlVerbs:
 
     # -- executions -------------------------------------------------------------------------------------------------
 
-    def summaries(self, *, status: str | None = None, prefix: str = "", limit: int = 1000) -> list[Summary]:
+    def summaries(
+        self, *, status: str | None = None, prefix: str = "", before: str = "", limit: int = 1000
+    ) -> list[Summary]:
         span = self._span(prefix)
         if span is None:
             return []
+        low, high = span
+        if before:
+            high, limit = min(high, self._key(before)), limit + 1  # the one it stands behind is found as well
         if status is None:
-            return self._summaries("list_executions", (*span, limit))
-        return self._summaries("list_executions_of_status", (status, *span, limit))
+            found = self._summaries("list_executions", (low, high, limit))
+        else:
+            found = self._summaries("list_executions_of_status", (status, low, high, limit))
+        return [one for one in found if one.execution_id != before][: limit - bool(before)]
 
     def children(self, parent: str) -> list[Summary]:
         return self._summaries("list_children", (self._key(parent),))

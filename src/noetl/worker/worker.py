@@ -21,6 +21,7 @@ from noetl.engine.fit import weight
 from noetl.engine.state import Progress
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.keychain.keychain import Keychain, StoredCredential, open_handle
+from noetl.keychain.redact import Redactor
 from noetl.model.identity import TaskId, action_id
 from noetl.model.outcome import Outcome, failed
 from noetl.model.playbook import Playbook
@@ -39,6 +40,7 @@ SHAPES = {b"{": "map", b"[": "list", b'"': "text"}
 """What JSON is, by its first byte."""
 FACTS_AT_ONCE = 500
 """So many are reported at once even where the playbook asks for a commit a step only."""
+KEPT_REDACTORS = 1_000
 SCALARS = frozenset([bool, type(None)])
 """Results that are small and storable as they are."""
 
@@ -96,6 +98,16 @@ class Worker:
         self.fault: BaseException | None = None
         """What broke a slot: the store failed. Its work can only be resumed by whoever comes after us."""
         self.log: Callable[[str, str, str], None] = lambda task, stream, line: None
+        self.redactors: dict[str, Redactor] = {}
+        """By execution, the latest ones: what one lease has opened may come back in another."""
+
+    def redactor(self, execution: str) -> Redactor:
+        """What hides the secrets of an execution in this process."""
+        found = self.redactors.pop(execution, None) or Redactor()
+        self.redactors[execution] = found
+        while len(self.redactors) > KEPT_REDACTORS:
+            del self.redactors[next(iter(self.redactors))]
+        return found
 
     @property
     def free(self) -> int:
@@ -168,9 +180,13 @@ class Lease:
         self.void = False
         playbook = worker.link.playbook(work.digest)
         self.keychain = Keychain(
-            {entry.name: entry for entry in playbook.keychain}, self._credential, playbook.path, work.pool
+            {entry.name: entry for entry in playbook.keychain},
+            self._credential,
+            playbook.path,
+            work.pool,
+            redactor=worker.redactor(work.execution),
         )
-        """What was opened for this lease, and hides it in whatever leaves."""
+        """What was opened for this lease. It is hidden in whatever leaves, also of later leases of the execution."""
         self.redact = self.keychain.redactor.redact
 
     async def _credential(self, name: str) -> StoredCredential:
@@ -217,6 +233,8 @@ class Lease:
 
     async def run(self) -> list[Work]:
         work = self.work
+        if self.keychain.entries:
+            await self.keychain.learn()
         if work.items is None:
             await self._plain()
         else:

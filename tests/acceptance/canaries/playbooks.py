@@ -7,6 +7,7 @@ would not hold a canary in any case.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from tests.acceptance.canaries.canary import Canary
@@ -51,7 +52,7 @@ def playbook(world: World, name: str, steps: dict[str, Tasks], *, at_once: bool 
         arcs = [{"step": step} for step in steps]
         made = [{"step": "start", "next": {"spec": {"mode": "inclusive"}, "arcs": arcs}}, *made]
     else:
-        for step, following in zip(made, made[1:], strict=False):
+        for step, following in pairwise(made):
             step["next"] = {"arcs": [{"step": following["step"]}]}
     return {
         "apiVersion": "noetl.io/v2",
@@ -303,6 +304,9 @@ def surroundings(world: World) -> Tasks:
     yield "does_script_environment", {"kind": "script", "ref": "env; tr '\\0' '\\n' < /proc/self/environ"}
 
 
+REPEAT = "i=0; while [ $i -lt 9000 ]; do i=$((i+1));"
+
+
 def shell(world: World) -> Tasks:
     names = [one.name for one in world.texts]
     env = {f"WORD_{name}": ref(name) for name in names}
@@ -328,14 +332,14 @@ def shell(world: World) -> Tasks:
     )
     yield (
         "ok_much",
-        {**base, "cmds": f'i=0; while [ $i -lt 9000 ]; do printf "%s" "$WORD_long $WORD_quotes"; i=$((i+1)); done'},
+        {**base, "cmds": f'{REPEAT} printf "%s" "$WORD_long $WORD_quotes"; done'},
     )
     yield "bad_status", {**base, "cmds": f"{spoken}\nprintf '%s' \"$WORD_pem\" >&2\nexit 3"}
     yield (
         "bad_much",
         {
             **base,
-            "cmds": f'i=0; while [ $i -lt 9000 ]; do printf "%s" "$WORD_long$WORD_quotes" >&2; i=$((i+1)); done; exit 1',
+            "cmds": f'{REPEAT} printf "%s" "$WORD_long$WORD_quotes" >&2; done; exit 1',
         },
     )
     yield "bad_argument", {"kind": "shell", "cmds": [["printf", "%s", ref("long")]]}
@@ -555,7 +559,8 @@ def held(world: World, away: str) -> dict[str, Tasks]:
     wait = (
         f'printf "%s" "$W"; echo > {away}/NAME; while [ ! -e {open_file} ]; do sleep 0.05; done; printf "%s" "$W" >&2'
     )
-    code = f"{SPEAK}import os\nopen('{away}/python', 'w')\nwhile not os.path.exists('{open_file}'):\n    time.sleep(0.05)\n"
+    pause = f"while not os.path.exists('{open_file}'):\n    time.sleep(0.05)\n"
+    code = f"{SPEAK}import os\nopen('{away}/python', 'w')\n{pause}"
     tasks: dict[str, Task] = {
         "http": {
             "kind": "http",
@@ -598,10 +603,10 @@ def handed_on(world: World) -> dict[str, Any]:
 
 
 def open_words(world: World) -> dict[str, Any]:
-    """A playbook that has canaries in its text: they are found wherever a secret could be."""
+    """A playbook that has canaries in its text and no keychain: they are found wherever a secret could be."""
     word = next(one.value for one in world.texts if one.name == "long")
     say = {"kind": "shell", "cmds": [["sh", "-c", f"echo {word}; sleep 1"]]}
-    return playbook(world, "open_words", {"say": iter([("does_say", say)])})
+    return playbook(world, "open_words", {"say": iter([("does_say", say)])}) | {"keychain": []}
 
 
 CHILD = {

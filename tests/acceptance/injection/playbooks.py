@@ -55,6 +55,17 @@ def from_loop(place: Place) -> dict[str, Any]:
     return _document("items", [{"step": "put", "loop": loop, "tool": tool}], values=[])
 
 
+def spliced() -> dict[str, Any]:
+    """Two places whose author has asked for harm: what the other playbooks would do if they were wrong."""
+    tasks = {
+        "drop": {"kind": "postgres", "auth": "pg", "command": "SELECT '{{ workload.sql | raw_sql }}'"},
+        "touch": {"kind": "shell", "env": {"CODE": "{{ workload.code }}"}, "cmds": 'eval "$CODE"'},
+    }
+    return _document(
+        "spliced", [{"step": "put", "tool": [{name: one} for name, one in tasks.items()]}], sql="", code=""
+    )
+
+
 def child() -> dict[str, Any]:
     return _document(
         "child", [{"step": "give", "tool": [{"back": {"kind": "noop", "result": "{{ workload.values }}"}}]}], values={}

@@ -49,6 +49,7 @@ class Process:
     def __init__(self, folder: Path, name: str, *args: str, **env: str) -> None:
         self.folder, self.name, self.args, self.env = folder, name, args, env
         self.output = folder / f"{name}.out"
+        self.output.unlink(missing_ok=True)
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Process:
@@ -235,7 +236,7 @@ def served(folder: Path, db: str, servers: int = 1, workers: int = 2) -> Iterato
     """Servers and workers as processes of their own; worker N works for server N, as far as there are that many."""
     token = make_token(folder, db, "admin")
     with ExitStack() as stack:
-        ports = [_free_port() for _ in range(servers)]
+        ports = [free_port() for _ in range(servers)]
         listening = [server(folder, db, port).start() for port in ports]
         for one in listening:
             stack.callback(_end, one)
@@ -270,7 +271,7 @@ def _end(one: Process) -> None:
         assert one.stop() == 0, one.said()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     import socket
 
     with socket.socket() as probe:

@@ -162,11 +162,11 @@ def test_a_cancelled_parent_takes_its_children_along(store: Store, monkeypatch: 
     async def story(house: House) -> None:
         state = await house.service.start(house.add(PARENT), {}, {})
         async with asyncio.timeout(10):
-            while len([one for one in store.summaries() if one.status == "waiting"]) < 4:
+            while len([one for one in store.summaries() if one.status == "waiting"]) < 4:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         await house.service.handle(state.id, Cancel("enough"))
         async with asyncio.timeout(10):
-            while any(one.status != "cancelled" for one in store.summaries()):
+            while any(one.status != "cancelled" for one in store.summaries()):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     play(store, story)

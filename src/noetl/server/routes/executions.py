@@ -20,7 +20,7 @@ from noetl.server import show, sse
 from noetl.server.api import Api
 from noetl.server.call import Call, Query, Routes, json_response
 from noetl.server.problems import Refused
-from noetl.server.roles import PREFIX, WRITE
+from noetl.server.roles import FORMS, PREFIX, WRITE
 from noetl.server.wire import (
     CancelRequest,
     EventPage,
@@ -37,7 +37,7 @@ from noetl.server.wire import (
     VarsView,
 )
 from noetl.store.codec import decode
-from noetl.store.ports import Summary
+from noetl.store.ports import Store, Summary
 from noetl.store.snapshot import thaw
 
 routes = Routes()
@@ -50,6 +50,8 @@ LOOK_SECONDS = 1.0
 STATUSES = ("pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled")
 KEY_LENGTH = 200
 FOLD_AT_ONCE = 1_000
+LOOKS = 20
+ID = re.compile(FORMS["id"])
 
 LIMIT = Query("limit", "integer", "How many at most.", 1, 1_000)
 AFTER = Query("after", "integer", "Only what comes after this number.")
@@ -189,21 +191,32 @@ async def list_all(call: Call) -> Response:
     if status is not None and status not in STATUSES:
         raise Refused(422, f"status is one of {', '.join(STATUSES)}")
     limit, cursor = call.number("limit", 100), call.text("cursor")
-    found = await call.in_store(_page, call.api, status, path, prefix.lower(), cursor, limit + 1)
-    more = found[limit - 1].execution_id if len(found) > limit else None
+    if cursor and not ID.fullmatch(cursor):
+        raise Refused(422, "the cursor is the `next` of a page")
+    found, more = await call.in_store(_page, call.api.store, status, path, prefix.lower(), cursor, limit)
     now = call.api.clock.now()
-    return json_response({"items": [show.item(one, now) for one in found[:limit]], "next": more})
+    return json_response({"items": [show.item(one, now) for one in found], "next": more})
 
 
-def _page(api: Api, status: str | None, path: str, prefix: str, cursor: str, limit: int) -> list[Summary]:
-    """The executions behind a cursor."""
-    asked = limit
-    while True:
-        found = api.store.summaries(status=status, prefix=prefix, limit=asked)
-        fit = [one for one in found if (not cursor or one.execution_id < cursor) and path in ("", one.path)]
-        if len(fit) >= limit or len(found) < asked:
-            return fit[:limit]
-        asked *= 8
+def _page(
+    store: Store, status: str | None, path: str, prefix: str, cursor: str, limit: int
+) -> tuple[list[Summary], str | None]:
+    """The executions behind a cursor, and the cursor of what comes behind them.
+
+    No index knows paths: so many rows are looked at and no more, and a page may have less than it could, even nothing.
+    """
+    found: list[Summary] = []
+    for _ in range(LOOKS):
+        rows = store.summaries(status=status, prefix=prefix, before=cursor, limit=limit + 1)
+        for one in rows[:limit]:
+            cursor = one.execution_id
+            if path in ("", one.path):
+                found.append(one)
+            if len(found) == limit:
+                return found, cursor if one is not rows[-1] else None
+        if len(rows) <= limit:
+            return found, None
+    return found, cursor
 
 
 @routes.add("GET", "/executions/{id}/events", query=(AFTER, LIMIT), answers={200: EventPage, 204: None})

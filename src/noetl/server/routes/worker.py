@@ -114,6 +114,9 @@ async def heartbeat(call: Call) -> Response:
     """A worker is alive and holds these leases. The answer tells which of them are void, and what is paused."""
     beat = await call.read(wire.Heartbeat)
     worker, pool = _name(call, beat.worker), _pool(call, beat.pool)
+    said = beat.host + beat.version
+    if not 0 <= beat.slots <= MOST_SLOTS or len(said) > NAME_LENGTH or not said.isprintable():
+        raise Refused(422, f"slots are 0 to {MOST_SLOTS:,}; host and version are short and printable")
     await _keep_lines(call, beat.lines)
     session = WorkerSession(worker, pool, beat.slots, beat.host, beat.started, 0.0, beat.leases, beat.version)
     revoked, paused = await call.api.service.heartbeat(session)
@@ -218,6 +221,8 @@ def _token(call: Call) -> str:
 def _pool(call: Call, pool: str) -> str:
     assert call.caller.token is not None
     allowed, asked = call.caller.token.pool, pool or "default"
+    if len(asked) > NAME_LENGTH or not asked.isprintable():
+        raise Refused(422, f"a pool has a name of at most {NAME_LENGTH} printable characters")
     if allowed not in (None, asked):
         raise Refused(403, f"this token is for the pool {allowed!r}, not {asked!r}")
     return asked

@@ -1,0 +1,162 @@
+"""The roles as processes: what they refuse, how they end, and what they leave behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from tests.acceptance.modes import stage
+from tests.acceptance.modes.playbooks import CASES
+from tests.acceptance.modes.stage import Client, Process, make_token, noetl, until
+
+IDLE_BYTES = 120 << 20
+CHAIN = {"playbook": CASES["chain"].text, "payload": {"start": 4}}
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> str:
+    return str(tmp_path / "data" / "noetl.db")
+
+
+def children(process: Process) -> list[int]:
+    assert process.process is not None
+    pid = process.process.pid
+    return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_dev_needs_little_memory_and_ends_when_it_is_told(tmp_path: Path) -> None:
+    with stage.dev(tmp_path) as mode:
+        assert mode.client.ended(mode.client.start(CHAIN))["result"] == [5, 50]
+        process = mode.servers[0].process
+        assert process is not None
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        resident = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+        assert resident * 1024 < IDLE_BYTES
+        token = mode.client.token
+    mode.verify()
+    with stage.dev(tmp_path) as mode:
+        answer = mode.client.http.get(
+            f"{mode.client.urls[0]}/api/v1/executions", headers={"Authorization": f"Bearer {token}"}
+        )
+        assert answer.status_code == 401, "the token of yesterday opens nothing"
+
+
+def test_a_file_has_one_server_at_a_time(tmp_path: Path) -> None:
+    with stage.dev(tmp_path) as mode:
+        for verb in ("server", "dev"):
+            done = noetl(tmp_path, verb, "--port", "0", "--db", mode.db)
+            assert (done.returncode, "another server works on" in done.stderr) == (6, True)
+        mode.servers[0].kill()
+        mode.servers[0].start()
+        until(lambda: mode.servers[0].said().count("export ") == 2)
+
+
+def test_an_address_that_is_taken_is_said_so(tmp_path: Path, db: str) -> None:
+    with stage.dev(tmp_path) as mode:
+        port = mode.client.urls[0].rpartition(":")[2]
+        done = noetl(tmp_path, "server", "--port", port, "--db", f"{db}.other")
+        assert (done.returncode, "can't listen on 127.0.0.1" in done.stderr) == (6, True)
+
+
+def test_a_server_that_others_can_reach_wants_somebody_who_may_sign_in(tmp_path: Path, db: str) -> None:
+    done = noetl(tmp_path, "server", "--host", "0.0.0.0", "--port", "0", "--db", db)
+    assert done.returncode == 2
+    assert "nobody can sign in yet" in done.stderr
+    make_token(tmp_path, db, "admin")
+    process = Process(tmp_path, "open", "server", "--host", "0.0.0.0", "--port", "0", "--db", db).start()
+    process.until_said("noetl server at")
+    assert process.stop() == 0
+
+
+def test_workers_of_a_server_are_started_again_and_go_with_it(tmp_path: Path, db: str) -> None:
+    token = make_token(tmp_path, db, "admin")
+    server = Process(tmp_path, "server", "server", "--port", "0", "--workers", "2", "--db", db).start()
+    url = server.until_said("noetl server at").split()[3].rstrip(",")
+    client = Client([url], token)
+    with client.http:
+        until(lambda: len(client.ask("GET", "/workers")["items"]) == 2)
+        before = children(server)
+        os.kill(before[0], signal.SIGKILL)
+        until(lambda: len(children(server)) == 2 and children(server) != before)
+        assert client.ended(client.start(CHAIN))["result"] == [5, 50]
+    left = children(server)
+    assert server.stop() == 0
+    assert [pid for pid in left if is_alive(pid)] == []
+    done = noetl(tmp_path, "token", "list", "--db", db, "-o", "json")
+    assert done.stdout.count('"revoked": null') == 1, "the tokens of its workers are over"
+
+
+def test_workers_of_a_server_that_was_killed_end_by_themselves(tmp_path: Path, db: str) -> None:
+    server = Process(tmp_path, "server", "server", "--port", "0", "--workers", "2", "--db", db).start()
+    until(lambda: server.said().count("takes work of pool") == 2)
+    left = children(server)
+    server.kill()
+    until(lambda: not any(map(is_alive, left)))
+
+
+def test_a_worker_can_be_many_processes(tmp_path: Path, db: str) -> None:
+    with stage.served(tmp_path, db, workers=0) as mode:
+        many = stage.worker(tmp_path, db, "many", mode.client.urls[0], "--processes", "2").start()
+        assert mode.client.ended(mode.client.start(CHAIN))["result"] == [5, 50]
+        until(lambda: len(mode.client.ask("GET", "/workers")["items"]) == 2)
+        left = children(many)
+        assert many.stop() == 0
+        assert [pid for pid in left if is_alive(pid)] == []
+
+
+def test_a_worker_waits_for_a_server_that_is_not_there_yet(tmp_path: Path, db: str) -> None:
+    token = make_token(tmp_path, db, "admin")
+    port = stage.free_port()
+    worker = stage.worker(tmp_path, db, "early", f"http://127.0.0.1:{port}").start()
+    worker.until_said("takes work of pool")
+    time.sleep(1)
+    server = stage.server(tmp_path, db, port).start()
+    client = Client([f"http://127.0.0.1:{port}"], token)
+    with client.http:
+        assert client.ended(client.start(CHAIN))["result"] == [5, 50]
+    assert worker.stop() == 0
+    assert server.stop() == 0
+
+
+def test_a_worker_with_a_token_that_is_not_good_ends_and_says_so(tmp_path: Path, db: str) -> None:
+    with stage.served(tmp_path, db, workers=0) as mode:
+        url = mode.client.urls[0]
+        for more in ((), ("--processes", "2")):
+            done = noetl(tmp_path, "worker", "--server", url, *more, NOETL_TOKEN="noetl_wrong")
+            assert (done.returncode, "does not let this worker in" in done.stderr) == (5, True)
+        viewer = make_token(tmp_path, db, "viewer")
+        assert noetl(tmp_path, "worker", "--server", url, NOETL_TOKEN=viewer).returncode == 5
+        assert noetl(tmp_path, "worker", "--server", url).returncode == 2
+        assert noetl(tmp_path, "worker", NOETL_TOKEN=viewer).returncode == 2
+
+
+def test_a_worker_whose_token_is_revoked_ends(tmp_path: Path, db: str) -> None:
+    with stage.served(tmp_path, db, workers=1) as mode:
+        until(lambda: mode.client.ask("GET", "/workers")["items"])
+        (token,) = [one for one in mode.client.ask("GET", "/tokens")["items"] if one["role"] == "worker"]
+        mode.client.ask("DELETE", f"/tokens/{token['id']}")
+        process = mode.workers[0].process
+        assert process is not None
+        assert process.wait(90) == 5
+
+
+def test_work_of_another_pool_waits_for_its_workers(tmp_path: Path, db: str) -> None:
+    text = CASES["chain"].text.replace("workload:", "executor: {spec: {pool: red}}\nworkload:")
+    with stage.served(tmp_path, db, workers=1) as mode:
+        execution = mode.client.start({"playbook": text, "payload": {"start": 4}})
+        time.sleep(1)
+        assert mode.client.show(execution)["status"] == "running"
+        red = stage.worker(tmp_path, db, "red", mode.client.urls[0], "--pool", "red").start()
+        assert mode.client.ended(execution)["result"] == [5, 50]
+        assert red.stop() == 0
+    mode.verify()
