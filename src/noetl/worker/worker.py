@@ -430,10 +430,8 @@ class Lease:
         if run is None:
             return failed("not_found", f"this version can't run tools of kind {plan.kind.name!r}")
         try:
-            own = {key: scope["args"][key] for key in plan.task.args}
-            own, args = await self._opened(own), scope["args"]
-            if plan.kind.takes_args:
-                args = await self._opened(args)
+            args = await self._opened(scope["args"]) if plan.kind.takes_args else scope["args"]
+            own = await self._opened({key: args[key] for key in plan.task.args})
             typed = msgspec.convert(call.inputs, plan.kind.inputs, strict=False)
         except (msgspec.ValidationError, TemplateFailed) as error:
             return failed("input", f"{plan.kind.name}: {error}")

@@ -136,15 +136,17 @@ def test_a_stream_ends_when_the_server_does() -> None:
         register(client, WAITS)
         execution = begun(client, {"path": "tests/waits"})
         until(client, execution, "waiting")
-        ended = threading.Event()
+        begun_to, ended = threading.Event(), threading.Event()
 
         def follow() -> None:
             with server.client("viewer") as other:
-                list(followed(other, execution))
+                for _ in followed(other, execution):
+                    begun_to.set()
             ended.set()
 
         thread = threading.Thread(target=follow)
         thread.start()
+        assert begun_to.wait(20)
         server.close()
         assert ended.wait(20)
         thread.join()
