@@ -44,6 +44,7 @@ from noetl.engine.start import start
 from noetl.engine.state import Execution, Run
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateFailed
+from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome, failed
 from noetl.reference import Reference, spell
 
@@ -111,12 +112,19 @@ def _report(turn: Turn, report: Report) -> None:
     _look_into(turn, report.facts[known:], report.blobs)
     turn.blobs += report.blobs
     for fact in report.facts[known:]:
-        if report.fence not in turn.state.leases:
+        if report.fence not in turn.state.leases or _run_of(fact) != lease.run:
             return
         ACCEPT.get(type(fact), _accept)(turn, report.fence, fact)
     lease = turn.state.leases.get(report.fence)
     if report.hand_back and lease is not None:
         turn.emit(e.StepPaused(lease.run, report.fence, "returned"))
+
+
+def _run_of(fact: Any) -> str:
+    """The run that a fact is about: a worker may speak of what it holds, and of nothing else."""
+    task = getattr(fact, "task", None)
+    found: str = task.run if isinstance(task, TaskId) else fact.run
+    return found
 
 
 def _accept(turn: Turn, fence: int, fact: e.Event) -> None:

@@ -22,13 +22,14 @@ from noetl.errors import NoetlError
 from noetl.server.api import Api
 from noetl.server.call import Call, Endpoint
 from noetl.server.problems import MEDIA, Refused, document, refused
-from noetl.server.roles import ALLOWED, pattern
+from noetl.server.roles import ALLOWED, PREFIX, pattern
 
 CHANGES = frozenset(["POST", "PUT", "PATCH", "DELETE"])
 SINGLE = frozenset([b"host", b"origin", b"authorization", b"cookie", b"content-type", b"x-csrf-token"])
 """Headers of which two would leave it open which one counts."""
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-QUIET = frozenset(["/livez", "/readyz", "/metrics", "/api/v1/worker/claim", "/api/v1/worker/heartbeat"])
+WORKERS = frozenset(f"{PREFIX}/worker/{verb}" for verb in ("claim", "report", "heartbeat"))
+QUIET = frozenset(["/livez", "/readyz", "/metrics", *WORKERS])
 """Routes that are asked all the time: only their failures are worth a line."""
 KEPT_HOSTS = 1_000
 KEY = "noetl.call"
@@ -127,7 +128,7 @@ class Gate:
     def _note(self, scope: Scope, route: str, status: int, seconds: float, request_id: str) -> None:
         call: Call | None = scope.get(KEY)
         who = call.caller.key if call is not None and call.is_known else None
-        level = "error" if status >= 500 else "info"
+        level = "error" if status == 500 else "warning" if status > 500 else "info"
         self.api.log.write(
             level,
             "request",

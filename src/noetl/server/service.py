@@ -31,11 +31,20 @@ SWEEP_SECONDS = 30.0
 """How often everything is looked at that should have been noticed at once, in case a server died in between."""
 GRANT_SECONDS = 15.0
 """A lease that its worker does not name by then never reached it."""
+KEPT_CLAIMS = 1_000
 AT_ONCE = 100
 KEPT_CELLS = 1_000
 """So many executions that nobody works on are kept in memory; others are read again when something happens to them."""
 
 Value = TypeVar("Value")
+
+
+class Waiting:
+    """Who waits for the end of an execution."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self.waiters = 0
 
 
 class Service:
@@ -52,9 +61,10 @@ class Service:
         self.turns: dict[str, dict[str, None]] = {}
         """Executions with ready work by pool, in the order in which they are served."""
         self.stirred: dict[str, asyncio.Event] = {}
-        self.ended: dict[str, asyncio.Event] = {}
+        self.ended: dict[str, Waiting] = {}
+        """Executions that somebody waits for."""
         self.claims: dict[tuple[str, str], list[Work]] = {}
-        """Answers to the latest claim of each worker, for one that asks again."""
+        """Answers to the latest claims, for a worker that asks again because none has reached it."""
         self.related: set[str] = set()
         """Executions with a parent or children to which something has happened."""
         self.related_stirred = asyncio.Event()
@@ -75,12 +85,17 @@ class Service:
 
     async def wait(self, execution: str, seconds: float) -> Execution:
         """The state when the execution has ended, or when the time is over."""
-        ended = self.ended.setdefault(execution, asyncio.Event())
-        if not (await self._state(execution)).over:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await ended.wait()
-        self.ended.pop(execution, None)
+        ended = self.ended.setdefault(execution, Waiting())
+        ended.waiters += 1
+        try:
+            if not (await self._state(execution)).over:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await ended.event.wait()
+        finally:
+            ended.waiters -= 1
+            if not ended.waiters:
+                self.ended.pop(execution, None)
         return await self._state(execution)
 
     def _told(self, state: Execution, events: list[e.Event]) -> None:
@@ -93,7 +108,7 @@ class Service:
             self.related.add(state.id)
             self.related_stirred.set()
         if state.over and (ended := self.ended.get(state.id)) is not None:
-            ended.set()
+            ended.event.set()
 
     def _queue(self, pool: str, execution: str) -> None:
         self.turns.setdefault(pool, {}).setdefault(execution)
@@ -114,11 +129,14 @@ class Service:
             if works or left <= 0:
                 break
             await self._wait_for_work(pool, left)
-        if command.id:
-            for key in [key for key in self.claims if key[0] == command.worker]:
-                del self.claims[key]
-            self.claims[command.worker, command.id] = works
+        self._remember(command, works)
         return works
+
+    def _remember(self, command: Claim, works: list[Work]) -> None:
+        if command.id and works:
+            self.claims[command.worker, command.id] = works
+            while len(self.claims) > KEPT_CLAIMS:
+                del self.claims[next(iter(self.claims))]
 
     async def _wait_for_work(self, pool: str, seconds: float) -> None:
         event = self.stirred.setdefault(pool, asyncio.Event())
@@ -159,8 +177,11 @@ class Service:
             report = Report(report.fence, report.facts, report.first, None, report.hand_back, report.blobs)
         answer = await self.runtime.handle(execution, report)
         works = list(answer.works)
-        if claim is not None and not works:
-            works = await self.claim(claim)
+        if claim is not None:
+            if works:
+                self._remember(claim, works)
+            else:
+                works = await self.claim(claim)
         return report.fence in answer.state.leases, works
 
     async def heartbeat(self, session: WorkerSession) -> tuple[list[tuple[str, int]], list[str]]:
@@ -217,7 +238,7 @@ class Service:
         for execution, ended in list(self.ended.items()):
             with suppress(NoetlError):
                 if (await self.runtime.handle(execution, Refresh())).state.over:
-                    ended.set()
+                    ended.event.set()
 
     async def _reap(self) -> None:
         """Leases whose worker has fallen silent."""

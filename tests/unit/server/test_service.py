@@ -12,6 +12,7 @@ import pytest
 
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
+from noetl.engine import evolve
 from noetl.engine.commands import Cancel, Claim, Pause, Resume, Signal
 from noetl.engine.state import Execution
 from noetl.engine.verify import verify
@@ -196,6 +197,7 @@ def test_signals_pauses_and_timers(store: Store) -> None:
 
 def test_a_silent_worker_loses_its_leases(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_module, "REAP_SECONDS", 0.05)
+    monkeypatch.setattr(evolve, "LEASE_SECONDS", 0.3)
 
     async def story(house: House) -> None:
         state = await house.service.start(house.add(CHAIN), {}, {})
@@ -203,8 +205,6 @@ def test_a_silent_worker_loses_its_leases(store: Store, monkeypatch: pytest.Monk
         await house.service.heartbeat(session)
         (work,) = await house.service.claim(Claim("dead", 1, "default", "c1"))
         assert await house.service.claim(Claim("dead", 1, "default", "c1")) == [work]  # asked again, the same answer
-        late = SystemClock().now() + 31
-        monkeypatch.setattr(house.service.clock, "now", lambda: late, raising=False)
         house.tasks.append(asyncio.create_task(house.work()))
         end = await house.service.wait(state.id, 20)
         assert end.status == "succeeded"
