@@ -32,29 +32,38 @@ class Reports:
     def __init__(self, post: Callable[[bytes], Awaitable[bytes]]) -> None:
         self.post = post
         self.gathered: list[Told] = []
-        self.senders: set[asyncio.Task[None]] = set()
+        self.sending = 0
+        """Senders at work. One that has found nothing more to send does not count, though its task may still live."""
+        self.tasks: set[asyncio.Task[None]] = set()
 
     async def tell(self, request: wire.ReportRequest) -> wire.Verdicts:
         """What became of it."""
         answer: asyncio.Future[wire.Verdicts] = asyncio.get_running_loop().create_future()
         self.gathered.append(Told(wire.encode(request), answer))
-        if len(self.senders) < AT_ONCE:
-            sender = asyncio.create_task(self._send())
-            self.senders.add(sender)
-            sender.add_done_callback(self.senders.discard)
+        if self.sending < AT_ONCE:
+            self.sending += 1
+            task = asyncio.create_task(self._send())
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
         return await answer
 
     async def _send(self) -> None:
-        while batch := self._next():
-            try:
-                await self._exchange(batch)
-            except (NotFound, Unanswerable) as error:  # one report that makes no sense must not take others with it
-                if len(batch) == 1:
-                    _refuse(batch, error)
-                for one in batch if len(batch) > 1 else ():
-                    await self._alone(one)
-            except Exception as error:
+        try:
+            while batch := self._next():
+                await self._send_all(batch)
+        finally:
+            self.sending -= 1
+
+    async def _send_all(self, batch: list[Told]) -> None:
+        try:
+            await self._exchange(batch)
+        except (NotFound, Unanswerable) as error:  # one report that makes no sense must not take others with it
+            if len(batch) == 1:
                 _refuse(batch, error)
+            for one in batch if len(batch) > 1 else ():
+                await self._alone(one)
+        except Exception as error:
+            _refuse(batch, error)
 
     async def _alone(self, one: Told) -> None:
         try:
