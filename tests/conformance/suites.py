@@ -426,6 +426,8 @@ class WorkerSuite:
         assert store.lost() == [(A, 1), (A, 2)]
         store.beat(worker("w"), AT + 100)
         assert store.lost(AT + 106) == [(A, 2)]
+        assert store.held("w") == [(A, 1, AT), (A, 2, AT + 100)]
+        assert store.held("nobody") == []
         store.commit([change(A, 1, leases={2: None})])
         assert store.lost(AT + 106) == []
 

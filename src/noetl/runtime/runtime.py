@@ -215,7 +215,9 @@ class Runtime:
 
     def _with_snapshot(self, change: Change) -> Change:
         """A long log gets a snapshot of the state at its end, so that nobody has to fold all of it again."""
-        cell = self.cells[change.execution]
+        cell = self.cells.get(change.execution)
+        if cell is None:  # put aside meanwhile, and read again when it is needed
+            return change
         if cell.state.seq - cell.frozen >= SNAPSHOT_EVENTS and not cell.state.over:
             cell.frozen, change.snapshot = cell.state.seq, freeze(cell.state)
         return change

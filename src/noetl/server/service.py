@@ -160,13 +160,19 @@ class Service:
             answers = await asyncio.gather(
                 *(self.runtime.handle(execution, asked) for execution in chosen), return_exceptions=True
             )
+            failures = []
             for execution, answer in zip(chosen, answers, strict=True):
                 if isinstance(answer, Answer):
                     works += answer.works
                     if pool in answer.state.ready.values() and answer.state.status == "running":
                         turns.setdefault(execution)
                 elif not isinstance(answer, NotFound):
-                    raise answer
+                    turns.setdefault(execution)
+                    failures.append(answer)
+            if failures and not works:
+                raise failures[0]
+            if failures:
+                break
         return works
 
     async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
@@ -204,11 +210,9 @@ class Service:
     async def _take_back(self, session: WorkerSession) -> None:
         """Leases that were granted and never arrived go to somebody else."""
         long_ago = self.clock.now() - GRANT_SECONDS
-        for cell in list(self.runtime.cells.values()):
-            known = session.leases.get(cell.state.id, ())
-            for fence, lease in list(cell.state.leases.items()):
-                if lease.worker == session.worker and fence not in known and lease.since < long_ago:
-                    await self.runtime.handle(cell.state.id, Lost(fence))
+        for execution, fence, since in await self._in_store(self.store.held, session.worker):
+            if fence not in session.leases.get(execution, ()) and since < long_ago:
+                await self._quietly(execution, Lost(fence))
 
     # -- background -------------------------------------------------------------------------------------------------
 

@@ -185,6 +185,14 @@ class MemoryStore:
                     found.append((max(session.beat, lease.since) + lease.ttl, execution, fence))
         return [(execution, fence) for end, execution, fence in sorted(found) if end < at][:limit]
 
+    def held(self, worker: str) -> list[tuple[str, int, float]]:
+        return sorted(
+            (execution, fence, lease.since)
+            for execution, kept in self.kept.items()
+            for fence, lease in kept.leases.items()
+            if lease.worker == worker and self._is_served(execution)
+        )
+
     def orphans(self, limit: int) -> list[str]:
         served = (run for run in self._open() if self._is_served(run.execution_id))
         return [run.execution_id for run in served if run.parent is not None and not self._is_open(run.parent)][:limit]

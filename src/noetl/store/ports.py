@@ -239,6 +239,9 @@ class Work(Protocol):
         """Leases, by execution and fence, whose time to live is over since their worker was last heard (or since they
         were given, if that was later); the longest lost first. A worker without a session is not known to be lost."""
 
+    def held(self, worker: str) -> list[tuple[str, int, float]]:
+        """The leases of a worker: execution, fence, and when each was given."""
+
     def orphans(self, limit: int) -> list[str]:
         """Open executions whose parent has ended, by id."""
 

@@ -154,6 +154,9 @@ class SqlVerbs:
     def lost(self, now: float | None = None, limit: int = 100) -> list[tuple[str, int]]:
         return [(self._id(key), fence) for key, fence in self._rows("find_lost", (now, limit))]
 
+    def held(self, worker: str) -> list[tuple[str, int, float]]:
+        return [(self._id(key), fence, since) for key, fence, since in self._rows("list_held", (worker,))]
+
     def orphans(self, limit: int) -> list[str]:
         return [self._id(key) for (key,) in self._rows("find_orphans", (limit,))]
 

@@ -1,0 +1,5 @@
+SELECT lease.execution, lease.fence, lease.since
+FROM lease
+JOIN execution ON execution.id = lease.execution
+WHERE lease.worker = ? AND NOT execution.local
+ORDER BY lease.execution, lease.fence
