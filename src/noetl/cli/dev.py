@@ -1,4 +1,4 @@
-"""noetl dev: server, worker and page in one process, for one person."""
+"""noetl dev: server and worker in one process, for one person."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOKEN = "noetl dev"
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0: any that is free.")
 @click.option("--db", metavar="PATH", help="The database file; else NOETL_DB, else ./.noetl/noetl.db.")
 def command(port: int, db: str | None) -> None:
-    """Serve this machine: the API, the page and a worker in one process, until Ctrl-C.
+    """Serve this machine: the API and a worker in one process, until Ctrl-C.
 
     It makes a token that is good while it runs, and prints the address to open and what to type for the other verbs.
     """

@@ -197,12 +197,14 @@ class Service:
         paused: list[str] = []
         for execution, fences in session.leases.items():
             try:
-                cell = self.runtime.cells.get(execution) or await self.runtime.load(execution)
+                state = await self._state(execution)
+                if not all(fence in state.leases for fence in fences):  # another server may have granted them
+                    state = (await self.runtime.handle(execution, Refresh())).state
             except NotFound:
                 revoked += [(execution, fence) for fence in fences]
                 continue
-            revoked += [(execution, fence) for fence in fences if fence not in cell.state.leases]
-            if cell.state.status == "paused":
+            revoked += [(execution, fence) for fence in fences if fence not in state.leases]
+            if state.status == "paused":
                 paused.append(execution)
         await self._take_back(session)
         return revoked, paused

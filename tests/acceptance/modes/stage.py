@@ -186,6 +186,7 @@ class Mode:
     def verify(self) -> None:
         """Every invariant of every execution holds."""
         done = noetl(self.folder, "verify", "--db", self.db, "-o", "json")
+        assert done.stdout, done.stderr
         found = json.loads(done.stdout)
         assert (done.returncode, found["violations"]) == (0, []), done.stdout + done.stderr
         assert found["executions"]
