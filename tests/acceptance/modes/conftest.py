@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 from tests.acceptance.modes import stage
 from tests.acceptance.modes.playbooks import CHILD, SECRET
-from tests.servers.postgres import postgres_fixture  # noqa: F401
+from tests.servers.postgres import PostgresServer, postgres_fixture  # noqa: F401
 
 MODES = ("embedded", "dev", "sqlite", "postgres", "two servers")
 
@@ -19,21 +19,22 @@ MODES = ("embedded", "dev", "sqlite", "postgres", "two servers")
 def mode(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[stage.Mode]:
     folder = tmp_path_factory.mktemp("mode")
     with ExitStack() as stack:
-        one = stack.enter_context(opened(request, folder))
+        one = stack.enter_context(opened(request.param, folder, stack))
         one.register(CHILD)
         one.set_credential("modes_api", "bearer", {"token": SECRET})
         yield one
-    one.verify()
+        one.verify()  # while its database is there
 
 
-def opened(request: pytest.FixtureRequest, folder: Path) -> stage.Opened:
-    match request.param:
+def opened(mode: str, folder: Path, stack: ExitStack) -> stage.Opened:
+    match mode:
         case "embedded":
             return stage.embedded(folder)
         case "dev":
             return stage.dev(folder)
         case "sqlite":
             return stage.served(folder, str(folder / "data" / "noetl.db"))
-    db = stage.database(request.getfixturevalue("postgres"), f"modes_{uuid.uuid4().hex}")
-    servers = 2 if request.param == "two servers" else 1
+    postgres = stack.enter_context(closing(PostgresServer()))
+    db = stage.database(postgres, f"modes_{uuid.uuid4().hex}")
+    servers = 2 if mode == "two servers" else 1
     return stage.served(folder, db, servers, servers + 1)

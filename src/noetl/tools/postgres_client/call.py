@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Coroutine
 from typing import Any
 
@@ -20,6 +21,8 @@ from noetl.tools.postgres_client.target import target_of
 from noetl.tools.rows.shape import shaped
 
 MESSAGE_CHARACTERS = 4000
+QUOTED = r"\"[^\"]*(?:\"|$)|'[^']*(?:'|$)|\([^()]*\)"
+"""What the server says of values: in quotes, and in the brackets of `Key (id)=(7)`."""
 GRACE_SECONDS = 2.0
 """For the server to stop a statement that was cancelled, before the connection is dropped."""
 
@@ -28,7 +31,33 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
     try:
         return await _stoppable(_work(inputs, context))
     except Failure as failure:
-        return _told(failure.outcome, context)
+        outcome = failure.outcome
+        return _told(_veiled(outcome) if _sends_secret(inputs, context) else outcome, context)
+
+
+def _sends_secret(inputs: Inputs, context: Context) -> bool:
+    sent: list[Any] = [inputs.params, inputs.rows, context.own_args]
+    for sql in context.bound.values():
+        for part in sql.parts:
+            sent.append(list(part) if isinstance(part, tuple) else part)
+    return context.redact(sent) is not sent
+
+
+def _veiled(outcome: Outcome) -> Outcome:
+    """The server quotes values, cuts them short and changes their case: then no part of a secret is recognised. So
+    nothing that it quotes is shown where a secret was among the values."""
+    error, extra = outcome.error, outcome.extra
+    if error is not None:
+        error = msgspec.structs.replace(error, message=_unquoted(error.message), details=_unquoted(error.details))
+    return msgspec.structs.replace(outcome, error=error, extra=_unquoted(extra))
+
+
+def _unquoted(value: Any) -> Any:
+    if isinstance(value, str):
+        return re.sub(QUOTED, '"***"', value)
+    if isinstance(value, dict):
+        return {key: _unquoted(item) for key, item in value.items()}
+    return [_unquoted(item) for item in value] if isinstance(value, list) else value
 
 
 def _told(outcome: Outcome, context: Context) -> Outcome:
