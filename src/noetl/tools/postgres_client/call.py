@@ -21,8 +21,8 @@ from noetl.tools.postgres_client.target import target_of
 from noetl.tools.rows.shape import shaped
 
 MESSAGE_CHARACTERS = 4000
-QUOTED = r"\"[^\"]*(?:\"|$)|'[^']*(?:'|$)|\([^()]*\)"
-"""What the server says of values: in quotes, and in the brackets of `Key (id)=(7)`."""
+QUOTED = r"(?s)[\"'].*[\"']|[\"'].*|Key \(.*\)"
+"""What the server says of values, from the first quote to the last: a value may have quotes itself."""
 GRACE_SECONDS = 2.0
 """For the server to stop a statement that was cancelled, before the connection is dropped."""
 
@@ -32,7 +32,7 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
         return await _stoppable(_work(inputs, context))
     except Failure as failure:
         outcome = failure.outcome
-        return _told(_veiled(outcome) if _sends_secret(inputs, context) else outcome, context)
+        return _told(_veiled(context.redact(outcome)) if _sends_secret(inputs, context) else outcome, context)
 
 
 def _sends_secret(inputs: Inputs, context: Context) -> bool:
@@ -54,7 +54,7 @@ def _veiled(outcome: Outcome) -> Outcome:
 
 def _unquoted(value: Any) -> Any:
     if isinstance(value, str):
-        return re.sub(QUOTED, '"***"', value)
+        return re.sub(QUOTED, "***", value)
     if isinstance(value, dict):
         return {key: _unquoted(item) for key, item in value.items()}
     return [_unquoted(item) for item in value] if isinstance(value, list) else value
