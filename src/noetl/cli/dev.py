@@ -16,6 +16,7 @@ from noetl.clock import SystemClock
 from noetl.server.listen import bound, url_of
 from noetl.server.local_link import LocalLink, Pulse
 from noetl.store.ports import Store, WorkerSession
+from noetl.tools.http_client.addresses import forbid_addresses
 from noetl.tools.registry import KINDS
 from noetl.worker.output import Output
 from noetl.worker.shift import Shift
@@ -48,6 +49,7 @@ def command(port: int, db: str | None) -> None:
 
 async def _serve(store: Store, found: socket.socket, token: str) -> None:
     url = url_of(found)
+    forbid_addresses()
     async with running(store, found) as one:
         shift, pulse = _worker(one)
         on_signal(lambda: shift.end() if one.ended.is_set() else one.ended.set())

@@ -16,6 +16,7 @@ from noetl.cli.run import collect_garbage
 from noetl.clock import SystemClock
 from noetl.errors import AuthError, UsageError
 from noetl.settings import ServerAddress, server_address
+from noetl.tools.http_client.addresses import forbid_addresses
 from noetl.tools.registry import KINDS
 from noetl.worker.heart import Heart
 from noetl.worker.http_link import HttpLink
@@ -62,6 +63,7 @@ def command(
     if not address.token:
         raise UsageError("a worker needs a token (`noetl token create --role worker`): NOETL_TOKEN has it")
     collect_garbage()
+    forbid_addresses()
     if processes > 1:
         arguments = ["--server", address.url, "--pool", pool, "--slots", str(slots), "--grace", str(grace)]
         asyncio.run(_many(arguments, address.token, processes))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.acceptance.modes.playbooks import CASES, SECRET, Case
-from tests.acceptance.modes.stage import Mode, until
+from tests.acceptance.modes.stage import Mode, Served, until
 from tests.test_examples import ENDINGS, Ending
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -57,3 +57,21 @@ def _payload(args: tuple[str, ...]) -> dict[str, Any]:
             place = place.setdefault(key, {})
         place[last] = value if value.startswith(";") else yaml.safe_load(value)
     return found
+
+
+METADATA = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: curious, path: modes/curious}
+workflow:
+  - step: ask
+    tool: {kind: http, url: "http://169.254.169.254/latest/meta-data", spec: {timeout: 5}}
+"""
+
+
+def test_a_server_does_not_ask_for_its_own_metadata(mode: Mode) -> None:
+    if not isinstance(mode, Served):
+        pytest.skip("a run on a person's own machine may ask whom it likes")
+    found = mode.run(METADATA, {})
+    assert found["error"]["kind"] == "connect"
+    assert found["steps"]["ask"]["error"]["retryable"] is False
