@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from noetl.engine.events import Event, IterationStarted, StepDone
 from noetl.reference import canonical, refer, reference_to
@@ -32,6 +33,7 @@ from noetl.store.ports import (
     Summary,
     WorkerSession,
 )
+from noetl.store.triggers import Fired, Firing, Hook, Schedule
 
 A = "0198c0de-0000-7000-8000-00000000000a"
 B = "0198c0de-0000-7000-8000-00000000000b"
@@ -604,6 +606,84 @@ class CredentialSuite:
         assert (found.sealed, found.updated) == (b"new", 2.5)
 
 
+class TriggerSuite:
+    """Schedules, changed at the revision they were made from; and hooks."""
+
+    one = Schedule("nightly", "id1", "shop/orders", cron="0 3 * * *", timezone="Europe/Berlin", next=AT, look=AT)
+    full = Schedule(
+        name="full",
+        id="id2",
+        path="shop/ä",
+        version=3,
+        payload={"a": [1, "\0", None, 0.1], "ü": {}},
+        ctx={"c": True},
+        every=2.5,
+        overlap="queue",
+        missed="all",
+        paused=True,
+        created=1.5,
+        updated=2.5,
+        anchor=AT,
+        next=AT + 2.5,
+        starting=(Firing(AT), Firing(AT, "key")),
+        queue=(Firing(AT),),
+        running=(A,),
+        recent=(Fired(AT, AT + 1, "started", A), Fired(AT, AT + 1, "failed", reason="gone", count=2)),
+    )
+
+    def test_a_schedule_comes_back_as_it_was(self, store: Store) -> None:
+        triggers = store.triggers
+        assert triggers.schedules() == []
+        assert triggers.schedule("full") is None
+        assert triggers.add_schedule(self.one)
+        assert triggers.add_schedule(self.full)
+        assert triggers.schedule("full") == self.full
+        assert triggers.schedules() == [self.full, self.one]
+        assert triggers.schedules(limit=1) == [self.full]
+        assert triggers.schedules("full") == [self.one]
+
+    def test_a_name_is_taken_once_until_it_is_deleted(self, store: Store) -> None:
+        triggers, other = store.triggers, structs.replace(self.one, id="other")
+        assert triggers.add_schedule(self.one)
+        assert not triggers.add_schedule(other)
+        assert triggers.schedule("nightly") == self.one
+        assert triggers.delete_schedule("nightly")
+        assert not triggers.delete_schedule("nightly")
+        assert triggers.add_schedule(other)
+
+    def test_a_change_needs_the_revision_it_was_made_from(self, store: Store) -> None:
+        triggers = store.triggers
+        second = structs.replace(self.one, revision=2, paused=True, look=None)
+        assert not triggers.change_schedule(second)
+        triggers.add_schedule(self.one)
+        assert triggers.change_schedule(second)
+        assert not triggers.change_schedule(second)
+        assert not triggers.change_schedule(structs.replace(second, revision=4))
+        assert not triggers.change_schedule(structs.replace(second, revision=3, id="of another"))
+        assert triggers.schedule("nightly") == second
+
+    def test_those_to_look_at_are_found_the_earliest_first(self, store: Store) -> None:
+        triggers = store.triggers
+        for name, look in (("a", AT + 2), ("b", AT), ("c", AT + 9), ("d", None), ("e", AT)):
+            triggers.add_schedule(structs.replace(self.one, name=name, look=look))
+        assert [one.name for one in triggers.due_schedules(AT + 2, 9)] == ["b", "e", "a"]
+        assert [one.name for one in triggers.due_schedules(AT + 2, 1)] == ["b"]
+        assert triggers.due_schedules(AT - 1, 9) == []
+
+    def test_hooks_come_change_and_go(self, store: Store) -> None:
+        triggers = store.triggers
+        one, other = Hook("deploy", "shop/deploy", None, 1.5, 1.5), Hook("billing", "shop/bill", 4, 2.5, 2.5)
+        assert triggers.hooks() == []
+        for hook in (one, other):
+            triggers.put_hook(hook)
+        assert triggers.hooks() == [other, one]
+        triggers.put_hook(Hook("deploy", "shop/else", 2, 9.5, 9.5))
+        assert triggers.hook("deploy") == Hook("deploy", "shop/else", 2, 1.5, 9.5)
+        assert triggers.delete_hook("deploy")
+        assert not triggers.delete_hook("deploy")
+        assert triggers.hook("deploy") is None
+
+
 class ReplaySuite:
     """Any sequence of operations is answered as the store in memory answers it."""
 
@@ -798,6 +878,17 @@ class RaceSuite:
         assert sorted(one.version for one in store.versions("p")) == list(range(1, 61))
         store.close()
 
+    def test_each_revision_of_a_schedule_has_exactly_one_author(self, opener: Opener, place: Any) -> None:
+        store = opener(place)
+        store.triggers.add_schedule(TriggerSuite.one)
+        store.close()
+        won = together(3, change_schedules, opener, place, 50)
+        store = opener(place)
+        found = store.triggers.schedule(TriggerSuite.one.name)
+        store.close()
+        assert found is not None
+        assert found.revision == 1 + sum(won) == 151
+
     def test_processes_with_the_same_executions_and_contents_never_wait_in_a_circle(
         self, opener: Opener, place: Any
     ) -> None:
@@ -873,6 +964,17 @@ def register(number: int, opener: Opener, place: Any, turns: int) -> int:
         store.register("p", f"{number}-{turn}")
     store.close()
     return turns
+
+
+def change_schedules(number: int, opener: Opener, place: Any, turns: int) -> int:
+    """Change one schedule so many times, each change made from what was just read; how many succeeded."""
+    store, won = opener(place), 0
+    while won < turns:
+        found = store.triggers.schedule(TriggerSuite.one.name)
+        assert found is not None
+        won += store.triggers.change_schedule(structs.replace(found, revision=found.revision + 1, look=float(number)))
+    store.close()
+    return won
 
 
 def mingle(number: int, opener: Opener, place: Any, turns: int) -> int:

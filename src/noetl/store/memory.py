@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from noetl.store.memory_access import MemoryAccess
+from noetl.store.memory_triggers import MemoryTriggers
 from noetl.store.ports import (
     DAY,
     CatalogVersion,
@@ -48,6 +49,7 @@ class MemoryStore:
         self.answers: dict[tuple[str, str], tuple[float, bytes]] = {}
         self.credentials = MemoryCredentials()
         self.access = MemoryAccess()
+        self.triggers = MemoryTriggers()
 
     # -- events -----------------------------------------------------------------------------------------------------
 

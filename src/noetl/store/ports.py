@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from noetl.store.access import Access
+from noetl.store.triggers import Triggers
 
 
 class Row(NamedTuple):
@@ -295,6 +296,10 @@ class Store(Log, Executions, Work, Catalog, Answers, Protocol):
     @property
     def access(self) -> Access:
         """Tokens, users and sessions beside the log."""
+
+    @property
+    def triggers(self) -> Triggers:
+        """Schedules and hooks beside the log."""
 
     def close(self) -> None:
         """Give everything back."""

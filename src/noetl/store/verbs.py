@@ -22,6 +22,7 @@ from noetl.store.ports import (
     WorkerSession,
 )
 from noetl.store.sql_access import SqlAccess
+from noetl.store.sql_triggers import SqlTriggers
 
 EVERYTHING = 2**62
 """A limit that is none."""
@@ -212,6 +213,10 @@ class SqlVerbs:
     @property
     def access(self) -> SqlAccess:
         return SqlAccess(self._rows, self._written)
+
+    @property
+    def triggers(self) -> SqlTriggers:
+        return SqlTriggers(self._rows, lambda name, bindings: self._written([(name, bindings)])[0])
 
 
 def _session(

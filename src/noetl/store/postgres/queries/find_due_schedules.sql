@@ -1,0 +1,1 @@
+SELECT data FROM schedule WHERE look <= %s ORDER BY look, name LIMIT %s

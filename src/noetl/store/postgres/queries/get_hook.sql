@@ -1,0 +1,1 @@
+SELECT name, path, version, created, updated FROM hook WHERE name = %s

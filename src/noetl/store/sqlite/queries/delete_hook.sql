@@ -1,0 +1,1 @@
+DELETE FROM hook WHERE name = ? RETURNING name

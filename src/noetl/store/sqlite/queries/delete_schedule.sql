@@ -1,0 +1,1 @@
+DELETE FROM schedule WHERE name = ? RETURNING name
