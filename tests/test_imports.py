@@ -7,8 +7,8 @@
     sql, shell_text                     templates whose values are bound and never spliced
     dsl, engine                         text to playbook; commands to events
     pipeline                            the tasks of a step
-    tools, drawing, store, bus
-    results                             large values, stored once
+    tools, drawing, store
+    results, bus                        large values, stored once; NATS
     keychain                            credentials: sealed, resolved for a lease, hidden in what leaves it
     files                               playbooks on disk
     worker                              runs work under leases
@@ -37,8 +37,8 @@ LEVELS = [
     ["scope", "reference", "sql", "shell_text"],
     ["dsl", "engine"],
     ["pipeline"],
-    ["tools", "drawing", "store", "bus"],
-    ["results", "keychain"],
+    ["tools", "drawing", "store"],
+    ["results", "bus", "keychain"],
     ["files"],
     ["worker"],
     ["runtime"],

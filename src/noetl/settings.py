@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args
 
@@ -39,6 +40,21 @@ class ServerAddress(NamedTuple):
     """NOETL_TOKEN, or the content of the file that NOETL_TOKEN_FILE names; empty without one."""
 
 
+class NatsSettings(NamedTuple):
+    """Servers of NATS, and how to sign in there."""
+
+    servers: tuple[str, ...]
+    """NOETL_NATS, or the content of the file that NOETL_NATS_FILE names: nats://host:4222, several with commas."""
+    user: str | None = None
+    """NOETL_NATS_USER."""
+    password: str | None = None
+    """NOETL_NATS_PASSWORD, or a file named by NOETL_NATS_PASSWORD_FILE."""
+    token: str | None = None
+    """NOETL_NATS_TOKEN, or a file named by NOETL_NATS_TOKEN_FILE."""
+    creds: str | None = None
+    """NOETL_NATS_CREDS, or NOETL_NATS_CREDS_FILE: the text of a .creds file, or where it is."""
+
+
 def no_colour(environment: Mapping[str, str] = os.environ) -> bool:
     """NO_COLOR: whether output is to be plain also on a terminal."""
     return bool(environment.get("NO_COLOR"))
@@ -70,6 +86,26 @@ def server_address(
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"the address of a server begins with http:// or https://, and not as {url!r} does")
     return ServerAddress(url.rstrip("/"), token or _secret("NOETL_TOKEN", environment))
+
+
+def nats_settings(url: str | None = None, environment: Mapping[str, str] = os.environ) -> NatsSettings | None:
+    """Where NATS is; None if nothing says so. `url` is what a flag says."""
+    given = url or _secret("NOETL_NATS", environment)
+    if not given:
+        return None
+    servers = tuple(server.strip().rstrip("/") for server in given.split(","))
+    if not all(re.fullmatch(r"(nats|tls|ws|wss)://[^\s/]+", server) for server in servers):
+        raise UsageError("the address of NATS is written nats://HOST:4222 (or tls://, ws://, wss://)")
+    creds = _secret("NOETL_NATS_CREDS", environment) or None
+    if creds and "BEGIN NATS USER JWT" not in creds:
+        raise UsageError("NOETL_NATS_CREDS is the text of a .creds file; NOETL_NATS_CREDS_FILE names one")
+    return NatsSettings(
+        servers,
+        environment.get("NOETL_NATS_USER") or None,
+        _secret("NOETL_NATS_PASSWORD", environment) or None,
+        _secret("NOETL_NATS_TOKEN", environment) or None,
+        creds,
+    )
 
 
 def _secret(name: str, environment: Mapping[str, str]) -> str:

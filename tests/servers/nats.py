@@ -96,6 +96,44 @@ def nats_server(more: str = ACCOUNTS, port: int = -1) -> Iterator[NatsServer]:
             process.wait()
 
 
+class RestartedNats:
+    """A server that is stopped and started again, with its data and at its address."""
+
+    def __init__(self, folder: Path, more: str = ACCOUNTS) -> None:
+        self.folder, self.more, self.port = folder, more, -1
+        self.process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    def start(self) -> RestartedNats:
+        for file in self.folder.glob("*.ports"):
+            file.unlink()
+        config = self.folder / "nats.conf"
+        store = self.folder / "data"
+        config.write_text(f'listen: "127.0.0.1:{self.port}"\njetstream {{store_dir: "{store}"}}\n{self.more}\n')
+        command = [str(SERVER), "-c", str(config), "--ports_file_dir", str(self.folder)]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.url = _address(self.folder, self.process)
+        self.port = int(self.url.rpartition(":")[2])
+        return self
+
+    def stop(self) -> None:
+        """kill -9."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+@contextmanager
+def restarted_nats(folder: Path, more: str = ACCOUNTS) -> Iterator[RestartedNats]:
+    """Such a server, stopped at the end."""
+    server = RestartedNats(folder, more)
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+
+
 def _address(folder: Path, process: subprocess.Popen[bytes]) -> str:
     """Where the server listens, when it does."""
     give_up = time.monotonic() + START_SECONDS

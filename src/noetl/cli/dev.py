@@ -15,6 +15,7 @@ from noetl.cli.worker import on_signal
 from noetl.clock import SystemClock
 from noetl.server.listen import bound, url_of
 from noetl.server.local_link import LocalLink, Pulse
+from noetl.settings import nats_settings
 from noetl.store.ports import Store, WorkerSession
 from noetl.tools.http_client.addresses import forbid_addresses
 from noetl.tools.registry import KINDS
@@ -50,7 +51,7 @@ def command(port: int, db: str | None) -> None:
 async def _serve(store: Store, found: socket.socket, token: str) -> None:
     url = url_of(found)
     forbid_addresses()
-    async with running(store, found) as one:
+    async with running(store, found, nats=nats_settings()) as one:
         shift, pulse = _worker(one)
         on_signal(lambda: shift.end() if one.ended.is_set() else one.ended.set())
         working, beating = asyncio.create_task(shift.run()), asyncio.create_task(pulse.run())

@@ -14,19 +14,24 @@ from noetl.cli.worker import on_signal
 from noetl.clock import SystemClock
 from noetl.server.listen import bound, url_of
 from noetl.server.options import check_address
+from noetl.settings import NatsSettings, nats_settings
 from noetl.store.ports import Store
 
 PORT = 8082
+NATS_HELP = "NATS beside the database: nats://HOST:4222, several with commas; else NOETL_NATS, else none."
 
 
 @click.command("server")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0: any that is free.")
 @click.option("--db", metavar="URL", help="A file, or postgresql://HOST/DATABASE; else NOETL_DB, else .noetl/noetl.db.")
+@click.option("--nats", metavar="URL", help=NATS_HELP)
 @click.option("--workers", type=click.IntRange(0, 64), default=0, show_default=True, help="Workers of its own.")
 @click.option("--slots", type=click.IntRange(1, 1000), default=16, show_default=True, help="Of each of its workers.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name by which clients know it.")
-def command(host: str, port: int, db: str | None, workers: int, slots: int, hosts: tuple[str, ...]) -> None:
+def command(
+    host: str, port: int, db: str | None, nats: str | None, workers: int, slots: int, hosts: tuple[str, ...]
+) -> None:
     """Serve executions of a database to workers and people, until SIGTERM or Ctrl-C.
 
     Any number of servers can share a Postgres database; a file has one. On an address that others can reach, somebody
@@ -34,17 +39,25 @@ def command(host: str, port: int, db: str | None, workers: int, slots: int, host
     with `--workers` as processes on this machine that are started again when they die.
     """
     collect_garbage()
+    chosen = nats_settings(nats)
     with served(db) as store:
         check_address(host, store.access, SystemClock().now())
         found = bound(host, port)
-        asyncio.run(_serve(store, found, workers, slots, hosts))
+        asyncio.run(_serve(store, found, workers, slots, hosts, chosen))
 
 
-async def _serve(store: Store, found: socket.socket, workers: int, slots: int, hosts: tuple[str, ...]) -> None:
+async def _serve(
+    store: Store,
+    found: socket.socket,
+    workers: int,
+    slots: int,
+    hosts: tuple[str, ...],
+    nats: NatsSettings | None,
+) -> None:
     url = url_of(found)
     tokens = [make_token(store, "worker", f"worker {one} of {socket.gethostname()}") for one in range(workers)]
     try:
-        async with running(store, found, hosts) as one:
+        async with running(store, found, hosts, nats) as one:
             pool = Pool(["--server", url, "--slots", str(slots)], [secret for _, secret in tokens])
             working = asyncio.create_task(_work(pool, one.ended))
             on_signal(pool.end if workers else one.ended.set)

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -18,13 +18,17 @@ from noetl.errors import Conflict, NotFound
 from noetl.server.app import create_app
 from noetl.server.auth import new_token
 from noetl.server.listen import listen
+from noetl.server.log import Log
 from noetl.server.options import ServerSettings
 from noetl.server.service import Service
-from noetl.settings import settings
+from noetl.settings import NatsSettings, settings
 from noetl.store.access import Role
 from noetl.store.open import open_store
 from noetl.store.ports import Store
 from noetl.store.sqlite import Owner, SqliteStore
+
+if TYPE_CHECKING:
+    from noetl.bus.connection import Bus
 
 AGAIN_SECONDS = 1.0
 """How soon the engine goes on after the store has failed it."""
@@ -57,13 +61,18 @@ class Running(NamedTuple):
 
 
 @asynccontextmanager
-async def running(store: Store, found: socket.socket, hosts: tuple[str, ...] = ()) -> AsyncIterator[Running]:
+async def running(
+    store: Store, found: socket.socket, hosts: tuple[str, ...] = (), nats: NatsSettings | None = None
+) -> AsyncIterator[Running]:
     """A server that answers at a socket while the block lasts."""
     service = Service(store, SystemClock(), _no_children, open_credential=opener(store))
-    options = ServerSettings(hosts=hosts, version=noetl.__version__, safe=safe_of(store))
+    bus = _bus(nats, service) if nats is not None else None
+    options = ServerSettings(hosts=hosts, version=noetl.__version__, safe=safe_of(store), bus=bus)
     app = create_app(service, options)
     ended = asyncio.Event()
-    background = asyncio.create_task(_engine(service))
+    background = [asyncio.create_task(_engine(service))]
+    if bus is not None:
+        background.append(asyncio.create_task(bus.run()))
     serving = asyncio.create_task(listen(app, found, ended))
     serving.add_done_callback(lambda _: ended.set())
     try:
@@ -72,10 +81,22 @@ async def running(store: Store, found: socket.socket, hosts: tuple[str, ...] = (
         app.state.api.stop()
         ended.set()
         await asyncio.gather(serving, return_exceptions=True)
-        background.cancel()
-        await asyncio.gather(background, return_exceptions=True)
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
         app.state.api.close()
         service.runtime.thread.shutdown()
+
+
+def _bus(nats: NatsSettings, service: Service) -> Bus:
+    """The connection to NATS, with the hints that servers give each other over it."""
+    from noetl.bus.connection import Bus
+    from noetl.bus.hints import Hints
+
+    bus = Bus(nats, Log().write)
+    hints = Hints(bus, service.hear)
+    service.announce, service.listen = hints.ready, hints.want
+    return bus
 
 
 def _no_children(parent: Execution, request: dict[str, Any]) -> str:

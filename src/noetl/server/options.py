@@ -11,6 +11,7 @@ from noetl.errors import UsageError
 from noetl.store.access import Access
 
 if TYPE_CHECKING:
+    from noetl.bus.connection import Bus
     from noetl.keychain.safe import Safe
 
 
@@ -25,6 +26,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     log_requests: bool = True
     safe: Safe | None = None
     """Where credentials are kept; without it the server hands out none."""
+    bus: Bus | None = None
+    """The connection to NATS, where there is one. Whoever gives it keeps it running."""
 
 
 def check_address(host: str, access: Access, now: float) -> None:

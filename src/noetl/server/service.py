@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from noetl.clock import Clock
 from noetl.engine import events as e
 from noetl.engine.commands import Claim, Command, Lost, Report, Start, TimerDue
 from noetl.engine.state import Execution
-from noetl.errors import NoetlError, NotFound
+from noetl.errors import NoetlError, NotFound, StoreError
 from noetl.model.identity import uuid7
 from noetl.runtime.family import Family, Find
 from noetl.runtime.runtime import Answer, OpenCredential, Refresh, Runtime
@@ -68,6 +69,12 @@ class Service:
         self.related: set[str] = set()
         """Executions with a parent or children to which something has happened."""
         self.related_stirred = asyncio.Event()
+        self.idle: Counter[str] = Counter()
+        """How many claims wait here for work of each pool."""
+        self.announce: Callable[[str], None] = lambda pool: None
+        """Called when work for a pool is stored, so that other servers hear of it at once."""
+        self.listen: Callable[[str], None] = lambda pool: None
+        """Called when a claim begins to wait for work of a pool."""
 
     # -- executions -------------------------------------------------------------------------------------------------
 
@@ -103,6 +110,7 @@ class Service:
         if state.ready and state.status == "running":
             for pool in set(state.ready.values()):
                 self._queue(pool, state.id)
+                self.announce(pool)
         parks = any(isinstance(event, e.StepPaused) and event.until == "child" for event in events)
         if parks or state.parent is not None or any(isinstance(event, FATES) for event in events):
             self.related.add(state.id)
@@ -143,9 +151,14 @@ class Service:
         event.clear()
         if self.turns.get(pool):
             return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await event.wait()
+        self.idle[pool] += 1
+        self.listen(pool)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await event.wait()
+        finally:
+            self.idle[pool] -= 1
 
     async def _claim(self, command: Claim, pool: str) -> list[Work]:
         """One lease from each execution in turn until the slots are full; all decided together, committed together."""
@@ -236,8 +249,18 @@ class Service:
 
     async def _find_ready(self) -> None:
         for pool in list(self.stirred):
-            for execution in await self._in_store(self.store.waiting, pool, AT_ONCE):
-                self._queue(pool, execution)
+            await self._find_ready_of(pool)
+
+    async def _find_ready_of(self, pool: str) -> None:
+        for execution in await self._in_store(self.store.waiting, pool, AT_ONCE):
+            self._queue(pool, execution)
+
+    async def hear(self, pool: str) -> bool:
+        """Another server says that there is work for a pool; whether somebody waits for it here."""
+        if waits := self.idle[pool] > 0:
+            with suppress(StoreError):  # it will be looked for again
+                await self._find_ready_of(pool)
+        return waits
 
     async def _find_ended(self) -> None:
         """Executions that somebody waits for here, and that another server may have brought to their end."""
@@ -279,8 +302,7 @@ class Service:
         """What a server that died may have left undone; also at the start."""
         while True:
             for pool in ("default", *self.stirred):
-                for execution in await self._in_store(self.store.waiting, pool, AT_ONCE):
-                    self._queue(pool, execution)
+                await self._find_ready_of(pool)
             for execution in await self._in_store(self.store.orphans, AT_ONCE):
                 self.related.add(execution)
             for summary in await self._waiting():

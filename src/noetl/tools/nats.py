@@ -244,10 +244,10 @@ def _login(inputs: Inputs, fields: dict[str, Any] | None) -> Login:
 class Line:
     """One connection, and the calls that wait for something on it."""
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: Login, options: dict[str, Any] | None = None) -> None:
         from nats.aio.client import Client
 
-        self.login = login
+        self.login, self.options = login, options or {}
         self.client: Client = Client()
         self.alarms: dict[Future[None], str] = {}
         """For each call that waits: what it is about."""
@@ -293,6 +293,7 @@ class Line:
             password=login.password,
             token=login.token,
             user_credentials=None if login.creds is None else RawCredentials(login.creds),
+            **self.options,
         )
         if not self.client.is_connected:  # the driver takes the end of the stream for an answer
             raise ConnectionResetError("the server closed the connection")
@@ -694,7 +695,7 @@ def _unconnected(login: Login, error: Exception) -> Failure:
 
     text = str(error).removeprefix("nats: ") or type(error).__name__
     if isinstance(error, AuthorizationError | InvalidUserCredentialsError) or "authorization violation" in text.lower():
-        return Failure("auth", f"NATS at {login.shown()} refuses the login: is `auth` right?")
+        return Failure("auth", f"NATS at {login.shown()} refuses the login: is the credential right?")
     if isinstance(error, TimeoutError):
         text = f"no answer within {CONNECT_SECONDS:g} seconds"
     return Failure("connect", f"no connection to NATS at {login.shown()}: {text}", retryable=True)

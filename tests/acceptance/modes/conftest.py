@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from tests.acceptance.modes import stage
 from tests.acceptance.modes.playbooks import CHILD, SECRET
+from tests.servers.nats import nats_server
 from tests.servers.postgres import PostgresServer, postgres_fixture  # noqa: F401
 
-MODES = ("embedded", "dev", "sqlite", "postgres", "two servers")
+MODES = ("embedded", "dev", "sqlite", "postgres", "postgres and nats", "two servers")
 
 
 @pytest.fixture(scope="session", params=MODES, ids=lambda name: name.replace(" ", "_"))
@@ -37,4 +38,5 @@ def opened(mode: str, folder: Path, stack: ExitStack) -> stage.Opened:
     postgres = stack.enter_context(closing(PostgresServer()))
     db = stage.database(postgres, f"modes_{uuid.uuid4().hex}")
     servers = 2 if mode == "two servers" else 1
-    return stage.served(folder, db, servers, servers + 1)
+    more = ("--nats", stack.enter_context(nats_server()).url) if mode == "postgres and nats" else ()
+    return stage.served(folder, db, servers, servers + 1, *more)

@@ -233,12 +233,13 @@ def dev(folder: Path) -> Iterator[Served]:
 
 
 @contextmanager
-def served(folder: Path, db: str, servers: int = 1, workers: int = 2) -> Iterator[Served]:
-    """Servers and workers as processes of their own; worker N works for server N, as far as there are that many."""
+def served(folder: Path, db: str, servers: int = 1, workers: int = 2, *more: str) -> Iterator[Served]:
+    """Servers and workers as processes of their own; worker N works for server N, as far as there are that many.
+    `more` are further arguments of the servers."""
     token = make_token(folder, db, "admin")
     with ExitStack() as stack:
         ports = [free_port() for _ in range(servers)]
-        listening = [server(folder, db, port).start() for port in ports]
+        listening = [server(folder, db, port, *more).start() for port in ports]
         for one in listening:
             stack.callback(_end, one)
         urls = [f"http://127.0.0.1:{port}" for port in ports]
@@ -252,8 +253,8 @@ def served(folder: Path, db: str, servers: int = 1, workers: int = 2) -> Iterato
         yield Served(folder, db, client, listening, working)
 
 
-def server(folder: Path, db: str, port: int) -> Process:
-    return Process(folder, f"server{port}", "server", "--port", str(port), "--db", db)
+def server(folder: Path, db: str, port: int, *more: str) -> Process:
+    return Process(folder, f"server{port}", "server", "--port", str(port), "--db", db, *more)
 
 
 def worker(folder: Path, db: str, name: str, url: str, *more: str) -> Process:

@@ -28,11 +28,13 @@ async def live(call: Call) -> Response:
 
 @routes.add("GET", "/readyz", prefix="", answers={200: Health, 503: Health})
 async def ready(call: Call) -> Response:
-    """Whether the server can do its work; `checks` says which part can't."""
+    """Whether the server can do its work; `checks` says which part can't. It can without `nats`."""
     checks = {"store": await _store(call.api)}
     if call.api.closing.is_set():
         checks["server"] = "it is about to stop"
     good = all(word == "ok" for word in checks.values())
+    if (bus := call.api.settings.bus) is not None:
+        checks["nats"] = bus.status()  # without it everything works, if a little later
     return json_response({"status": "ok" if good else "down", "checks": checks}, 200 if good else 503)
 
 

@@ -1,0 +1,1 @@
+"""NATS beside the database: hints that wake workers, sessions, large values. All of it works without."""
