@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-SECONDS = 100
+SECONDS = 300
 
 
 class Done(NamedTuple):

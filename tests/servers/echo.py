@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-HOLD_SECONDS = 60.0
+HOLD_SECONDS = 300.0
 BULK = 400
 
 

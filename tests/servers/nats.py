@@ -18,7 +18,7 @@ import nats
 from nats.js import JetStreamContext
 
 SERVER = Path(sys.executable).parent / "nats-server"
-START_SECONDS = 30
+START_SECONDS = 300
 USER = {"user": "ada", "password": "s3cret-password"}
 LIMITED = {"user": "bob", "password": "s3cret-password"}
 """May use subjects under `open` and nothing else."""

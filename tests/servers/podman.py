@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-START_SECONDS = 60
+START_SECONDS = 300
 IMAGE = "localhost/noetl-test:1"
 APPLETS = ("sh", "cat", "dd", "echo", "env", "id", "ls", "pwd", "sleep", "touch", "true")
 CONFIGURATION = """
@@ -39,7 +39,9 @@ class Podman(NamedTuple):
     def run(self, *words: str) -> str:
         """What a podman command prints."""
         command = [*self.words(), *words]
-        found = subprocess.run(command, env=self.env(), capture_output=True, text=True, timeout=60, check=True)
+        found = subprocess.run(
+            command, env=self.env(), capture_output=True, text=True, timeout=START_SECONDS, check=True
+        )
         return found.stdout.strip()
 
     def env(self) -> dict[str, str]:
@@ -95,5 +97,5 @@ def _image(folder: Path) -> Path:
     for applet in APPLETS:
         (root / "bin" / applet).symlink_to("busybox")
     archive = folder / "image.tar"
-    subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], timeout=60, check=True)
+    subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], timeout=START_SECONDS, check=True)
     return archive

@@ -25,8 +25,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-START_SECONDS = 60
-STOP_SECONDS = 20
+START_SECONDS = 300
+STOP_SECONDS = 120
 PASSWORD = "s3cret-password"
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -36,8 +36,8 @@ SETTINGS = {
     "full_page_writes": "off",
     "shared_buffers": "32MB",
     "max_connections": "60",
-    "statement_timeout": "60s",
-    "lock_timeout": "30s",
+    "statement_timeout": "300s",
+    "lock_timeout": "300s",
     "logging_collector": "off",
     "log_min_messages": "fatal",
 }
@@ -64,7 +64,12 @@ class PostgresServer:
         command = [_program("initdb"), "--pgdata", str(self.data), "--username=postgres", f"--pwfile={word}"]
         options = ["--auth=scram-sha-256", "--encoding=UTF8", "--no-locale", "--no-sync", "--no-instructions"]
         subprocess.run(
-            [*command, *options], check=True, stdout=subprocess.DEVNULL, user=self.user, cwd=self.folder, timeout=60
+            [*command, *options],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            user=self.user,
+            cwd=self.folder,
+            timeout=START_SECONDS,
         )
 
     def start(self) -> None:

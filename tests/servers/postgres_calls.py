@@ -16,7 +16,7 @@ from noetl.tools import postgres as kind
 from noetl.tools.base import Context
 
 T = TypeVar("T")
-SECONDS = 60
+SECONDS = 300
 
 
 class Database:

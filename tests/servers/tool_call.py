@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 ACTION = "0123456789abcdef0123456789abcdef"
 NOW = 1_700_000_000.0
-SECONDS = 60
+SECONDS = 300
 
 
 def context(**given: Any) -> Context:

@@ -32,7 +32,7 @@ def context(**given: Any) -> Context:
         "attempt": 1,
         "step": "fetch",
         "task": "get",
-        "timeout": 60,
+        "timeout": 300,
         "args": {},
         "prev": None,
         "log": lambda stream, line: None,
@@ -51,7 +51,7 @@ def whole(work: Coroutine[Any, Any, T]) -> T:
 
     async def main() -> T:
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(300):
                 return await work
         finally:
             await http.close()

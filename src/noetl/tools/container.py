@@ -33,6 +33,7 @@ LABEL = "io.noetl.action"
 ANSWER_SECONDS = 60.0
 """For an answer of the engine; what takes as long as it takes (pulling, running) has no such limit."""
 FAREWELL_SECONDS = 10.0
+READ_BYTES = 65536
 HEAD_BYTES = 8
 """Before each piece of output: its stream and its length."""
 STREAMS = {1: "stdout", 2: "stderr"}
@@ -147,12 +148,12 @@ async def _ask(engine: AsyncClient, method: str, path: str, **more: Any) -> Resp
 def _refused(status: int, message: str, path: str) -> Failure:
     if status == 404:
         return Failure("not_found", f"the container engine says: {message}")
+    if "executable file not found" in message or "no such file or directory" in message:
+        return Failure("not_found", f"the container can't start: {message}")
     if status in (400, 409):
         return Failure("input", f"the container engine says: {message}")
     if status in (401, 403):
         return Failure("auth", f"the container engine says: {message}")
-    if "executable file not found" in message or "no such file or directory" in message:
-        return Failure("not_found", f"the container can't start: {message}")
     return Failure("internal", f"the container engine answered {status} to {path}: {message}", retryable=status >= 500)
 
 
@@ -300,13 +301,11 @@ async def _run(engine: AsyncClient, body: dict[str, Any], inputs: Inputs, contex
     params = {"platform": inputs.platform} if inputs.platform else {}
     made = (await _ask(engine, "POST", "/containers/create", json=body, params=params)).json()["Id"]
     output = Output(context)
-    log = _Log(engine, made, output)
     try:
-        async with _fed(engine, made, stdin):
+        async with _attached(engine, made, stdin) as stream:
             await _ask(engine, "POST", f"/containers/{made}/start")
-            await log.take(follow=True)
+            await _take(stream, output)
             ending = await _ending(engine, made, inputs)
-        await log.take(follow=False)  # Podman may stop to follow before all was told
     finally:
         output.end()
         await _farewell(engine, made)
@@ -314,71 +313,58 @@ async def _run(engine: AsyncClient, body: dict[str, Any], inputs: Inputs, contex
 
 
 @asynccontextmanager
-async def _fed(engine: AsyncClient, container: str, stdin: bytes | None) -> AsyncIterator[None]:
-    """While this lasts the container's standard input is written, if there is something to write."""
+async def _attached(engine: AsyncClient, container: str, stdin: bytes | None) -> AsyncIterator[Any]:
+    """The line to a container's streams, made before it starts so that nothing is missed.
+
+    The logs of the engine are no substitute: while they are followed, Podman gives parts of lines in a wrong order.
+    """
     import asyncio
 
-    if stdin is None:
-        yield
-        return
-    params, headers = {"stream": "1", "stdin": "1"}, {"Connection": "Upgrade", "Upgrade": "tcp"}
+    params = {"stream": "1", "stdout": "1", "stderr": "1"} | ({} if stdin is None else {"stdin": "1"})
+    headers = {"Connection": "Upgrade", "Upgrade": "tcp"}
     path = f"/containers/{container}/attach"
     async with engine.stream("POST", path, params=params, headers=headers, timeout=None) as answer:
         if answer.status_code != 101:
             await answer.aread()
             raise _refused(answer.status_code, _message(answer), path)
-        feeding = asyncio.ensure_future(_feed(answer.extensions["network_stream"], stdin))
+        stream = answer.extensions["network_stream"]
+        feeding = asyncio.ensure_future(_feed(stream, stdin))
         try:
-            yield
+            yield stream
         finally:
             feeding.cancel()
             await asyncio.wait((feeding,))
 
 
-async def _feed(stream: Any, text: bytes) -> None:
+async def _feed(stream: Any, text: bytes | None) -> None:
     """Write all of it and then its end. A container that does not read it, or has ended, is none the worse for that."""
     import socket
 
     from httpx2 import TransportError
 
-    with suppress(OSError, TransportError):
-        await stream.write(text)
-        stream.get_extra_info("socket").shutdown(socket.SHUT_WR)
+    if text is not None:
+        with suppress(OSError, TransportError):
+            await stream.write(text)
+            stream.get_extra_info("socket").shutdown(socket.SHUT_WR)
 
 
-class _Log:
-    """The output of a container, each byte of it once."""
+async def _take(stream: Any, output: Output) -> None:
+    """Take the output of a container to its end."""
+    rest = b""
+    while data := await stream.read(READ_BYTES):
+        rest = _frames(rest + data, output)
 
-    def __init__(self, engine: AsyncClient, container: str, output: Output) -> None:
-        self.engine, self.path, self.output = engine, f"/containers/{container}/logs", output
-        self.taken = dict.fromkeys(STREAMS.values(), 0)
 
-    async def take(self, *, follow: bool) -> None:
-        """Take what was not taken before; with `follow` until there will be no more."""
-        params = {"stdout": "1", "stderr": "1", "follow": str(int(follow))}
-        seen, rest = dict.fromkeys(self.taken, 0), b""
-        async with self.engine.stream("GET", self.path, params=params, timeout=None) as answer:
-            if not answer.is_success:
-                await answer.aread()
-                raise _refused(answer.status_code, _message(answer), self.path)
-            async for data in answer.aiter_bytes():
-                rest = self._frames(rest + data, seen)
-
-    def _frames(self, data: bytes, seen: dict[str, int]) -> bytes:
-        """Hand on whole frames; what is left."""
-        start = 0
-        while (end := start + HEAD_BYTES) <= len(data):
-            name = STREAMS.get(data[start], "stdout")
-            begin, end = end, end + int.from_bytes(data[start + 4 : end], "big")
-            if end > len(data):
-                break
-            fresh = data[max(begin, min(end, begin + self.taken[name] - seen[name])) : end]
-            seen[name] += end - begin
-            if fresh:
-                self.taken[name] += len(fresh)
-                self.output.feed(name, fresh)
-            start = end
-        return data[start:]
+def _frames(data: bytes, output: Output) -> bytes:
+    """Hand on the frames that are whole; what is left."""
+    start = 0
+    while (begin := start + HEAD_BYTES) <= len(data):
+        end = begin + int.from_bytes(data[start + 4 : begin], "big")
+        if end > len(data):
+            break
+        output.feed(STREAMS.get(data[start], "stdout"), data[begin:end])
+        start = end
+    return data[start:]
 
 
 async def _ending(engine: AsyncClient, container: str, inputs: Inputs) -> Ending:

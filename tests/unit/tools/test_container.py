@@ -39,7 +39,7 @@ def engine(service: Podman, monkeypatch: pytest.MonkeyPatch) -> Iterator[Podman]
 
 def play(story: Callable[[], Awaitable[T]]) -> T:
     async def whole() -> T:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             return await story()
 
     return asyncio.run(whole())
@@ -141,14 +141,14 @@ class TestContainer:
 
     def test_fork_bomb_ends_at_its_limit(self) -> None:
         found = outcome(
-            "n=0; while [ $n -lt 300 ]; do sleep 20 & n=$((n+1)); done; echo all", limits={"pids": 20, "cpus": 0.5}
+            "n=0; while [ $n -lt 300 ]; do sleep 200 & n=$((n+1)); done; echo all", limits={"pids": 20, "cpus": 0.5}
         )
         assert found.error is not None
         assert "fork" in found.error.details["stderr"]
 
     def test_a_container_of_a_lost_worker_is_removed(self, engine: Podman) -> None:
         label = ["--label", "io.noetl.action=action-1"]
-        engine.run("run", "--detach", "--network", "none", *label, IMAGE, "sleep", "50")
+        engine.run("run", "--detach", "--network", "none", *label, IMAGE, "sleep", "200")
         assert engine.run("ps", "--quiet") != ""
         assert stdout(["echo", "again"]) == "again\n"
         assert engine.run("ps", "--quiet") == ""

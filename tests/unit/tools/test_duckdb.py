@@ -10,10 +10,12 @@ from typing import Any
 import duckdb
 import pytest
 from tests.servers.hostile import HOSTILE, NAMES
+from tests.servers.patience import until, until_async
 from tests.servers.rows_calls import Calls, our_threads
 
 from noetl.model.outcome import Outcome
 from noetl.tools import duckdb as kind
+from noetl.tools.rows import duck
 
 
 @pytest.fixture
@@ -377,14 +379,14 @@ def test_a_cancelled_query_ends_with_its_thread(file: Calls) -> None:
                 await file.ask(ENDLESS)
 
     file.whole(cancelled())
-    assert our_threads() == []
+    until(lambda: our_threads() == [])
     assert file.value("SELECT 1 AS v") == 1
 
 
 def test_a_call_that_waits_for_its_turn_can_be_cancelled(file: Calls) -> None:
     async def story() -> None:
         first = asyncio.create_task(file.ask(ENDLESS))
-        await asyncio.sleep(0.2)
+        await until_async(lambda: any(one.users for one in duck._FILES.values()))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await file.ask("SELECT 1", threads=1)

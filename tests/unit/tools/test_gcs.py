@@ -12,6 +12,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.servers.gcs import GcsServer, gcs_server
+from tests.servers.listening import listening
 from tests.servers.tool_call import Caller, context
 
 from noetl.tools import gcs, objects
@@ -213,9 +214,8 @@ def test_only_what_may_pass_is_tried_again(caller: Caller, status: bytes, kind: 
         await refuse(reader, writer, status)
 
     async def main() -> None:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0)
-        endpoint = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with server:
+        async with listening(answer) as port:
+            endpoint = f"http://127.0.0.1:{port}"
             outcome = await caller.ask(context(retries=2), operation="get", key="x", endpoint=endpoint)
         assert outcome.error is not None
         assert outcome.error.kind == kind
@@ -233,9 +233,8 @@ def test_a_call_to_a_silent_server_can_be_cancelled(caller: Caller) -> None:
             await done.wait()
             writer.close()
 
-        server = await asyncio.start_server(silent, "127.0.0.1", 0)
-        endpoint = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with server:
+        async with listening(silent) as port:
+            endpoint = f"http://127.0.0.1:{port}"
             call = asyncio.create_task(caller.ask(operation="get", key="x", endpoint=endpoint))
             await heard.wait()
             call.cancel()
@@ -294,9 +293,8 @@ def test_a_token_is_sent(caller: Caller) -> None:
         writer.close()
 
     async def main() -> None:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0)
-        endpoint = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with server:
+        async with listening(answer) as port:
+            endpoint = f"http://127.0.0.1:{port}"
             await caller.ask(operation="list", endpoint=endpoint, auth={"token": "t0ken-value"})
 
     caller.whole(main())

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 from pytest_httpserver import HTTPServer
+from tests.servers.listening import listening
 from tests.servers.wire import (
     ACTION,
     NOW,
@@ -981,17 +982,14 @@ def test_bad_tls_files_are_refused(tls: dict[str, str], kind: str) -> None:
 
 
 def test_server_without_tls_behind_https() -> None:
-    class Plain(Wire):
-        async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read(1)
-            writer.write(b"HTTP/1.0 400 Bad Request\r\n\r\n")
-            await writer.drain()
-            writer.close()
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+        await writer.drain()
 
     async def main() -> Outcome:
-        plain = Plain(reply())
-        async with await asyncio.start_server(plain.serve, "127.0.0.1", 0) as server:
-            return await ask(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+        async with listening(plain) as port:
+            return await ask(f"https://127.0.0.1:{port}/")
 
     error = failure(whole(main()))
     assert (error.kind, error.retryable) == ("connect", False)

@@ -12,6 +12,7 @@ import msgspec
 import nats as driver
 import pytest
 from nats.js import JetStreamContext
+from tests.servers.listening import listening
 from tests.servers.nats import LIMITED, TOKEN, USER, NatsServer, nats_server
 from tests.servers.tool_call import ACTION, Caller, context
 
@@ -54,7 +55,7 @@ def test_a_message_is_published(server: NatsServer, caller: Caller, data: Any, s
         await listener.flush()
         outcome = await caller.ask(operation="publish", subject=subject, data=data, headers={"X-Kind": "test: one"})
         assert outcome.result == {"subject": subject, "size": len(sent)}
-        message = await heard.next_msg(timeout=30)
+        message = await heard.next_msg(timeout=300)
         assert (message.data, message.headers) == (sent, {"X-Kind": "test: one"})
         await listener.close()
 
@@ -159,7 +160,7 @@ def test_a_request_can_be_cancelled_and_the_connection_is_kept(server: NatsServe
         heard = await silent.subscribe(subject)
         await silent.flush()
         call = asyncio.create_task(caller.ask(operation="request", subject=subject, data="?"))
-        message = await heard.next_msg(timeout=30)
+        message = await heard.next_msg(timeout=300)
         before = nats._LINES[asyncio.get_running_loop()].copy()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -383,11 +384,9 @@ def test_a_server_that_says_nothing(caller: Caller, monkeypatch: pytest.MonkeyPa
     async def main() -> None:
         async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read()
-            writer.close()
 
-        server = await asyncio.start_server(silent, "127.0.0.1", 0)
-        url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with server:
+        async with listening(silent) as port:
+            url = f"nats://127.0.0.1:{port}"
             outcomes = await asyncio.gather(
                 *(caller.ask(operation="publish", subject="x", data="x", url=url) for _ in range(20))
             )
@@ -427,7 +426,7 @@ def test_a_connection_that_breaks_fails_the_calls_on_it(caller: Caller) -> None:
             heard = await silent.subscribe("ask")
             await silent.flush()
             call = asyncio.create_task(caller.ask(operation="request", subject="ask", url=server.url))
-            await heard.next_msg(timeout=30)
+            await heard.next_msg(timeout=300)
             server.process.kill()
             outcome = await call
             assert outcome.error is not None

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.servers.patience import until_async
 from tests.servers.postgres import PASSWORD, Schema, postgres_fixture, schema_fixture  # noqa: F401
 from tests.servers.postgres_calls import Database, database_fixture  # noqa: F401
 
@@ -298,12 +299,17 @@ def test_copy_of_the_author_is_refused_and_the_pool_goes_on(database: Database, 
 def test_a_deadlock_is_worth_another_try(database: Database) -> None:
     database.result("CREATE TABLE t (n int PRIMARY KEY, m int); INSERT INTO t VALUES (1, 0), (2, 0)")
     query = (
-        "SET LOCAL deadlock_timeout = '100ms'; UPDATE t SET m = 1 WHERE n = {{ a }}; SELECT pg_sleep(0.3); "
-        "UPDATE t SET m = 1 WHERE n = {{ b }}"
+        "SET LOCAL deadlock_timeout = '100ms'; UPDATE t SET m = 1 WHERE n = {{ a }}; "
+        "SELECT pg_advisory_xact_lock_shared(40001); UPDATE t SET m = 1 WHERE n = {{ b }}"
     )
+    waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 40001 AND NOT granted"
 
     async def both() -> list[Any]:
-        return list(await asyncio.gather(database.ask(query, {"a": 1, "b": 2}), database.ask(query, {"a": 2, "b": 1})))
+        with database.schema.server.connect() as gate:  # opened when both have their first row
+            gate.execute("SELECT pg_advisory_lock(40001)")
+            calls = [asyncio.create_task(database.ask(query, {"a": a, "b": 3 - a})) for a in (1, 2)]
+            await until_async(lambda: len(database.schema.rows(waiting)) == 2)
+        return list(await asyncio.gather(*calls))
 
     errors = [outcome.error for outcome in database.whole(both()) if outcome.error is not None]
     assert [(error.kind, error.details["sqlstate"], error.retryable) for error in errors] == [("sql", "40P01", True)]

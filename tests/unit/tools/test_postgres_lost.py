@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
+from tests.servers.listening import listening
+from tests.servers.patience import until_async
 from tests.servers.postgres import PostgresServer, Schema, postgres_fixture, schema_fixture  # noqa: F401
 from tests.servers.postgres_calls import Database, database_fixture  # noqa: F401
 
@@ -34,12 +36,12 @@ class Wire:
                     self.broken = True
                 to_server.write(data)
                 await to_server.drain()
+            await back  # the server does not notice before it has answered
         except ConnectionError:
             pass
         finally:
-            await back
+            back.cancel()
             to_server.close()
-            writer.close()
 
     async def _back(self, server: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await server.read(65536):
@@ -53,9 +55,8 @@ class Wire:
 async def wire(schema: Schema, word: str) -> AsyncIterator[dict[str, object]]:
     """The credential of a server behind a wire that breaks."""
     made = Wire(schema.server.port, word.encode())
-    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
-    async with server:
-        yield schema.fields(port=server.sockets[0].getsockname()[1], sslmode="disable", gssencmode="disable")
+    async with listening(made.serve) as port:
+        yield schema.fields(port=port, sslmode="disable", gssencmode="disable")
 
 
 def lost(database: Database, command: str, word: str, **inputs: object) -> Outcome:
@@ -111,7 +112,7 @@ def stopped(server: PostgresServer) -> Iterator[None]:
     try:
         yield
     finally:
-        for pid in everyone:
+        for pid in reversed(everyone):  # the main process buries what has ended: it comes last
             os.kill(pid, signal.SIGCONT)
 
 
@@ -122,8 +123,10 @@ def test_a_server_that_stands_still_does_not_hold_a_cancelled_call() -> None:
             database = Database(Schema(server), runner)
 
             async def cancelled() -> None:
-                call = asyncio.create_task(database.ask("SELECT pg_sleep(60)"))
-                await asyncio.sleep(0.5)
+                call = asyncio.create_task(database.ask("SELECT pg_sleep(200)"))
+                await until_async(
+                    lambda: database.schema.rows("SELECT 1 FROM pg_stat_activity WHERE query ~ '^SELECT pg_sleep'")
+                )
                 with stopped(server):
                     call.cancel()
                     with pytest.raises(asyncio.CancelledError):

@@ -22,7 +22,7 @@ from noetl.tools.python import Inputs, close, run, warm
 from noetl.tools.python_child import pool
 
 T = TypeVar("T")
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
 SLEEP_FOR_EVER = "import time\nwhile True: time.sleep(60)\n"
 
 

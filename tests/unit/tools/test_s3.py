@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.servers.listening import listening
 from tests.servers.s3 import KEYS, REGION, S3Server, s3_server
 from tests.servers.tool_call import Caller, context
 
@@ -287,9 +288,8 @@ def test_retries_are_bounded(caller: Caller) -> None:
         await writer.wait_closed()
 
     async def main() -> None:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0)
-        endpoint = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with server:
+        async with listening(answer) as port:
+            endpoint = f"http://127.0.0.1:{port}"
             outcome = await caller.ask(context(retries=2), operation="get", key="x", endpoint=endpoint)
         assert outcome.error is not None
         assert (outcome.error.kind, outcome.error.retryable, outcome.extra["s3"]["status"]) == ("connect", True, 503)
@@ -309,9 +309,8 @@ def test_a_call_to_a_silent_server_can_be_cancelled(caller: Caller) -> None:
             writer.close()
             ended.set()
 
-        server = await asyncio.start_server(silent, "127.0.0.1", 0)
-        endpoint = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with server:
+        async with listening(silent) as port:
+            endpoint = f"http://127.0.0.1:{port}"
             call = asyncio.create_task(caller.ask(operation="get", key="x", endpoint=endpoint))
             await heard.wait()
             call.cancel()

@@ -41,7 +41,7 @@ def outcome(spec: dict[str, Any] | None = None, **inputs: Any) -> Outcome:
 
     async def story() -> Outcome:
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(300):
                 return await run(Inputs(**inputs), context)
         finally:
             await close()

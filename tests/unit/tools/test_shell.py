@@ -19,7 +19,7 @@ from noetl.tools.base import Context, Failure
 from noetl.tools.shell import Inputs, close, run
 
 T = TypeVar("T")
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
 SECRET = "open-sesame-1"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.servers.hostile import HOSTILE, NAMES
+from tests.servers.patience import until, until_async
 from tests.servers.rows_calls import Calls, our_threads
 from tests.servers.snowflake import PASSWORD, Snowflake, sign_in_fixture, snowflake_fixture  # noqa: F401
 
@@ -305,12 +306,14 @@ def test_the_connector_logs_nothing(calls: Calls, caplog: pytest.LogCaptureFixtu
 def test_a_cancelled_statement_is_stopped_on_the_server(calls: Calls, snowflake: Snowflake) -> None:
     async def story() -> None:
         await calls.ask("SELECT 1")
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.7):
-                await calls.ask(ENDLESS)
+        call = asyncio.create_task(calls.ask(ENDLESS))
+        await until_async(lambda: ENDLESS in snowflake.statements and snowflake.running)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
         assert (await calls.ask("SELECT 1")).ok
 
     calls.whole(story())
-    assert snowflake.running == {}
+    until(lambda: snowflake.running == {})
     assert snowflake.aborted
-    assert our_threads() == []
+    until(lambda: our_threads() == [])
