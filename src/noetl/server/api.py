@@ -14,6 +14,7 @@ from noetl.server.metrics import Metrics
 from noetl.server.options import ServerSettings
 from noetl.server.playbooks import Playbooks
 from noetl.server.service import Service
+from noetl.server.sessions import Sessions
 from noetl.server.throttle import Throttle
 from noetl.store.ports import Summary
 
@@ -28,7 +29,8 @@ class Api:
         self.runtime, self.store, self.clock = service.runtime, service.store, service.clock
         self.playbooks = Playbooks(service.runtime)
         service.family.find = self.playbooks.find
-        self.doors = Doors(service.store.access, service.clock, self.in_store)
+        self.sessions = Sessions(service.store.access, self.in_store, settings.bus)
+        self.doors = Doors(service.store.access, self.sessions, service.clock, self.in_store)
         self.throttle = Throttle(service.clock)
         self.hashing = asyncio.Semaphore(1)
         """Passwords are checked one at a time: each takes a core and 19 MB."""

@@ -13,19 +13,14 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
-
 from noetl.clock import Clock
 from noetl.server.problems import Refused
-from noetl.store.access import Access, Role, Session, Token
+from noetl.server.sessions import Sessions
+from noetl.store.access import LONGEST_SECONDS, Access, Role, Session, Token
 
 TOKEN_START = "noetl_"
 COOKIE = "__Host-noetl"
 CSRF_HEADER = b"x-csrf-token"
-IDLE_SECONDS = 24 * 3600.0
-LONGEST_SECONDS = 7 * 24 * 3600.0
-TOUCH_SECONDS = 60.0
-"""How often the store is told that a session is used."""
 KEPT_SECONDS = 2.0
 KEPT = 10_000
 
@@ -85,8 +80,8 @@ def cookie(secret: str, seconds: int) -> str:
 class Doors:
     """Finds out who asks."""
 
-    def __init__(self, access: Access, clock: Clock, in_store: InStore) -> None:
-        self.access, self.clock, self.in_store = access, clock, in_store
+    def __init__(self, access: Access, sessions: Sessions, clock: Clock, in_store: InStore) -> None:
+        self.access, self.sessions, self.clock, self.in_store = access, sessions, clock, in_store
         self._known: dict[bytes, tuple[float, Caller]] = {}
 
     async def caller(self, headers: dict[bytes, bytes], *, changes: bool) -> Caller:
@@ -130,17 +125,20 @@ class Doors:
         return Caller(token.role, token.name, token)
 
     async def _person(self, hash: bytes) -> Caller:
-        session: Session | None = await self.in_store(self.access.session, hash)
+        found = await self.sessions.find(hash)
+        if found is None or not compare_digest(found[0].hash, hash):
+            raise ended()
+        session, user = found
         now = self.clock.now()
-        if session is None or not compare_digest(session.hash, hash) or now >= _session_end(session):
-            raise unauthorised("the session has ended: sign in again", invalid=True)
-        user = await self.in_store(self.access.user, session.user)
-        if user is None:
-            raise unauthorised("this user is not known any more", invalid=True)
-        if now - session.seen > TOUCH_SECONDS:
-            await self.in_store(self.access.touch_session, session.id, now)
-            session = replace(session, seen=now)
-        return Caller(user.role, user.name, session=session)
+        used = await self.sessions.used(session, user, now)
+        if used is None or now >= used.end:
+            raise ended()
+        return Caller(user.role, user.name, session=used)
+
+
+def ended() -> Refused:
+    """Whoever asks was signed in, perhaps."""
+    return unauthorised("the session has ended: sign in again", invalid=True)
 
 
 def unauthorised(detail: str, *, invalid: bool = False) -> Refused:
@@ -154,11 +152,7 @@ def _end(caller: Caller) -> float:
     if caller.token is not None:
         return caller.token.expires if caller.token.expires is not None else float("inf")
     assert caller.session is not None
-    return _session_end(caller.session)
-
-
-def _session_end(session: Session) -> float:
-    return min(session.expires, session.seen + IDLE_SECONDS)
+    return caller.session.end
 
 
 def cookie_of(headers: dict[bytes, bytes]) -> str:

@@ -12,6 +12,9 @@ import msgspec
 
 Role = Literal["viewer", "operator", "author", "admin", "worker"]
 ROLES: tuple[Role, ...] = get_args(Role)
+IDLE_SECONDS = 24 * 3600.0
+LONGEST_SECONDS = 7 * 24 * 3600.0
+"""How long a session lasts: unused, and at all."""
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -50,6 +53,11 @@ class Session(msgspec.Struct, frozen=True):
     expires: float
     agent: str = ""
     address: str = ""
+
+    @property
+    def end(self) -> float:
+        """When it is over by itself."""
+        return min(self.expires, self.seen + IDLE_SECONDS)
 
 
 class Access(Protocol):

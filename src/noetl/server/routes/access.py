@@ -127,7 +127,8 @@ async def change_user(call: Call) -> Response:
     if not await call.in_store(lambda: api.store.access.put_user(changed, new=False)):
         raise NotFound(f"there is no user {name!r}")
     if request.password is not None:
-        await call.in_store(api.store.access.delete_sessions, name)
+        await api.sessions.end_all(name)
+    await api.sessions.tell(user)
     api.doors.forget()
     return json_response(_user(user))
 
@@ -136,7 +137,7 @@ async def change_user(call: Call) -> Response:
 async def delete_user(call: Call) -> Response:
     """Forget a person, and end the sessions."""
     name = call.params["name"]
-    if not await call.in_store(call.api.store.access.delete_user, name):
+    if not await call.api.sessions.delete_user(name):
         raise NotFound(f"there is no user {name!r}")
     call.api.doors.forget()
     return Response(status_code=204)

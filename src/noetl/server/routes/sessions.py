@@ -9,7 +9,6 @@ from starlette.responses import Response
 from noetl.errors import NotFound
 from noetl.server import passwords, show
 from noetl.server.auth import (
-    LONGEST_SECONDS,
     cookie,
     cookie_of,
     csrf_of,
@@ -19,7 +18,7 @@ from noetl.server.auth import (
 from noetl.server.call import Call, Query, Routes, json_response
 from noetl.server.problems import Refused
 from noetl.server.wire import Login, LoginRequest, SessionPage
-from noetl.store.access import Session
+from noetl.store.access import LONGEST_SECONDS, Session
 
 routes = Routes()
 
@@ -43,7 +42,7 @@ async def login(call: Call) -> Response:
     api.throttle.succeeded(*subjects)
     agent = call.header(b"user-agent").encode("ascii", "replace").decode()
     secret, session = new_session(user.name, api.clock.now(), agent, address)
-    await call.in_store(api.store.access.add_session, session)
+    await api.sessions.begin(session, user)
     answer = {
         "session_id": session.id,
         "user": user.name,
@@ -67,7 +66,7 @@ async def list_all(call: Call) -> Response:
         raise Refused(403, "sessions of others are shown to the role admin")
     own = caller.name if caller.session is not None else ""
     user = None if asked == "*" else asked or own
-    found = await call.in_store(call.api.store.access.sessions, user) if user != "" else []
+    found = await call.api.sessions.of(user) if user != "" else []
     current = caller.session.id if caller.session is not None else None
     answer = {
         "name": caller.name,
@@ -83,7 +82,7 @@ async def logout(call: Call) -> Response:
     """Sign out."""
     if call.caller.session is None:
         raise Refused(422, "a token has no session: revoke it at /tokens")
-    await call.in_store(call.api.store.access.delete_session, call.caller.session.id)
+    await call.api.sessions.end(call.caller.session)
     call.api.doors.forget()
     return Response(status_code=204, headers={"Set-Cookie": cookie("", 0)})
 
@@ -91,10 +90,10 @@ async def logout(call: Call) -> Response:
 @routes.add("DELETE", "/sessions/{name}", answers={204: None})
 async def end(call: Call) -> Response:
     """End a session by its id: one's own, or as admin anybody's."""
-    id, access, caller = call.params["name"], call.api.store.access, call.caller
+    id, sessions, caller = call.params["name"], call.api.sessions, call.caller
     user = None if caller.role == "admin" else caller.name if caller.session is not None else ""
-    known = await call.in_store(access.sessions, user)
-    if id not in {one.id for one in known} or not await call.in_store(access.delete_session, id):
+    found = next((one for one in await sessions.of(user) if one.id == id), None)
+    if found is None or not await sessions.end(found):
         raise NotFound(f"there is no session {id!r}")
     call.api.doors.forget()
     return Response(status_code=204)
