@@ -1,7 +1,8 @@
 """Imports point one way. A part may import the parts on the lines above its own, never one below.
 
     errors                              imported by all, imports nothing of ours
-    model, clock, settings              frozen data, time, the environment
+    model
+    clock, settings, log                time, the environment, lines on standard error
     expression                          templates
     scope, reference                    what a template sees, values stored elsewhere
     sql, shell_text                     templates whose values are bound and never spliced
@@ -32,7 +33,8 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "noetl"
 LEVELS = [
     ["errors"],
-    ["model", "clock", "settings"],
+    ["model"],
+    ["clock", "settings", "log"],
     ["expression"],
     ["scope", "reference", "sql", "shell_text"],
     ["dsl", "engine"],

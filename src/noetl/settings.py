@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 from noetl.errors import UsageError
+from noetl.model.duration import seconds
 
 DEFAULT_DB = os.path.join(".noetl", "noetl.db")
+DEFAULT_RETENTION = "30d"
 Synchronous = Literal["full", "normal"]
+LogForm = Literal["text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 class Settings(NamedTuple):
@@ -20,6 +24,15 @@ class Settings(NamedTuple):
     """NOETL_DB: the database file."""
     synchronous: Synchronous
     """NOETL_SYNCHRONOUS: `full` survives a power cut, `normal` is faster and survives a crash of the process."""
+
+
+class LogSettings(NamedTuple):
+    """How servers and workers speak of themselves."""
+
+    form: LogForm
+    """NOETL_LOG_FORMAT: `text` or `json`; text on a terminal and JSON elsewhere if it is not said."""
+    level: LogLevel
+    """NOETL_LOG_LEVEL: the lowest level that is written."""
 
 
 class MasterKeySettings(NamedTuple):
@@ -67,6 +80,33 @@ def settings(db: str | None = None, environment: Mapping[str, str] = os.environ)
     if said != synchronous:
         raise UsageError(f"NOETL_SYNCHRONOUS is {said!r}; it can be {' or '.join(get_args(Synchronous))}")
     return Settings(db or environment.get("NOETL_DB") or DEFAULT_DB, synchronous)
+
+
+def retention(said: str | None = None, environment: Mapping[str, str] = os.environ) -> float | None:
+    """For how many seconds after their end executions are kept; None: for ever. `said` is what a flag says."""
+    text = said or environment.get("NOETL_RETENTION") or DEFAULT_RETENTION
+    if text in ("0", "off"):
+        return None
+    found = seconds(text)
+    if not found:
+        name = "--retention" if said else "NOETL_RETENTION"
+        raise UsageError(f"{name} is {text!r}; write a duration such as 30d or 12h, or off to keep all")
+    return found
+
+
+def log_settings(
+    terminal: bool, form: str | None = None, level: str | None = None, environment: Mapping[str, str] = os.environ
+) -> LogSettings:
+    """How to write log lines; `form` and `level` are what flags say."""
+    chosen = form or environment.get("NOETL_LOG_FORMAT") or ("text" if terminal else "json")
+    lowest = level or environment.get("NOETL_LOG_LEVEL") or "info"
+    for name, value, known in (
+        ("NOETL_LOG_FORMAT", chosen, get_args(LogForm)),
+        ("NOETL_LOG_LEVEL", lowest, get_args(LogLevel)),
+    ):
+        if value not in known:
+            raise UsageError(f"{name} is {value!r}; it can be {', '.join(known)}")
+    return LogSettings(cast(LogForm, chosen), cast(LogLevel, lowest))
 
 
 def master_key_settings(environment: Mapping[str, str] = os.environ) -> MasterKeySettings:

@@ -7,10 +7,10 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, NamedTuple
 
-from noetl.cli.verify import Audit
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.engine.state import Execution
+from noetl.runtime.audit import Audit
 from noetl.runtime.embedded import Embedded
 from noetl.store.codec import decode
 from noetl.store.ports import Row

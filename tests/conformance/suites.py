@@ -536,6 +536,14 @@ class PruneSuite:
         assert store.prune(AT + 9, 10) == 1
         assert [run.execution_id for run in store.summaries()] == [A]
 
+    def test_the_parent_of_an_open_one_stays(self, store: Store) -> None:
+        store.commit([change(A, 0, summary=summary(A, "failed", ended=AT)), change(B, 0, summary=summary(B, parent=A))])
+        assert store.prunable(AT + 9) == []
+        assert store.prune(AT + 9, 10) == 0
+        store.commit([change(B, 1, summary=summary(B, "cancelled", ended=AT + 1, parent=A))])
+        assert [run.execution_id for run in store.prunable(AT + 9, 1)] == [A]
+        assert store.prune(AT + 9, 10) == 2
+
     def test_young_content_stays_for_a_day(self, store: Store) -> None:
         store.commit([change(A, 0, summary=summary(A, "failed", ended=AT), blobs=[content(b"mine")])])
         assert store.prune(AT + 9, 10) == 1

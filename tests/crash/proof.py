@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from crash.cases import CASES, Case
-from noetl.cli.verify import Audit
 from noetl.engine import events as e
 from noetl.engine.evolve import evolve
 from noetl.engine.fit import whole
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
 from noetl.model.identity import action_id
+from noetl.runtime.audit import Audit
 from noetl.runtime.report import report
 from noetl.store.codec import decode
 from noetl.store.ports import Row

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from noetl.errors import NoetlError, UsageError
+from noetl.log import Level
 from noetl.settings import NatsSettings
 from noetl.tools.base import Failure
 from noetl.tools.nats import Line, Login
@@ -32,7 +33,7 @@ REST_SECONDS = 5.0
 """How long a server that did not answer is left alone."""
 OPTIONS = {"no_echo": True, "ping_interval": 10, "max_outstanding_pings": 2}
 
-Say = Callable[[str, str], None]
+Say = Callable[[Level, str], None]
 """Takes a level (`info`, `warning`) and a sentence."""
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from functools import partial
 
 import click
 
 import noetl
+from noetl.cli.log_option import log_option
 from noetl.cli.run import collect_garbage
-from noetl.cli.serving import Running, make_token, revoke, running, served
+from noetl.cli.serving import Running, Serving, make_token, retention_option, revoke, running, served
 from noetl.cli.worker import on_signal
 from noetl.clock import SystemClock
+from noetl.log import Log
 from noetl.server.listen import bound, url_of
 from noetl.server.local_link import LocalLink, Pulse
 from noetl.settings import nats_settings
@@ -32,7 +35,9 @@ TOKEN = "noetl dev"
 @click.command("dev")
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0: any that is free.")
 @click.option("--db", metavar="PATH", help="The database file; else NOETL_DB, else ./.noetl/noetl.db.")
-def command(port: int, db: str | None) -> None:
+@retention_option
+@log_option
+def command(port: int, db: str | None, retention: float | None, log: Log) -> None:
     """Serve this machine: the API and a worker in one process, until Ctrl-C.
 
     It makes a token that is good while it runs, and prints the address to open and what to type for the other verbs.
@@ -43,16 +48,16 @@ def command(port: int, db: str | None) -> None:
         revoke(store, [one.id for one in store.access.tokens() if one.name == TOKEN and one.revoked is None])
         name, secret = make_token(store, "admin", TOKEN)
         try:
-            asyncio.run(_serve(store, found, secret))
+            asyncio.run(_serve(store, found, secret, Serving(retention=retention, log=log, nats=nats_settings())))
         finally:
             revoke(store, [name])
 
 
-async def _serve(store: Store, found: socket.socket, token: str) -> None:
+async def _serve(store: Store, found: socket.socket, token: str, how: Serving) -> None:
     url = url_of(found)
     forbid_addresses()
-    async with running(store, found, nats=nats_settings()) as one:
-        shift, pulse = _worker(one)
+    async with running(store, found, how) as one:
+        shift, pulse = _worker(one, how.log)
         on_signal(lambda: shift.end() if one.ended.is_set() else one.ended.set())
         working, beating = asyncio.create_task(shift.run()), asyncio.create_task(pulse.run())
         click.echo(f"noetl dev: {url}/#token={token}", err=True)
@@ -66,7 +71,7 @@ async def _serve(store: Store, found: socket.socket, token: str) -> None:
         await KINDS.close()
 
 
-def _worker(one: Running) -> tuple[Shift, Pulse]:
+def _worker(one: Running, log: Log) -> tuple[Shift, Pulse]:
     """A worker beside the server."""
     clock, name = SystemClock(), f"dev-{os.getpid()}"
     output = Output(clock)
@@ -74,8 +79,4 @@ def _worker(one: Running) -> tuple[Shift, Pulse]:
     worker = Worker(name, link, KINDS, clock, SLOTS)
     worker.log = output.write
     session = WorkerSession(name, link.pool, SLOTS, socket.gethostname(), clock.now(), version=noetl.__version__)
-    return Shift(worker, _complain, GRACE_SECONDS), Pulse(worker, link, session)
-
-
-def _complain(text: str) -> None:
-    click.echo(f"noetl: {text}", err=True)
+    return Shift(worker, partial(log.write, "warning"), GRACE_SECONDS), Pulse(worker, link, session)

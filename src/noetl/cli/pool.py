@@ -8,8 +8,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Sequence
 from contextlib import suppress
 
-import click
-
+from noetl.log import Log
 from noetl.settings import variables
 
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.5, 30.0
@@ -25,8 +24,8 @@ LEAVE_CODES = frozenset([2, 5])
 class Pool:
     """Runs `noetl worker` with the same arguments in several processes, one for each token."""
 
-    def __init__(self, arguments: Sequence[str], tokens: Sequence[str]) -> None:
-        self.arguments, self.tokens = arguments, tokens
+    def __init__(self, arguments: Sequence[str], tokens: Sequence[str], log: Log) -> None:
+        self.arguments, self.tokens, self.log = arguments, tokens, log
         self.processes: set[Process] = set()
         self.ended = asyncio.Event()
 
@@ -60,7 +59,7 @@ class Pool:
             if code in LEAVE_CODES:
                 return code
             pause = FIRST_PAUSE_SECONDS if clock() - began > STEADY_SECONDS else pause
-            click.echo(f"noetl: a worker has ended ({code}); another is started in {pause:g} s", err=True)
+            self.log.write("warning", f"a worker has ended; another is started in {pause:g} s", code=code)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self.ended.wait()

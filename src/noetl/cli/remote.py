@@ -26,6 +26,8 @@ from noetl.errors import (
 from noetl.settings import ServerAddress
 
 CALL = httpx2.Timeout(60.0, connect=5.0)
+LONG = httpx2.Timeout(None, connect=5.0)
+"""For what may take the server a while."""
 STREAM = httpx2.Timeout(None, connect=5.0, read=60.0)
 """A stream says at least every so often that it is alive."""
 PAGE = 1000
@@ -49,14 +51,16 @@ class Server:
 
     # -- calls ------------------------------------------------------------------------------------------------------
 
-    def get(self, path: str, **query: Any) -> Any:
+    def get(self, path: str, *, timeout: httpx2.Timeout = CALL, **query: Any) -> Any:
         """What the server has there."""
-        return self._answer("GET", path, params={key: value for key, value in query.items() if value is not None})
+        given = {key: value for key, value in query.items() if value is not None}
+        return self._answer("GET", path, params=given, timeout=timeout)
 
-    def post(self, path: str, body: Any = None, **headers: str) -> Any:
+    def post(self, path: str, body: Any = None, *, timeout: httpx2.Timeout = CALL, **headers: str) -> Any:
         """Ask for something."""
         named = {"Content-Type": "application/json"} | {key.replace("_", "-"): value for key, value in headers.items()}
-        return self._answer("POST", path, content=msgspec.json.encode({} if body is None else body), headers=named)
+        content = msgspec.json.encode({} if body is None else body)
+        return self._answer("POST", path, content=content, headers=named, timeout=timeout)
 
     def post_text(self, path: str, text: bytes, **query: Any) -> Any:
         """Hand over the text of a playbook."""

@@ -19,6 +19,7 @@ from noetl.cli.live import Follower, Lines, Tree, span
 from noetl.cli.local import Engine, engine, json_or_file, opened_file, owned
 from noetl.cli.output import emit, output_option
 from noetl.cli.place import Place, place_option
+from noetl.cli.prune import prune_a_few
 from noetl.cli.report import excerpt, print_problems, summary
 from noetl.engine.state import Execution
 from noetl.errors import Interrupted, StoreError, UsageError
@@ -87,7 +88,9 @@ async def _run(store: SqliteStore, source: Source, payload: dict[str, Any], outp
         async with engine(store) as one:
             digest = one.catalog.add(source)
             begin = one.embedded.start(execution, digest, payload, {})
-            return conclude(one, await carry(one, execution, output, place, begin), output)
+            code = conclude(one, await carry(one, execution, output, place, begin), output)
+            prune_a_few(store)
+            return code
 
 
 # -- to the end -----------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from noetl.cli.local import (
 )
 from noetl.cli.output import emit, output_option
 from noetl.cli.place import Place, place_option
+from noetl.cli.prune import prune_command
 from noetl.cli.run import carry, collect_garbage, conclude, error_text, follow, interruptible, resume_command
 from noetl.clock import SystemClock
 from noetl.engine import events as e
@@ -57,6 +58,9 @@ run_argument = click.argument("run", metavar="RUN")
 @click.group("runs")
 def command() -> None:
     """Look at runs, stop them, resume them, and speak to them. RUN is an id, the beginning of one, or `last`."""
+
+
+command.add_command(prune_command)
 
 
 # -- looking --------------------------------------------------------------------------------------------------------

@@ -7,14 +7,16 @@ import socket
 
 import click
 
+from noetl.cli.log_option import flags_of, log_option
 from noetl.cli.pool import Pool
 from noetl.cli.run import collect_garbage
-from noetl.cli.serving import make_token, revoke, running, served
+from noetl.cli.serving import Serving, make_token, retention_option, revoke, running, served
 from noetl.cli.worker import on_signal
 from noetl.clock import SystemClock
+from noetl.log import Log
 from noetl.server.listen import bound, url_of
 from noetl.server.options import check_address
-from noetl.settings import NatsSettings, nats_settings
+from noetl.settings import nats_settings
 from noetl.store.ports import Store
 
 PORT = 8082
@@ -29,8 +31,18 @@ NATS_HELP = "NATS beside the database: nats://HOST:4222, several with commas; el
 @click.option("--workers", type=click.IntRange(0, 64), default=0, show_default=True, help="Workers of its own.")
 @click.option("--slots", type=click.IntRange(1, 1000), default=16, show_default=True, help="Of each of its workers.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name by which clients know it.")
+@retention_option
+@log_option
 def command(
-    host: str, port: int, db: str | None, nats: str | None, workers: int, slots: int, hosts: tuple[str, ...]
+    host: str,
+    port: int,
+    db: str | None,
+    nats: str | None,
+    workers: int,
+    slots: int,
+    hosts: tuple[str, ...],
+    retention: float | None,
+    log: Log,
 ) -> None:
     """Serve executions of a database to workers and people, until SIGTERM or Ctrl-C.
 
@@ -43,25 +55,20 @@ def command(
     with served(db) as store:
         check_address(host, store.access, SystemClock().now())
         found = bound(host, port)
-        asyncio.run(_serve(store, found, workers, slots, hosts, chosen))
+        asyncio.run(_serve(store, found, workers, slots, Serving(hosts, retention, log, chosen)))
 
 
-async def _serve(
-    store: Store,
-    found: socket.socket,
-    workers: int,
-    slots: int,
-    hosts: tuple[str, ...],
-    nats: NatsSettings | None,
-) -> None:
+async def _serve(store: Store, found: socket.socket, workers: int, slots: int, how: Serving) -> None:
     url = url_of(found)
     tokens = [make_token(store, "worker", f"worker {one} of {socket.gethostname()}") for one in range(workers)]
     try:
-        async with running(store, found, hosts, nats) as one:
-            pool = Pool(["--server", url, "--slots", str(slots)], [secret for _, secret in tokens])
+        async with running(store, found, how) as one:
+            pool = Pool(
+                ["--server", url, "--slots", str(slots), *flags_of(how.log)], [secret for _, secret in tokens], how.log
+            )
             working = asyncio.create_task(_work(pool, one.ended))
             on_signal(pool.end if workers else one.ended.set)
-            click.echo(f"noetl server at {url}{f', {workers} workers' if workers else ''}", err=True)
+            how.log.write("info", f"noetl server at {url}{f', {workers} workers' if workers else ''}")
             await one.ended.wait()
             working.cancel()
     finally:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -15,13 +16,15 @@ from noetl.cli.local import opener, safe_of, server_of
 from noetl.clock import SystemClock
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
+from noetl.log import Log
+from noetl.server.api import Api
 from noetl.server.app import create_app
 from noetl.server.auth import new_token
 from noetl.server.listen import listen
-from noetl.server.log import Log
 from noetl.server.options import ServerSettings
 from noetl.server.service import Service
-from noetl.settings import NatsSettings, settings
+from noetl.server.upkeep import Pruner
+from noetl.settings import NatsSettings, retention, settings
 from noetl.store.access import Role
 from noetl.store.open import open_store
 from noetl.store.ports import Store
@@ -30,6 +33,10 @@ from noetl.store.sqlite import Owner, SqliteStore
 if TYPE_CHECKING:
     from noetl.bus.connection import Bus
 
+RETENTION_HELP = (
+    "How long executions are kept after their end, such as 90d; off (or 0) keeps them for ever. Else NOETL_RETENTION, "
+    "else 30d."
+)
 AGAIN_SECONDS = 1.0
 """How soon the engine goes on after the store has failed it."""
 
@@ -52,6 +59,27 @@ def served(db: str | None) -> Iterator[Store]:
         store.close()
 
 
+def retention_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--retention`; the verb gets seconds, or None to keep all."""
+
+    @click.option("--retention", "said", metavar="DURATION", help=RETENTION_HELP)
+    @wraps(function)
+    def verb(*args: Any, said: str | None, **kwargs: Any) -> Any:
+        return function(*args, retention=retention(said), **kwargs)
+
+    return verb
+
+
+class Serving(NamedTuple):
+    """How a server is to serve."""
+
+    hosts: tuple[str, ...] = ()
+    retention: float | None = None
+    """For how many seconds after their end executions are kept; None: for ever."""
+    log: Log = Log()
+    nats: NatsSettings | None = None
+
+
 class Running(NamedTuple):
     """A server at work."""
 
@@ -61,39 +89,41 @@ class Running(NamedTuple):
 
 
 @asynccontextmanager
-async def running(
-    store: Store, found: socket.socket, hosts: tuple[str, ...] = (), nats: NatsSettings | None = None
-) -> AsyncIterator[Running]:
+async def running(store: Store, found: socket.socket, how: Serving) -> AsyncIterator[Running]:
     """A server that answers at a socket while the block lasts."""
     service = Service(store, SystemClock(), _no_children, open_credential=opener(store))
-    bus = _bus(nats, service) if nats is not None else None
-    options = ServerSettings(hosts=hosts, version=noetl.__version__, safe=safe_of(store), bus=bus)
+    bus = _bus(how.nats, service, how.log) if how.nats is not None else None
+    options = ServerSettings(hosts=how.hosts, version=noetl.__version__, safe=safe_of(store), log=how.log, bus=bus)
     app = create_app(service, options)
+    api: Api = app.state.api
     ended = asyncio.Event()
-    background = [asyncio.create_task(_engine(service))]
+    background = [asyncio.create_task(_engine(service, how.log))]
     if bus is not None:
         background.append(asyncio.create_task(bus.run()))
+    if how.retention is not None:
+        pruner = Pruner(api.upkeep, service.clock, how.retention, api.log, api.metrics)
+        background.append(asyncio.create_task(pruner.run()))
     serving = asyncio.create_task(listen(app, found, ended))
     serving.add_done_callback(lambda _: ended.set())
     try:
         yield Running(service, ended)
     finally:
-        app.state.api.stop()
+        api.stop()
         ended.set()
         await asyncio.gather(serving, return_exceptions=True)
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
-        app.state.api.close()
+        api.close()
         service.runtime.thread.shutdown()
 
 
-def _bus(nats: NatsSettings, service: Service) -> Bus:
+def _bus(nats: NatsSettings, service: Service, log: Log) -> Bus:
     """The connection to NATS, with the hints that servers give each other over it."""
     from noetl.bus.connection import Bus
     from noetl.bus.hints import Hints
 
-    bus = Bus(nats, Log().write)
+    bus = Bus(nats, log.write)
     hints = Hints(bus, service.hear)
     service.announce, service.listen = hints.ready, hints.want
     return bus
@@ -104,14 +134,14 @@ def _no_children(parent: Execution, request: dict[str, Any]) -> str:
     raise NotFound("playbooks are found in the catalog")
 
 
-async def _engine(service: Service) -> None:
+async def _engine(service: Service, log: Log) -> None:
     """The background work of the service. If the store fails, it is tried again until it is back."""
     while True:
         try:
             await service.run()
         except* Exception as failed:
             for error in failed.exceptions:
-                click.echo(f"noetl: the engine goes on after an error: {type(error).__name__}: {error}", err=True)
+                log.write("error", "the engine goes on after an error", error=f"{type(error).__name__}: {error}")
         await asyncio.sleep(AGAIN_SECONDS)
 
 

@@ -8,13 +8,16 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import click
 
 import noetl
+from noetl.cli.log_option import flags_of, log_option
 from noetl.cli.run import collect_garbage
 from noetl.clock import SystemClock
 from noetl.errors import AuthError, UsageError
+from noetl.log import Log
 from noetl.settings import ServerAddress, server_address
 from noetl.tools.http_client.addresses import forbid_addresses
 from noetl.tools.registry import KINDS
@@ -42,6 +45,7 @@ GRACE_HELP = f"How long running tasks may take to finish when it is told to end;
 @click.option("--name", metavar="NAME", help="What it is called in lists; else made from host and process.")
 @click.option("--grace", type=click.FloatRange(0), default=GRACE_SECONDS, metavar="SECONDS", help=GRACE_HELP)
 @click.option("--until-eof", is_flag=True, hidden=True, help="End when standard input is closed.")
+@log_option
 def command(
     server: str | None,
     token: str | None,
@@ -51,6 +55,7 @@ def command(
     name: str | None,
     grace: float,
     until_eof: bool,
+    log: Log,
 ) -> None:
     """Run work of a server, until SIGTERM or Ctrl-C.
 
@@ -66,19 +71,22 @@ def command(
     forbid_addresses()
     if processes > 1:
         arguments = ["--server", address.url, "--pool", pool, "--slots", str(slots), "--grace", str(grace)]
-        asyncio.run(_many(arguments, address.token, processes))
+        arguments += flags_of(log)
+        asyncio.run(_many(arguments, address.token, processes, log))
         return
     name = name or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
-    asyncio.run(_work(address, name, pool, slots, grace, until_eof))
+    asyncio.run(_work(address, name, pool, slots, grace, until_eof, log))
 
 
-async def _work(address: ServerAddress, name: str, pool: str, slots: int, grace: float, until_eof: bool) -> None:
+async def _work(
+    address: ServerAddress, name: str, pool: str, slots: int, grace: float, until_eof: bool, log: Log
+) -> None:
     clock = SystemClock()
     output = Output(clock)
     link = HttpLink(address.url, address.token, name, pool, output)
     worker = Worker(name, link, KINDS, clock, slots)
     worker.log = output.write
-    shift = Shift(worker, _complain, grace)
+    shift = Shift(worker, partial(log.write, "warning"), grace)
     about = Heartbeat(name, pool, slots, {}, socket.gethostname(), clock.now(), noetl.__version__)
     heart = Heart(address.url, address.token, worker, link, about)
     heart.refused = shift.refuse
@@ -86,7 +94,8 @@ async def _work(address: ServerAddress, name: str, pool: str, slots: int, grace:
     if until_eof:
         watch_stdin(shift.end)
     heart.start()
-    click.echo(f"worker {name} takes work of pool {pool} from {address.url}, {slots} at once", err=True)
+    said = f"worker {name} takes work of pool {pool} from {address.url}, {slots} at once"
+    log.write("info", said, worker=name, pool=pool, slots=slots)
     try:
         await shift.run()
     finally:
@@ -94,12 +103,13 @@ async def _work(address: ServerAddress, name: str, pool: str, slots: int, grace:
         await KINDS.close()
         await asyncio.to_thread(heart.join)
         await link.close()
+        log.write("info", f"worker {name} has ended", worker=name)
 
 
-async def _many(arguments: list[str], token: str, processes: int) -> None:
+async def _many(arguments: list[str], token: str, processes: int, log: Log) -> None:
     from noetl.cli.pool import Pool
 
-    pool = Pool(arguments, [token] * processes)
+    pool = Pool(arguments, [token] * processes, log)
     on_signal(pool.end)
     if await pool.run():
         raise AuthError("the workers were refused; what they said stands above")
@@ -122,7 +132,3 @@ def watch_stdin(act: Callable[[], None]) -> None:
             loop.call_soon_threadsafe(act)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _complain(text: str) -> None:
-    click.echo(f"noetl: {text}", err=True)

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from noetl.engine.state import Execution
+from noetl.log import Log
 from noetl.runtime.runtime import Refresh
 from noetl.server.auth import Doors
-from noetl.server.log import Log
 from noetl.server.metrics import Metrics
 from noetl.server.options import ServerSettings
 from noetl.server.playbooks import Playbooks
 from noetl.server.service import Service
 from noetl.server.sessions import Sessions
 from noetl.server.throttle import Throttle
+from noetl.server.upkeep import Upkeep
 from noetl.store.ports import Summary
 
 Answer = TypeVar("Answer")
@@ -35,7 +36,8 @@ class Api:
         self.hashing = asyncio.Semaphore(1)
         """Passwords are checked one at a time: each takes a core and 19 MB."""
         self.metrics = Metrics()
-        self.log = Log()
+        self.log = settings.log or Log()
+        self.upkeep = Upkeep(service.store, service.runtime.thread)
         self.closing = asyncio.Event()
         """Set when the server is about to stop: who waits or follows is sent away."""
 
@@ -63,3 +65,4 @@ class Api:
     def close(self) -> None:
         self.stop()
         self.playbooks.close()
+        self.upkeep.close()

@@ -120,6 +120,8 @@ class Call:
     ) -> None:
         self.api, self.endpoint, self.scope, self.receive = api, endpoint, scope, receive
         self.headers, self.params, self.request_id = headers, params, request_id
+        self.execution: str | None = params.get("id")
+        """Which execution it is about, where it is about one."""
         self._caller: Caller | None = None
         self._body: bytes | None = None
 

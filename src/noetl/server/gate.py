@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from noetl.errors import NoetlError
+from noetl.log import Level
 from noetl.server.api import Api
 from noetl.server.call import Call, Endpoint
 from noetl.server.problems import MEDIA, Refused, document, refused
@@ -128,7 +129,7 @@ class Gate:
     def _note(self, scope: Scope, route: str, status: int, seconds: float, request_id: str) -> None:
         call: Call | None = scope.get(KEY)
         who = call.caller.key if call is not None and call.is_known else None
-        level = "error" if status == 500 else "warning" if status > 500 else "info"
+        level: Level = "error" if status == 500 else "warning" if status > 500 else "info"
         self.api.log.write(
             level,
             "request",
@@ -137,6 +138,7 @@ class Gate:
             status=status,
             ms=round(seconds * 1000, 3),
             who=who,
+            execution_id=None if call is None else call.execution,
             request_id=request_id,
         )
 

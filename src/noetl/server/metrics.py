@@ -69,6 +69,7 @@ COUNTERS = {
     "reports": "Reports of workers that were taken here.",
     "leases_granted": "Leases that were handed out here.",
     "logins_failed": "Sign-ins that were refused.",
+    "executions_pruned": "Executions that were removed here because they ended long ago.",
 }
 GAUGES = {
     "http_requests_open": "Requests that are being answered.",

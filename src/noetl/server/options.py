@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from noetl.errors import UsageError
+from noetl.log import Log
 from noetl.store.access import Access
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where credentials are kept; without it the server hands out none."""
     bus: Bus | None = None
     """The connection to NATS, where there is one. Whoever gives it keeps it running."""
+    log: Log | None = None
+    """Where its lines go; JSON on standard error if it is not given."""
 
 
 def check_address(host: str, access: Access, now: float) -> None:

@@ -40,6 +40,9 @@ ALLOWED: dict[tuple[str, str], Roles | None] = {
     ("POST", "/api/v1/executions/{id}/pause"): OPERATE,
     ("POST", "/api/v1/executions/{id}/resume"): OPERATE,
     ("POST", "/api/v1/executions/{id}/signals"): OPERATE,
+    ("POST", "/api/v1/executions/prune"): ADMIN,
+    ("GET", "/api/v1/executions/{id}/verify"): OPERATE,
+    ("GET", "/api/v1/verify"): OPERATE,
     ("POST", "/api/v1/playbooks"): WRITE,
     ("GET", "/api/v1/playbooks"): VIEW,
     ("POST", "/api/v1/playbooks/validate"): VIEW,
@@ -84,6 +87,11 @@ def pattern(path: str) -> re.Pattern[str]:
     literals = map(re.escape, parts[::2])
     forms = [f"(?P<{name}>{FORMS[name]})" for name in parts[1::2]]
     return re.compile("".join(part for pair in zip(literals, [*forms, ""], strict=True) for part in pair))
+
+
+def is_id(text: str) -> bool:
+    """Whether a text can be the id of an execution."""
+    return re.fullmatch(FORMS["id"], text) is not None
 
 
 def is_name(text: str) -> bool:

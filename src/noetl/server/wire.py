@@ -448,6 +448,48 @@ class SessionPage(msgspec.Struct, frozen=True):
     items: list[SessionView]
 
 
+# -- upkeep ---------------------------------------------------------------------------------------------------------
+
+
+class PruneRequest(Content, frozen=True):
+    """What is to go: executions that ended more than `older_than` seconds ago."""
+
+    older_than: float = 30 * 86_400.0
+    dry_run: bool = False
+
+
+class Pruned(msgspec.Struct, frozen=True):
+    """How many were removed, and whether there may be more to remove; `items` are those that a dry run finds."""
+
+    removed: int
+    more: bool
+    items: list[ExecutionItem]
+
+
+class ViolationView(msgspec.Struct, frozen=True):
+    """An invariant that does not hold, and the event where that was seen."""
+
+    execution_id: str
+    seq: int
+    invariant: str
+    message: str
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """How many executions were looked at, and what is wrong with them."""
+
+    executions: int
+    violations: list[ViolationView]
+
+
+class VerifiedPage(msgspec.Struct, frozen=True):
+    """The same of a page of executions; `next` is the cursor of the page behind it."""
+
+    executions: int
+    violations: list[ViolationView]
+    next: str | None
+
+
 # -- the server -----------------------------------------------------------------------------------------------------
 
 

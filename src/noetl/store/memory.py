@@ -122,13 +122,18 @@ class MemoryStore:
     def children(self, parent: str) -> list[Summary]:
         return [run for run in self._open() if run.parent == parent]
 
-    def prunable(self, before: float) -> list[Summary]:
+    def prunable(self, before: float, limit: int | None = None) -> list[Summary]:
         found = [(run.ended, name, run) for name, run in self.runs.items() if run.ended is not None]
-        return [run for ended, _, run in sorted(found) if ended < before and not self._is_open(run.parent)]
+        above = {run.parent for run in self._open()}
+        return [
+            run
+            for ended, name, run in sorted(found)
+            if ended < before and not self._is_open(run.parent) and name not in above
+        ][:limit]
 
     def prune(self, before: float, limit: int, now: float | None = None) -> int:
         yesterday = _or_clock(now) - DAY
-        gone = [run.execution_id for run in self.prunable(before)[:limit]]
+        gone = [run.execution_id for run in self.prunable(before, limit)]
         for name in gone:
             for rows in (self.runs, self.events, self.snapshots, self.kept, self.uses):
                 rows.pop(name, None)
@@ -241,6 +246,9 @@ class MemoryStore:
         if known is None:
             self.answers[scope, key] = _or_clock(now), answer
         return None if known is None else known[1]
+
+    def again(self) -> MemoryStore:
+        return self
 
     def close(self) -> None:
         pass

@@ -209,9 +209,9 @@ class Executions(Protocol):
     def children(self, parent: str) -> list[Summary]:
         """The open executions that another one has started, by id."""
 
-    def prunable(self, before: float) -> list[Summary]:
+    def prunable(self, before: float, limit: int | None = None) -> list[Summary]:
         """Executions that ended before that time and may be removed, the first that ended first. One whose parent is
-        open stays, however long ago it ended."""
+        open stays, however long ago it ended, and so does the parent of an open one."""
 
     def prune(self, before: float, limit: int, now: float | None = None) -> int:
         """Remove up to `limit` of the prunable executions with all that is theirs, in small transactions; how many.
@@ -300,6 +300,10 @@ class Store(Log, Executions, Work, Catalog, Answers, Protocol):
     @property
     def triggers(self) -> Triggers:
         """Schedules and hooks beside the log."""
+
+    def again(self) -> Store:
+        """Another connection to the same store, for long work beside this one; who asks closes it. A store that has no
+        connections gives itself."""
 
     def close(self) -> None:
         """Give everything back."""

@@ -119,8 +119,8 @@ class SqlVerbs:
     def children(self, parent: str) -> list[Summary]:
         return self._summaries("list_children", (self._key(parent),))
 
-    def prunable(self, before: float) -> list[Summary]:
-        return self._summaries("list_prunable", (before, EVERYTHING))
+    def prunable(self, before: float, limit: int | None = None) -> list[Summary]:
+        return self._summaries("list_prunable", (before, EVERYTHING if limit is None else limit))
 
     def _summaries(self, name: str, bindings: Bindings) -> list[Summary]:
         return [self._summary(row) for row in self._rows(name, bindings)]

@@ -79,6 +79,7 @@ async def start(call: Call) -> Response:
     execution = uuid7(api.clock.now(), os.urandom(8))
     if b"idempotency-key" in call.headers:
         execution = await _once(call, execution)
+    call.execution = execution
     if not await _exists(call, execution):
         api.metrics.counters["executions_started"] += 1
         await api.service.start(digest, request.payload, request.ctx, execution)

@@ -170,6 +170,9 @@ class PostgresStore(SqlVerbs):
             heard, self._heard = self._heard, False
             return heard
 
+    def again(self) -> PostgresStore:
+        return PostgresStore(self.url, synchronous="normal" if self._relaxed else "full", mode="write")
+
     def close(self) -> None:
         self._bell.close()
         with self._lock:

@@ -67,6 +67,7 @@ class SqliteStore(SqlVerbs):
 
     def __init__(self, path: str | Path, *, synchronous: Synchronous = "full", mode: Mode = "create") -> None:
         self.path = Path(path).absolute()
+        self._synchronous = synchronous
         self._lock = RLock()
         self._turn = Turn(self.locks / f"{self.path.name}.turn")
         _check_sqlite(apsw.sqlite_lib_version())
@@ -187,6 +188,9 @@ class SqliteStore(SqlVerbs):
                 raise self._fault(error) from error
             before, self._version = self._version, version
             return before != self._version
+
+    def again(self) -> SqliteStore:
+        return SqliteStore(self.path, synchronous=self._synchronous, mode="write")
 
     def close(self) -> None:
         with self._lock:

@@ -1,0 +1,61 @@
+"""What servers and workers say of themselves: one line for each event of interest, on standard error.
+
+As JSON for programs, as text for people. No content of a request, no query, no payload and no secret is ever in a line:
+who writes one names fields that are known to be harmless.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from datetime import UTC, datetime
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+Form = Literal["text", "json"]
+Level = Literal["debug", "info", "warning", "error"]
+ORDER: dict[Level, int] = {"debug": 0, "info": 1, "warning": 2, "error": 3}
+PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:{}@+")
+"""What may stand in a text line without quotes."""
+
+
+class Stream(Protocol):
+    def write(self, text: str, /) -> Any: ...
+
+
+class Log:
+    """Writes lines from a level upwards."""
+
+    def __init__(self, form: Form = "json", level: Level = "info", stream: Stream | None = None) -> None:
+        self.form, self.level = form, level
+        self._lowest = ORDER[level]
+        self._stream = stream
+
+    def write(self, level: Level, message: str, **fields: Any) -> None:
+        """A line. Fields that are None are left out."""
+        if ORDER[level] < self._lowest:
+            return
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        known = {name: value for name, value in fields.items() if value is not None}
+        if self.form == "json":
+            line = msgspec.json.encode({"ts": at, "level": level, "msg": message} | known).decode()
+        else:
+            line = " ".join([at, level.upper(), message, *(f"{name}={_text(value)}" for name, value in known.items())])
+        try:
+            (self._stream or sys.stderr).write(line + "\n")
+        except (OSError, ValueError):  # nobody reads any more, and there is nobody else to tell
+            self._lowest = len(ORDER)
+
+    def defect(self, error: BaseException, **fields: Any) -> None:
+        """An error that nobody expected: where it happened, without the values that were at hand."""
+        frames = traceback.extract_tb(error.__traceback__)
+        places = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames[-12:]]
+        self.write("error", "a defect", error=type(error).__name__, at=places, **fields)
+
+
+def _text(value: Any) -> str:
+    """The value on one line, in quotes where it would not be seen where it ends."""
+    if isinstance(value, str) and value and PLAIN.issuperset(value):
+        return value
+    return msgspec.json.encode(value).decode()

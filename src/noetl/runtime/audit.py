@@ -1,0 +1,58 @@
+"""Proving the stored logs of executions: reads what a store has of one, and hands it to the invariants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from noetl.dsl.compile import load
+from noetl.engine.net import Net
+from noetl.engine.verify import Frozen, Violation, verify
+from noetl.errors import NoetlError, NotFound
+from noetl.store import codec
+from noetl.store.ports import Store, Summary
+from noetl.store.snapshot import thaw
+from noetl.tools.registry import KINDS
+
+
+class Audit:
+    """Checks executions of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.nets: dict[str, Net] = {}
+
+    def of(self, one: Summary) -> list[Violation]:
+        """What is wrong with an execution. One that is alive moves on while it is looked at."""
+        execution = one.execution_id
+        try:
+            net = self._net(one.digest)
+            with self.store.moment():
+                snapshot = self._snapshot(execution, net)
+                rows = self.store.read(execution)
+                derived = self.store.derived(execution)
+                found = self.store.summaries(prefix=execution)
+        except (NoetlError, msgspec.MsgspecError) as error:
+            return [Violation(execution, 0, "replay", f"it can't be looked at: {error}")]
+        if not found:
+            return []  # removed meanwhile
+        return verify(execution, rows, net, codec, self._content, found[0].status, snapshot, derived)
+
+    def _snapshot(self, execution: str, net: Net) -> Frozen | None:
+        found = self.store.snapshot(execution)
+        return None if found is None else Frozen(found.seq, found.hash, thaw(found.data, net))
+
+    def _net(self, digest: str) -> Net:
+        if digest not in self.nets:
+            stored = self.store.playbook(digest)
+            if stored is None:
+                raise NotFound("its playbook is not in the store")
+            self.nets[digest] = Net(load(*stored, KINDS).require())
+        return self.nets[digest]
+
+    def _content(self, store: str, key: str) -> bytes | None:
+        if store != "file":
+            return self.store.blob(key)
+        file = Path(key)
+        return file.read_bytes() if file.is_file() else None

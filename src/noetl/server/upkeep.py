@@ -1,0 +1,125 @@
+"""Long work on a store that must not stand in the way of its commits: removing what is old, and proving logs.
+
+It has a connection and a thread of its own. Commits and removals then take turns at the database itself, in
+transactions that are short on both sides. Any number of servers may do this at once: what one has marked for removal
+and could not finish, the next one to come finishes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+from typing import NamedTuple, TypeVar
+
+from noetl.clock import Clock
+from noetl.engine.verify import Violation
+from noetl.errors import NotFound, StoreError
+from noetl.log import Log
+from noetl.runtime.audit import Audit
+from noetl.server.metrics import Metrics
+from noetl.store.ports import Store, Summary
+
+BATCH = 100
+"""So many executions are removed at a time."""
+FIRST_SECONDS, EVERY_SECONDS = 60.0, 3600.0
+VERIFY_SECONDS = 5.0
+"""A page of verified executions ends after that time, with at least one."""
+
+Value = TypeVar("Value")
+
+
+class Verified(NamedTuple):
+    """How many executions were looked at, what is wrong with them, and behind which one there are more."""
+
+    executions: int
+    violations: list[Violation]
+    more: str | None
+
+
+class Upkeep:
+    """What is done on a second connection, which is opened when it is first needed."""
+
+    def __init__(self, store: Store, thread: ThreadPoolExecutor) -> None:
+        self._first, self._first_thread = store, thread
+        self._second: Store | None = None
+        self._thread = ThreadPoolExecutor(1, "noetl-upkeep")
+
+    async def prunable(self, before: float, limit: int) -> list[Summary]:
+        """Executions that ended before that time and may be removed."""
+        return await self._do(lambda store: store.prunable(before, limit))
+
+    async def prune(self, before: float, limit: int) -> int:
+        """Remove up to so many of them; how many. Whether content is old enough is judged by the store's clock."""
+        return await self._do(lambda store: store.prune(before, limit))
+
+    async def verify(self, execution: str) -> Verified:
+        """What is wrong with an execution; NotFound if there is none."""
+        return await self._do(lambda store: _one(store, execution))
+
+    async def verify_page(self, cursor: str, limit: int) -> Verified:
+        """What is wrong with executions behind a cursor, newest first."""
+        return await self._do(lambda store: _page(store, cursor, limit))
+
+    async def _do(self, work: Callable[[Store], Value]) -> Value:
+        loop = asyncio.get_running_loop()
+        if self._second is None:
+            self._second = await loop.run_in_executor(self._thread, self._first.again)
+        thread = self._first_thread if self._second is self._first else self._thread
+        return await loop.run_in_executor(thread, work, self._second)
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        if self._second is not None and self._second is not self._first:
+            self._second.close()
+
+
+def _one(store: Store, execution: str) -> Verified:
+    found = store.summaries(prefix=execution, limit=1)
+    if not found:
+        raise NotFound(f"no execution {execution}")
+    return Verified(1, Audit(store).of(found[0]), None)
+
+
+def _page(store: Store, cursor: str, limit: int) -> Verified:
+    rows = store.summaries(before=cursor, limit=limit + 1)
+    audit, give_up = Audit(store), monotonic() + VERIFY_SECONDS
+    violations: list[Violation] = []
+    looked = 0
+    for one in rows[:limit]:
+        violations += audit.of(one)
+        looked += 1
+        if monotonic() > give_up:
+            break
+    return Verified(looked, violations, rows[looked - 1].execution_id if looked < len(rows) else None)
+
+
+class Pruner:
+    """Removes executions that ended longer ago than they are kept."""
+
+    def __init__(self, upkeep: Upkeep, clock: Clock, kept_seconds: float, log: Log, metrics: Metrics) -> None:
+        self.upkeep, self.clock, self.kept_seconds = upkeep, clock, kept_seconds
+        self.log, self.metrics = log, metrics
+
+    async def run(self) -> None:
+        """Now and then, until it is cancelled."""
+        pause = FIRST_SECONDS
+        while True:
+            await self.clock.sleep(pause)
+            pause = EVERY_SECONDS
+            try:
+                removed = await self.prune_once(self.clock.now())
+            except StoreError as error:  # it is tried again in an hour
+                self.log.write("warning", "can't prune", error=str(error))
+                continue
+            if removed:
+                self.log.write("info", "pruned", executions=removed)
+
+    async def prune_once(self, now: float) -> int:
+        """All that is old by that time, a batch at a time; how many executions."""
+        removed = 0
+        while batch := await self.upkeep.prune(now - self.kept_seconds, BATCH):
+            removed += batch
+            self.metrics.counters["executions_pruned"] += batch
+        return removed

@@ -1,0 +1,184 @@
+"""Long work on a store, beside its commits: old executions go, and logs are proved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from io import StringIO
+from pathlib import Path
+from threading import Event
+
+import httpx2
+import msgspec
+import pytest
+from api_server import HELLO, WAITS, ApiServer, begun, register, started, until
+
+from noetl.errors import StoreError
+from noetl.log import Log
+from noetl.server import upkeep
+from noetl.server.metrics import Metrics
+from noetl.server.upkeep import Pruner, Upkeep
+from noetl.store.ports import Store, Summary
+from noetl.store.sqlite import SqliteStore
+
+DAY = 86_400.0
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ApiServer]:
+    one = ApiServer(SqliteStore(tmp_path / "noetl.db") if request.param == "sqlite" else None)
+    yield one
+    one.close()
+
+
+def pruner(server: ApiServer, days: float = 30) -> Pruner:
+    api = server.app.state.api
+    return Pruner(api.upkeep, server.clock, days * DAY, api.log, api.metrics)
+
+
+# -- retention ------------------------------------------------------------------------------------------------------
+
+
+def test_what_ended_long_ago_goes_and_the_rest_stays(kept: ApiServer) -> None:
+    with kept.client("admin") as admin:
+        old = started(admin, {"playbook": HELLO})["execution_id"]
+        waiting = begun(admin, {"playbook": WAITS})
+        until(admin, waiting, "waiting")
+        now = kept.clock.now()
+        assert kept.do(pruner(kept).prune_once(now + 29 * DAY)) == 0
+        assert kept.do(pruner(kept).prune_once(now + 31 * DAY)) == 1
+        assert admin.get(f"/api/v1/executions/{old}").status_code == 404
+        assert [one["execution_id"] for one in admin.get("/api/v1/executions").json()["items"]] == [waiting]
+        admin.post(f"/api/v1/executions/{waiting}/signals", json={"name": "go"})
+        assert until(admin, waiting, "succeeded")
+        assert "noetl_executions_pruned_total 1" in admin.get("/metrics").text
+
+
+def test_more_than_a_batch_goes_in_one_round(kept: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "BATCH", 2)
+    with kept.client("admin") as admin:
+        for _ in range(5):
+            started(admin, {"playbook": HELLO})
+    assert kept.do(pruner(kept).prune_once(kept.clock.now() + 31 * DAY)) == 5
+
+
+class Impatient:
+    """A clock whose pauses are short, and are counted."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+
+    def now(self) -> float:
+        return 100 * DAY
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await asyncio.sleep(0)
+
+
+class Troubled:
+    """A store that fails the first time."""
+
+    def __init__(self) -> None:
+        self.asked: list[float] = []
+        self.enough = Event()
+
+    def again(self) -> Troubled:
+        return self
+
+    def prune(self, before: float, limit: int) -> int:
+        self.asked.append(before)
+        if len(self.asked) == 4:
+            self.enough.set()
+        if len(self.asked) == 1:
+            raise StoreError("the disk is gone")
+        return 0 if len(self.asked) % 2 else 1
+
+
+def test_a_pruner_that_fails_says_so_and_goes_on() -> None:
+    said, clock, store = StringIO(), Impatient(), Troubled()
+
+    async def run() -> None:
+        with ThreadPoolExecutor(1) as thread:
+            keeper = Upkeep(store, thread)  # type: ignore[arg-type]
+            loop = asyncio.create_task(Pruner(keeper, clock, 30 * DAY, Log(stream=said), Metrics()).run())
+            await asyncio.to_thread(store.enough.wait, 60)
+            loop.cancel()
+            await asyncio.gather(loop, return_exceptions=True)
+            keeper.close()
+
+    asyncio.run(run())
+    lines = [msgspec.json.decode(line) for line in said.getvalue().splitlines()]
+    assert [line["msg"] for line in lines[:2]] == ["can't prune", "pruned"]
+    assert (lines[0]["level"], lines[0]["error"], lines[1]["executions"]) == ("warning", "the disk is gone", 1)
+    assert store.asked[0] == 70 * DAY
+    assert clock.pauses[:2] == [60.0, 3600.0]
+
+
+# -- the routes -----------------------------------------------------------------------------------------------------
+
+
+def prune(client: httpx2.Client, **body: object) -> dict[str, object]:
+    answer = client.post("/api/v1/executions/prune", json=body)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def test_a_dry_run_lists_and_removes_nothing(kept: ApiServer) -> None:
+    with kept.client("admin") as admin:
+        old = started(admin, {"playbook": HELLO})["execution_id"]
+        assert prune(admin)["items"] == []
+        found = prune(admin, older_than=0, dry_run=True)
+        assert [one["execution_id"] for one in found["items"]] == [old]  # type: ignore[attr-defined]
+        assert (found["removed"], found["more"]) == (0, False)
+        assert admin.get(f"/api/v1/executions/{old}").status_code == 200
+        assert prune(admin, older_than=0) == {"removed": 1, "more": False, "items": []}
+        assert admin.get(f"/api/v1/executions/{old}/events").status_code == 404
+
+
+@pytest.mark.parametrize("age", [-1, 1e20])
+def test_an_age_that_makes_no_sense_is_refused(server: ApiServer, admin: httpx2.Client, age: float) -> None:
+    assert admin.post("/api/v1/executions/prune", json={"older_than": age}).status_code == 422
+
+
+def test_sound_logs_are_sound(kept: ApiServer) -> None:
+    with kept.client("admin") as admin, kept.client("operator") as operator:
+        one = started(admin, {"playbook": HELLO})["execution_id"]
+        register(admin)
+        begun(admin, {"playbook": WAITS})
+        sound = {"executions": 1, "violations": []}
+        assert operator.get(f"/api/v1/executions/{one}/verify").json() == sound
+        assert operator.get("/api/v1/verify").json() == {"executions": 2, "violations": [], "next": None}
+        page = operator.get("/api/v1/verify?limit=1").json()
+        assert page["executions"] == 1
+        rest = operator.get("/api/v1/verify", params={"cursor": page["next"]}).json()
+        assert rest == {"executions": 1, "violations": [], "next": None}
+        missing = f"/api/v1/executions/{one[:-4]}0000/verify"
+        assert operator.get(missing).status_code == 404
+        assert operator.get("/api/v1/verify?cursor=x").status_code == 422
+
+
+def test_a_damaged_log_is_told(kept: ApiServer) -> None:
+    with kept.client("admin") as admin:
+        one = started(admin, {"playbook": HELLO})["execution_id"]
+    damage(kept.store, one)
+    with kept.client("admin") as admin:
+        answer = admin.get("/api/v1/verify").json()
+    assert answer["executions"] == 1
+    assert {found["execution_id"] for found in answer["violations"]} == {one}
+    assert answer["violations"] == admin_of(kept, one)
+
+
+def admin_of(server: ApiServer, execution: str) -> object:
+    with server.client("admin") as admin:
+        return admin.get(f"/api/v1/executions/{execution}/verify").json()["violations"]
+
+
+def damage(store: Store, execution: str) -> None:
+    """Say in the list what the log does not say."""
+    from noetl.store.ports import Change
+
+    (found,) = store.summaries(prefix=execution)
+    wrong = Summary(**{name: getattr(found, name) for name in Summary.__struct_fields__} | {"status": "failed"})
+    assert store.commit([Change(execution, store.seq(execution), [], wrong)]) == [True]

@@ -1,0 +1,62 @@
+"""Lines that servers and workers write of themselves."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import msgspec
+import pytest
+
+from noetl.log import Level, Log
+
+
+def written(form: str, level: Level = "info", message: str = "hello", **fields: object) -> str:
+    stream = StringIO()
+    Log(form, stream=stream).write(level, message, **fields)  # type: ignore[arg-type]
+    return stream.getvalue()
+
+
+def test_a_line_of_json_has_time_level_message_and_fields() -> None:
+    line = written("json", status=200, who=None, at=["a", "b"])
+    assert line.endswith("}\n")
+    found = msgspec.json.decode(line)
+    assert list(found) == ["ts", "level", "msg", "status", "at"]
+    assert (found["level"], found["msg"], found["status"]) == ("info", "hello", 200)
+    assert found["ts"].endswith("Z")
+
+
+def test_a_line_of_text_is_one_line_whatever_is_in_it() -> None:
+    line = written("text", route="/api/v1/executions/{id}", ms=1.5, error='two\nlines "quoted" \x1b[2J', none=None)
+    assert line.count("\n") == 1
+    assert "\x1b" not in line
+    assert " INFO hello route=/api/v1/executions/{id} ms=1.5 error=" in line
+    assert '"two\\nlines \\"quoted\\" ' in line
+
+
+@pytest.mark.parametrize(("lowest", "kept"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
+def test_what_is_below_the_level_is_not_written(lowest: Level, kept: int) -> None:
+    stream = StringIO()
+    log = Log("json", lowest, stream)
+    for level in ("debug", "info", "warning", "error"):
+        log.write(level, "x")  # type: ignore[arg-type]
+    assert len(stream.getvalue().splitlines()) == kept
+
+
+def test_a_log_that_nobody_reads_does_not_end_the_process() -> None:
+    stream = StringIO()
+    log = Log("json", stream=stream)
+    stream.close()
+    log.write("info", "nobody hears this")
+    log.write("error", "nor this")
+
+
+def test_a_defect_names_places_and_no_values() -> None:
+    stream = StringIO()
+    try:
+        raise RuntimeError("s3cret")
+    except RuntimeError as error:
+        Log("json", stream=stream).defect(error, route="/x")
+    found = msgspec.json.decode(stream.getvalue())
+    assert (found["level"], found["error"], found["route"]) == ("error", "RuntimeError", "/x")
+    assert found["at"][0].startswith("test_log.py:")
+    assert "s3cret" not in stream.getvalue()

@@ -1,0 +1,44 @@
+"""Flags win over the environment, and the environment over defaults."""
+
+from __future__ import annotations
+
+import pytest
+
+from noetl.errors import UsageError
+from noetl.settings import log_settings, retention
+
+DAY = 86_400.0
+
+
+def test_executions_are_kept_for_thirty_days_unless_something_else_is_said() -> None:
+    assert retention(None, {}) == 30 * DAY
+    assert retention(None, {"NOETL_RETENTION": "12h"}) == DAY / 2
+    assert retention("7d", {"NOETL_RETENTION": "12h"}) == 7 * DAY
+
+
+@pytest.mark.parametrize("word", ["0", "off"])
+def test_retention_can_be_switched_off(word: str) -> None:
+    assert retention(word, {}) is None
+    assert retention(None, {"NOETL_RETENTION": word}) is None
+
+
+@pytest.mark.parametrize("word", ["30", "soon", "-1d", "0d", "30 days"])
+def test_an_age_that_is_no_duration_is_refused(word: str) -> None:
+    with pytest.raises(UsageError, match="--retention is"):
+        retention(word, {})
+    with pytest.raises(UsageError, match="NOETL_RETENTION is"):
+        retention(None, {"NOETL_RETENTION": word})
+
+
+def test_lines_are_text_on_a_terminal_and_json_elsewhere() -> None:
+    assert log_settings(True, environment={}) == ("text", "info")
+    assert log_settings(False, environment={}) == ("json", "info")
+    said = {"NOETL_LOG_FORMAT": "text", "NOETL_LOG_LEVEL": "debug"}
+    assert log_settings(False, environment=said) == ("text", "debug")
+    assert log_settings(False, "json", "error", said) == ("json", "error")
+
+
+@pytest.mark.parametrize("name", ["NOETL_LOG_FORMAT", "NOETL_LOG_LEVEL"])
+def test_a_format_or_level_that_does_not_exist_is_named(name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name} is 'loud'"):
+        log_settings(False, environment={name: "loud"})
