@@ -416,9 +416,8 @@ class WorkerSuite:
         assert store.lost() == []
 
     def test_leases_of_a_silent_worker_are_lost_when_their_time_is_over(self, store: Store) -> None:
-        leases = {1: Leased("a#1", "w", AT), 2: Leased("b#1", "w", AT + 100, 5.0), 3: Leased("c#1", "unheard", AT)}
+        leases = {1: Leased("a#1", "w", AT), 2: Leased("b#1", "w", AT + 100, 5.0)}
         store.commit([change(A, 0, summary=summary(A), leases=leases)])
-        assert store.lost(AT + 1e6) == []
         store.beat(worker("w"), AT + 10)
         assert store.lost(AT + 40) == []
         assert store.lost(AT + 41) == [(A, 1)]
@@ -432,6 +431,15 @@ class WorkerSuite:
         assert store.held("nobody") == []
         store.commit([change(A, 1, leases={2: None})])
         assert store.lost(AT + 106) == []
+
+    def test_leases_of_a_worker_that_was_never_heard_are_lost_as_well(self, store: Store) -> None:
+        leases = {1: Leased("a#1", "unheard", AT), 2: Leased("b#1", "unheard", AT + 20)}
+        store.commit([change(A, 0, summary=summary(A), leases=leases)])
+        assert store.lost(AT + 30) == []
+        assert store.lost(AT + 31) == [(A, 1)]
+        assert store.lost(AT + 51) == [(A, 1), (A, 2)]
+        store.beat(worker("unheard"), AT + 40)
+        assert store.lost(AT + 70) == []
 
     def test_nobody_takes_the_leases_of_a_local_execution(self, store: Store) -> None:
         lease = {1: Leased("a#1", "w", AT)}

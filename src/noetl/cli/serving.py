@@ -94,6 +94,7 @@ async def running(store: Store, found: socket.socket, how: Serving) -> AsyncIter
     service = Service(store, SystemClock(), _no_children, open_credential=opener(store))
     bus = _bus(how.nats, service, how.log) if how.nats is not None else None
     options = ServerSettings(hosts=how.hosts, version=noetl.__version__, safe=safe_of(store), log=how.log, bus=bus)
+    service.complain = lambda text: how.log.write("warning", text)
     app = create_app(service, options)
     api: Api = app.state.api
     ended = asyncio.Event()

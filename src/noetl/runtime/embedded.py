@@ -56,8 +56,7 @@ class Embedded:
 
         A child may have outlived what started it; `drive` lets it share that fate.
         """
-        loop = asyncio.get_running_loop()
-        below = await loop.run_in_executor(self.runtime.thread, open_below, self.runtime.store, execution)
+        below = await self.runtime.thread.ask(open_below, self.runtime.store, execution)
         for one in (execution, *below):
             cell = await self.runtime.load(one)
             for fence in list(cell.state.leases):
@@ -107,8 +106,7 @@ class Embedded:
         await self._look()
 
     async def _look(self) -> None:
-        loop = asyncio.get_running_loop()
-        if await loop.run_in_executor(self.runtime.thread, self.runtime.store.changed):
+        if await self.runtime.thread.ask(self.runtime.store.changed):
             for state in self._cells():
                 await self.runtime.handle(state.id, Refresh())
 
@@ -138,7 +136,7 @@ class Embedded:
     async def _keep_log(self) -> None:
         lines, self.lines = self.lines, []
         if lines:
-            await asyncio.get_running_loop().run_in_executor(self.runtime.thread, self.runtime.store.log, lines)
+            await self.runtime.thread.ask(self.runtime.store.log, lines)
 
 
 def open_below(store: Store, execution: str) -> list[str]:

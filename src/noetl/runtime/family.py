@@ -5,14 +5,16 @@ Nothing is remembered here. Whatever is to be done follows from the logs of both
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import msgspec
 
 from noetl.engine.commands import Cancel, ChildEnded, Pause, Resume, Start
 from noetl.engine.state import Execution, Parked
 from noetl.errors import NoetlError
 from noetl.model.outcome import Outcome, failed
+from noetl.model.playbook import Task
 from noetl.reference import Reference
 from noetl.runtime.runtime import Refresh, Runtime
 
@@ -71,8 +73,7 @@ class Family:
         return state.over and (await self.runtime.handle(state.id, Refresh())).state.over
 
     async def _known(self, execution: str) -> bool:
-        loop = asyncio.get_running_loop()
-        return bool(await loop.run_in_executor(self.runtime.thread, self.runtime.store.seq, execution))
+        return bool(await self.runtime.thread.ask(self.runtime.store.seq, execution))
 
     async def _start_child(self, parent: Execution, child: str, request: dict[str, Any]) -> None:
         if parent.depth + 1 > MAX_DEPTH:
@@ -89,6 +90,17 @@ class Family:
         self.runtime.create(child, digest)
         origin = (parent.id, request.get("step", ""), parent.depth + 1)
         await self.runtime.handle(child, Start(payload, {}, origin))
+
+
+def starts_others(part: Any) -> bool:
+    """Whether a playbook, or a part of one, has a task that starts executions, wherever it stands."""
+    if isinstance(part, Task) and part.kind == "playbook":
+        return True
+    if isinstance(part, msgspec.Struct):
+        return any(starts_others(getattr(part, name)) for name in part.__struct_fields__)
+    if isinstance(part, dict):
+        return any(map(starts_others, part.values()))
+    return isinstance(part, tuple | list) and any(map(starts_others, part))
 
 
 def _parked(state: Execution, until: str) -> Iterator[tuple[str, Parked]]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 from noetl.clock import Clock
@@ -29,6 +28,7 @@ from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan
 from noetl.reference import Gone, Need, Reference, TooLarge, loaded
 from noetl.results.read import Damaged, read_json, read_value
+from noetl.runtime.store_thread import StoreThread
 from noetl.store.codec import ZERO, decode, rows_of
 from noetl.store.ports import Change, Leased, Row, Snapshot, Store, Summary
 from noetl.store.snapshot import freeze, thaw
@@ -85,13 +85,15 @@ class Asked(NamedTuple):
 class Cell:
     """An execution in memory: its state and the hash of its last row."""
 
-    __slots__ = ("frozen", "head", "items", "state", "summary")
+    __slots__ = ("frozen", "head", "items", "state", "stored", "summary")
 
     def __init__(self, state: Execution, head: bytes, summary: Summary | None) -> None:
         self.state, self.head, self.summary = state, head, summary
         self.items: dict[str, list[Any]] = {}
         self.frozen = state.seq
         """The seq of its latest snapshot."""
+        self.stored = state.seq
+        """How much of its log is known to be in the store."""
 
 
 class Runtime:
@@ -103,7 +105,7 @@ class Runtime:
         self.nets: dict[str, Net] = {}
         self.files: dict[str, File] = {}
         self.plans: dict[tuple[str, str], PipelinePlan] = {}
-        self.thread = ThreadPoolExecutor(1, "noetl-store")
+        self.thread = StoreThread()
         self.asked: list[Asked] = []
         self.committing: asyncio.Task[None] | None = None
         self.unstored: dict[str, bytes] = {}
@@ -202,7 +204,7 @@ class Runtime:
                 order = sorted(changes)
                 ordered = [self._with_snapshot(changes[one]) for one in order]
                 try:
-                    if len(batch) == 1 and self._alone():
+                    if len(batch) == 1 and not self.shared and self._alone():
                         stored = self.store.commit(ordered)
                     else:
                         stored = await self._in_thread(self.store.commit, ordered)
@@ -235,7 +237,8 @@ class Runtime:
             now = self.clock.now()
             before = cell.state.seq
             if isinstance(asked.command, Refresh):
-                cell = await self._refreshed(cell, execution in changes)
+                if not self.shared:  # else all that changes nothing is looked at when the batch is stored
+                    cell = await self._refreshed(cell, execution in changes)
                 turn = Turn(cell.state, now)
             else:
                 turn = await self._turn(cell.state, asked.command, now)
@@ -286,6 +289,14 @@ class Runtime:
             return await self._content(reference, SERVER_BYTES)
         except Damaged as error:  # a template that can't be evaluated, not the end of the engine
             return Gone(str(error))
+
+    async def work(self, execution: str, fence: int) -> Work:
+        """What a lease hands out, for a worker that it has not reached."""
+        cell = self.cells.get(execution) or await self.load(execution)
+        lease = cell.state.leases[fence]
+        loop = cell.state.runs[lease.run].loop
+        items = None if loop is None else loop.lanes[fence]
+        return await self._work(cell, e.StepStarted(lease.run, fence, lease.worker, items, lease.claim))
 
     async def _work(self, cell: Cell, event: Any) -> Work:
         """The work that a grant hands out; the items of a large loop are loaded once and kept while it runs."""
@@ -338,6 +349,7 @@ class Runtime:
     async def _answer(self, decided: dict[str, list[tuple[Asked, Answer]]], written: dict[str, bool]) -> None:
         for execution, answers in decided.items():
             if written.get(execution, True):
+                self._note_stored(execution, answers[-1][1].state)
                 for asked, answer in answers:
                     if answer.events:
                         self.told(answer.state, answer.events)
@@ -351,6 +363,12 @@ class Runtime:
                     self.cells.pop(execution, None)
         self._wake()
 
+    def _note_stored(self, execution: str, state: Execution) -> None:
+        """What was decided is durable now. Nothing has been decided since: the next batch waits for this one."""
+        cell = self.cells.get(execution)
+        if cell is not None and cell.state is state:
+            cell.stored = state.seq
+
     def _wake(self) -> None:
         self.moved.set()
         self.moved = asyncio.Event()
@@ -362,8 +380,7 @@ class Runtime:
         first, snapshot, rows, local = await self._in_thread(self._stored, execution)
         requested = decode(first.type, first.data)
         assert isinstance(requested, e.ExecutionRequested)
-        if requested.playbook not in self.nets:
-            await self._load_playbook(requested.playbook)
+        await self.know(requested.playbook)
         net = self.nets[requested.playbook]
         state = thaw(snapshot.data, net) if snapshot else Execution(execution, net, requested.playbook)
         frozen = state.seq
@@ -389,11 +406,14 @@ class Runtime:
         return first[0], snapshot, self.store.read(execution, snapshot.seq if snapshot else 0), local
 
     async def _in_thread(self, call: Callable[..., Value], *args: Any) -> Value:
-        return await asyncio.get_running_loop().run_in_executor(self.thread, call, *args)
+        return await self.thread.ask(call, *args)
 
-    async def _load_playbook(self, digest: str) -> None:
+    async def know(self, digest: str) -> None:
+        """Read a stored playbook, unless it is known; NotFound if there is none."""
         from noetl.dsl.compile import load
 
+        if digest in self.nets:
+            return
         stored = await self._in_thread(self.store.playbook, digest)
         if stored is None:
             raise NotFound(f"the playbook {digest[:12]} of this execution is not in the store")

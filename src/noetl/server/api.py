@@ -43,7 +43,7 @@ class Api:
 
     async def in_store(self, ask: Callable[..., Answer], *arguments: Any) -> Answer:
         """Ask the store, in its own thread."""
-        return await asyncio.get_running_loop().run_in_executor(self.runtime.thread, ask, *arguments)
+        return await self.runtime.thread.ask(ask, *arguments)
 
     async def look(self, execution: str) -> tuple[Execution, Summary]:
         """An execution as it is stored at this moment, whoever has written to it; NotFound if there is none."""
@@ -58,9 +58,17 @@ class Api:
         (summary,) = await self.in_store(lambda: self.store.summaries(prefix=execution, limit=1))
         return state, summary
 
+    async def look_at_end(self, execution: str) -> tuple[Execution, Summary]:
+        """The same for who has just waited for the end: if it is known to be stored, nobody has to be asked."""
+        cell = self.runtime.cells.get(execution)
+        if cell is not None and cell.summary is not None and cell.state.over and cell.stored == cell.state.seq:
+            return cell.state, cell.summary
+        return await self.look(execution)
+
     def stop(self) -> None:
         """Send away who waits or follows, so that the server can end."""
         self.closing.set()
+        self.service.let_go()
 
     def close(self) -> None:
         self.stop()

@@ -107,7 +107,8 @@ class Gate:
             call = Call(api, endpoint, scope, receive, headers, params, request_id)
             await self._let_in(call, twice)
             scope[KEY] = call
-            await self.app(scope, receive, answer)
+            response = await endpoint.function(call)
+            await response(scope, receive, answer)
         except NoetlError as error:
             await self._refuse(refused(error), scope, receive, answer, request_id)
         except Exception as error:

@@ -50,7 +50,7 @@ class LocalLink:
         """Bring what tasks have written into the store."""
         if lines := self.output.take():
             runtime = self.service.runtime
-            await asyncio.get_running_loop().run_in_executor(runtime.thread, runtime.store.log, lines)
+            await runtime.thread.ask(runtime.store.log, lines)
 
     def plan(self, digest: str, step: str) -> PipelinePlan:
         return self.service.runtime.plan(digest, step)

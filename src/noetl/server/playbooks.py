@@ -67,7 +67,7 @@ class Playbooks:
 
     async def named(self, path: str, version: int | None) -> str:
         """The digest of a registered playbook that is known to the engine; NotFound says what is missing."""
-        digest = None if "\0" in path else await self._in_store(self.store.find, path, version)
+        digest = None if "\0" in path else await self.runtime.thread.look(self.store.find, path, version)
         if digest is None:
             raise unknown(path, version)
         await self.know(digest)
@@ -108,7 +108,7 @@ class Playbooks:
         return digest
 
     async def _in_store(self, ask: Callable[..., Answer], *arguments: Any) -> Answer:
-        return await asyncio.get_running_loop().run_in_executor(self.runtime.thread, ask, *arguments)
+        return await self.runtime.thread.ask(ask, *arguments)
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -10,9 +10,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import islice
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from noetl.clock import Clock
 from noetl.engine import events as e
@@ -20,7 +23,7 @@ from noetl.engine.commands import Claim, Command, Lost, Report, Start, TimerDue
 from noetl.engine.state import Execution
 from noetl.errors import NoetlError, NotFound, StoreError
 from noetl.model.identity import uuid7
-from noetl.runtime.family import Family, Find
+from noetl.runtime.family import Family, Find, starts_others
 from noetl.runtime.runtime import Answer, OpenCredential, Refresh, Runtime
 from noetl.store.ports import Store, WorkerSession
 from noetl.worker.work import Work
@@ -30,10 +33,18 @@ TICK_SECONDS = 0.1
 REAP_SECONDS = 5.0
 SWEEP_SECONDS = 30.0
 """How often everything is looked at that should have been noticed at once, in case a server died in between."""
+TURN_SECONDS = 0.1
+"""How long a worker goes on with one execution while others wait. Short runs are done by then: a step that ends and the
+next one that is handed out are one commit, and nobody waits in the queue at each step."""
 GRANT_SECONDS = 15.0
 """A lease that its worker does not name by then never reached it."""
 KEPT_CLAIMS = 1_000
+KEPT_TURNS = 10_000
+"""So many executions wait here for their turn; the others wait in the store."""
 AT_ONCE = 100
+PAGE = 1_000
+LEAVE_SECONDS = 30.0
+"""How long an execution is left alone that could not be dealt with."""
 KEPT_CELLS = 1_000
 """So many executions that nobody works on are kept in memory; others are read again when something happens to them."""
 
@@ -61,11 +72,20 @@ class Service:
         self.family = Family(self.runtime, find)
         self.turns: dict[str, dict[str, None]] = {}
         """Executions with ready work by pool, in the order in which they are served."""
+        self.looked: dict[str, str] = {}
+        """By pool, up to which execution the store was searched for ready work."""
+        self.searched: dict[str, float] = {}
+        """When that was."""
+        self.since: dict[str, float] = {}
+        """When the turn of an execution began."""
         self.stirred: dict[str, asyncio.Event] = {}
         self.ended: dict[str, Waiting] = {}
         """Executions that somebody waits for."""
+        self.closing = False
         self.claims: dict[tuple[str, str], list[Work]] = {}
         """Answers to the latest claims, for a worker that asks again because none has reached it."""
+        self.sessions: dict[str, float] = {}
+        """When the process of each worker was started, as far as it has been heard here."""
         self.related: set[str] = set()
         """Executions with a parent or children to which something has happened."""
         self.related_stirred = asyncio.Event()
@@ -75,6 +95,14 @@ class Service:
         """Called when work for a pool is stored, so that other servers hear of it at once."""
         self.listen: Callable[[str], None] = lambda pool: None
         """Called when a claim begins to wait for work of a pool."""
+        self.parents: dict[str, bool] = {}
+        """By digest: whether executions of a playbook may start others."""
+        self.swept = ""
+        """Where the last look at waiting executions ended."""
+        self.left: dict[str, float] = {}
+        """Executions that could not be dealt with, and until when they are left alone."""
+        self.complain: Callable[[str], None] = lambda text: None
+        """Told what goes wrong where nobody waits for an answer."""
 
     # -- executions -------------------------------------------------------------------------------------------------
 
@@ -91,11 +119,11 @@ class Service:
         return await self.runtime.handle(execution, command)
 
     async def wait(self, execution: str, seconds: float) -> Execution:
-        """The state when the execution has ended, or when the time is over."""
+        """The state when the execution has ended, at whichever server, or when the time is over."""
         ended = self.ended.setdefault(execution, Waiting())
         ended.waiters += 1
         try:
-            if not (await self._state(execution)).over:
+            if not (await self._state(execution)).over and not self.closing:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
                         await ended.event.wait()
@@ -105,31 +133,52 @@ class Service:
                 self.ended.pop(execution, None)
         return await self._state(execution)
 
+    def let_go(self) -> None:
+        """Whoever waits is told how things stand: the server is about to end."""
+        self.closing = True
+        for waiting in self.ended.values():
+            waiting.event.set()
+
     def _told(self, state: Execution, events: list[e.Event]) -> None:
         """Something is durable: who waits for it hears of it."""
         if state.ready and state.status == "running":
             for pool in set(state.ready.values()):
                 self._queue(pool, state.id)
                 self.announce(pool)
-        parks = any(isinstance(event, e.StepPaused) and event.until == "child" for event in events)
-        if parks or state.parent is not None or any(isinstance(event, FATES) for event in events):
+        if state.parent is not None or (self._may_start_others(state.digest) and any(map(_concerns_others, events))):
             self.related.add(state.id)
             self.related_stirred.set()
-        if state.over and (ended := self.ended.get(state.id)) is not None:
-            ended.event.set()
+        if state.over:
+            self.since.pop(state.id, None)
+            if (ended := self.ended.get(state.id)) is not None:
+                ended.event.set()
+
+    def _may_start_others(self, digest: str) -> bool:
+        """Whether a playbook that is known here has tasks that start executions."""
+        if digest not in self.parents:
+            self.parents[digest] = starts_others(self.runtime.playbook(digest))
+        return self.parents[digest]
 
     def _queue(self, pool: str, execution: str) -> None:
-        self.turns.setdefault(pool, {}).setdefault(execution)
+        turns = self.turns.setdefault(pool, {})
+        if len(turns) < KEPT_TURNS:
+            turns.setdefault(execution)
         if (event := self.stirred.get(pool)) is not None:
             event.set()
 
     # -- workers ----------------------------------------------------------------------------------------------------
 
-    async def claim(self, command: Claim, seconds: float = 0.0) -> list[Work]:
-        """Leases on ready work of a pool, in turn from all executions that have some; waits for it if there is none."""
+    async def claim(self, command: Claim, seconds: float = 0.0, *, again: bool = False) -> list[Work]:
+        """Leases on ready work of a pool, in turn from all executions that have some; waits for it if there is none.
+
+        A claim that was made before gets the leases that it got then, also if that was at another server; `again` says
+        that it may have been.
+        """
         pool = command.pool or "default"
         if command.id and (known := self.claims.get((command.worker, command.id))) is not None:
             return known
+        if again and command.id and (found := await self._granted(command)):
+            return found
         give_up = self.clock.now() + seconds
         while True:
             works = await self._claim(command, pool)
@@ -145,6 +194,17 @@ class Service:
             self.claims[command.worker, command.id] = works
             while len(self.claims) > KEPT_CLAIMS:
                 del self.claims[next(iter(self.claims))]
+
+    async def _granted(self, command: Claim) -> list[Work]:
+        """What a claim was given of which nothing is known here: its leases are in the store."""
+        works: list[Work] = []
+        for execution, fence, _ in await self._in_store(self.store.held, command.worker):
+            with suppress(NotFound):
+                state = (await self.runtime.handle(execution, Refresh())).state
+                lease = state.leases.get(fence)
+                if lease is not None and lease.claim == command.id and not lease.facts:
+                    works.append(await self.runtime.work(execution, fence))
+        return works
 
     async def _wait_for_work(self, pool: str, seconds: float) -> None:
         event = self.stirred.setdefault(pool, asyncio.Event())
@@ -164,8 +224,10 @@ class Service:
         """One lease from each execution in turn until the slots are full; all decided together, committed together."""
         turns = self.turns.setdefault(pool, {})
         works: list[Work] = []
+        if not turns and self.clock.now() - self.searched.get(pool, 0.0) > TICK_SECONDS:
+            await self._find_ready(pool, AT_ONCE)
         while turns and len(works) < command.slots:
-            chosen = list(turns)[: command.slots - len(works)]
+            chosen = list(islice(turns, command.slots - len(works)))
             share = max(1, (command.slots - len(works)) // len(chosen))
             for execution in chosen:
                 del turns[execution]
@@ -176,10 +238,14 @@ class Service:
             failures = []
             for execution, answer in zip(chosen, answers, strict=True):
                 if isinstance(answer, Answer):
-                    works += answer.works
+                    if answer.works:
+                        works += answer.works
+                        self.since[execution] = self.clock.now()
                     if pool in answer.state.ready.values() and answer.state.status == "running":
                         turns.setdefault(execution)
-                elif not isinstance(answer, NotFound):
+                elif isinstance(answer, NoetlError) and not isinstance(answer, StoreError):
+                    self._leave_alone(execution, answer)  # those behind it must not wait for it
+                else:
                     turns.setdefault(execution)
                     failures.append(answer)
             if failures and not works:
@@ -188,23 +254,46 @@ class Service:
                 break
         return works
 
-    async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
-        """Facts from a worker. It goes on with the same execution, unless others have waited longer."""
+    async def _find_ready(self, pool: str, enough: int) -> None:
+        """Queue executions with ready work that are known to the store only, until enough wait here.
+
+        Each look goes on where the last one ended, round and round: so everybody's turn comes, however many there are.
+        """
+        turns = self.turns.setdefault(pool, {})
+        self.searched[pool] = self.clock.now()
+        while len(turns) < enough:
+            page = min(PAGE, enough)
+            found = await self._in_store(self.store.waiting, pool, page, self.looked.get(pool, ""))
+            for execution in found:
+                if not self._is_left_alone(execution):
+                    self._queue(pool, execution)
+            self.looked[pool] = found[-1] if len(found) == page else ""
+            if len(found) < page:
+                return
+
+    async def report(self, execution: str, report: Report, *, again: bool = False) -> tuple[bool, list[Work]]:
+        """Facts from a worker. It goes on with the same execution, unless its turn is over and others wait. `again`
+        says that it may have been told before, and given work then."""
         claim = report.claim
-        waits = claim is not None and any(other != execution for other in self.turns.get(claim.pool or "default", ()))
-        if claim is not None and waits:
-            report = Report(report.fence, report.facts, report.first, None, report.hand_back, report.blobs)
+        if claim is not None and self._is_due_elsewhere(claim.pool or "default", execution):
+            report = replace(report, claim=None)
         answer = await self.runtime.handle(execution, report)
         works = list(answer.works)
         if claim is not None:
             if works:
                 self._remember(claim, works)
             else:
-                works = await self.claim(claim)
+                works = await self.claim(claim, again=again)
         return report.fence in answer.state.leases, works
+
+    def _is_due_elsewhere(self, pool: str, execution: str) -> bool:
+        turns = self.turns.get(pool, {})
+        waits = len(turns) > (execution in turns)
+        return waits and self.clock.now() - self.since.get(execution, 0.0) > TURN_SECONDS
 
     async def heartbeat(self, session: WorkerSession) -> tuple[list[tuple[str, int]], list[str]]:
         """A worker is alive. What it holds in vain, and which of its executions are paused."""
+        reborn = await self._is_reborn(session)
         await self._in_store(self.store.beat, session)
         revoked: list[tuple[str, int]] = []
         paused: list[str] = []
@@ -219,15 +308,25 @@ class Service:
             revoked += [(execution, fence) for fence in fences if fence not in state.leases]
             if state.status == "paused":
                 paused.append(execution)
-        await self._take_back(session)
+        await self._take_back(session, 0.0 if reborn else GRANT_SECONDS)
         return revoked, paused
 
-    async def _take_back(self, session: WorkerSession) -> None:
-        """Leases that were granted and never arrived go to somebody else."""
-        long_ago = self.clock.now() - GRANT_SECONDS
+    async def _is_reborn(self, session: WorkerSession) -> bool:
+        """Whether a process that had the worker's name before is gone: another one bears it now."""
+        if self.sessions.get(session.worker) == session.started:
+            return False
+        self.sessions[session.worker] = session.started
+        before = {one.worker: one.started for one in await self._in_store(self.store.workers)}
+        return before.get(session.worker, session.started) != session.started
+
+    async def _take_back(self, session: WorkerSession, seconds: float) -> None:
+        """Leases that were granted so long ago and that the worker does not have go to somebody else."""
+        long_ago = self.clock.now() - seconds
+        gone: list[tuple[str, Command]] = []
         for execution, fence, since in await self._in_store(self.store.held, session.worker):
             if fence not in session.leases.get(execution, ()) and since < long_ago:
-                await self._quietly(execution, Lost(fence))
+                gone.append((execution, Lost(fence)))
+        await self._quietly(gone)
 
     # -- background -------------------------------------------------------------------------------------------------
 
@@ -240,40 +339,35 @@ class Service:
     async def _tick(self) -> None:
         """Timers that are due, and ready work that other servers have made."""
         while True:
-            for execution, timer in await self._in_store(self.store.due, self.clock.now(), AT_ONCE):
-                await self._quietly(execution, TimerDue(timer))
+            due = await self._in_store(self.store.due, self.clock.now(), AT_ONCE + len(self.left))
+            await self._quietly((execution, TimerDue(timer)) for execution, timer in due)
             if await self._in_store(self.store.changed):
-                await self._find_ready()
+                for pool in list(self.stirred):
+                    await self._find_ready(pool, AT_ONCE)
                 await self._find_ended()
             await asyncio.sleep(TICK_SECONDS)
-
-    async def _find_ready(self) -> None:
-        for pool in list(self.stirred):
-            await self._find_ready_of(pool)
-
-    async def _find_ready_of(self, pool: str) -> None:
-        for execution in await self._in_store(self.store.waiting, pool, AT_ONCE):
-            self._queue(pool, execution)
 
     async def hear(self, pool: str) -> bool:
         """Another server says that there is work for a pool; whether somebody waits for it here."""
         if waits := self.idle[pool] > 0:
             with suppress(StoreError):  # it will be looked for again
-                await self._find_ready_of(pool)
+                await self._find_ready(pool, AT_ONCE)
         return waits
 
     async def _find_ended(self) -> None:
         """Executions that somebody waits for here, and that another server may have brought to their end."""
-        for execution, ended in list(self.ended.items()):
-            with suppress(NoetlError):
-                if (await self.runtime.handle(execution, Refresh())).state.over:
-                    ended.event.set()
+        names = list(self.ended)
+        asked = (self.runtime.handle(name, Refresh()) for name in names)
+        for name, answer in zip(names, await asyncio.gather(*asked, return_exceptions=True), strict=True):
+            if isinstance(answer, Answer) and answer.state.over and name in self.ended:
+                self.ended[name].event.set()
 
     async def _reap(self) -> None:
         """Leases whose worker has fallen silent."""
         while True:
-            for execution, fence in await self._in_store(self.store.lost, None, AT_ONCE):
-                await self._quietly(execution, Lost(fence))
+            lost = await self._in_store(self.store.lost, None, AT_ONCE + len(self.left))
+            await self._quietly((execution, Lost(fence)) for execution, fence in lost)
+            await self._find_ended()  # nobody may have told us
             await asyncio.sleep(REAP_SECONDS)
 
     async def _relate(self) -> None:
@@ -283,8 +377,12 @@ class Service:
             self.related_stirred.clear()
             names, self.related = self.related, set()
             for name in names:
-                with suppress(NoetlError):
+                try:
                     await self._look_at(name)
+                except NotFound:
+                    pass  # it was removed meanwhile
+                except NoetlError as error:
+                    self._leave_alone(name, error)
 
     async def _look_at(self, name: str) -> None:
         state = await self._state(name)
@@ -301,35 +399,82 @@ class Service:
     async def _sweep(self) -> None:
         """What a server that died may have left undone; also at the start."""
         while True:
-            for pool in ("default", *self.stirred):
-                await self._find_ready_of(pool)
-            for execution in await self._in_store(self.store.orphans, AT_ONCE):
-                self.related.add(execution)
-            for summary in await self._waiting():
-                self.related.add(summary.execution_id)
+            for pool in {"default", *self.stirred}:
+                await self._find_ready(pool, KEPT_TURNS)
+            orphans = await self._in_store(self.store.orphans, AT_ONCE + len(self.left))
+            self.related.update(one for one in orphans if not self._is_left_alone(one))
+            self.related.update(await self._waiting_parents())
             self.related_stirred.set()
             self._forget_cells()
             await asyncio.sleep(SWEEP_SECONDS)
 
-    async def _waiting(self) -> Sequence[Any]:
-        return await self._in_store(lambda: self.store.summaries(status="waiting", limit=AT_ONCE))
+    async def _waiting_parents(self) -> list[str]:
+        """Executions that may wait for a child which nobody has started, or whose end nobody has told them.
+
+        A part of them each time, beginning behind those of the last time.
+        """
+        found: list[str] = []
+        while len(found) < AT_ONCE:
+            page = await self._in_store(lambda: self.store.summaries(status="waiting", before=self.swept, limit=PAGE))
+            for one in page:
+                self.swept = one.execution_id
+                if not one.local and await self._is_parental(one.digest):
+                    found.append(one.execution_id)
+                if len(found) == AT_ONCE:
+                    return found
+            if len(page) < PAGE:
+                self.swept = ""
+                break
+        return found
 
     def _forget_cells(self) -> None:
         idle = [name for name, cell in self.runtime.cells.items() if not cell.state.leases and name not in self.ended]
         for name in idle[:-KEPT_CELLS]:
             self.runtime.cells.pop(name, None)
+        self.since = {name: since for name, since in self.since.items() if name in self.runtime.cells}
 
-    async def _quietly(self, execution: str, command: Command) -> None:
-        """A command that nobody waits for; what has gone meanwhile is no trouble."""
-        with suppress(NoetlError):
-            await self.runtime.handle(execution, command)
+    async def _is_parental(self, digest: str) -> bool:
+        """Whether executions of a stored playbook may start others."""
+        try:
+            await self.runtime.know(digest)
+        except NoetlError:  # what is wrong with it is said when one of them is looked at
+            return True
+        return self._may_start_others(digest)
+
+    async def _quietly(self, commands: Iterable[tuple[str, Command]]) -> None:
+        """Commands that nobody waits for, all at once. What has gone meanwhile is no trouble, and what can't be dealt
+        with is left alone for a while, so that it is not in the way of others."""
+        todo = [(execution, command) for execution, command in commands if not self._is_left_alone(execution)]
+        asked = (self.runtime.handle(execution, command) for execution, command in todo)
+        for (execution, _), answer in zip(todo, await asyncio.gather(*asked, return_exceptions=True), strict=True):
+            if isinstance(answer, NoetlError):
+                self._leave_alone(execution, answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+
+    def _leave_alone(self, execution: str, error: NoetlError) -> None:
+        if not isinstance(error, NotFound):
+            self.left[execution] = self.clock.now() + LEAVE_SECONDS
+            self.complain(f"{execution} is left alone for {LEAVE_SECONDS:g} s: {error}")
+
+    def _is_left_alone(self, execution: str) -> bool:
+        until = self.left.get(execution)
+        if until is not None and until <= self.clock.now():
+            del self.left[execution]
+        return execution in self.left
 
     async def _in_store(self, ask: Callable[..., Value], *arguments: Any) -> Value:
-        return await asyncio.get_running_loop().run_in_executor(self.runtime.thread, ask, *arguments)
+        return await self.runtime.thread.ask(ask, *arguments)
 
     def close(self) -> None:
         self.runtime.close()
 
 
-FATES = (e.PlaybookProcessed, e.PlaybookPaused, e.PlaybookResumed, e.PlaybookCancelled)
-"""What children share."""
+def _concerns_others(event: e.Event) -> bool:
+    """Whether children have to hear of it, or one is to be started."""
+    kind = type(event)
+    return kind in FATES or (kind is e.StepPaused and event.until == "child")  # type: ignore[attr-defined]
+
+
+FATES = frozenset([e.PlaybookProcessed, e.PlaybookPaused, e.PlaybookResumed, e.PlaybookCancelled, e.StepFailed])
+"""What children share; nobody waits for those of a step that has failed."""

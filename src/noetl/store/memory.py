@@ -188,8 +188,9 @@ class MemoryStore:
         for execution, kept in self.kept.items():
             for fence, lease in kept.leases.items():
                 session = self.sessions.get(lease.worker)
-                if session is not None and self._is_served(execution):
-                    found.append((max(session.beat, lease.since) + lease.ttl, execution, fence))
+                heard = session.beat if session is not None else 0.0
+                if self._is_served(execution):
+                    found.append((max(heard, lease.since) + lease.ttl, execution, fence))
         return [(execution, fence) for end, execution, fence in sorted(found) if end < at][:limit]
 
     def held(self, worker: str) -> list[tuple[str, int, float]]:

@@ -238,7 +238,7 @@ class Work(Protocol):
 
     def lost(self, now: float | None = None, limit: int = 100) -> list[tuple[str, int]]:
         """Leases, by execution and fence, whose time to live is over since their worker was last heard (or since they
-        were given, if that was later); the longest lost first. A worker without a session is not known to be lost."""
+        were given, if that was later, or it was never heard); the longest lost first."""
 
     def held(self, worker: str) -> list[tuple[str, int, float]]:
         """The leases of a worker: execution, fence, and when each was given."""

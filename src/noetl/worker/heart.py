@@ -108,6 +108,7 @@ class Heart(Thread):
             self.loop.call_soon_threadsafe(act)
 
     def _obey(self, pulse: wire.Pulse) -> None:
+        self.link.known.set()
         self.link.paused_executions = frozenset(pulse.paused)
         for execution, fence in pulse.revoked:
             self.worker.revoke(execution, fence)

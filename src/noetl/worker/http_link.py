@@ -64,6 +64,9 @@ class HttpLink:
     def __init__(self, url: str, token: str, worker: str, pool: str, output: Output) -> None:
         self.worker, self.pool, self.output = worker, pool, output
         self.client = httpx2.AsyncClient(base_url=api(url), headers=headers(token), timeout=CALL)
+        self.known = asyncio.Event()
+        """Set when the server has heard the heart. Nothing is claimed before: with its first beat a worker says that
+        whoever had its name before is gone, and holds nothing."""
         self.held: dict[Key, int] = {}
         """Leases that the worker itself does not list: on their way to it, or back. How often each."""
         self.paused_executions: frozenset[str] = frozenset()
@@ -80,8 +83,10 @@ class HttpLink:
 
     async def claim(self, command: Claim) -> list[Work]:
         """Waits for work on the server."""
+        await self.known.wait()
         asked = wire.ClaimRequest(command.worker, self.pool, command.slots, self._claim_id(), POLL_SECONDS)
-        answer = await self.call("POST", "/claim", wire.encode(asked), limits=POLL)
+        repeated = msgspec.structs.replace(asked, again=True)
+        answer = await self.call("POST", "/claim", wire.encode(asked), again=wire.encode(repeated), limits=POLL)
         return await self.arrived(wire.decode_works(answer))
 
     async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
@@ -223,10 +228,11 @@ class HttpLink:
         path: str,
         content: bytes | None = None,
         *,
+        again: bytes | None = None,
         limits: httpx2.Timeout = CALL,
         kind: str = "application/json",
     ) -> bytes:
-        """The answer, however long it takes to get one."""
+        """The answer, however long it takes to get one. `again` is what is said after the first time."""
         defects, pause = 0, FIRST_PAUSE_SECONDS
         while True:
             try:
@@ -243,6 +249,7 @@ class HttpLink:
                     raise refusal(answer)
             await asyncio.sleep(pause * (1 + random.random()))
             pause = min(LAST_PAUSE_SECONDS, pause * 2)
+            content = again or content
 
 
 class Kept:

@@ -34,6 +34,8 @@ class ClaimRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slots: int
     claim_id: str = ""
     wait: float = 0.0
+    again: bool = False
+    """Whether it was asked before and no answer came."""
 
 
 class ReportRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -43,6 +43,7 @@ def with_link(server: Scripted, act: Act) -> Any:
 
     async def run() -> Any:
         link = HttpLink(server.url, "noetl_token", "w1", "blue", Output(SystemClock()))
+        link.known.set()
         try:
             async with asyncio.timeout(30):
                 return await act(link)

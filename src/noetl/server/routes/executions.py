@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from typing import Any
@@ -17,7 +16,6 @@ from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
 from noetl.model.identity import uuid7
 from noetl.server import show, sse
-from noetl.server.api import Api
 from noetl.server.call import Call, Query, Routes, json_response
 from noetl.server.problems import Refused
 from noetl.server.roles import FORMS, PREFIX, WRITE
@@ -45,8 +43,6 @@ routes = Routes()
 PAYLOAD_BYTES = 8 << 20
 WAIT = re.compile(r"(?:^|[,\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 LONGEST_WAIT = 60
-LOOK_SECONDS = 1.0
-"""How often a waiting request asks the store, in case another server has ended the execution."""
 STATUSES = ("pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled")
 KEY_LENGTH = 200
 FOLD_AT_ONCE = 1_000
@@ -87,9 +83,9 @@ async def start(call: Call) -> Response:
     location = {"Location": f"{PREFIX}/executions/{execution}"}
     if seconds:
         location["Preference-Applied"] = f"wait={seconds}"
-        state = await call.unless_gone(_ended(api, execution, seconds))
+        state = await call.unless_gone(api.service.wait(execution, seconds))
         if state.over:
-            return await _view(call, execution, location)
+            return _shown(call, *await api.look_at_end(execution), location)
     return json_response({"execution_id": execution}, 202, location)
 
 
@@ -141,37 +137,25 @@ def _wait(call: Call) -> int:
     return min(LONGEST_WAIT, int(match[1])) if match else 0
 
 
-async def _ended(api: Api, execution: str, seconds: float) -> Execution:
-    """The state when the execution has ended, at whichever server, or when the time is over."""
-    loop = asyncio.get_running_loop()
-    give_up = loop.time() + seconds
-    while True:
-        left = give_up - loop.time()
-        state = await api.service.wait(execution, min(LOOK_SECONDS, left))
-        if state.over or left <= LOOK_SECONDS or api.closing.is_set():
-            return state
-        state, _ = await api.look(execution)
-        if state.over:
-            return state
-
-
 # -- looking --------------------------------------------------------------------------------------------------------
 
 
 @routes.add("GET", "/executions/{id}", answers={200: ExecutionView, 304: None})
 async def show_one(call: Call) -> Response:
     """An execution: what `noetl run` prints, and how far it is."""
-    return await _view(call, call.params["id"])
+    state, summary = await call.api.look(call.params["id"])
+    if state.over and call.header(b"if-none-match") == _tag(state):
+        return Response(status_code=304, headers={"ETag": _tag(state)})
+    return _shown(call, state, summary)
 
 
-async def _view(call: Call, execution: str, headers: dict[str, str] | None = None) -> Response:
-    api = call.api
-    state, summary = await api.look(execution)
-    tag = f'W/"{state.seq}"'
-    if headers is None and call.header(b"if-none-match") == tag and state.over:
-        return Response(status_code=304, headers={"ETag": tag})
-    found = show.execution(state, summary, api.runtime.files[state.digest], api.clock.now())
-    return json_response(found, headers={"ETag": tag} | (headers or {}), enc_hook=show.plain)
+def _tag(state: Execution) -> str:
+    return f'W/"{state.seq}"'
+
+
+def _shown(call: Call, state: Execution, summary: Summary, headers: dict[str, str] | None = None) -> Response:
+    found = show.execution(state, summary, call.api.runtime.files[state.digest], call.api.clock.now())
+    return json_response(found, headers={"ETag": _tag(state)} | (headers or {}), enc_hook=show.plain)
 
 
 @routes.add(

@@ -49,7 +49,7 @@ async def claim(call: Call) -> Response:
     request = await call.read(wire.ClaimRequest)
     command = _claim(call, request)
     seconds = max(0.0, min(LONGEST_WAIT, request.wait))
-    works = await call.unless_gone(call.api.service.claim(command, seconds))
+    works = await call.unless_gone(call.api.service.claim(command, seconds, again=request.again))
     call.api.metrics.counters["leases_granted"] += len(works)
     return Response(wire.encode_works(works), media_type="application/json")
 
@@ -82,12 +82,13 @@ async def _told(call: Call, execution: str, report: Report) -> wire.Verdicts:
         lease = await _leased(api, execution, report.fence)
     except NotFound:
         return wire.Verdicts("rejected")
+    again = lease is None
     mine = lease is not None and _is_mine(call, lease.worker)
     if not mine or lease is None or not all(_belongs(fact, lease.run) for fact in report.facts):
         if lease is not None or report.claim is None:
             return wire.Verdicts("rejected")
         report = Report(report.fence, (), report.first, report.claim)
-    held, works = await api.service.report(execution, report)
+    held, works = await api.service.report(execution, report, again=again)
     api.metrics.counters["leases_granted"] += len(works)
     return wire.Verdicts("accepted" if held else "rejected", [wire.encode_work(work) for work in works])
 

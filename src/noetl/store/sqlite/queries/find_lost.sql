@@ -1,6 +1,7 @@
 SELECT lease.execution, lease.fence
-FROM worker_session AS session
-JOIN lease ON lease.worker = session.worker
+FROM lease
 JOIN execution ON execution.id = lease.execution
-WHERE max(session.beat, lease.since) + lease.ttl < coalesce(?, unixepoch('subsec')) AND NOT execution.local
-ORDER BY max(session.beat, lease.since) + lease.ttl, lease.execution, lease.fence LIMIT ?
+LEFT JOIN worker_session AS session ON session.worker = lease.worker
+WHERE max(coalesce(session.beat, 0), lease.since) + lease.ttl < coalesce(?, unixepoch('subsec'))
+AND NOT execution.local
+ORDER BY max(coalesce(session.beat, 0), lease.since) + lease.ttl, lease.execution, lease.fence LIMIT ?

@@ -1,0 +1,100 @@
+"""The thread of a store: questions in order, answers together, and one look for all who ask the same."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from noetl.runtime.store_thread import StoreThread
+
+
+def ran(story: Coroutine[Any, Any, None]) -> None:
+    async def in_time() -> None:
+        async with asyncio.timeout(60):
+            await story
+
+    asyncio.run(in_time())
+
+
+def test_questions_are_answered_in_order() -> None:
+    heard: list[int] = []
+
+    def hear(number: int) -> int:
+        heard.append(number)
+        return number * 2
+
+    async def story() -> None:
+        thread = StoreThread()
+        assert await asyncio.gather(*(thread.ask(hear, one) for one in range(100))) == [2 * one for one in range(100)]
+        thread.shutdown()
+
+    ran(story())
+    assert heard == list(range(100))
+
+
+def test_what_many_ask_while_the_thread_is_busy_is_looked_up_once() -> None:
+    go_on, looks = threading.Event(), []
+
+    def look(what: str) -> str:
+        looks.append(what)
+        return what.upper()
+
+    async def story() -> None:
+        thread = StoreThread()
+        busy = asyncio.create_task(thread.ask(go_on.wait, 30))
+        await asyncio.sleep(0)
+        asked = [asyncio.create_task(thread.look(look, name)) for name in "aabab"]
+        await asyncio.sleep(0)
+        go_on.set()
+        assert await asyncio.gather(*asked) == list("AABAB")
+        assert await thread.look(look, "a") == "A"
+        await busy
+        thread.shutdown()
+
+    ran(story())
+    assert looks == ["a", "b", "a"]
+
+
+def test_an_error_is_for_who_asked() -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    async def story() -> None:
+        thread = StoreThread()
+        fine = asyncio.create_task(thread.ask(lambda: 1))
+        with pytest.raises(ValueError, match="no"):
+            await thread.ask(fail)
+        assert await fine == 1
+        thread.shutdown()
+
+    ran(story())
+
+
+def test_who_does_not_wait_any_more_is_in_nobodys_way() -> None:
+    go_on = threading.Event()
+
+    async def story() -> None:
+        thread = StoreThread()
+        gone = asyncio.create_task(thread.ask(go_on.wait, 30))
+        await asyncio.sleep(0)
+        gone.cancel()
+        go_on.set()
+        assert await thread.ask(lambda: 1) == 1
+        thread.shutdown()
+
+    ran(story())
+
+
+def test_a_thread_that_was_shut_down_says_so_each_time() -> None:
+    async def story() -> None:
+        thread = StoreThread()
+        thread.shutdown()
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="after shutdown"):
+                await thread.ask(lambda: 1)
+
+    ran(story())
