@@ -18,6 +18,9 @@ from crash.proof import Nursery
 BY_NO_PLAYBOOK = {
     "runtime.embedded:Embedded.drive:1": "the state is dropped only after the store has failed, and then the run ends",
     "runtime.runtime:Runtime._decide:1": "the same; and in processes that only send a command, such as `runs cancel`",
+    "runtime.runtime:Runtime.work:1": "only a server is asked for leases again: it is killed in tests/acceptance/modes",
+    "runtime.runtime:Runtime.work:2": "the same",
+    "runtime.store_thread:StoreThread.look:1": "only a server has many who ask the same",
 }
 """Places that no reference playbook comes by, and why that has to be so."""
 
