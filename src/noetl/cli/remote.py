@@ -122,11 +122,16 @@ class Server:
         return str(found[0]["execution_id"])
 
     def start(self, request: dict[str, Any]) -> str:
-        """Begin an execution: its id. Asked twice, because no answer came, it begins once."""
+        """Begin an execution: its id."""
+        return str(self.begin("/executions", request)["execution_id"])
+
+    def begin(self, path: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Ask for an execution to begin. Asked twice, because no answer came, it begins once."""
         key = secrets.token_hex(16)
         for patience in (True, True, False):
             try:
-                return str(self.post("/executions", request, Idempotency_Key=key)["execution_id"])
+                found: dict[str, Any] = self.post(path, request, Idempotency_Key=key)
+                return found
             except ServerUnreachable as error:
                 if not patience or isinstance(error.__cause__, httpx2.ConnectError | httpx2.InvalidURL):
                     raise

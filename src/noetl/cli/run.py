@@ -57,7 +57,7 @@ def command(
     """
     given = payload_of(json_or_file(payload, "--payload"), sets, strings)
     source = read(file)
-    if not _runnable(source, quiet=output is not None):
+    if not runnable(source, quiet=output is not None):
         ctx.exit(3)
     if place.server is not None:
         ctx.exit(_run_there(place.server, source, given, output))
@@ -213,7 +213,7 @@ def error_text(error: dict[str, Any], source: Source | None) -> str:
 # -- before anything runs -------------------------------------------------------------------------------------------
 
 
-def _runnable(source: Source, quiet: bool) -> bool:
+def runnable(source: Source, quiet: bool) -> bool:
     """Whether the playbook can run; if not, every reason is on stderr."""
     problems = source.loaded.problems
     if source.loaded.playbook is None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from noetl.cli.history import fork_command, retry_command
 from noetl.cli.live import Follower, View, span
 from noetl.cli.local import (
     ALL,
@@ -61,6 +62,8 @@ def command() -> None:
 
 
 command.add_command(prune_command)
+command.add_command(fork_command)
+command.add_command(retry_command)
 
 
 # -- looking --------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from noetl.engine.events import Event
+from noetl.engine.net import Net
 from noetl.model.outcome import Outcome
 
 
@@ -72,6 +73,23 @@ class ChildEnded(msgspec.Struct, frozen=True):
     outcome: Outcome
 
 
+class Fork(msgspec.Struct, frozen=True):
+    """Go on alone. The state is that of another execution after one of its events."""
+
+    source_id: str
+    source_seq: int
+    since: float
+    """When that event happened."""
+    net: Net | None = None
+    """An edited playbook to go on with."""
+    digest: str = ""
+    payload: dict[str, Any] = {}
+    """What the source was requested with, for the workload of an edited playbook."""
+    ctx: dict[str, Any] = {}
+    retry: str | None = None
+    """The run that failed, or nothing in particular; None: this is no retry."""
+
+
 class Cancel(msgspec.Struct, frozen=True):
     """Stop for good."""
 
@@ -86,4 +104,4 @@ class Resume(msgspec.Struct, frozen=True):
     """Go on after a pause."""
 
 
-Command: TypeAlias = Start | Claim | Report | Lost | TimerDue | Signal | ChildEnded | Cancel | Pause | Resume
+Command: TypeAlias = Start | Claim | Report | Lost | TimerDue | Signal | ChildEnded | Fork | Cancel | Pause | Resume

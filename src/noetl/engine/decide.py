@@ -18,6 +18,7 @@ from noetl.engine.commands import (
     ChildEnded,
     Claim,
     Command,
+    Fork,
     Lost,
     Pause,
     Report,
@@ -37,11 +38,12 @@ from noetl.engine.evolve import (
     split_path,
 )
 from noetl.engine.fit import Oversized, fitted
+from noetl.engine.fork import fork
 from noetl.engine.grant import claim
 from noetl.engine.patch import SET, BadPatch, Write, apply_patch, wanted, written
 from noetl.engine.settle import settle
 from noetl.engine.start import start
-from noetl.engine.state import Execution, Run
+from noetl.engine.state import MAX_CTX_BYTES, Execution, Run
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateFailed
 from noetl.model.identity import TaskId
@@ -49,7 +51,6 @@ from noetl.model.outcome import Error, Outcome, failed
 from noetl.reference import Reference, spell
 
 MAX_LOSSES = 5
-MAX_CTX_BYTES = 1 << 20
 SPELLED_CHARACTERS = 14_000
 """So many characters of JSON text fit into an event, whatever they are."""
 MAX_ID = 200
@@ -89,6 +90,8 @@ def _take(turn: Turn, command: Command) -> None:
             _signal(turn, command)
         case ChildEnded(child=child, outcome=outcome):
             _child_ended(turn, child, outcome)
+        case Fork():
+            fork(turn, command)
         case Cancel(reason=reason):
             if state.status != "cancelling":
                 turn.emit(e.PlaybookCancelled(reason))

@@ -122,6 +122,28 @@ class PlaybookCancelled(Event, frozen=True):
     reason: str = ""
 
 
+class ExecutionForked(Event, frozen=True):
+    """The events before this one were those of another execution; from here on this one goes its own way."""
+
+    name = "execution.forked"
+    entity = "playbook"
+    status = "in_progress"
+
+    source_id: str
+    source_seq: int
+    """The last event that both have."""
+    reason: Literal["fork", "retry"] = "fork"
+    playbook: str = ""
+    """The digest of an edited playbook, if it goes on with one."""
+    workload: dict[str, Any] | None = None
+    """The workload made anew, where that of the edited playbook differs."""
+    set_ctx: Patch = ()
+    again: tuple[str, ...] = ()
+    """Runs whose failed tasks are tried once more."""
+    moved: float = 0.0
+    """By how many seconds timers are due later: time stands still between the source and the fork."""
+
+
 # -- tokens and steps -----------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from noetl.engine import events as e
+from noetl.engine.afresh import begin_afresh
 from noetl.engine.fit import weight
 from noetl.engine.patch import APPEND, SET, Write, apply_patch
 from noetl.engine.state import (
@@ -114,6 +115,22 @@ def _cancelled(state: Execution, event: e.PlaybookCancelled, at: float) -> None:
     state.status = "cancelling"
     state.cancel_reason = event.reason
     _stop_everything(state)
+
+
+def _forked(state: Execution, event: e.ExecutionForked, at: float) -> None:
+    """Leases were those of the source: what was under way is to be handed out again."""
+    for run in state.runs.values():
+        if run.loop is not None:
+            for rest in run.loop.lanes.values():
+                _give_back(run, run.loop, *rest)
+            run.loop.lanes.clear()
+    begin_afresh(state, event, at)
+    _patch_ctx(state, event.set_ctx)
+    for run in state.runs.values():
+        if run.started is not None or run.loop is not None:
+            apply_patch(run.ctx, event.set_ctx)
+        state.ready.pop(run.id)
+        refresh_ready(state, run)
 
 
 # -- tokens ---------------------------------------------------------------------------------------------------------
@@ -355,7 +372,7 @@ def _task_done(state: Execution, event: e.TaskDone, at: float) -> None:
     progress.visits[label] = visit
     if not event.skipped:
         progress.tasks[label] = event.outcome.as_data({"attempt": event.attempt})
-        if event.do != "retry":
+        if event.do not in ("retry", "fail"):  # a failed task that is tried once more sees what it saw
             progress.prev = event.outcome.result if event.outcome.ok else None
     if event.set_iter:
         apply_patch(progress.iter, event.set_iter, state.spelled)
@@ -655,6 +672,7 @@ HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
     e.PlaybookPaused: _paused,
     e.PlaybookResumed: _resumed,
     e.PlaybookCancelled: _cancelled,
+    e.ExecutionForked: _forked,
     e.TokenEnqueued: _token_enqueued,
     e.TokenHeld: _token_held,
     e.TokenDenied: _token_denied,

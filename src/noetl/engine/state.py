@@ -19,6 +19,7 @@ Status = Literal["pending", "running", "waiting", "paused", "cancelling", "succe
 RESULTS_PER_CHUNK = 4_096
 BYTES_PER_CHUNK = 1 << 16
 LEASE_SECONDS = 30.0
+MAX_CTX_BYTES = 1 << 20
 
 
 Key = TypeVar("Key")
@@ -203,6 +204,8 @@ class Execution(msgspec.Struct):
     """What each value of ctx takes in JSON; ctx has a limit as a whole."""
     ctx_bytes: int = 0
     parent: tuple[str, str, int] | None = None
+    forked: tuple[str, int] | None = None
+    """The execution that this one was forked from, and the last event that both have."""
     tokens: dict[int, Token] = {}
     next_token: int = 1
     fence: int = 0

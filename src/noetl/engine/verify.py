@@ -27,6 +27,8 @@ PASSING = frozenset(["net", "digest", "changed", "listening", "outbox"])
 
 Load = Callable[[str, str], bytes | None]
 """Gives the content that a store has under a key."""
+NetOf = Callable[[str], Net]
+"""Gives the playbook of a digest, for forks that go on with an edited one."""
 
 
 class StoredRow(Protocol):
@@ -91,10 +93,11 @@ def verify(
     status: str | None = None,
     snapshot: Frozen | None = None,
     derived: Derived | None = None,
+    net_of: NetOf | None = None,
 ) -> list[Violation]:
-    """Every violation in a log. `load` finds stored content; `status` is what lists say of the execution, `derived`
-    what the store keeps as rows, both as of the last row."""
-    log = Log(execution, net, codec, load)
+    """Every violation in a log. `net` is the playbook it begins with. `load` finds stored content; `status` is what
+    lists say of the execution, `derived` what the store keeps as rows, both as of the last row."""
+    log = Log(execution, net, codec, load, net_of)
     for row in rows:
         log.take(row)
         if snapshot is not None and snapshot.seq == row.seq:
@@ -108,8 +111,8 @@ def verify(
 class Log:
     """A log on its way through the checks."""
 
-    def __init__(self, execution: str, net: Net, codec: Codec, load: Load | None) -> None:
-        self.execution, self.net, self.codec, self.load = execution, net, codec, load
+    def __init__(self, execution: str, net: Net, codec: Codec, load: Load | None, net_of: NetOf | None = None) -> None:
+        self.execution, self.net, self.codec, self.load, self.net_of = execution, net, codec, load, net_of
         self.state = Execution(execution, net, "")
         self.foldable = True
         self.seq = 0
@@ -135,6 +138,8 @@ class Log:
         if not self.foldable:
             return
         try:
+            if isinstance(event, e.ExecutionForked) and event.playbook and self.net_of is not None:
+                self.net = self.state.net = self.net_of(event.playbook)
             evolve(self.state, event, at)
         except Exception as error:  # a log that breaks its promises can break anything
             self.foldable = False
@@ -531,6 +536,8 @@ class Ctx(Check):
             case e.CtxPatched(patch=patch, spelled=spelled):
                 self._spell(spelled)
                 self._apply(patch)
+            case e.ExecutionForked(set_ctx=patch):
+                self._apply(patch)
             case e.TaskDone(task=task, set_ctx=patch):
                 self._apply(patch)
                 self.contents.clear()
@@ -654,6 +661,20 @@ class Cancelled(Check):
         self.cancelled = self.cancelled or isinstance(event, e.PlaybookCancelled)
 
 
+class Forks(Check):
+    """What a fork says of its source is true: all that came before it are the source's events."""
+
+    name = "fork"
+
+    def event(self, event: e.Event) -> None:
+        if not isinstance(event, e.ExecutionForked):
+            return
+        if event.source_id == self.log.execution:
+            self.fail("is said to be a fork of itself")
+        if event.source_seq != self.log.seq - 1:
+            self.fail(f"follows {self.log.seq - 1} events, and is said to share {event.source_seq} with its source")
+
+
 BEGINNINGS = frozenset(
     kind.name
     for kind in (
@@ -669,7 +690,7 @@ BEGINNINGS = frozenset(
 )
 
 OF_ROWS: tuple[type[RowCheck], ...] = (Gapless, Chained, Small, Resolves)
-OF_EVENTS: tuple[type[Check], ...] = (OneEnd, Tokens, Runs, Outcomes, Fences, Ctx, Loops, Cancelled)
+OF_EVENTS: tuple[type[Check], ...] = (OneEnd, Tokens, Runs, Outcomes, Fences, Ctx, Loops, Cancelled, Forks)
 
 INVARIANTS: dict[str, str] = {
     **{kind.name: kind.__doc__ or "" for kind in OF_ROWS},

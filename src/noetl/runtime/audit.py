@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from noetl.dsl.compile import load
+from noetl.engine.events import ExecutionRequested
 from noetl.engine.net import Net
 from noetl.engine.verify import Frozen, Violation, verify
 from noetl.errors import NoetlError, NotFound
 from noetl.store import codec
-from noetl.store.ports import Store, Summary
+from noetl.store.ports import Row, Store, Summary
 from noetl.store.snapshot import thaw
 from noetl.tools.registry import KINDS
 
@@ -33,11 +35,21 @@ class Audit:
                 rows = self.store.read(execution)
                 derived = self.store.derived(execution)
                 found = self.store.summaries(prefix=execution)
+            begun_with = self._first(rows, one.digest)
         except (NoetlError, msgspec.MsgspecError) as error:
             return [Violation(execution, 0, "replay", f"it can't be looked at: {error}")]
         if not found:
             return []  # removed meanwhile
-        return verify(execution, rows, net, codec, self._content, found[0].status, snapshot, derived)
+        status = found[0].status
+        return verify(execution, rows, begun_with, codec, self._content, status, snapshot, derived, self._net)
+
+    def _first(self, rows: Sequence[Row], digest: str) -> Net:
+        """The playbook that the log begins with; a fork may go on with another one."""
+        try:
+            requested = codec.decode(rows[0].type, rows[0].data) if rows else None
+        except NoetlError:  # `verify` tells what is wrong with the row
+            requested = None
+        return self._net(requested.playbook if isinstance(requested, ExecutionRequested) else digest)
 
     def _snapshot(self, execution: str, net: Net) -> Frozen | None:
         found = self.store.snapshot(execution)

@@ -85,7 +85,7 @@ class Asked(NamedTuple):
 class Cell:
     """An execution in memory: its state and the hash of its last row."""
 
-    __slots__ = ("frozen", "head", "items", "state", "stored", "summary")
+    __slots__ = ("frozen", "head", "items", "opening", "state", "stored", "summary")
 
     def __init__(self, state: Execution, head: bytes, summary: Summary | None) -> None:
         self.state, self.head, self.summary = state, head, summary
@@ -94,6 +94,8 @@ class Cell:
         """The seq of its latest snapshot."""
         self.stored = state.seq
         """How much of its log is known to be in the store."""
+        self.opening: Change | None = None
+        """What comes before the first decision: the events that a fork has from its source."""
 
 
 class Runtime:
@@ -254,7 +256,8 @@ class Runtime:
             cell.head = rows[-1].hash
             change = changes.get(execution)
             if change is None:
-                change = changes[execution] = Change(execution, before, [], blobs=[])
+                change = changes[execution] = cell.opening or Change(execution, before, [], blobs=[])
+                cell.opening = None
             change.rows += rows
             change.blobs += turn.blobs
             _derive(change, cell.state)
@@ -377,33 +380,50 @@ class Runtime:
 
     async def load(self, execution: str) -> Cell:
         """Fold an execution's log, from its latest snapshot on."""
-        first, snapshot, rows, local = await self._in_thread(self._stored, execution)
-        requested = decode(first.type, first.data)
-        assert isinstance(requested, e.ExecutionRequested)
-        await self.know(requested.playbook)
-        net = self.nets[requested.playbook]
-        state = thaw(snapshot.data, net) if snapshot else Execution(execution, net, requested.playbook)
+        first, snapshot, rows, listed = await self._in_thread(self._stored, execution)
+        state = await self.begin(execution, first)
+        if snapshot is not None:
+            state = thaw(snapshot.data, await self.net(listed.digest) if listed else state.net)
         frozen = state.seq
         for row in rows:
-            evolve(state, decode(row.type, row.data), row.at)
+            event = decode(row.type, row.data)
+            await self.change_net(state, event)
+            evolve(state, event, row.at)
         state.changed = state.listening = True  # paused, it may hold what nobody has looked at yet
         state.outbox.clear()
         state.drain()  # stored with the events that moved it
         last = rows[-1] if rows else first
         head = snapshot.hash if snapshot and not rows else last.hash
-        cell = Cell(state, head, _summary(state, first.at, last.at, local))
+        started, local = (listed.started, listed.local) if listed else (first.at, False)
+        cell = Cell(state, head, _summary(state, started, last.at, local))
         cell.frozen = frozen
         self.cells[execution] = cell
         return cell
 
-    def _stored(self, execution: str) -> tuple[Row, Snapshot | None, list[Row], bool]:
-        """The first row of a log, its latest snapshot, the rows behind that, and whether it is local."""
+    async def begin(self, execution: str, first: Row) -> Execution:
+        """The state before the first event of a log, which names the playbook."""
+        requested = decode(first.type, first.data)
+        assert isinstance(requested, e.ExecutionRequested)
+        return Execution(execution, await self.net(requested.playbook), requested.playbook)
+
+    async def change_net(self, state: Execution, event: e.Event) -> None:
+        """To be done before an event is folded: a fork may go on with an edited playbook."""
+        if isinstance(event, e.ExecutionForked) and event.playbook:
+            state.net = await self.net(event.playbook)
+
+    async def net(self, digest: str) -> Net:
+        """A playbook that is known here or in the store."""
+        await self.know(digest)
+        return self.nets[digest]
+
+    def _stored(self, execution: str) -> tuple[Row, Snapshot | None, list[Row], Summary | None]:
+        """The first row of a log, its latest snapshot, the rows behind that, and how lists show it."""
         first = self.store.read(execution, 0, 1)
         if not first:
             raise NotFound(f"no execution {execution}")
         snapshot = self.store.snapshot(execution)
-        local = any(one.local for one in self.store.summaries(prefix=execution, limit=1))
-        return first[0], snapshot, self.store.read(execution, snapshot.seq if snapshot else 0), local
+        listed = next(iter(self.store.summaries(prefix=execution, limit=1)), None)
+        return first[0], snapshot, self.store.read(execution, snapshot.seq if snapshot else 0), listed
 
     async def _in_thread(self, call: Callable[..., Value], *args: Any) -> Value:
         return await self.thread.ask(call, *args)

@@ -17,10 +17,10 @@ from noetl.server.gate import KEY, Gate
 from noetl.server.openapi import describe
 from noetl.server.options import ServerSettings
 from noetl.server.roles import ALLOWED
-from noetl.server.routes import access, credentials, executions, health, playbooks, sessions, upkeep, worker, workers
+from noetl.server.routes import access, credentials, executions, health, history, playbooks, sessions, upkeep, worker, workers
 from noetl.server.service import Service
 
-MODULES = (executions, worker, playbooks, workers, credentials, access, sessions, upkeep, health)
+MODULES = (executions, history, worker, playbooks, workers, credentials, access, sessions, upkeep, health)
 
 
 def create_app(service: Service, settings: ServerSettings | None = None) -> FastAPI:

@@ -43,6 +43,8 @@ ALLOWED: dict[tuple[str, str], Roles | None] = {
     ("POST", "/api/v1/executions/prune"): ADMIN,
     ("GET", "/api/v1/executions/{id}/verify"): OPERATE,
     ("GET", "/api/v1/verify"): OPERATE,
+    ("POST", "/api/v1/executions/{id}/fork"): OPERATE,  # an edited playbook needs author
+    ("POST", "/api/v1/executions/{id}/retry"): OPERATE,  # likewise
     ("POST", "/api/v1/playbooks"): WRITE,
     ("GET", "/api/v1/playbooks"): VIEW,
     ("POST", "/api/v1/playbooks/validate"): VIEW,

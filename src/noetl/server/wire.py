@@ -271,6 +271,41 @@ class Standing(msgspec.Struct, frozen=True):
     status: Status
 
 
+class ForkRequest(Content, frozen=True):
+    """Where to leave the source, and what is to be different: an edited playbook as text, values of ctx."""
+
+    at: int | None = None
+    playbook: str | None = None
+    ctx: dict[str, Any] = {}
+
+
+class RetryRequest(Content, frozen=True):
+    """What is to be different: an edited playbook as text, values of ctx."""
+
+    playbook: str | None = None
+    ctx: dict[str, Any] = {}
+
+
+class AgainView(msgspec.Struct, frozen=True):
+    """A run that was under way and goes on: with which task, or how many items of its loop are left."""
+
+    run: str
+    step: str
+    task: str | None
+    items: int | None
+    failed: bool
+
+
+class ForkView(msgspec.Struct, frozen=True):
+    """A new execution that has the first `source_seq` events of its source. `done` are steps whose results it has."""
+
+    execution_id: str
+    source_id: str
+    source_seq: int
+    again: list[AgainView]
+    done: list[str]
+
+
 class SignalRequest(Content, frozen=True):
     """A signal. Sent twice with the same id, it counts once."""
 

@@ -497,10 +497,29 @@ def test_more_in_flight_than_allowed_is_found() -> None:
     assert "loops" in story.broken(put(story.events, place, third))
 
 
+OTHER = "00000000-0000-7000-8000-000000000002"
+
+
+def test_a_fork_that_tells_another_story_of_its_source_is_found() -> None:
+    """In front of the arcs of the first step, where nothing is under way."""
+    story = Story(CHAIN)
+    place = where(story.events, e.NextEvaluated)
+    assert story.broken(put(story.events, place, e.ExecutionForked(OTHER, place))) == set()
+    assert story.broken(put(story.events, place, e.ExecutionForked(OTHER, place - 1))) == {"fork"}
+    assert story.broken(put(story.events, place, e.ExecutionForked(EXECUTION, place))) == {"fork"}
+
+
+def test_ctx_that_a_fork_sets_is_a_patch_like_others() -> None:
+    story = Story(CHAIN)
+    place = where(story.events, e.NextEvaluated)
+    told = e.ExecutionForked(OTHER, place, set_ctx=(("got", "=", 1),))
+    assert story.broken(put(story.events, place, told)) == set()
+
+
 def test_every_promise_has_a_name_and_words() -> None:
     named = (
         "seq hash_chain size references readable terminal tokens runs outcomes fences ctx loops cancel replay snapshot "
-        "rows"
+        "rows fork"
     )
     assert set(INVARIANTS) == set(named.split())
     assert all(INVARIANTS.values())

@@ -7,14 +7,13 @@ import re
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 from starlette.responses import Response, StreamingResponse
 
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
-from noetl.engine.evolve import evolve
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
 from noetl.model.identity import uuid7
+from noetl.runtime.history import state_at
 from noetl.server import show, sse
 from noetl.server.call import Call, Query, Routes, json_response
 from noetl.server.problems import Refused
@@ -34,9 +33,7 @@ from noetl.server.wire import (
     StateView,
     VarsView,
 )
-from noetl.store.codec import decode
 from noetl.store.ports import Store, Summary
-from noetl.store.snapshot import thaw
 
 routes = Routes()
 
@@ -45,7 +42,6 @@ WAIT = re.compile(r"(?:^|[,\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 LONGEST_WAIT = 60
 STATUSES = ("pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled")
 KEY_LENGTH = 200
-FOLD_AT_ONCE = 1_000
 LOOKS = 20
 ID = re.compile(FORMS["id"])
 
@@ -74,19 +70,24 @@ async def start(call: Call) -> Response:
     await api.playbooks.check_keychain(api.runtime.playbook(digest))
     execution = uuid7(api.clock.now(), os.urandom(8))
     if b"idempotency-key" in call.headers:
-        execution = await _once(call, execution)
+        execution = await once(call, execution)
     call.execution = execution
     if not await _exists(call, execution):
         api.metrics.counters["executions_started"] += 1
         await api.service.start(digest, request.payload, request.ctx, execution)
+    return await begun(call, execution, {"execution_id": execution})
+
+
+async def begun(call: Call, execution: str, found: dict[str, Any]) -> Response:
+    """What is answered about an execution that has begun; itself, if its end was waited for."""
     seconds = _wait(call)
     location = {"Location": f"{PREFIX}/executions/{execution}"}
     if seconds:
         location["Preference-Applied"] = f"wait={seconds}"
-        state = await call.unless_gone(api.service.wait(execution, seconds))
+        state = await call.unless_gone(call.api.service.wait(execution, seconds))
         if state.over:
-            return _shown(call, *await api.look_at_end(execution), location)
-    return json_response({"execution_id": execution}, 202, location)
+            return _shown(call, *await call.api.look_at_end(execution), location)
+    return json_response(found, 202, location)
 
 
 async def _playbook(call: Call, request: StartRequest) -> str:
@@ -108,12 +109,13 @@ async def _playbook(call: Call, request: StartRequest) -> str:
     return await playbooks.add(request.playbook.encode("utf-8", "surrogatepass"))
 
 
-async def _once(call: Call, execution: str) -> str:
-    """The execution that belongs to an Idempotency-Key: a new one the first time, the same one ever after."""
+async def once(call: Call, execution: str, about: str = "") -> str:
+    """The execution that belongs to an Idempotency-Key: a new one the first time, the same one ever after. `about` is
+    what the request means beside its content."""
     key = call.header(b"idempotency-key")
     if not key or len(key) > KEY_LENGTH or not key.isprintable():
         raise Refused(422, f"an Idempotency-Key has 1 to {KEY_LENGTH} printable characters")
-    content = show.hashed(await call.content())
+    content = show.hashed(about.encode() + await call.content())
     scope = f"executions {call.caller.key}"
     answer = msgspec.json.encode([execution, content])
     kept = await call.in_store(call.api.store.remember, scope, key, answer, call.api.clock.now())
@@ -252,27 +254,9 @@ async def state(call: Call) -> Response:
     if at == now.seq:
         last = await call.in_store(api.store.read, execution, at - 1, 1)
         return json_response(show.state_at(now, last[0].at, file), enc_hook=show.plain)
-    return json_response(await _folded(call, now, at), enc_hook=show.plain)
-
-
-async def _folded(call: Call, now: Execution, at: int) -> Raw:
-    """The state after an event, folded in small parts so that others are served in between."""
-    api, execution = call.api, now.id
-    snapshot = await call.in_store(api.store.snapshot, execution)
-    state = Execution(execution, now.net, now.digest)
-    if snapshot is not None and snapshot.seq <= at:
-        state = thaw(snapshot.data, now.net)
-    moment = None
-    while state.seq < at:
-        rows = await call.in_store(api.store.read, execution, state.seq, min(FOLD_AT_ONCE, at - state.seq))
-        if not rows:
-            raise NotFound(f"no execution {execution}")
-        for row in rows:
-            evolve(state, decode(row.type, row.data), row.at)
-        moment = rows[-1].at
-        state.outbox.clear()
-    found = show.state_at(state, moment, api.runtime.files[now.digest])
-    return Raw(msgspec.json.encode(found, enc_hook=show.plain))
+    past, moment = await state_at(api.runtime, execution, at)
+    await api.runtime.net(past.digest)
+    return json_response(show.state_at(past, moment, api.runtime.files[past.digest]), enc_hook=show.plain)
 
 
 @routes.add("GET", "/executions/{id}/vars", answers={200: VarsView})

@@ -1,0 +1,169 @@
+"""The past of executions: their state after any event, and forks that go on from there.
+
+A log is read in parts, and others are served in between. A fork is written in one transaction: the events it has from
+its source, and what follows from leaving it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
+
+from noetl.engine import events as e
+from noetl.engine.commands import Fork
+from noetl.engine.evolve import evolve
+from noetl.engine.fork import Retrace, half_told, under_way
+from noetl.engine.state import Execution
+from noetl.errors import Conflict, NotFound, UsageError
+from noetl.runtime.runtime import Cell, Runtime
+from noetl.store.codec import decode
+from noetl.store.ports import Change, Row, Snapshot, Store
+from noetl.store.snapshot import thaw
+
+AT_ONCE = 1_000
+
+
+class Edit(NamedTuple):
+    """What is to be different in a fork."""
+
+    digest: str = ""
+    """An edited playbook, which is known to the runtime."""
+    ctx: dict[str, Any] = {}
+
+
+class Forked(NamedTuple):
+    """A new execution, and how it came about."""
+
+    execution_id: str
+    source_id: str
+    source_seq: int
+    again: list[dict[str, Any]]
+    """What was under way at that point, and goes on: run, step, task or number of items, and whether it had failed."""
+    done: list[str]
+    """Steps whose results are kept."""
+
+
+class Cut(NamedTuple):
+    """A log up to one of its events."""
+
+    state: Execution
+    rows: list[Row]
+    blobs: dict[str, bytes]
+    """Chunks of results that live loops have made."""
+    payload: dict[str, Any]
+
+
+# -- looking back ---------------------------------------------------------------------------------------------------
+
+
+async def rows_of(runtime: Runtime, execution: str, after: int = 0, until: int | None = None) -> AsyncIterator[Row]:
+    """The rows of a log behind one seq and up to another; NotFound if there are none at all."""
+    while until is None or after < until:
+        most = AT_ONCE if until is None else min(AT_ONCE, until - after)
+        rows = await runtime.thread.ask(runtime.store.read, execution, after, most)
+        if not rows:
+            break
+        for row in rows:
+            yield row
+        after = rows[-1].seq
+    if not after:
+        raise NotFound(f"no execution {execution}")
+
+
+async def state_at(runtime: Runtime, execution: str, seq: int) -> tuple[Execution, float]:
+    """The state after an event, and when that happened."""
+    snapshot, digest = await runtime.thread.ask(_snapshot, runtime.store, execution)
+    state, moment = None, None
+    if snapshot is not None and snapshot.seq <= seq:
+        state = thaw(snapshot.data, await runtime.net(digest))
+    async for row in rows_of(runtime, execution, state.seq if state else 0, seq):
+        state = state or await runtime.begin(execution, row)
+        event = decode(row.type, row.data)
+        await runtime.change_net(state, event)
+        evolve(state, event, row.at)
+        state.outbox.clear()
+        moment = row.at
+    assert state is not None
+    if moment is None:  # the snapshot is of that very event
+        moment = [row.at async for row in rows_of(runtime, execution, seq - 1, seq)][-1]
+    return state, moment
+
+
+def _snapshot(store: Store, execution: str) -> tuple[Snapshot | None, str]:
+    """The latest snapshot, and the digest of the playbook it belongs to."""
+    digest = next((one.digest for one in store.summaries(prefix=execution, limit=1)), "")
+    return (store.snapshot(execution) if digest else None), digest
+
+
+# -- forks ----------------------------------------------------------------------------------------------------------
+
+
+async def fork(runtime: Runtime, source: str, name: str, at: int | None, change: Edit) -> Forked:
+    """A new execution that begins with the source's events up to `at`, all of them if it is None."""
+    cut = await _cut(runtime, source, at)
+    if at is None and cut.state.over:
+        raise Conflict(
+            f"{source} has ended after {cut.state.seq} events: say which event to fork it at, from 1 on"
+            + (", or retry it" if cut.state.status != "succeeded" else "")
+        )
+    if cut.state.over or cut.state.status == "cancelling":
+        raise Conflict(f"{source} had {_ended(cut.state)} at event {cut.state.seq}: fork it at an earlier one")
+    return await _go_on(runtime, source, name, cut, change, None)
+
+
+async def retry(runtime: Runtime, source: str, name: str, change: Edit) -> Forked:
+    """A fork just before what failed, or was cancelled."""
+    retrace = Retrace()
+    whole = await _cut(runtime, source, None, retrace.see)
+    if not whole.state.over:
+        raise Conflict(f"{source} is {whole.state.shown_status}: only what has failed or was cancelled can be retried")
+    if whole.state.status == "succeeded":
+        raise Conflict(f"{source} has succeeded: there is nothing to retry")
+    seq, run = retrace.point()
+    if not seq:
+        raise Conflict(f"{source} failed before anything ran: start it anew")
+    return await _go_on(runtime, source, name, await _cut(runtime, source, seq), change, run)
+
+
+def _ended(state: Execution) -> str:
+    return "been cancelled" if state.status in ("cancelling", "cancelled") else "ended"
+
+
+async def _cut(
+    runtime: Runtime, source: str, at: int | None, see: Callable[[Execution, e.Event], None] | None = None
+) -> Cut:
+    """The log up to an event, and behind it what the engine said in the same breath."""
+    state, rows, payload = None, [], {}
+    blobs: dict[str, bytes] = {}
+    async for row in rows_of(runtime, source):
+        event = decode(row.type, row.data)
+        if state is None:
+            state = await runtime.begin(source, row)
+            payload = event.payload if isinstance(event, e.ExecutionRequested) else {}
+        await runtime.change_net(state, event)
+        evolve(state, event, row.at)
+        blobs.update(state.outbox)
+        state.outbox.clear()
+        rows.append(row)
+        if see is not None:
+            see(state, event)
+        if at is not None and row.seq >= at and not half_told(state, event):
+            break
+    assert state is not None
+    if at is not None and at > state.seq:
+        raise UsageError(f"{source} has {state.seq} events, and none numbered {at}")
+    chunks = {chunk.key for run in state.runs.values() if run.loop is not None for chunk in run.loop.chunks}
+    return Cut(state, rows, {key: blobs[key] for key in chunks if key in blobs}, payload)
+
+
+async def _go_on(runtime: Runtime, source: str, name: str, cut: Cut, change: Edit, failed: str | None) -> Forked:
+    state, last = cut.state, cut.rows[-1]
+    state.id = name
+    again, done = under_way(state, failed or ""), list(state.steps)
+    net = await runtime.net(change.digest) if change.digest and change.digest != state.digest else None
+    command = Fork(source, last.seq, last.at, net, change.digest if net else "", cut.payload, change.ctx, failed)
+    if name not in runtime.cells:
+        cell = runtime.cells[name] = Cell(state, last.hash, None)
+        cell.frozen, cell.stored, cell.opening = 0, 0, Change(name, 0, cut.rows, blobs=list(cut.blobs.items()))
+    found = (await runtime.handle(name, command)).state
+    return Forked(name, source, found.forked[1] if found.forked else last.seq, again, done)

@@ -1,0 +1,79 @@
+"""What has been: forks of executions at one of their events, and retries."""
+
+from __future__ import annotations
+
+import os
+
+from starlette.responses import Response
+
+from noetl.model.identity import uuid7
+from noetl.runtime import history
+from noetl.runtime.history import Edit, Forked
+from noetl.server.call import Call, Routes
+from noetl.server.problems import Refused
+from noetl.server.roles import WRITE
+from noetl.server.routes.executions import ONCE, PAYLOAD_BYTES, PREFER, begun, once
+from noetl.server.wire import ExecutionView, ForkRequest, ForkView, RetryRequest
+
+routes = Routes()
+
+
+@routes.add(
+    "POST",
+    "/executions/{id}/fork",
+    body=ForkRequest,
+    optional=True,
+    limit=PAYLOAD_BYTES,
+    headers=(PREFER, ONCE),
+    answers={202: ForkView, 200: ExecutionView},
+)
+async def fork(call: Call) -> Response:
+    """Start an execution that begins with the events of this one, up to `at`, and goes on from there. With an edited
+    playbook it takes the role author."""
+    request = await call.read(ForkRequest)
+    if request.at is not None and request.at < 1:
+        raise Refused(422, "at is the seq of an event, from 1 on")
+    edit = await _edit(call, request)
+    name = await _name(call, f"fork {call.params['id']} ")
+    return await _told(call, await history.fork(call.api.runtime, call.params["id"], name, request.at, edit))
+
+
+@routes.add(
+    "POST",
+    "/executions/{id}/retry",
+    body=RetryRequest,
+    optional=True,
+    limit=PAYLOAD_BYTES,
+    headers=(PREFER, ONCE),
+    answers={202: ForkView, 200: ExecutionView},
+)
+async def retry(call: Call) -> Response:
+    """Take up an execution that has failed or was cancelled, as a fork just before that. What was done stays done. With
+    an edited playbook it takes the role author."""
+    edit = await _edit(call, await call.read(RetryRequest))
+    name = await _name(call, f"retry {call.params['id']} ")
+    return await _told(call, await history.retry(call.api.runtime, call.params["id"], name, edit))
+
+
+async def _edit(call: Call, request: ForkRequest | RetryRequest) -> Edit:
+    """What is to be different. The keychain is looked at as for any start."""
+    playbooks = call.api.playbooks
+    if request.playbook is None:
+        state, _ = await call.api.look(call.params["id"])
+        await playbooks.check_keychain(state.net.playbook)
+        return Edit("", request.ctx)
+    if call.caller.role not in WRITE:
+        raise Refused(403, f"the role {call.caller.role} may go on with the same playbook; an edited one takes author")
+    digest = await playbooks.add(request.playbook.encode("utf-8", "surrogatepass"))
+    await playbooks.check_keychain(call.api.runtime.playbook(digest))
+    return Edit(digest, request.ctx)
+
+
+async def _name(call: Call, about: str) -> str:
+    name = uuid7(call.api.clock.now(), os.urandom(8))
+    return await once(call, name, about) if b"idempotency-key" in call.headers else name
+
+
+async def _told(call: Call, forked: Forked) -> Response:
+    call.api.metrics.counters["executions_started"] += 1
+    return await begun(call, forked.execution_id, forked._asdict())

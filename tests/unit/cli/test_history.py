@@ -1,0 +1,121 @@
+"""noetl runs fork and retry: go on from an event of a run, in a new one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from command import Done, file, noetl
+from terminal import HEAD, data
+
+CHAIN = (
+    HEAD
+    + """\
+workflow:
+  - {step: first, tool: {kind: shell, cmds: ["echo first >> FOLDER/calls"]}, next: {arcs: [{step: second}]}}
+  - {step: second, tool: {kind: shell, cmds: ["echo second >> FOLDER/calls"]}, next: {arcs: [{step: third}]}}
+  - {step: third, tool: {kind: noop, result: "{{ ctx.word | default('none') }}"}}
+"""
+)
+BROKEN = CHAIN.replace("second >> FOLDER/calls", "second >> FOLDER/calls; test -f FOLDER/mended")
+
+
+def runs(folder: Path, *args: str) -> Done:
+    return noetl("runs", *args, cwd=folder)
+
+
+def calls(folder: Path) -> list[str]:
+    return (folder / "calls").read_text().split()
+
+
+def seq_of(folder: Path, name: str, run: str) -> str:
+    events = data(runs(folder, "events", "last", "-o", "json"))
+    return str(next(one["seq"] for one in events if (one["event_type"], one["step_run_id"]) == (name, run)))
+
+
+def begun(folder: Path, text: str, code: int = 0) -> Any:
+    done = noetl("run", file(folder, text.replace("FOLDER", str(folder))), "-o", "json", cwd=folder)
+    assert done.code == code, done.err
+    return msgspec.json.decode(done.out)
+
+
+def sound(folder: Path) -> None:
+    done = noetl("verify", cwd=folder)
+    assert done.code == 0, done.out
+
+
+def test_a_fork_ends_like_a_run_and_leaves_its_source_alone(tmp_path: Path) -> None:
+    source = begun(tmp_path, CHAIN)
+    at = seq_of(tmp_path, "step.done", "first#1")
+    done = runs(tmp_path, "fork", "last", "--at", at, "--set-ctx", "word=7", "-o", "json")
+    fork = data(done)
+    assert (fork["status"], fork["result"], fork["ctx"]) == ("succeeded", 7, {"word": 7})
+    assert fork.keys() == source.keys()
+    assert fork["execution_id"] != source["execution_id"]
+    assert calls(tmp_path) == ["first", "second", "second"]
+    assert data(runs(tmp_path, "show", source["execution_id"], "-o", "json"))["result"] == "none"
+    sound(tmp_path)
+
+
+def test_people_are_told_what_is_kept_and_what_goes_on(tmp_path: Path) -> None:
+    source = begun(tmp_path, CHAIN)
+    done = runs(tmp_path, "fork", source["execution_id"][:-3], "--at", seq_of(tmp_path, "step.done", "first#1"))
+    assert done.code == 0
+    assert f"from {source['execution_id']}, up to its event " in done.err
+    assert "  kept: first\n" in done.err
+    assert done.err.count("first#1") == 0  # what the source did is not told again
+    assert done.out == '"none"\n'
+
+
+def test_a_fork_with_an_edited_playbook(tmp_path: Path) -> None:
+    begun(tmp_path, CHAIN)
+    edited = file(tmp_path, CHAIN.replace("'none'", "'edited'"), "edited.yaml")
+    at = seq_of(tmp_path, "step.done", "second#1")
+    assert data(runs(tmp_path, "fork", "last", "--at", at, "--playbook", edited, "-o", "json"))["result"] == "edited"
+    assert data(runs(tmp_path, "show", "last", "-o", "json"))["result"] == "edited"
+    assert runs(tmp_path, "show", "last").code == 0
+    sound(tmp_path)
+
+
+def test_what_can_not_be_forked_says_why(tmp_path: Path) -> None:
+    begun(tmp_path, CHAIN)
+    at = seq_of(tmp_path, "step.done", "first#1")
+    other = file(tmp_path, HEAD + "workflow: [{step: else, tool: {kind: noop}}]\n", "other.yaml")
+    wrong = file(tmp_path, HEAD + "workflow: [{step: else, tool: {kind: nope}}]\n", "wrong.yaml")
+    for args, code, words in (
+        ([], 6, "has ended after"),
+        (["--at", "999"], 2, "none numbered 999"),
+        (["--at", at, "--playbook", other], 6, "which it does not have"),
+        (["--at", at, "--playbook", wrong], 3, "nope"),
+        (["--at", at, "--playbook", "nothing.yaml"], 4, "nothing.yaml"),
+        (["--at", at, "--set-ctx", "word"], 2, "KEY=VALUE"),
+        (["--at", at, "--set-ctx", "a.b=1"], 2, "whole key"),
+        (["--at", "0"], 2, "--at"),
+    ):
+        done = runs(tmp_path, "fork", "last", *args)
+        assert (done.code, words in done.err) == (code, True), done.err
+    assert runs(tmp_path, "fork", "nothing").code == 4
+    assert len(data(runs(tmp_path, "list", "-o", "json"))) == 1
+
+
+def test_a_retry_does_not_do_again_what_was_done(tmp_path: Path) -> None:
+    source = begun(tmp_path, BROKEN, 1)
+    assert source["error"]["step"] == "second"
+    (tmp_path / "mended").touch()
+    done = runs(tmp_path, "retry", "last")
+    assert done.code == 0, done.err
+    assert "  kept: first\n  again: second#1 at task task_1\n" in done.err
+    assert calls(tmp_path) == ["first", "second", "second"]
+    assert data(runs(tmp_path, "show", source["execution_id"], "-o", "json"))["status"] == "failed"
+    sound(tmp_path)
+
+
+def test_what_fails_again_exits_with_1_and_what_succeeded_can_not_be_retried(tmp_path: Path) -> None:
+    begun(tmp_path, BROKEN, 1)
+    assert runs(tmp_path, "retry", "last").code == 1
+    (tmp_path / "mended").touch()
+    assert runs(tmp_path, "retry", "last").code == 0
+    done = runs(tmp_path, "retry", "last")
+    assert (done.code, "there is nothing to retry" in done.err) == (6, True)
+    sound(tmp_path)

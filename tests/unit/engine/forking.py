@@ -1,0 +1,90 @@
+"""Forks of stories, with every promise checked at their end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from stage import EXECUTION, Stage
+
+from noetl.dsl.compile import load
+from noetl.engine.events import Event
+from noetl.engine.state import Execution
+from noetl.engine.verify import verify
+from noetl.runtime import history
+from noetl.runtime.history import Edit, Forked
+from noetl.store import codec
+
+FORK = "00000000-0000-7000-8000-00000000000f"
+Value = TypeVar("Value")
+
+
+def again(stage: Stage, work: Callable[[], Awaitable[Value]], limit: float = 30) -> Value:
+    """Work with a stage that has been played, in an engine of its own."""
+
+    async def whole() -> Value:
+        stage.engine = stage._engine()
+        try:
+            async with asyncio.timeout(limit):
+                return await work()
+        finally:
+            await stage.engine.worker.stop()
+            stage.engine.runtime.thread.shutdown()
+
+    return asyncio.run(whole())
+
+
+def forked(
+    stage: Stage,
+    at: int | None = None,
+    *,
+    text: str | None = None,
+    ctx: dict[str, Any] | None = None,
+    name: str = FORK,
+    source: str = EXECUTION,
+    retry: bool = False,
+) -> tuple[Forked, Execution]:
+    """Fork the story, or try it again, and play it to its end."""
+
+    async def work() -> tuple[Forked, Execution]:
+        runtime = stage.engine.runtime
+        edit = Edit(_added(stage, text) if text else "", ctx or {})
+        if retry:
+            found = await history.retry(runtime, source, name, edit)
+        else:
+            found = await history.fork(runtime, source, name, at, edit)
+        return found, await stage.engine.drive(name)
+
+    found, state = again(stage, work)
+    check(stage, name)
+    return found, state
+
+
+def _added(stage: Stage, text: str) -> str:
+    playbook = load("edited.yaml", text, stage.registry).require()
+    stage.store.put_playbook(playbook.digest, "edited.yaml", text.encode())
+    return stage.engine.runtime.add(playbook)
+
+
+def events_of(stage: Stage, execution: str = FORK) -> list[Event]:
+    return [codec.decode(row.type, row.data) for row in stage.store.read(execution)]
+
+
+def check(stage: Stage, execution: str) -> None:
+    """All that `noetl verify` looks at."""
+    nets = stage.engine.runtime.nets
+    rows = stage.store.read(execution)
+    live = stage.engine.runtime.cells[execution].state
+    begun = codec.decode(rows[0].type, rows[0].data)
+    found = verify(
+        execution,
+        rows,
+        nets[begun.playbook],  # type: ignore[attr-defined]
+        codec,
+        lambda store, key: stage.store.blob(key),
+        live.shown_status,
+        derived=stage.store.derived(execution),
+        net_of=nets.__getitem__,
+    )
+    assert found == []

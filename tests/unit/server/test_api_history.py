@@ -1,0 +1,154 @@
+"""Forks and retries through the API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+from api_server import HELLO, WAITS, WRONG, ApiServer, begun, register, started, until
+
+API = "/api/v1/executions"
+BROKEN = HELLO.replace("tests/hello", "tests/broken").replace('"{{ steps.start.result }}!"', '"{{ 1 / 0 }}"')
+MENDED = BROKEN.replace("1 / 0", "1 // 1")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(server: ApiServer) -> None:
+    with server.client("author") as client:
+        for text in (HELLO, WAITS, BROKEN):
+            register(client, text)
+
+
+def events_of(client: httpx2.Client, execution: str) -> list[dict[str, Any]]:
+    return list(client.get(f"{API}/{execution}/events", params={"limit": 1000}).json()["items"])
+
+
+def seq_of(client: httpx2.Client, execution: str, name: str) -> int:
+    return next(int(one["seq"]) for one in events_of(client, execution) if one["event_type"] == name)
+
+
+def asked(client: httpx2.Client, execution: str, verb: str, body: Any = None, **headers: str) -> httpx2.Response:
+    named = {key.replace("_", "-"): value for key, value in headers.items()}
+    return client.post(f"{API}/{execution}/{verb}", json={} if body is None else body, headers=named)
+
+
+def test_a_fork_begins_with_the_events_of_its_source(admin: httpx2.Client) -> None:
+    source = started(admin, {"path": "tests/hello", "payload": {"name": "moon"}})["execution_id"]
+    at = seq_of(admin, source, "step.done")
+    answer = asked(admin, source, "fork", {"at": at, "ctx": {"a": 1}})
+    assert answer.status_code == 202, answer.text
+    found = answer.json()
+    assert answer.headers["location"] == f"{API}/{found['execution_id']}"
+    assert (found["source_id"], found["source_seq"] >= at, found["done"]) == (source, True, ["start"])
+    view = until(admin, found["execution_id"], "succeeded")
+    assert (view["result"], view["ctx"], view["parent"]) == ("hello moon!", {"a": 1}, None)
+    ours, theirs = events_of(admin, found["execution_id"]), events_of(admin, source)
+    assert [one["payload"] for one in ours[:at]] == [one["payload"] for one in theirs[:at]]
+    told = ours[found["source_seq"]]
+    assert told["event_type"] == "execution.forked"
+    assert (told["payload"]["source_id"], told["payload"]["source_seq"]) == (source, found["source_seq"])
+
+
+def test_who_prefers_to_wait_gets_the_execution(admin: httpx2.Client) -> None:
+    source = started(admin, {"path": "tests/hello"})["execution_id"]
+    answer = asked(admin, source, "fork", {"at": 1}, Prefer="wait=20")
+    assert (answer.status_code, answer.json()["result"]) == (200, "hello world!")
+
+
+def test_started_is_when_the_fork_was_made_also_for_another_server(server: ApiServer, admin: httpx2.Client) -> None:
+    source = started(admin, {"path": "tests/hello"})
+    fork = asked(admin, source["execution_id"], "fork", {"at": 1}, Prefer="wait=20").json()
+    server.do(_forget(server, fork["execution_id"]))
+    again = admin.get(f"{API}/{fork['execution_id']}").json()
+    assert again["started"] == fork["started"] > source["started"]
+
+
+async def _forget(server: ApiServer, execution: str) -> None:
+    server.service.runtime.cells.pop(execution, None)
+
+
+def test_a_run_that_goes_on_is_forked_where_it_stands(admin: httpx2.Client) -> None:
+    source = begun(admin, {"path": "tests/waits"})
+    until(admin, source, "waiting")
+    fork = asked(admin, source, "fork").json()
+    assert fork["again"] == [{"run": "start#1", "step": "start", "task": "task_1", "items": None, "failed": False}]
+    until(admin, fork["execution_id"], "waiting")
+    admin.post(f"{API}/{fork['execution_id']}/signals", json={"name": "go", "payload": 7})
+    assert until(admin, fork["execution_id"], "succeeded")["result"] == 7
+    assert admin.get(f"{API}/{source}").json()["status"] == "waiting"
+
+
+def test_a_retry_takes_up_what_failed(server: ApiServer, admin: httpx2.Client) -> None:
+    source = started(admin, {"path": "tests/broken"})
+    assert source["status"] == "failed"
+    with server.client("author") as author:
+        answer = asked(author, source["execution_id"], "retry", {"playbook": MENDED})
+    assert answer.status_code == 202, answer.text
+    fork = answer.json()
+    assert fork["again"] == [{"run": "end#1", "step": "end", "task": "task_1", "items": None, "failed": True}]
+    found = until(admin, fork["execution_id"], "succeeded", "failed")
+    assert (found["result"], found["steps"]["start"]["runs"], found["steps"]["end"]["runs"]) == (1, 1, 1)
+    assert found["playbook_id"] != source["playbook_id"]
+
+
+def test_state_of_the_past_in_an_edited_fork(server: ApiServer, admin: httpx2.Client) -> None:
+    source = started(admin, {"path": "tests/broken"})
+    fork = asked(admin, source["execution_id"], "retry", {"playbook": MENDED}, Prefer="wait=20").json()
+    at = seq_of(admin, fork["execution_id"], "execution.forked")
+    for seq in (at - 1, at, at + 1, fork["events"]):
+        state = admin.get(f"{API}/{fork['execution_id']}/state", params={"at": seq}).json()
+        assert (state["seq"], state["steps"]["start"]["status"]) == (seq, "succeeded")
+
+
+def test_the_same_key_makes_one_fork(server: ApiServer, admin: httpx2.Client) -> None:
+    source = begun(admin, {"path": "tests/waits"})
+    until(admin, source, "waiting")
+    first = asked(admin, source, "fork", Idempotency_Key="once").json()
+    admin.post(f"{API}/{source}/signals", json={"name": "other"})
+    server.do(_forget(server, first["execution_id"]))
+    second = asked(admin, source, "fork", Idempotency_Key="once").json()
+    assert (second["execution_id"], second["source_seq"]) == (first["execution_id"], first["source_seq"])
+    names = [one["event_type"] for one in events_of(admin, first["execution_id"])]
+    assert names.count("execution.forked") == 1
+    assert asked(admin, source, "fork", {"at": 1}, Idempotency_Key="once").status_code == 422
+    assert asked(admin, source, "retry", Idempotency_Key="once").status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "status"),
+    [
+        ("fork", {}, 409),
+        ("fork", {"at": 10_000}, 422),
+        ("fork", {"at": 0}, 422),
+        ("fork", {"at": -3}, 422),
+        ("fork", {"at": "1"}, 422),
+        ("fork", {"from": 1}, 422),
+        ("fork", {"at": 5, "playbook": WRONG}, 422),
+        ("fork", {"at": 14, "playbook": HELLO.replace("end", "fin")}, 409),
+        ("retry", {}, 409),
+        ("retry", {"at": 1}, 422),
+    ],
+)
+def test_what_can_not_be(admin: httpx2.Client, verb: str, body: dict[str, Any], status: int) -> None:
+    source = started(admin, {"path": "tests/hello"})["execution_id"]
+    answer = asked(admin, source, verb, body)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["detail"]
+
+
+def test_of_nothing_there_is_no_fork(admin: httpx2.Client) -> None:
+    for verb in ("fork", "retry"):
+        assert asked(admin, "01890000-0000-7000-8000-000000000000", verb).status_code == 404
+
+
+def test_an_edited_playbook_takes_an_author(server: ApiServer, admin: httpx2.Client) -> None:
+    source = started(admin, {"path": "tests/broken"})["execution_id"]
+    with server.client("operator") as operator:
+        for verb in ("fork", "retry"):
+            answer = asked(operator, source, verb, {"playbook": MENDED})
+            assert (answer.status_code, "author" in answer.json()["detail"]) == (403, True)
+        assert asked(operator, source, "fork", {"at": 6}).status_code == 202
+        assert asked(operator, source, "retry").status_code == 202
+    with server.client("author") as author:
+        assert asked(author, source, "retry", {"playbook": MENDED}).status_code == 202
