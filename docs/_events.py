@@ -45,6 +45,7 @@ ALIASES = {
 
 FAMILIES = {
     "playbook": "Playbook",
+    "execution": "Forks",
     "workflow": "Workflow",
     "token": "Tokens",
     "step": "Steps",
@@ -94,6 +95,7 @@ MEANINGS = {
     "type": "The name of the signal",
     "id": "The id of the signal; a second one with it counts as a duplicate",
     "timer": "The name of the timer, such as `timeout:fetch#1`",
+    "source_id": "The execution that was forked",
 }
 """What fields mean that have no words of their own in the source."""
 

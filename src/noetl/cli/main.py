@@ -33,6 +33,7 @@ VERBS = {
     "register": "Keep a playbook in the catalog, under its path and the next version",
     "exec": "Run a playbook of the catalog",
     "catalog": "Look at the playbooks that are registered",
+    "explain": "Tell why a step of a run went as it did",
     "verify": "Prove that the logs of runs keep every invariant",
     "validate": "Check playbooks and show every problem with its place",
     "graph": "Draw a playbook's net as text, mermaid, dot or svg",

@@ -39,7 +39,7 @@ from noetl.expression.budget import Budget
 from noetl.expression.compile import Comparison, Read, Unknown, Use
 from noetl.expression.filters import FILTERS, SQL_FILTERS, Entry
 from noetl.expression.functions import FUNCTIONS, METHODS, NOW_KEY
-from noetl.expression.missing import Interruption, View, kind_of, unwrapped
+from noetl.expression.missing import Interruption, Missing, View, kind_of, lookup, unwrapped
 from noetl.expression.predicates import TESTS
 from noetl.expression.rename import rename
 from noetl.expression.render import prepare, render
@@ -56,12 +56,14 @@ __all__ = [
     "Comparison",
     "Entry",
     "Interruption",
+    "Missing",
     "Read",
     "Template",
     "Unknown",
     "Use",
     "View",
     "kind_of",
+    "lookup",
     "parse",
     "prepare",
     "rename",

@@ -1,4 +1,4 @@
-"""The past of executions: their state after any event, and forks that go on from there.
+"""The past of executions: their state after any event, why things went so, and forks that go on from there.
 
 A log is read in parts, and others are served in between. A fork is written in one transaction: the events it has from
 its source, and what follows from leaving it.
@@ -7,20 +7,26 @@ its source, and what follows from leaving it.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
+from noetl.dsl.problem import did_you_mean
 from noetl.engine import events as e
 from noetl.engine.commands import Fork
 from noetl.engine.evolve import evolve
+from noetl.engine.explain import Explainer, Explanation
 from noetl.engine.fork import Retrace, half_told, under_way
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound, UsageError
+from noetl.model.identity import step_of
+from noetl.reference import Need, loaded
 from noetl.runtime.runtime import Cell, Runtime
 from noetl.store.codec import decode
 from noetl.store.ports import Change, Row, Snapshot, Store
 from noetl.store.snapshot import thaw
 
 AT_ONCE = 1_000
+Value = TypeVar("Value")
 
 
 class Edit(NamedTuple):
@@ -93,6 +99,43 @@ def _snapshot(store: Store, execution: str) -> tuple[Snapshot | None, str]:
     """The latest snapshot, and the digest of the playbook it belongs to."""
     digest = next((one.digest for one in store.summaries(prefix=execution, limit=1)), "")
     return (store.snapshot(execution) if digest else None), digest
+
+
+# -- explaining -----------------------------------------------------------------------------------------------------
+
+
+async def explain(runtime: Runtime, execution: str, step: str, run: str | None) -> tuple[Explanation, Execution]:
+    """Why everything about a step, or about one run of it, went as it did; and the execution as it is now."""
+    if run is not None and step_of(run) != step:
+        raise UsageError(f"{run!r} is no run of the step {step!r}: runs are called {step}#1, {step}#2 and so on")
+    explainer = Explainer(step, run)
+    state, at = None, 0.0
+    async for row in rows_of(runtime, execution):
+        state, at = state or await runtime.begin(execution, row), row.at
+        event = decode(row.type, row.data)
+        await runtime.change_net(state, event)
+        await _evaluated(runtime, partial(explainer.see, state, event, row.seq, row.at))
+        evolve(state, event, row.at)
+        state.outbox.clear()
+    assert state is not None
+    if step not in state.net.steps and not explainer.entered:
+        hint = did_you_mean(step, state.net.steps)
+        raise NotFound(f"the playbook has no step {step!r}" + (f": {hint}" if hint else ""))
+    if run is not None and not explainer.decisions and run not in state.runs:
+        times = state.entries.get(step, 0)
+        raise NotFound(f"there is no run {run!r}: the step was entered {times} time{'s' * (times != 1)}")
+    return await _evaluated(runtime, partial(explainer.conclude, state, at)), state
+
+
+async def _evaluated(runtime: Runtime, evaluate: Callable[[], Value]) -> Value:
+    """Evaluate guards once more, loading what they look into on the way."""
+    contents: dict[str, Any] = {}
+    while True:
+        try:
+            with loaded(contents):
+                return evaluate()
+        except Need as need:
+            contents[need.reference.key] = await runtime.looked_into(need.reference)
 
 
 # -- forks ----------------------------------------------------------------------------------------------------------

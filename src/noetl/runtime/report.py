@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from noetl.dsl.tree import Mark
+from noetl.engine.explain import Decision, Explanation, Reason
 from noetl.engine.state import Execution
 
 BUSY = ("held", "scheduled", "waiting", "running")
@@ -67,3 +70,49 @@ def located(error: dict[str, Any] | None, file: str, places: dict[str, Mark]) ->
         "line": mark.line if mark else None,
         "column": mark.column if mark else None,
     }
+
+
+def explained(
+    found: Explanation, state: Execution, run: str | None, file: str, places: Mapping[str, Mark]
+) -> dict[str, Any]:
+    """Why a step went as it did, as `noetl explain -o json` and the API show it."""
+    step = steps(state).get(found.step)
+    return {
+        "execution_id": state.id,
+        "step": found.step,
+        "run": run,
+        "status": step["status"] if step else None,
+        "runs": state.entries.get(found.step, 0),
+        **_place(file, places.get(found.step)),
+        "decisions": [_decision(one, file, places) for one in found.decisions],
+        "left_out": found.left_out,
+        "stands": found.stands,
+    }
+
+
+def _decision(one: Decision, file: str, places: Mapping[str, Mark]) -> dict[str, Any]:
+    return {
+        "seq": one.seq,
+        "timestamp": datetime.fromtimestamp(one.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "kind": one.kind,
+        "about": one.about,
+        "says": one.says,
+        "reasons": [_reason(reason, file, places) for reason in one.reasons],
+        "differs": one.differs or None,
+    }
+
+
+def _reason(one: Reason, file: str, places: Mapping[str, Mark]) -> dict[str, Any]:
+    return {
+        "leads_to": one.leads_to,
+        "when": one.when,
+        "verdict": one.verdict,
+        "values": one.values,
+        "missing": one.missing,
+        "note": one.note or None,
+        **_place(file, places.get(one.place)),
+    }
+
+
+def _place(file: str, mark: Mark | None) -> dict[str, Any]:
+    return {"file": file, "line": mark.line if mark else None, "column": mark.column if mark else None}

@@ -284,10 +284,11 @@ class Runtime:
                 return turn
             except Need as need:
                 self.unstored.update(turn.blobs)
-                contents[need.reference.key] = await self._looked_into(need.reference)
+                contents[need.reference.key] = await self.looked_into(need.reference)
                 step = carry_on if turn.events else decide
 
-    async def _looked_into(self, reference: Reference) -> Any:
+    async def looked_into(self, reference: Reference) -> Any:
+        """What a template on the server sees where it looks into a reference."""
         try:
             return await self._content(reference, SERVER_BYTES)
         except Damaged as error:  # a template that can't be evaluated, not the end of the engine

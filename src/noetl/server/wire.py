@@ -271,6 +271,50 @@ class Standing(msgspec.Struct, frozen=True):
     status: Status
 
 
+class ReasonView(msgspec.Struct, frozen=True):
+    """An arc or a rule: what it leads to, its guard, what came of that, and what the names in it stood for."""
+
+    leads_to: str
+    when: str | None
+    verdict: Literal["matched", "not matched", "not reached", "error"]
+    values: dict[str, Any]
+    missing: list[str]
+    note: str | None
+    file: str
+    line: int | None
+    column: int | None
+
+
+class DecisionView(msgspec.Struct, frozen=True):
+    """Something that was decided about a step, and why. `differs` is what comes out today, if that is something
+    else: the log is right."""
+
+    seq: int
+    timestamp: str
+    kind: Literal["arcs", "rules", "admission"]
+    about: str
+    says: str
+    reasons: list[ReasonView]
+    differs: str | None
+
+
+class ExplainView(msgspec.Struct, frozen=True):
+    """Why a step went as it did, and how it stands. `status` is null if it was never entered; `left_out` counts
+    earlier decisions that are not told."""
+
+    execution_id: str
+    step: str
+    run: str | None
+    status: str | None
+    runs: int
+    file: str
+    line: int | None
+    column: int | None
+    decisions: list[DecisionView]
+    left_out: int
+    stands: list[str]
+
+
 class ForkRequest(Content, frozen=True):
     """Where to leave the source, and what is to be different: an edited playbook as text, values of ctx."""
 

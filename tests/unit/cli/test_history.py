@@ -1,4 +1,4 @@
-"""noetl runs fork and retry: go on from an event of a run, in a new one."""
+"""noetl explain, noetl runs fork, noetl runs retry: why a run went so, and how it goes on in a new one."""
 
 from __future__ import annotations
 
@@ -119,3 +119,53 @@ def test_what_fails_again_exits_with_1_and_what_succeeded_can_not_be_retried(tmp
     done = runs(tmp_path, "retry", "last")
     assert (done.code, "there is nothing to retry" in done.err) == (6, True)
     sound(tmp_path)
+
+
+CHOICE = (
+    HEAD
+    + """\
+workload: {limit: 3}
+workflow:
+  - step: start
+    tool:
+      - count:
+          kind: noop
+          result: 5
+          spec: {policy: {rules: [{when: "{{ outcome.result > 9 }}", then: {do: fail}}, {else: {then: {do: break}}}]}}
+    next: {arcs: [{step: low, when: "{{ steps.start.result < workload.limit }}"}, {step: high}]}
+  - {step: low}
+  - {step: high}
+"""
+)
+
+
+def test_a_step_is_explained(tmp_path: Path) -> None:
+    begun(tmp_path, CHOICE)
+    told = noetl("explain", "last", "start", cwd=tmp_path)
+    assert (told.code, told.err) == (0, "")
+    assert (
+        told.out
+        == """\
+start  succeeded, 1 run  playbook.yaml:6
+
+6  start#1 begins with token 1
+
+9  start#1/count#1, attempt 1: ok; break
+    not matched  fail  when {{ outcome.result > 9 }}  playbook.yaml:11
+                   outcome.result = 5
+    matched      break  else  playbook.yaml:11
+
+11  start#1 ended with step.done; goes on with high (exclusive: the first that matches)
+    not matched  low  when {{ steps.start.result < workload.limit }}  playbook.yaml:12
+                   steps.start.result = 5
+                   workload.limit = 3
+    matched      high  always  playbook.yaml:12
+"""
+    )
+    found = data(noetl("explain", "last", "start#1", "-o", "json", cwd=tmp_path))
+    assert (found["run"], [one["kind"] for one in found["decisions"]]) == ("start#1", ["admission", "rules", "arcs"])
+    never = noetl("explain", "last", "low", cwd=tmp_path).out
+    assert "low  never entered, 0 runs" in never
+    assert "start did not lead here, see event 11" in never
+    assert noetl("explain", "last", "strat", cwd=tmp_path).code == 4
+    assert noetl("explain", "nothing", "start", cwd=tmp_path).code == 4

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import http.client
 import re
+import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import httpx2
 import msgspec
 import pytest
-from api_server import HELLO, YAML, ApiServer, register
+from api_server import HELLO, SECONDS, YAML, ApiServer, register
 
 from noetl.errors import UsageError
 from noetl.server.app import endpoints
@@ -303,15 +305,21 @@ def test_every_answer_has_an_id_and_is_not_guessed_at(server: ApiServer, admin: 
 
 
 def test_the_log_is_json_without_secrets(server: ApiServer) -> None:
-    server.log.truncate(0)
-    server.log.seek(0)
+    ours = {"X-Request-Id": "ours-and-no-other"}
     with server.client("author") as client:
-        client.get("/api/v1/executions?prefix=s3cret")
-        client.post("/api/v1/sessions", json={"user": "ada", "password": "s3cret-password"})
-        client.get("/livez")
-    lines = [msgspec.json.decode(line) for line in server.log.getvalue().strip("\0\n").splitlines()]
-    assert [line["route"] for line in lines] == ["/api/v1/executions", "/api/v1/sessions"]
-    assert lines[0]["who"] == f"token:{server.ids['author']}"
+        client.get("/api/v1/executions?prefix=s3cret", headers=ours)
+        client.get("/livez", headers=ours)
+        client.post("/api/v1/sessions", json={"user": "ada", "password": "s3cret-password"}, headers=ours)
+
+    def lines() -> list[dict[str, Any]]:
+        found = [msgspec.json.decode(line) for line in server.log.getvalue().splitlines()]
+        return [line for line in found if line["request_id"] == ours["X-Request-Id"]]
+
+    end = time.monotonic() + SECONDS  # a line is written after its request was answered
+    while len(lines()) < 2 and time.monotonic() < end:
+        time.sleep(0.02)
+    assert [line["route"] for line in lines()] == ["/api/v1/executions", "/api/v1/sessions"]
+    assert lines()[0]["who"] == f"token:{server.ids['author']}"
     assert "s3cret" not in server.log.getvalue()
     assert server.tokens["author"] not in server.log.getvalue()
 

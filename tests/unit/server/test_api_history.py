@@ -1,4 +1,4 @@
-"""Forks and retries through the API."""
+"""Why a step went as it did, forks and retries, through the API."""
 
 from __future__ import annotations
 
@@ -152,3 +152,75 @@ def test_an_edited_playbook_takes_an_author(server: ApiServer, admin: httpx2.Cli
         assert asked(operator, source, "retry").status_code == 202
     with server.client("author") as author:
         assert asked(author, source, "retry", {"playbook": MENDED}).status_code == 202
+
+
+# -- explain --------------------------------------------------------------------------------------------------------
+
+CHOICE = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: choice, path: tests/choice}
+workload: {limit: 3}
+workflow:
+  - step: start
+    tool: {kind: noop, result: 5}
+    next:
+      arcs:
+        - {step: low, when: "{{ steps.start.result < workload.limit }}"}
+        - {step: high, when: "{{ ctx.gone.far is not defined }}"}
+        - {step: low}
+  - step: low
+  - step: high
+"""
+
+
+def explained(client: httpx2.Client, execution: str, **query: str) -> httpx2.Response:
+    return client.get(f"{API}/{execution}/explain", params=query)
+
+
+def test_a_step_is_explained_with_places_and_values(server: ApiServer, admin: httpx2.Client) -> None:
+    execution = started(admin, {"playbook": CHOICE})["execution_id"]
+    with server.client("viewer") as viewer:
+        found = explained(viewer, execution, step="start").json()
+    assert (found["status"], found["runs"], found["line"], found["stands"]) == ("succeeded", 1, 6, [])
+    arcs = found["decisions"][-1]
+    assert (arcs["kind"], arcs["about"], arcs["differs"]) == ("arcs", "start#1", None)
+    assert [(one["leads_to"], one["verdict"], one["line"]) for one in arcs["reasons"]] == [
+        ("low", "not matched", 10),
+        ("high", "matched", 11),
+        ("low", "not reached", 12),
+    ]
+    assert arcs["reasons"][0]["values"] == {"steps.start.result": 5, "workload.limit": 3}
+    assert (arcs["reasons"][1]["missing"], arcs["reasons"][0]["file"]) == (["ctx.gone.far"], "tests/choice")
+
+
+def test_a_step_that_never_ran_is_explained(admin: httpx2.Client) -> None:
+    execution = started(admin, {"playbook": CHOICE})["execution_id"]
+    found = explained(admin, execution, step="low").json()
+    assert (found["status"], found["runs"]) == (None, 0)
+    assert found["stands"][0] == "it has not run: no token has come to it"
+    assert found["decisions"][0]["about"] == "start#1"
+
+
+def test_a_step_of_a_run_that_waits_is_explained(admin: httpx2.Client) -> None:
+    execution = begun(admin, {"path": "tests/waits"})
+    until(admin, execution, "waiting")
+    assert explained(admin, execution, step="start").json()["stands"] == ["start#1 waits for the signal 'go'"]
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ({}, 422),
+        ({"step": ""}, 422),
+        ({"step": "nothing"}, 404),
+        ({"step": "start", "run": "start#7"}, 404),
+        ({"step": "start", "run": "low#1"}, 422),
+        ({"step": "x" * 2000}, 422),
+        ({"step": "start", "at": "1"}, 422),
+    ],
+)
+def test_what_can_not_be_explained(admin: httpx2.Client, query: dict[str, str], status: int) -> None:
+    execution = started(admin, {"playbook": CHOICE})["execution_id"]
+    assert explained(admin, execution, **query).status_code == status
+    assert explained(admin, "01890000-0000-7000-8000-000000000000", step="start").status_code == 404

@@ -1,4 +1,4 @@
-"""What has been: forks of executions at one of their events, and retries."""
+"""What has been: why a step went as it did, forks of executions at one of their events, and retries."""
 
 from __future__ import annotations
 
@@ -9,13 +9,36 @@ from starlette.responses import Response
 from noetl.model.identity import uuid7
 from noetl.runtime import history
 from noetl.runtime.history import Edit, Forked
-from noetl.server.call import Call, Routes
+from noetl.runtime.report import explained
+from noetl.server import show
+from noetl.server.call import Call, Query, Routes, json_response
 from noetl.server.problems import Refused
 from noetl.server.roles import WRITE
 from noetl.server.routes.executions import ONCE, PAYLOAD_BYTES, PREFER, begun, once
-from noetl.server.wire import ExecutionView, ForkRequest, ForkView, RetryRequest
+from noetl.server.wire import ExecutionView, ExplainView, ForkRequest, ForkView, RetryRequest
 
 routes = Routes()
+MAX_NAME = 1_000
+
+
+@routes.add(
+    "GET",
+    "/executions/{id}/explain",
+    query=(
+        Query("step", says="The step.", required=True),
+        Query("run", says="One run of it, such as `fetch#2`; all if it is not given."),
+    ),
+    answers={200: ExplainView},
+)
+async def explain(call: Call) -> Response:
+    """Why a step went as it did: each arc, rule and gate that was looked at, with the values it saw; why a token is
+    held, what a join waits for, why a step never ran."""
+    api, step, run = call.api, call.text("step"), call.text("run") or None
+    if not step or len(step) > MAX_NAME or len(run or "") > MAX_NAME:
+        raise Refused(422, "step is the name of a step")
+    found, state = await history.explain(api.runtime, call.params["id"], step, run)
+    file = api.runtime.files[state.digest]
+    return json_response(explained(found, state, run, file.name, file.places), enc_hook=show.plain)
 
 
 @routes.add(

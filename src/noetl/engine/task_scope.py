@@ -1,0 +1,132 @@
+"""What the rules of a task saw when its outcome came, made again from the state just before that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from noetl.engine import events as e
+from noetl.engine.evolve import item_of, progress_key, split_path
+from noetl.engine.patch import BadPatch, apply_patch
+from noetl.engine.state import Execution, Progress, Run
+from noetl.errors import TemplateError
+from noetl.expression import NOW_KEY, Missing, View, lookup, render
+from noetl.model.identity import TaskId, step_of
+from noetl.model.playbook import Task
+from noetl.reference import KeychainView, Reference
+from noetl.scope import Scope, StepsView
+
+
+class ItemView(View):
+    """An item of a stored list, which is opened when something looks into it."""
+
+    __slots__ = ("index", "items")
+
+    def __init__(self, items: Reference, index: int) -> None:
+        self.items, self.index = items, index
+
+    def lookup(self, name: str | int) -> Any:
+        found = lookup(self.value(), name, Missing(""))
+        if isinstance(found, Missing):
+            raise KeyError(name)
+        return found
+
+    def value(self) -> Any:
+        return self.items.content()[self.index]
+
+
+def task_at(state: Execution, task: TaskId) -> Task | None:
+    """The task in the playbook that a visit belongs to; None if the playbook has none there."""
+    plan = state.net.steps.get(step_of(task.run))
+    return _find(plan.step.tasks if plan is not None else (), [part.partition("#")[0] for part in task.path.split("/")])
+
+
+def _find(tasks: Sequence[Task], labels: Sequence[str]) -> Task | None:
+    found = next((task for task in tasks if task.label == labels[0]), None)
+    return found if found is None or len(labels) == 1 else _find(found.body, labels[1:])
+
+
+def task_scope(state: Execution, event: e.TaskDone, at: float) -> Scope:
+    """The names that rules could read, `outcome` among them."""
+    run, task = state.runs[event.task.run], event.task
+    prefix, label, _ = split_path(task)
+    scope = Scope(
+        workload=state.workload,
+        ctx=_ctx(state, run, task),
+        args=run.args,
+        args_by=run.args_by,
+        iter=_iter(state, run, task.index),
+        steps=StepsView(state.steps),
+        tasks={},
+        keychain=KeychainView(),
+        execution_id=state.id,
+    )
+    scope[NOW_KEY] = at
+    _lay_over(scope, run.progress.get(progress_key(task.index, "")))
+    parts = prefix.split("/")[:-1]
+    for depth in range(len(parts)):
+        _enter(state, scope, run, task, parts[: depth + 1])
+    progress = run.progress.get(progress_key(task.index, prefix)) or Progress()
+    scope["_prev"], scope["_attempt"], scope["_task"] = progress.prev, event.attempt, label
+    found = task_at(state, task)
+    if found is not None and found.args:
+        scope["args"] = {**run.args, **_rendered(found.args, scope)}
+    started = at - event.duration_ms / 1000
+    meta = {"attempt": event.attempt, "duration_ms": event.duration_ms, "ts": started}
+    scope["outcome"] = event.outcome.as_data(meta)
+    return scope
+
+
+def _ctx(state: Execution, run: Run, task: TaskId) -> dict[str, Any]:
+    """`ctx` as the run sees it; an item beside others sees its own writes in addition."""
+    ctx = dict(run.ctx)
+    item = item_of(state, run, task)
+    if item is None:
+        return ctx
+    parts = item.split("/")[:-1]
+    for depth in range(len(parts) + 1):
+        prefix = "".join(f"{part}/" for part in parts[:depth])
+        progress = run.progress.get(progress_key(task.index, prefix))
+        with suppress(BadPatch):  # a reducer that looked into a stored value: shown as it was before
+            apply_patch(ctx, progress.writes if progress is not None else ())
+    return ctx
+
+
+def _iter(state: Execution, run: Run, index: int | None) -> dict[str, Any]:
+    loop = state.net.steps[run.step].step.loop
+    if index is None or run.loop is None or loop is None:
+        return {"index": 0}
+    items = run.loop.items
+    item = ItemView(items, index) if isinstance(items, Reference) else items[index]
+    return {loop.iterator: item, "index": index}
+
+
+def _lay_over(scope: Scope, progress: Progress | None) -> None:
+    """What the pipeline has written and come to so far."""
+    if progress is not None:
+        scope["iter"] = {**scope["iter"], **progress.iter}
+        scope["tasks"] = {**scope["tasks"], **progress.tasks}
+
+
+def _enter(state: Execution, scope: Scope, run: Run, task: TaskId, parts: Sequence[str]) -> None:
+    """Into an item of an iterator task, such as `each#1[3]`: its list is rendered once more."""
+    name, _, number = parts[-1].rpartition("[")
+    index = int(number.rstrip("]"))
+    iterator = task_at(state, TaskId(task.run, "/".join([*parts[:-1], name]), task.index))
+    parent, scope["iter"] = scope["iter"], {"index": index, "parent": scope["iter"]}
+    if iterator is not None:
+        outer = Scope(scope, iter=parent)
+        items = _rendered({"in": iterator.inputs["in"]}, outer).get("in")
+        if isinstance(items, list) and index < len(items):
+            scope["iter"][iterator.inputs["iterator"]] = items[index]
+    _lay_over(scope, run.progress.get(progress_key(task.index, "/".join(parts) + "/")))
+
+
+def _rendered(values: dict[str, Any], scope: Scope) -> dict[str, Any]:
+    """The values, or none if they can't be rendered: then the task has failed of that."""
+    try:
+        found: dict[str, Any] = render(values, scope)
+    except TemplateError:
+        return {}
+    return found

@@ -1,0 +1,358 @@
+"""Why each rule, arc and gate decided as it did, found by looking at the log again."""
+
+# ruff: noqa: E501 (playbooks in one line a step are easier to compare)
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from forking import again
+from stage import EXECUTION, Stage, play
+from test_forks import CHILD, FINAL, RICH
+
+from noetl.engine import events as e
+from noetl.engine.commands import Cancel, Pause
+from noetl.engine.explain import Decision, Explanation, arcs_of
+from noetl.engine.state import Ended
+from noetl.errors import NotFound, UsageError
+from noetl.model.outcome import failed
+from noetl.reference import Reference
+from noetl.runtime import history
+
+
+def explained(stage: Stage, step: str, run: str | None = None) -> Explanation:
+    async def work() -> Explanation:
+        found, _ = await history.explain(stage.engine.runtime, EXECUTION, step, run)
+        return found
+
+    return again(stage, work)
+
+
+def live(stage: Stage, step: str) -> Any:
+    return history.explain(stage.engine.runtime, EXECUTION, step, None)
+
+
+def verdicts(decision: Decision) -> list[tuple[str, str]]:
+    return [(one.leads_to, one.verdict) for one in decision.reasons]
+
+
+def of(found: Explanation, kind: str) -> list[Decision]:
+    return [one for one in found.decisions if one.kind == kind]
+
+
+# -- arcs -----------------------------------------------------------------------------------------------------------
+
+ARCS = """\
+- step: a
+  tool: {kind: noop, result: {n: 3}}
+  next: {spec: {mode: MODE}, arcs: [{step: big, when: "{{ steps.a.result.n > workload.limit }}"}, {step: small, when: "{{ a.n <= workload.limit and ctx.gone.x is not defined }}"}, {step: rest}]}
+- {step: big}
+- {step: small}
+- {step: rest}
+"""
+
+
+def test_exclusive_arcs_tell_what_they_saw_and_which_was_not_reached() -> None:
+    stage = play(ARCS.replace("MODE", "exclusive"), head="workload: {limit: 5}\n")
+    (found,) = of(explained(stage, "a"), "arcs")
+    assert (found.about, found.says) == (
+        "a#1",
+        "a#1 ended with step.done; goes on with small (exclusive: the first that matches)",
+    )
+    assert verdicts(found) == [("big", "not matched"), ("small", "matched"), ("rest", "not reached")]
+    first, second, third = found.reasons
+    assert (first.place, first.when) == ("a/next/0", "{{ steps.a.result.n > workload.limit }}")
+    assert first.values == {"steps.a.result.n": 3, "workload.limit": 5}
+    assert (second.values, second.missing) == ({"a.n": 3, "workload.limit": 5}, ["ctx.gone.x"])
+    assert (third.when, third.values) == (None, {})
+    assert stage.events[found.seq - 1].name == "next.evaluated"
+
+
+def test_inclusive_arcs_are_all_looked_at() -> None:
+    stage = play(ARCS.replace("MODE", "inclusive"), head="workload: {limit: 5}\n")
+    (found,) = of(explained(stage, "a"), "arcs")
+    assert verdicts(found) == [("big", "not matched"), ("small", "matched"), ("rest", "matched")]
+    assert found.says == "a#1 ended with step.done; goes on with small, rest"
+
+
+def test_an_arc_that_can_not_be_evaluated_ends_the_looking() -> None:
+    stage = play(
+        "- {step: a, next: {arcs: [{step: b, when: '{{ 1 / ctx.zero > 1 }}'}, {step: b}]}}\n- {step: b}",
+        ctx={"zero": 0},
+    )
+    (found,) = of(explained(stage, "a"), "arcs")
+    assert verdicts(found) == [("b", "error"), ("b", "not reached")]
+    assert "division by zero" in found.reasons[0].note
+    assert found.reasons[0].values == {"ctx.zero": 0}
+    assert "the execution failed here" in found.says
+
+
+def test_after_a_failure_an_arc_that_looks_elsewhere_is_passed_over() -> None:
+    steps = "- {step: a, tool: {kind: python, code: bad}, next: {arcs: [{step: b}, {step: c, when: \"{{ event.name == 'step.failed' }}\"}]}}\n- {step: b}\n- {step: c}"
+    stage = play(steps, tools={"bad": lambda: failed("shaky", "it broke")})
+    found = explained(stage, "a")
+    arcs = of(found, "arcs")[0]
+    assert verdicts(arcs) == [("b", "not reached"), ("c", "matched")]
+    assert "after a failure" in arcs.reasons[0].note
+    assert arcs.reasons[1].values == {"event.name": "step.failed"}
+    assert "it has no policy, and an error fails" in of(found, "rules")[0].says
+
+
+def test_where_no_arc_matches_the_end_of_the_branch_is_told() -> None:
+    stage = play("- {step: a, next: {arcs: [{step: b, when: '{{ false }}'}]}}\n- {step: b}")
+    assert of(explained(stage, "a"), "arcs")[0].says.endswith("no arc matched, so its branch ends")
+    stage = play("- {step: a, tool: {kind: python, code: bad}}", tools={"bad": lambda: failed("shaky", "no")})
+    assert of(explained(stage, "a"), "arcs")[0].says.endswith("it has no arcs, so the execution fails")
+
+
+def test_what_comes_out_otherwise_is_said() -> None:
+    """As if the guard had asked for the time: the log says something else."""
+    stage = play(ARCS.replace("MODE", "exclusive"), head="workload: {limit: 5}\n")
+    state = stage.state
+    state.finished = None
+    state.ended["a#1"] = Ended("a#1", "step.done", {}, {}, {"name": "step.done", "data": {}})
+    found = arcs_of(state, e.NextEvaluated("a#1", "step.done", (2,)), 9, stage.clock.time)
+    assert (found.says, found.differs) == (
+        "a#1 ended with step.done; goes on with rest (exclusive: the first that matches)",
+        "goes on with small",
+    )
+
+
+# -- rules ----------------------------------------------------------------------------------------------------------
+
+
+def policy(*rules: str) -> str:
+    return "spec: {policy: {rules: [" + ", ".join(rules) + "]}}"
+
+
+def test_rules_tell_the_outcome_they_saw_at_each_attempt() -> None:
+    rules = policy(
+        "{when: '{{ ctx.dry | default(false) }}', then: {do: skip}}",
+        "{when: \"{{ outcome.status == 'error' and _attempt < workload.most }}\", then: {do: retry, attempts: 9}}",
+        "{else: {then: {do: continue}}}",
+    )
+    answers = iter([failed("shaky", "no"), failed("shaky", "no"), "yes"])
+    stage = play(
+        f"- {{step: a, tool: [call: {{kind: python, code: next, {rules}}}]}}",
+        head="workload: {most: 5}\n",
+        tools={"next": lambda: next(answers)},
+    )
+    found = of(explained(stage, "a"), "rules")
+    assert [one.says for one in found] == [
+        "a#1/call#1, attempt 1: error shaky; retry",
+        "a#1/call#1, attempt 2: error shaky; retry",
+        "a#1/call#1, attempt 3: ok; continue",
+    ]
+    assert verdicts(found[0]) == [("skip", "not matched"), ("retry", "matched"), ("continue", "not reached")]
+    assert verdicts(found[1])[0] == ("skip", "not reached")
+    assert verdicts(found[2]) == [("skip", "not reached"), ("retry", "not matched"), ("continue", "matched")]
+    assert found[1].reasons[1].values == {"outcome.status": "error", "_attempt": 2, "workload.most": 5}
+    assert [one.place for one in found[0].reasons] == ["a/call/rules/0", "a/call/rules/1", "a/call/rules/2"]
+    assert [one.differs for one in found] == ["", "", ""]
+
+
+def test_the_last_attempt_and_a_skip_and_a_jump_are_told() -> None:
+    retry = policy("{when: \"{{ outcome.status == 'error' }}\", then: {do: retry, attempts: 2}}")
+    stage = play(
+        f"- {{step: a, tool: {{kind: python, code: bad, {retry}}}}}", tools={"bad": lambda: failed("shaky", "no")}
+    )
+    assert of(explained(stage, "a"), "rules")[1].says.endswith("fail, since attempt 2 of 2 was the last")
+    skip = policy("{when: '{{ ctx.dry }}', then: {do: skip}}", "{when: '{{ outcome.result }}', then: {do: fail}}")
+    stage = play(f"- {{step: a, tool: {{kind: noop, {skip}}}}}", ctx={"dry": True})
+    (found,) = of(explained(stage, "a"), "rules")
+    assert (found.says, verdicts(found)) == (
+        "a#1/task_1#1, skipped; skip",
+        [("skip", "matched"), ("fail", "not reached")],
+    )
+    jump = policy("{when: '{{ iter.page | default(1) < 2 }}', then: {do: jump, to: get, set_iter: {page: 2}}}")
+    stage = play(f"- {{step: a, tool: [get: {{kind: noop}}, more: {{kind: noop, {jump}}}]}}")
+    first, second = of(explained(stage, "a"), "rules")
+    assert (first.says, first.reasons[0].missing) == ("a#1/more#1, attempt 1: ok; jump to get", ["iter.page"])
+    assert (second.says, second.reasons[0].values) == (
+        "a#1/more#2, attempt 1: ok; no rule matches, so it continues",
+        {"iter.page": 2},
+    )
+
+
+def test_rules_in_loops_see_their_item_and_its_own_writes() -> None:
+    rules = policy(
+        "{when: '{{ iter.x.n > 1 and ctx.seen | default(0) == 0 }}', then: {do: continue, set_ctx: {top: {$max: '{{ iter.x.n }}'}}}}"
+    )
+    top = policy("{when: '{{ ctx.top == 7 }}', then: {do: break}}")
+    steps = f"- {{step: a, loop: {{in: '{{{{ workload.items }}}}', iterator: x, spec: {{mode: parallel}}}}, tool: [one: {{kind: noop, {rules}}}, two: {{kind: noop, {top}}}]}}"
+    stage = play(steps, payload={"items": [{"n": 1}, {"n": 2}]})
+    found = {one.about: one for one in of(explained(stage, "a"), "rules")}
+    assert found["a#1[0]/one#1"].reasons[0].values == {"iter.x.n": 1}
+    assert verdicts(found["a#1[1]/one#1"]) == [("continue", "matched")]
+    assert found["a#1[1]/two#1"].reasons[0].values == {"ctx.top": 2}
+    assert found["a#1[0]/two#1"].reasons[0].missing == ["ctx.top"]
+    assert all(one.differs == "" for one in found.values())
+
+
+def test_rules_inside_iterators_see_their_item_and_the_one_around_it() -> None:
+    rules = policy("{when: '{{ iter.y + iter.parent.x > 12 and args.z == 1 }}', then: {do: break}}")
+    steps = f"- {{step: a, loop: {{in: [1, 2], iterator: x}}, tool: [each: {{kind: iterator, in: [10, 11], iterator: y, tool: [one: {{kind: noop, args: {{z: 1}}, {rules}}}]}}]}}"
+    stage = play(steps)
+    found = {one.about: one for one in of(explained(stage, "a"), "rules")}
+    assert found["a#1[1]/each#1[1]/one#1"].reasons[0].values == {"iter.y": 11, "iter.parent.x": 2, "args.z": 1}
+    assert verdicts(found["a#1[1]/each#1[1]/one#1"]) == [("break", "matched")]
+    assert verdicts(found["a#1[0]/each#1[0]/one#1"]) == [("break", "not matched")]
+
+
+def test_a_stored_value_is_opened_only_where_the_guard_looked_into_it() -> None:
+    big = {"rows": ["x" * 100] * 2000, "more": True}
+    rules = policy("{when: '{{ outcome.result.more }}', then: {do: continue}}")
+    steps = f"- {{step: a, tool: {{kind: python, code: big, {rules}}}, next: {{arcs: [{{step: b, when: '{{{{ false and a.rows }}}}'}}, {{step: b, when: '{{{{ event.data.result }}}}'}}, {{step: b, when: '{{{{ ctx.many }}}}'}}]}}}}\n- {{step: b}}"
+    stage = play(steps, tools={"big": lambda: big}, ctx={"many": list(range(1000))})
+    found = explained(stage, "a")
+    assert of(found, "rules")[0].reasons[0].values == {"outcome.result.more": True}
+    unread, whole, unreached = of(found, "arcs")[0].reasons
+    assert isinstance(unread.values["a.rows"], Reference)
+    assert isinstance(whole.values["event.data.result"], Reference)
+    assert (unreached.verdict, unreached.values) == ("not reached", {})
+    stage = play(
+        steps.replace("{{ event.data.result }}", "{{ false }}"),
+        tools={"big": lambda: big},
+        ctx={"many": list(range(1000))},
+    )
+    many = of(explained(stage, "a"), "arcs")[0].reasons[2].values["ctx.many"]
+    assert many == {"left_out": "list of 3,891 bytes", "preview": {"count": 1000}}
+
+
+# -- gates and joins ------------------------------------------------------------------------------------------------
+
+GATE = """\
+- {step: start, next: {spec: {mode: inclusive}, arcs: [{step: gate, args: {n: 1}}, {step: opens}]}}
+- {step: gate, spec: {policy: {admit: {rules: [{when: "{{ args.n > 5 }}", then: {allow: false}}, {when: "{{ ctx.open }}", then: {allow: true}}]}}}, tool: {kind: noop}}
+- {step: opens, tool: {kind: noop, RULES}}
+"""
+
+
+def test_a_gate_tells_why_it_held_a_token_and_why_it_let_it_in() -> None:
+    stage = play(GATE.replace("RULES", policy("{else: {then: {do: continue, set_ctx: {open: true}}}}")))
+    held, entered = of(explained(stage, "gate"), "admission")
+    assert held.says == "token 2 (from start#1) is held: gate does not let it in"
+    assert verdicts(held) == [("deny", "not matched"), ("allow", "not matched")]
+    assert (held.reasons[0].values, held.reasons[1].missing) == ({"args.n": 1}, ["ctx.open"])
+    assert entered.says == "gate#1 begins with token 2 (from start#1)"
+    assert verdicts(entered)[1] == ("allow", "matched")
+    assert entered.reasons[1].values == {"ctx.open": True}
+    assert [held.differs, entered.differs] == ["", ""]
+
+
+def test_a_token_that_was_never_let_in() -> None:
+    found = explained(play(GATE.replace("RULES", "result: 1")), "gate")
+    assert [one.says.partition(":")[0] for one in found.decisions] == [
+        "token 2 (from start#1) is held",
+        "token 2 is denied",
+    ]
+    assert found.stands == ["it has not run: a token has come, and was not let in"]
+
+
+def test_how_a_held_token_a_join_and_a_wait_stand_now() -> None:
+    steps = """\
+    - {step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}, {step: gate}, {step: late, spec: {delay: 500}}]}}
+    - {step: a, next: {arcs: [{step: both}]}}
+    - {step: b, tool: {kind: wait, signal: go}, next: {arcs: [{step: both}]}}
+    - {step: both, spec: {join: all}, tool: {kind: noop}}
+    - {step: gate, spec: {policy: {admit: {rules: [{when: "{{ ctx.open }}", then: {allow: true}}]}}}, next: {arcs: [{step: both}]}}
+    - {step: late, next: {arcs: [{step: both}]}}
+    """
+    said: dict[str, list[str]] = {}
+
+    async def during(stage: Stage) -> None:
+        await stage.engine.worker.claim()
+        await stage.until(lambda: bool(stage.live().runs["b#1"].parked))
+        await stage.handle(Pause())
+        for step in ("b", "both", "gate", "late"):
+            said[step] = (await live(stage, step))[0].stands
+        await stage.handle(Cancel())
+
+    stage = play(steps, during=during)
+    assert said["b"] == ["b#1 waits for the signal 'go'"]
+    (join,) = said["both"]
+    assert join.startswith("token 6 (from a#1) waits here for others: the run b#1; ")
+    assert "token 4 at gate, which is held" in join
+    assert "token 5 at late" in join
+    assert said["gate"] == [
+        "token 4 (from start#1) is held until ctx changes or a signal comes: ctx.open is not matched; the execution is paused"
+    ]
+    assert said["late"] == ["token 5 (from start#1) is on its way: its arc delays it"]
+    assert explained(stage, "both").stands == [
+        "it has not run: a token has come, and was not let in: the execution was cancelled before it could enter"
+    ]
+
+
+def test_a_run_that_no_worker_has_taken() -> None:
+    said: list[str] = []
+
+    async def during(stage: Stage) -> None:
+        said.extend((await live(stage, "a"))[0].stands)
+        await stage.handle(Cancel())
+
+    play("- {step: a, tool: {kind: noop}}", during=during)
+    assert said == ["a#1 is ready for a worker of the pool default"]
+
+
+# -- steps that never ran -------------------------------------------------------------------------------------------
+
+
+def test_a_step_that_never_ran_shows_the_arcs_that_lead_to_it() -> None:
+    stage = play(ARCS.replace("MODE", "exclusive"), head="workload: {limit: 5}\n")
+    found = explained(stage, "big")
+    (arcs,) = found.decisions
+    assert found.stands == ["it has not run: no token has come to it", f"a did not lead here, see event {arcs.seq}"]
+    assert verdicts(arcs)[0] == ("big", "not matched")
+
+
+def test_other_reasons_why_a_step_never_ran() -> None:
+    steps = "- {step: a, next: {arcs: [{step: b, when: '{{ false }}'}]}}\n- {step: b, next: {arcs: [{step: c}]}}\n- {step: c}\n- {step: alone}\n- {step: bye}"
+    stage = play(steps, Cancel(), head="executor: {spec: {final_step: bye}}\n")
+    assert explained(stage, "c").stands == ["it has not run: no token has come to it", "b has not run either"]
+    assert explained(stage, "alone").stands == ["it has not run: no arc leads to it"]
+    stage = play(
+        "- {step: a, tool: {kind: wait, signal: x}, next: {arcs: [{step: c}]}}\n- {step: c}\n- {step: bye}",
+        Cancel(),
+        head="executor: {spec: {final_step: bye}}\n",
+    )
+    assert explained(stage, "bye").stands[0].startswith("it has not run: it is the final step")
+    assert explained(stage, "c").stands[1] == "a was cancelled, and its arcs were not looked at"
+
+
+# -- as a whole -----------------------------------------------------------------------------------------------------
+
+
+def test_of_several_runs_one_can_be_asked_for() -> None:
+    steps = "- {step: a, tool: {kind: noop, result: '{{ ctx.n | default(0) }}', spec: {policy: {rules: [{else: {then: {do: continue, set_ctx: {n: {$add: 1}}}}}]}}}, next: {arcs: [{step: a, when: '{{ ctx.n < 3 }}'}]}}"
+    stage = play(steps)
+    assert [one.about for one in of(explained(stage, "a"), "arcs")] == ["a#1", "a#2", "a#3"]
+    found = explained(stage, "a", "a#2")
+    assert [one.kind for one in found.decisions] == ["admission", "rules", "arcs"]
+    assert found.decisions[2].reasons[0].values == {"ctx.n": 2}
+    with pytest.raises(NotFound, match="no run 'a#9': the step was entered 3 times"):
+        explained(stage, "a", "a#9")
+    with pytest.raises(UsageError, match="is no run of the step 'a'"):
+        explained(stage, "a", "b#1")
+    with pytest.raises(NotFound, match="no step 'aa'"):
+        explained(stage, "aa")
+
+
+def test_of_many_decisions_the_latest_are_told() -> None:
+    rules = policy("{when: '{{ false }}', then: {do: break}}")
+    stage = play(
+        f"- {{step: a, loop: {{in: '{{{{ range(300) | list }}}}', iterator: x}}, tool: {{kind: noop, {rules}}}}}"
+    )
+    found = explained(stage, "a")
+    assert (len(found.decisions), found.left_out) == (200, 102)
+    assert found.decisions[-1].kind == "arcs"
+
+
+def test_every_decision_comes_out_as_it_did() -> None:
+    stage = play(RICH, head=FINAL, children={"child": CHILD})
+    kinds = set()
+    for step in stage.state.net.steps:
+        for one in explained(stage, step).decisions:
+            assert one.differs == "", one
+            kinds.add(one.kind)
+    assert kinds == {"arcs", "rules", "admission"}
