@@ -17,7 +17,18 @@ from noetl.server.gate import KEY, Gate
 from noetl.server.openapi import describe
 from noetl.server.options import ServerSettings
 from noetl.server.roles import ALLOWED
-from noetl.server.routes import access, credentials, executions, health, history, playbooks, sessions, upkeep, worker, workers
+from noetl.server.routes import (
+    access,
+    credentials,
+    executions,
+    health,
+    history,
+    playbooks,
+    sessions,
+    upkeep,
+    worker,
+    workers,
+)
 from noetl.server.service import Service
 
 MODULES = (executions, history, worker, playbooks, workers, credentials, access, sessions, upkeep, health)
