@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs import _cli, _events, _invariants, _language, _outcomes, _problems, _templates, _tools
+from docs import _cli, _events, _invariants, _language, _metrics, _outcomes, _problems, _settings, _templates, _tools
 from docs._markdown import page
 
+MODULES = (_language, _templates, _tools, _problems, _cli, _settings, _metrics, _events, _outcomes, _invariants)
 REFERENCE = Path(__file__).parent / "reference"
 
 
 def pages() -> dict[str, str]:
     """Every page by its path below docs/reference."""
     found = {"index.md": _index()}
-    for module in (_language, _templates, _tools, _problems, _cli, _events, _outcomes, _invariants):
+    for module in MODULES:
         found |= dict(module.pages())
     return found
 
@@ -35,6 +36,8 @@ def _index() -> str:
                 "- [Invariants](invariants.md): what `noetl verify` proves",
                 "- [Problems](problems/index.md): every error and warning, with an example and its remedy",
                 "- [The command line](cli.md): verbs, options and exit codes",
+                "- [Settings](settings.md): the variables of the environment",
+                "- [Metrics](metrics.md): the numbers that a server has for Prometheus",
             ]
         ),
         "These pages are made from the code by `make docs`. `noetl schema` prints the language as JSON Schema, for "

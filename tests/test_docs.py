@@ -27,6 +27,8 @@ from noetl.engine.envelope import envelope
 from noetl.engine.events import EVENTS, PlaybookStarted
 from noetl.engine.verify import INVARIANTS
 from noetl.expression import FILTERS, FUNCTIONS, METHODS, SQL_FILTERS, TESTS
+from noetl.server.metrics import METRICS
+from noetl.settings import VARIABLES
 from noetl.tools.registry import BUILTIN, KINDS
 
 HOME = Path(__file__).parents[1]
@@ -89,6 +91,17 @@ def test_every_event_is_described_with_its_fields(generated: dict[str, str]) -> 
 def test_every_field_of_the_envelope_is_explained() -> None:
     shown = list(envelope("", 1, 0.0, PlaybookStarted()))
     assert sorted(shown) == sorted([*ENVELOPE, *ALIASES])
+
+
+def test_every_variable_that_is_read_is_listed(generated: dict[str, str]) -> None:
+    source = (HOME / "src" / "noetl" / "settings.py").read_text("utf-8")
+    read = set(re.findall(r"\bNOETL_[A-Z_]+\b", source.partition("VARIABLES:")[0]))
+    assert read <= VARIABLES.keys()
+    assert re.findall(r"^\| `(\w+)` \|", generated["settings.md"], re.MULTILINE) == list(VARIABLES)
+
+
+def test_every_metric_is_listed(generated: dict[str, str]) -> None:
+    assert re.findall(r"^\| `(\w+)` \|", generated["metrics.md"], re.MULTILINE) == list(METRICS)
 
 
 def test_every_invariant_is_listed(generated: dict[str, str]) -> None:

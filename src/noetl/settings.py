@@ -166,3 +166,28 @@ def _secret(name: str, environment: Mapping[str, str]) -> str:
 def variables() -> Mapping[str, str]:
     """The whole environment, for providers of secrets."""
     return os.environ
+
+
+VARIABLES: dict[str, tuple[str, str]] = {
+    "NOETL_DB": ("`--db`", "The database: a file, or `postgresql://...`. Default `.noetl/noetl.db`."),
+    "NOETL_SYNCHRONOUS": ("", "`full` (default) survives a power cut; `normal` is faster and survives a crash."),
+    "NOETL_SERVER": ("`--server`", "The server that verbs act on and workers take work from."),
+    "NOETL_TOKEN": ("`--token` of workers", "The token for that server."),
+    "NOETL_TOKEN_FILE": ("", "A file that holds the token."),
+    "NOETL_RETENTION": ("`--retention`", "How long executions are kept after their end; `off` or `0`: for ever."),
+    "NOETL_LOG_FORMAT": ("`--log-format`", "`text` or `json`. Default: text on a terminal, JSON elsewhere."),
+    "NOETL_LOG_LEVEL": ("`--log-level`", "`debug`, `info` (default), `warning` or `error`."),
+    "NOETL_MASTER_KEY": ("", "The key that seals credentials; older ones that are still needed after commas."),
+    "NOETL_MASTER_KEY_FILE": ("", "The file that has it otherwise. Default `~/.config/noetl/master.key`."),
+    "NOETL_NATS": ("`--nats`", "Servers of NATS, with commas between them."),
+    "NOETL_NATS_FILE": ("", "A file that holds the same."),
+    "NOETL_NATS_USER": ("", "The user for NATS."),
+    "NOETL_NATS_PASSWORD": ("", "The password for NATS."),
+    "NOETL_NATS_PASSWORD_FILE": ("", "A file that holds it."),
+    "NOETL_NATS_TOKEN": ("", "A token for NATS."),
+    "NOETL_NATS_TOKEN_FILE": ("", "A file that holds it."),
+    "NOETL_NATS_CREDS": ("", "The text of a `.creds` file for NATS."),
+    "NOETL_NATS_CREDS_FILE": ("", "The `.creds` file itself."),
+    "NO_COLOR": ("", "No colours, also on a terminal."),
+}
+"""Every variable: the flag that wins over it, and what it means. The reference is made of this."""

@@ -507,6 +507,19 @@ class AnswerSuite:
         assert store.remember("start", "young", b"two") == b"one"
 
 
+class BacklogSuite:
+    """How much there is to do."""
+
+    def test_open_executions_and_their_work_are_counted(self, store: Store) -> None:
+        assert store.backlog() == ({}, 0, 0, 0)
+        one = change(A, 0, ready={"a#1": "p", "b#1": "q"}, leases={1: Leased("r", "w", AT)}, timers={"t": AT})
+        one.summary = summary(A)
+        store.commit([one, change(B, 0, summary=summary(B, "failed", ended=AT)), change(C, 0, summary=summary(C))])
+        assert store.backlog() == ({"running": 2}, 2, 1, 1)
+        store.commit([change(A, 1, ready={"a#1": None}, leases={1: None}, summary=summary(A, "paused"))])
+        assert store.backlog() == ({"paused": 1, "running": 1}, 1, 0, 1)
+
+
 class PruneSuite:
     """What is old goes, and nothing else."""
 

@@ -98,7 +98,7 @@ async def running(store: Store, found: socket.socket, how: Serving) -> AsyncIter
     app = create_app(service, options)
     api: Api = app.state.api
     ended = asyncio.Event()
-    background = [asyncio.create_task(_engine(service, how.log))]
+    background = [asyncio.create_task(_engine(service, how.log)), asyncio.create_task(api.health.run())]
     if bus is not None:
         background.append(asyncio.create_task(bus.run()))
     if how.retention is not None:

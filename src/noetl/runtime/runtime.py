@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 from noetl.clock import Clock
@@ -119,6 +120,8 @@ class Runtime:
         the store like a write, since the state it was made from may be old."""
         self.told: Callable[[Execution, list[e.Event]], None] = lambda state, events: None
         """Called with what is durable, for each command that changed something."""
+        self.committed: Callable[[int, float], None] = lambda executions, seconds: None
+        """Called after a commit: how many executions it was about, and how long it took."""
 
     # -- playbooks --------------------------------------------------------------------------------------------------
 
@@ -203,7 +206,7 @@ class Runtime:
                     if execution not in changes:
                         changes[execution] = Change(execution, answers[-1][1].state.seq, [])
             if changes:
-                order = sorted(changes)
+                order, began = sorted(changes), perf_counter()
                 ordered = [self._with_snapshot(changes[one]) for one in order]
                 try:
                     if len(batch) == 1 and not self.shared and self._alone():
@@ -214,6 +217,7 @@ class Runtime:
                     self._refuse(decided, error)
                     continue
                 written = dict(zip(order, stored, strict=True))
+                self.committed(len(order), perf_counter() - began)
             await self._answer(decided, written)
         self.unstored = {}
 

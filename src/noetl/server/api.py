@@ -10,6 +10,7 @@ from noetl.engine.state import Execution
 from noetl.log import Log
 from noetl.runtime.runtime import Refresh
 from noetl.server.auth import Doors
+from noetl.server.health import Health
 from noetl.server.metrics import Metrics
 from noetl.server.options import ServerSettings
 from noetl.server.playbooks import Playbooks
@@ -17,6 +18,7 @@ from noetl.server.service import Service
 from noetl.server.sessions import Sessions
 from noetl.server.throttle import Throttle
 from noetl.server.upkeep import Upkeep
+from noetl.server.watch import Watch
 from noetl.store.ports import Summary
 
 Answer = TypeVar("Answer")
@@ -37,7 +39,10 @@ class Api:
         """Passwords are checked one at a time: each takes a core and 19 MB."""
         self.metrics = Metrics()
         self.log = settings.log or Log()
-        self.upkeep = Upkeep(service.store, service.runtime.thread)
+        self.upkeep = Upkeep(service.store, self.in_store)
+        self.health = Health(service.store, settings.bus, self.in_store, self.log)
+        watch = Watch(service.runtime.told, self.log, self.metrics)
+        service.runtime.told, service.runtime.committed = watch.told, watch.committed
         self.closing = asyncio.Event()
         """Set when the server is about to stop: who waits or follows is sent away."""
 

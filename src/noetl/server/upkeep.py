@@ -8,10 +8,10 @@ and could not finish, the next one to come finishes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from noetl.clock import Clock
 from noetl.engine.verify import Violation
@@ -28,6 +28,8 @@ VERIFY_SECONDS = 5.0
 """A page of verified executions ends after that time, with at least one."""
 
 Value = TypeVar("Value")
+InStore = Callable[..., Awaitable[Any]]
+"""Asks the store of the server, in its thread."""
 
 
 class Verified(NamedTuple):
@@ -41,8 +43,8 @@ class Verified(NamedTuple):
 class Upkeep:
     """What is done on a second connection, which is opened when it is first needed."""
 
-    def __init__(self, store: Store, thread: ThreadPoolExecutor) -> None:
-        self._first, self._first_thread = store, thread
+    def __init__(self, store: Store, in_store: InStore) -> None:
+        self._first, self._in_store = store, in_store
         self._second: Store | None = None
         self._thread = ThreadPoolExecutor(1, "noetl-upkeep")
 
@@ -66,8 +68,10 @@ class Upkeep:
         loop = asyncio.get_running_loop()
         if self._second is None:
             self._second = await loop.run_in_executor(self._thread, self._first.again)
-        thread = self._first_thread if self._second is self._first else self._thread
-        return await loop.run_in_executor(thread, work, self._second)
+        if self._second is self._first:  # a store without connections
+            found: Value = await self._in_store(work, self._first)
+            return found
+        return await loop.run_in_executor(self._thread, work, self._second)
 
     def close(self) -> None:
         self._thread.shutdown()
@@ -121,5 +125,5 @@ class Pruner:
         removed = 0
         while batch := await self.upkeep.prune(now - self.kept_seconds, BATCH):
             removed += batch
-            self.metrics.counters["executions_pruned"] += batch
+            self.metrics.count("noetl_executions_pruned_total", batch)
         return removed

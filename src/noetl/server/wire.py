@@ -573,10 +573,28 @@ class VerifiedPage(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """Whether the server lives, or can do its work; `checks` names what is down and why."""
+    """The server lives."""
+
+    status: Literal["ok"]
+
+
+class Dependency(msgspec.Struct, frozen=True):
+    """Something that the server uses: how it stands, since when, and whether nothing goes on without it."""
+
+    name: str
+    status: Literal["ok", "down"]
+    detail: str
+    required: bool
+    since: str
+    seconds: float
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """Whether the server can do its work; `checks` has `ok` or what is wrong, `dependencies` has it at length."""
 
     status: Literal["ok", "down"]
-    checks: dict[str, str] = {}
+    checks: dict[str, str]
+    dependencies: list[Dependency]
 
 
 class Version(msgspec.Struct, frozen=True):

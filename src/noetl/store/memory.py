@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
@@ -13,6 +14,7 @@ from noetl.store.memory_access import MemoryAccess
 from noetl.store.memory_triggers import MemoryTriggers
 from noetl.store.ports import (
     DAY,
+    Backlog,
     CatalogVersion,
     Change,
     Derived,
@@ -121,6 +123,15 @@ class MemoryStore:
 
     def children(self, parent: str) -> list[Summary]:
         return [run for run in self._open() if run.parent == parent]
+
+    def backlog(self) -> Backlog:
+        kept = self.kept.values()
+        return Backlog(
+            dict(Counter(run.status for run in self._open())),
+            sum(len(one.ready) for one in kept),
+            sum(len(one.leases) for one in kept),
+            sum(len(one.timers) for one in kept),
+        )
 
     def prunable(self, before: float, limit: int | None = None) -> list[Summary]:
         found = [(run.ended, name, run) for name, run in self.runs.items() if run.ended is not None]

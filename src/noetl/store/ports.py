@@ -76,6 +76,15 @@ class Derived(msgspec.Struct, frozen=True):
     timers: dict[str, float] = {}
 
 
+class Backlog(NamedTuple):
+    """Open executions by status, and how many rows of ready work, leases and timers there are."""
+
+    executions: dict[str, int]
+    ready: int
+    leases: int
+    timers: int
+
+
 class Snapshot(NamedTuple):
     """A stored state: of which seq, the hash of that row, and the state's bytes."""
 
@@ -208,6 +217,9 @@ class Executions(Protocol):
 
     def children(self, parent: str) -> list[Summary]:
         """The open executions that another one has started, by id."""
+
+    def backlog(self) -> Backlog:
+        """How much there is to do."""
 
     def prunable(self, before: float, limit: int | None = None) -> list[Summary]:
         """Executions that ended before that time and may be removed, the first that ended first. One whose parent is

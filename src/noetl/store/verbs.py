@@ -14,6 +14,7 @@ import msgspec
 from noetl.store.credentials import SqlCredentials
 from noetl.store.ports import (
     DAY,
+    Backlog,
     CatalogVersion,
     Derived,
     Leased,
@@ -118,6 +119,9 @@ class SqlVerbs:
 
     def children(self, parent: str) -> list[Summary]:
         return self._summaries("list_children", (self._key(parent),))
+
+    def backlog(self) -> Backlog:
+        return Backlog(dict(self._rows("count_open", ())), *self._rows("count_work", ())[0])
 
     def prunable(self, before: float, limit: int | None = None) -> list[Summary]:
         return self._summaries("list_prunable", (before, EVERYTHING if limit is None else limit))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
 from threading import Event
@@ -100,13 +99,12 @@ def test_a_pruner_that_fails_says_so_and_goes_on() -> None:
     said, clock, store = StringIO(), Impatient(), Troubled()
 
     async def run() -> None:
-        with ThreadPoolExecutor(1) as thread:
-            keeper = Upkeep(store, thread)  # type: ignore[arg-type]
-            loop = asyncio.create_task(Pruner(keeper, clock, 30 * DAY, Log(stream=said), Metrics()).run())
-            await asyncio.to_thread(store.enough.wait, 60)
-            loop.cancel()
-            await asyncio.gather(loop, return_exceptions=True)
-            keeper.close()
+        keeper = Upkeep(store, asyncio.to_thread)  # type: ignore[arg-type]
+        loop = asyncio.create_task(Pruner(keeper, clock, 30 * DAY, Log(stream=said), Metrics()).run())
+        await asyncio.to_thread(store.enough.wait, 60)
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+        keeper.close()
 
     asyncio.run(run())
     lines = [msgspec.json.decode(line) for line in said.getvalue().splitlines()]

@@ -73,7 +73,6 @@ async def start(call: Call) -> Response:
         execution = await once(call, execution)
     call.execution = execution
     if not await _exists(call, execution):
-        api.metrics.counters["executions_started"] += 1
         await api.service.start(digest, request.payload, request.ctx, execution)
     return await begun(call, execution, {"execution_id": execution})
 

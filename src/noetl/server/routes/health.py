@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from time import time
+from typing import Any
 
 from starlette.responses import Response
 
 from noetl.errors import NoetlError
+from noetl.server import show
 from noetl.server.api import Api
 from noetl.server.call import JSON, Call, Routes, json_response
-from noetl.server.wire import Health, Version
+from noetl.server.health import PATIENCE_SECONDS, Standing
+from noetl.server.metrics import Labels
+from noetl.server.wire import Health, Readiness, Version
+from noetl.store.ports import Store
 
 routes = Routes()
 
-PATIENCE_SECONDS = 2.0
 HEARD_SECONDS = 60.0
-NOBODY = "00000000-0000-0000-0000-000000000000"
+OPEN = ("pending", "running", "waiting", "paused", "cancelling")
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -26,27 +30,32 @@ async def live(call: Call) -> Response:
     return json_response({"status": "ok"})
 
 
-@routes.add("GET", "/readyz", prefix="", answers={200: Health, 503: Health})
+@routes.add("GET", "/readyz", prefix="", answers={200: Readiness, 503: Readiness})
 async def ready(call: Call) -> Response:
-    """Whether the server can do its work; `checks` says which part can't. It can without `nats`."""
-    checks = {"store": await _store(call.api)}
-    if call.api.closing.is_set():
+    """Whether the server can do its work, and how each thing that it depends on stands. It can without `nats`."""
+    api = call.api
+    standing = await api.health.look()
+    checks = {name: one.word for name, one in standing.items()}
+    if api.closing.is_set():
         checks["server"] = "it is about to stop"
-    good = all(word == "ok" for word in checks.values())
-    if (bus := call.api.settings.bus) is not None:
-        checks["nats"] = bus.status()  # without it everything works, if a little later
-    return json_response({"status": "ok" if good else "down", "checks": checks}, 200 if good else 503)
+    good = not api.closing.is_set() and all(one.is_up for one in standing.values() if one.required)
+    found = {"status": _word(good), "checks": checks, "dependencies": [_dependency(*pair) for pair in standing.items()]}
+    return json_response(found, 200 if good else 503)
 
 
-async def _store(api: Api) -> str:
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await api.in_store(api.store.seq, NOBODY)
-    except TimeoutError:
-        return f"no answer for {PATIENCE_SECONDS:g} s"
-    except NoetlError as error:
-        return str(error)
-    return "ok"
+def _dependency(name: str, one: Standing) -> dict[str, Any]:
+    return {
+        "name": name,
+        "status": _word(one.is_up),
+        "detail": one.word,
+        "required": one.required,
+        "since": show.stamp(one.since),
+        "seconds": round(one.seconds, 3),
+    }
+
+
+def _word(good: bool) -> str:
+    return "ok" if good else "down"
 
 
 @routes.add("GET", "/metrics", prefix="", answers={200: "text/plain"})
@@ -55,20 +64,32 @@ async def metrics(call: Call) -> Response:
     return Response(call.api.metrics.text(await _gauges(call.api)), media_type=PROMETHEUS)
 
 
-async def _gauges(api: Api) -> dict[str, float]:
-    cells = api.runtime.cells.values()
-    now: dict[str, float] = {
-        "executions_in_memory": len(cells),
-        "leases": sum(len(cell.state.leases) for cell in cells),
+async def _gauges(api: Api) -> dict[str, dict[Labels, float]]:
+    standing = await api.health.look()
+    now: dict[str, dict[Labels, float]] = {
+        "noetl_build_info": {(api.settings.version,): 1},
+        "noetl_executions_in_memory": {(): len(api.runtime.cells)},
+        "noetl_dependency_up": {(name,): one.is_up for name, one in standing.items()},
     }
+    if not standing["store"].is_up:
+        return now  # the rest is still worth to be known
     try:
-        heard = [one for one in await api.in_store(api.store.workers) if one.beat > time() - HEARD_SECONDS]
-    except NoetlError:  # the rest is still worth to be known
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return now | await api.in_store(_stored, api.store)
+    except (NoetlError, TimeoutError):
         return now
-    return now | {
-        "workers": len(heard),
-        "worker_slots": sum(one.slots for one in heard),
-        "worker_slots_busy": sum(one.busy for one in heard),
+
+
+def _stored(store: Store) -> dict[str, dict[Labels, float]]:
+    backlog, heard = store.backlog(), [one for one in store.workers() if one.beat > time() - HEARD_SECONDS]
+    return {
+        "noetl_executions_open": {(status,): backlog.executions.get(status, 0) for status in OPEN},
+        "noetl_ready": {(): backlog.ready},
+        "noetl_leases": {(): backlog.leases},
+        "noetl_timers": {(): backlog.timers},
+        "noetl_workers": {(): len(heard)},
+        "noetl_worker_slots": {(): sum(one.slots for one in heard)},
+        "noetl_worker_slots_busy": {(): sum(one.busy for one in heard)},
     }
 
 

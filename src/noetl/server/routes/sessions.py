@@ -37,7 +37,7 @@ async def login(call: Call) -> Response:
     async with api.hashing:
         good = await asyncio.to_thread(passwords.matches, user.password if user else "", request.password)
     if user is None or not good:
-        api.metrics.counters["logins_failed"] += 1
+        api.metrics.count("noetl_logins_failed_total")
         raise unauthorised("no user has this name and password")
     api.throttle.succeeded(*subjects)
     agent = call.header(b"user-agent").encode("ascii", "replace").decode()

@@ -35,7 +35,7 @@ async def prune(call: Call) -> Response:
         items = [show.item(one, now) for one in found[:LISTED]]
         return json_response({"removed": 0, "more": len(found) > LISTED, "items": items})
     removed = await api.upkeep.prune(before, BATCH)
-    api.metrics.counters["executions_pruned"] += removed
+    api.metrics.count("noetl_executions_pruned_total", removed)
     return json_response({"removed": removed, "more": removed == BATCH, "items": []})
 
 

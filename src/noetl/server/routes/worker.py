@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from hashlib import sha256
+from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -49,8 +50,11 @@ async def claim(call: Call) -> Response:
     request = await call.read(wire.ClaimRequest)
     command = _claim(call, request)
     seconds = max(0.0, min(LONGEST_WAIT, request.wait))
+    began = perf_counter()
     works = await call.unless_gone(call.api.service.claim(command, seconds, again=request.again))
-    call.api.metrics.counters["leases_granted"] += len(works)
+    if works:
+        call.api.metrics.observe("noetl_claim_wait_seconds", perf_counter() - began)
+    call.api.metrics.count("noetl_leases_granted_total", len(works))
     return Response(wire.encode_works(works), media_type="application/json")
 
 
@@ -68,7 +72,7 @@ async def report(call: Call) -> Response:
         raise Refused(413, f"more than {MOST_REPORTS:,} reports at once")
     reports = [_report(call, request) for request in requests]
     await _keep_lines(call, [line for request in requests for line in request.lines])
-    call.api.metrics.counters["reports"] += len(reports)
+    call.api.metrics.count("noetl_reports_total", len(reports))
     verdicts = await asyncio.gather(
         *(_told(call, request.execution, one) for request, one in zip(requests, reports, strict=True))
     )
@@ -89,7 +93,7 @@ async def _told(call: Call, execution: str, report: Report) -> wire.Verdicts:
             return wire.Verdicts("rejected")
         report = Report(report.fence, (), report.first, report.claim)
     held, works = await api.service.report(execution, report, again=again)
-    api.metrics.counters["leases_granted"] += len(works)
+    api.metrics.count("noetl_leases_granted_total", len(works))
     return wire.Verdicts("accepted" if held else "rejected", [wire.encode_work(work) for work in works])
 
 

@@ -1,0 +1,66 @@
+"""What a server notices of its own work: counts it, and says in a line what operators want to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from noetl.engine import events as e
+from noetl.engine.state import Execution
+from noetl.log import Level, Log
+from noetl.server.metrics import Metrics
+
+Told = Callable[[Execution, list[e.Event]], None]
+
+
+class Watch:
+    """Hears of everything that is durable, after those who act on it."""
+
+    def __init__(self, then: Told, log: Log, metrics: Metrics) -> None:
+        self.then, self.log, self.metrics = then, log, metrics
+
+    def told(self, state: Execution, events: list[e.Event]) -> None:
+        self.then(state, events)
+        self.metrics.count("noetl_events_total", len(events))
+        for event in events:
+            note = NOTES.get(type(event))
+            if note is not None:
+                note(self, state, event)
+
+    def committed(self, executions: int, seconds: float) -> None:
+        """The store has taken a batch."""
+        self.metrics.observe("noetl_commit_duration_seconds", seconds)
+        self.metrics.observe("noetl_commit_executions", executions)
+
+    def _started(self, state: Execution, event: e.Event) -> None:
+        self.metrics.count("noetl_executions_started_total")
+        self._say("debug", "execution started", state, parent_id=state.parent[0] if state.parent else None)
+
+    def _ended(self, state: Execution, event: e.Event) -> None:
+        assert isinstance(event, e.PlaybookProcessed)
+        self.metrics.count("noetl_executions_ended_total", 1, event.outcome)
+        error = event.error or {}
+        kind = error.get("kind") if isinstance(error.get("kind"), str) else None
+        self._say("info", "execution ended", state, status=event.outcome, events=state.seq, error_kind=kind)
+
+    def _task(self, state: Execution, event: e.Event) -> None:
+        assert isinstance(event, e.TaskDone)
+        outcome = "skipped" if event.skipped else "success" if event.outcome.ok else "error"
+        self.metrics.count("noetl_tasks_total", 1, outcome)
+
+    def _paused(self, state: Execution, event: e.Event) -> None:
+        assert isinstance(event, e.StepPaused)
+        if event.reason == "lost":
+            self.metrics.count("noetl_leases_lost_total")
+            self._say("warning", "lease lost", state, step_run_id=event.run, fence=event.fence)
+
+    def _say(self, level: Level, message: str, state: Execution, **fields: object) -> None:
+        path, trace = state.net.playbook.path, state.id.replace("-", "")
+        self.log.write(level, message, execution_id=state.id, trace_id=trace, path=path, **fields)
+
+
+NOTES: dict[type[e.Event], Callable[[Watch, Execution, e.Event], None]] = {
+    e.ExecutionRequested: Watch._started,
+    e.PlaybookProcessed: Watch._ended,
+    e.TaskDone: Watch._task,
+    e.StepPaused: Watch._paused,
+}

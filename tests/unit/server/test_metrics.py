@@ -1,0 +1,78 @@
+"""Numbers for Prometheus: in its format, each explained, and true."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+from api_server import HELLO, WAITS, WRONG, ApiServer, begun, started, until
+from exposition import Family, parsed
+
+from noetl.server.metrics import METRICS, Metrics
+from noetl.store.ports import WorkerSession
+
+
+@pytest.fixture
+def fresh() -> object:
+    one = ApiServer()
+    yield one
+    one.close()
+
+
+def read(client: httpx2.Client) -> dict[str, Family]:
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    return parsed(answer.text)
+
+
+def test_every_metric_of_the_table_is_there_and_no_other(fresh: ApiServer) -> None:
+    with fresh.client("admin") as admin:
+        started(admin, {"playbook": HELLO})
+        found = read(admin)
+    assert list(found) == list(METRICS)
+    for name, family in found.items():
+        assert (family.kind, family.says) == (METRICS[name].kind, METRICS[name].says)
+        for _, labels in family.samples:
+            assert {key for key, _ in labels} - {"le"} == set(METRICS[name].labels), name
+
+
+def test_what_happens_is_counted(fresh: ApiServer) -> None:
+    with fresh.client("admin") as admin:
+        fresh.store.beat(WorkerSession("w", "default", 4, leases={"x": [1]}))
+        started(admin, {"playbook": HELLO})
+        waits = begun(admin, {"playbook": WAITS})
+        until(admin, waits, "waiting")
+        admin.post("/api/v1/executions", json={"playbook": WRONG})
+        found = read(admin)
+        assert found["noetl_executions_started_total"].value() == 2
+        assert found["noetl_executions_ended_total"].value(status="succeeded") == 1
+        assert found["noetl_executions_open"].value(status="waiting") == 1
+        assert found["noetl_executions_open"].value(status="running") == 0
+        assert found["noetl_tasks_total"].value(outcome="success") == 2
+        assert found["noetl_events_total"].value() > 10
+        assert found["noetl_commit_duration_seconds"].value("_count") > 2
+        assert found["noetl_commit_executions"].value("_sum") >= found["noetl_commit_executions"].value("_count")
+        assert found["noetl_leases"].value() == 0
+        assert (found["noetl_workers"].value(), found["noetl_worker_slots"].value()) == (1, 4)
+        assert found["noetl_worker_slots_busy"].value() == 1
+        assert found["noetl_dependency_up"].value(dependency="store") == 1
+        assert found["noetl_build_info"].value(version="9.9") == 1
+        assert found["process_resident_memory_bytes"].value() > 1e6
+        posts = {"method": "POST", "route": "/api/v1/executions"}
+        requests = found["noetl_http_requests_total"]
+        assert [requests.value(status=status, **posts) for status in ("200", "202", "422")] == [1, 1, 1]
+        assert found["noetl_http_request_duration_seconds"].value("_count", **posts) == 3
+
+
+def test_paths_that_do_not_exist_make_no_labels(fresh: ApiServer) -> None:
+    with fresh.client("admin") as admin:
+        for number in range(5):
+            admin.get(f"/nowhere/{number}")
+        found = read(admin)["noetl_http_requests_total"]
+    assert found.value(method="none", route="none", status="404") == 5
+
+
+def test_values_that_need_it_are_escaped() -> None:
+    metrics = Metrics()
+    metrics.count("noetl_tasks_total", 1, 'a"b\\c\nd')
+    assert 'noetl_tasks_total{outcome="a\\"b\\\\c\\nd"} 1' in metrics.text({})
+    parsed(metrics.text({}))
