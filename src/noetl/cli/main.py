@@ -34,6 +34,8 @@ VERBS = {
     "exec": "Run a playbook of the catalog",
     "catalog": "Look at the playbooks that are registered",
     "explain": "Tell why a step of a run went as it did",
+    "backup": "Copy a database while it is in use",
+    "restore": "Make a database from its backup",
     "verify": "Prove that the logs of runs keep every invariant",
     "validate": "Check playbooks and show every problem with its place",
     "graph": "Draw a playbook's net as text, mermaid, dot or svg",

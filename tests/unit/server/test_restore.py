@@ -1,0 +1,147 @@
+"""A server on a restored database: it is sound, open executions go on, and workers of the newer one are not heard."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from api_server import ELSEWHERE, HELLO, WAITS, ApiServer, begun, register, started, until
+from test_api_worker import claimed, reported, told
+from tests.servers.postgres import PASSWORD, PostgresServer, _program, postgres_fixture  # noqa: F401
+
+from noetl.engine import events as e
+from noetl.store.ports import Store
+from noetl.store.postgres import PostgresStore
+from noetl.store.sqlite import SqliteStore
+from noetl.store.sqlite.backup import copy_database
+from noetl.worker import wire
+
+Copy = Callable[[], Callable[[], Store]]
+"""Makes a backup; what that gives makes a store of it."""
+
+
+class Place:
+    """A store, and how it is backed up."""
+
+    def __init__(self, store: Store, back_up: Copy) -> None:
+        self.store, self.back_up = store, back_up
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "sqlite":
+        yield _sqlite(tmp_path)
+    else:
+        yield from _postgres(request.getfixturevalue("postgres"), tmp_path)
+
+
+def _sqlite(folder: Path) -> Place:
+    def back_up() -> Callable[[], Store]:
+        copy_database(folder / "noetl.db", folder / "backup.db")
+        copy_database(folder / "backup.db", folder / "restored.db")
+        return lambda: SqliteStore(folder / "restored.db")
+
+    return Place(SqliteStore(folder / "noetl.db"), back_up)
+
+
+def _postgres(server: PostgresServer, folder: Path) -> Iterator[Place]:
+    """The commands of the page on backups: pg_dump of the schema, pg_restore into an empty database."""
+    names = [f"{what}_{os.urandom(4).hex()}" for what in ("live", "restored")]
+    with server.connect() as connection:
+        for name in names:
+            connection.execute(f"CREATE DATABASE {name}")
+    urls = [f"postgresql://postgres:{PASSWORD}@127.0.0.1:{server.port}/{name}" for name in names]
+
+    def back_up() -> Callable[[], Store]:
+        dump = folder / "noetl.dump"
+        _run("pg_dump", "--format=custom", "--schema=noetl", f"--file={dump}", urls[0])
+        _run("pg_restore", "--exit-on-error", "--single-transaction", "--no-owner", f"--dbname={urls[1]}", str(dump))
+        return lambda: PostgresStore(urls[1])
+
+    yield Place(PostgresStore(urls[0]), back_up)
+    with server.connect() as connection:
+        for name in names:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _run(program: str, *arguments: str) -> None:
+    done = subprocess.run([_program(program), *arguments], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def sound(admin: httpx2.Client) -> int:
+    found = admin.get("/api/v1/verify").json()
+    assert found["violations"] == []
+    return int(found["executions"])
+
+
+def tokens_of(live: ApiServer, restored: ApiServer) -> None:
+    """The tokens of the backup are good at the restored server."""
+    restored.tokens.update(live.tokens)
+
+
+def test_a_restored_store_is_sound_and_its_open_executions_go_on(place: Place) -> None:
+    live = ApiServer(place.store)
+    try:
+        with live.client("admin") as admin:
+            register(admin)
+            ended = started(admin, {"path": "tests/hello"})
+            waiting = begun(admin, {"playbook": WAITS})
+            until(admin, waiting, "waiting")
+            reopen = place.back_up()
+            later = started(admin, {"playbook": HELLO})["execution_id"]
+    finally:
+        live.close()
+    restored = ApiServer(reopen())
+    tokens_of(live, restored)
+    try:
+        with restored.client("admin") as admin:
+            assert sound(admin) == 2
+            assert admin.get(f"/api/v1/executions/{ended['execution_id']}").json()["result"] == ended["result"]
+            assert admin.get(f"/api/v1/executions/{later}").status_code == 404
+            admin.post(f"/api/v1/executions/{waiting}/signals", json={"name": "go", "payload": 7})
+            assert until(admin, waiting, "succeeded")["result"] == 7
+            assert started(admin, {"path": "tests/hello"})["status"] == "succeeded"
+            assert sound(admin) == 3
+    finally:
+        restored.close()
+
+
+def test_workers_of_the_newer_store_are_not_heard(place: Place) -> None:
+    """The backup knows of one lease; what was granted behind it, the restored store has never granted."""
+    live = ApiServer(place.store)
+    try:
+        live.add_token("worker", "mine", pool="elsewhere")
+        live.add_token("worker", "other", pool="elsewhere")
+        with live.client("admin") as admin, live.client("mine") as mine:
+            register(admin, ELSEWHERE)
+            execution = begun(admin, {"path": "tests/elsewhere"})
+            (first,) = claimed(mine)
+            reopen = place.back_up()
+            claim = wire.Claim("w", 1, "elsewhere", "next")
+            (newer,) = map(wire.decode_work, reported(mine, first, e.StepDone(first.run, "newer"), claim=claim).works)
+    finally:
+        live.close()
+    restored = ApiServer(reopen())
+    tokens_of(live, restored)
+    try:
+        with restored.client("admin") as admin, restored.client("mine") as mine, restored.client("other") as other:
+            assert reported(mine, newer, e.StepDone(newer.run, "of another time")).verdict == "rejected"
+            beat = told(mine, "heartbeat", wire.Heartbeat("w", "elsewhere", 1, {execution: [newer.fence]}))
+            pulse = wire.decode_as(wire.Pulse, beat.content)
+            assert [tuple(one) for one in pulse.revoked] == [(execution, newer.fence)]
+            assert admin.get(f"/api/v1/executions/{execution}").json()["steps"]["start"]["status"] == "running"
+            reported(mine, first, e.StepDone(first.run, "older"))
+            (second,) = claimed(other)
+            assert second.fence == newer.fence
+            late = reported(mine, newer, e.StepDone(newer.run, "of another time"))
+            assert late.verdict == "rejected"
+            reported(other, second, e.StepDone(second.run, "done"))
+            assert until(admin, execution, "succeeded")["result"] == "done"
+            assert sound(admin) == 1
+    finally:
+        restored.close()
