@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -98,7 +98,8 @@ async def running(store: Store, found: socket.socket, how: Serving) -> AsyncIter
     app = create_app(service, options)
     api: Api = app.state.api
     ended = asyncio.Event()
-    background = [asyncio.create_task(_engine(service, how.log)), asyncio.create_task(api.health.run())]
+    background = [asyncio.create_task(_kept_up(work, how.log)) for work in (service.run, api.scheduler.run)]
+    background.append(asyncio.create_task(api.health.run()))
     if bus is not None:
         background.append(asyncio.create_task(bus.run()))
     if how.retention is not None:
@@ -135,11 +136,11 @@ def _no_children(parent: Execution, request: dict[str, Any]) -> str:
     raise NotFound("playbooks are found in the catalog")
 
 
-async def _engine(service: Service, log: Log) -> None:
-    """The background work of the service. If the store fails, it is tried again until it is back."""
+async def _kept_up(work: Callable[[], Awaitable[None]], log: Log) -> None:
+    """Background work of the server. If the store fails, it is tried again until it is back."""
     while True:
         try:
-            await service.run()
+            await work()
         except* Exception as failed:
             for error in failed.exceptions:
                 log.write("error", "the engine goes on after an error", error=f"{type(error).__name__}: {error}")

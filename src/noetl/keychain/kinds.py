@@ -61,6 +61,7 @@ SHAPES: dict[str, Shape] = {
         "token",
     ),
     "s3_credential": Shape((("access_key_id", "secret_access_key"),), ("session_token", "region", "endpoint")),
+    "webhook": Shape((("secret",),), (), "secret"),
     "secret_manager": Shape(((),), (), "value"),
 }
 """The kinds of noetl itself. `secret_manager` has whatever fields it is given, and so have the kinds of plug-ins."""

@@ -14,6 +14,7 @@ from noetl.server.health import Health
 from noetl.server.metrics import Metrics
 from noetl.server.options import ServerSettings
 from noetl.server.playbooks import Playbooks
+from noetl.server.scheduler import Scheduler
 from noetl.server.service import Service
 from noetl.server.sessions import Sessions
 from noetl.server.throttle import Throttle
@@ -43,6 +44,7 @@ class Api:
         self.health = Health(service.store, settings.bus, self.in_store, self.log)
         watch = Watch(service.runtime.told, self.log, self.metrics)
         service.runtime.told, service.runtime.committed = watch.told, watch.committed
+        self.scheduler = Scheduler(self)
         self.closing = asyncio.Event()
         """Set when the server is about to stop: who waits or follows is sent away."""
 

@@ -23,7 +23,9 @@ from noetl.server.routes import (
     executions,
     health,
     history,
+    hooks,
     playbooks,
+    schedules,
     sessions,
     upkeep,
     worker,
@@ -31,7 +33,20 @@ from noetl.server.routes import (
 )
 from noetl.server.service import Service
 
-MODULES = (executions, history, worker, playbooks, workers, credentials, access, sessions, upkeep, health)
+MODULES = (
+    executions,
+    history,
+    worker,
+    playbooks,
+    schedules,
+    hooks,
+    workers,
+    credentials,
+    access,
+    sessions,
+    upkeep,
+    health,
+)
 
 
 def create_app(service: Service, settings: ServerSettings | None = None) -> FastAPI:

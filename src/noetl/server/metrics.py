@@ -51,6 +51,7 @@ METRICS: dict[str, Metric] = {
     "noetl_http_requests_open": Metric("gauge", "Requests that are being answered."),
     "noetl_event_streams": Metric("gauge", "Clients that follow the events of an execution."),
     "noetl_logins_failed_total": Metric("counter", "Sign-ins that were refused."),
+    "noetl_deliveries_refused_total": Metric("counter", "Deliveries to hooks whose signature did not fit."),
     "noetl_dependency_up": Metric("gauge", "1 if the server can use it, 0 if not.", ("dependency",)),
     "process_resident_memory_bytes": Metric("gauge", "Memory of the process that is in RAM."),
     "process_cpu_seconds_total": Metric("counter", "Processor time of the process."),

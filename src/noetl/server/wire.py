@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from noetl.store.access import Role
+from noetl.store.triggers import Missed, Outcome, Overlap
 
+VersionNumber = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Status = Literal["pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled"]
 
 
@@ -368,6 +370,127 @@ class SignalAnswer(msgspec.Struct, frozen=True):
     accepted: bool
     duplicate: bool
     late: bool
+
+
+# -- schedules and hooks --------------------------------------------------------------------------------------------
+
+
+class ScheduleRequest(Content, frozen=True, kw_only=True):
+    """When to start which playbook, with what.
+
+    One of: `cron` (five fields, on the clock of `timezone`), `every` (seconds, or a duration such as `15m`), `at` (a
+    single time; without an offset it is one of `timezone`). `overlap` says what to do with a firing while an execution
+    of the schedule is open, `missed` what to do with firings for which there was no server.
+    """
+
+    path: str
+    version: VersionNumber | None = None
+    payload: dict[str, Any] = {}
+    ctx: dict[str, Any] = {}
+    cron: str | None = None
+    every: float | str | None = None
+    at: str | None = None
+    timezone: str = "UTC"
+    overlap: Overlap = "skip"
+    missed: Missed = "once"
+    paused: bool | None = None
+
+
+class NewSchedule(ScheduleRequest, frozen=True, kw_only=True):
+    """A schedule to be made."""
+
+    name: str
+
+
+class FiredView(msgspec.Struct, frozen=True):
+    """What became of a firing, or of `count` in a row: `due` is when it (the last of them) was meant to happen."""
+
+    due: str
+    at: str
+    outcome: Outcome
+    execution_id: str | None
+    reason: str
+    count: int
+
+
+class ScheduleView(msgspec.Struct, frozen=True):
+    """A schedule, and how far it is. A retired one will not fire again by itself."""
+
+    name: str
+    path: str
+    version: int | None
+    payload: dict[str, Any]
+    ctx: dict[str, Any]
+    cron: str | None
+    every: float | None
+    at: str | None
+    timezone: str
+    overlap: Overlap
+    missed: Missed
+    status: Literal["active", "paused", "retired"]
+    created: str
+    updated: str
+    next: str | None
+    last: FiredView | None
+    queued: int
+    running: list[str]
+    recent: list[FiredView]
+
+
+class SchedulePage(msgspec.Struct, frozen=True):
+    """A page of schedules by name; `next` is the cursor of the page behind it."""
+
+    items: list[ScheduleView]
+    next: str | None
+
+
+class Triggered(msgspec.Struct, frozen=True):
+    """The execution that was asked for. If it is queued, it begins when the one before it has ended."""
+
+    execution_id: str
+    queued: bool
+
+
+class HookRequest(Content, frozen=True):
+    """Which playbook a hook starts. Without a `secret` a new hook gets a random one, and an old one keeps its own."""
+
+    path: str
+    version: VersionNumber | None = None
+    secret: str | None = None
+
+
+class HookView(msgspec.Struct, frozen=True):
+    """A hook without its secret."""
+
+    name: str
+    path: str
+    version: int | None
+    created: str
+    updated: str
+
+
+class HookPage(msgspec.Struct, frozen=True):
+    """The hooks."""
+
+    items: list[HookView]
+
+
+class HookSecret(msgspec.Struct, frozen=True):
+    """A hook. A secret that was made for it is said once; null if there is nothing new to say."""
+
+    name: str
+    path: str
+    version: int | None
+    created: str
+    updated: str
+    secret: str | None
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """The execution that a delivery has started; `duplicate` if the delivery has come before."""
+
+    execution_id: str
+    duplicate: bool
 
 
 # -- workers, credentials -------------------------------------------------------------------------------------------
