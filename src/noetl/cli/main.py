@@ -41,6 +41,8 @@ VERBS = {
     "graph": "Draw a playbook's net as text, mermaid, dot or svg",
     "schema": "Print the JSON Schema of playbooks, for editors",
     "migrate": "Rewrite a classic playbook in the canonical dialect",
+    "schedule": "Start playbooks by the clock: add, list, show, pause, trigger schedules",
+    "hook": "Let signed requests start playbooks: add, list, rotate, delete hooks",
     "credential": "Keep credentials, sealed, for playbooks to sign in with",
     "token": "Make, list and revoke tokens for a server",
     "user": "Add, list and remove people who can sign in to a server",
@@ -51,7 +53,7 @@ VERBS = {
 }
 """Verbs with one line each, so that `noetl --help` imports none of them."""
 
-SERVER_PACKAGES = frozenset(["argon2", "fastapi", "starlette", "uvicorn"])
+SERVER_PACKAGES = frozenset(["argon2", "cronsim", "fastapi", "starlette", "uvicorn"])
 """What the extra `server` brings."""
 
 EXIT_CODES: dict[type[NoetlError], int] = {

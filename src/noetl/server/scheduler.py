@@ -9,10 +9,9 @@ the same execution again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from noetl.errors import NoetlError, NotFound, StoreError
+from noetl.errors import NoetlError, StoreError
 from noetl.server import schedules
 from noetl.server.begin import begin
 from noetl.store.triggers import Firing, Schedule
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.5
 AT_ONCE = 100
-
-Change = Callable[[Schedule, set[str]], Schedule]
-"""Gives the next revision of a schedule. The set has those of its executions that are open."""
 
 
 class Scheduler:
@@ -47,7 +43,7 @@ class Scheduler:
         return len(due)
 
     async def _look_at(self, one: Schedule, now: float) -> None:
-        is_open = await self.api.in_store(self._open, one.running)
+        is_open = await self.api.in_store(schedules.open_of, self.api.store, one.running)
         try:
             decided = schedules.decided(one, is_open, now)
         except NoetlError as error:  # such as a time zone that this machine does not know
@@ -80,19 +76,3 @@ class Scheduler:
                 return  # it was deleted, or somebody else has noted it
             if await self.api.in_store(triggers.change_schedule, schedules.settled(found, firing, reason, now)):
                 return
-
-    async def change(self, name: str, change: Change) -> Schedule:
-        """Change a schedule from what it is at this moment; NotFound if there is none."""
-        triggers = self.api.store.triggers
-        while True:
-            found = await self.api.in_store(triggers.schedule, name)
-            if found is None:
-                raise NotFound(f"there is no schedule {name!r}")
-            new = change(found, await self.api.in_store(self._open, found.running))
-            if await self.api.in_store(triggers.change_schedule, new):
-                return new
-
-    def _open(self, executions: Iterable[str]) -> set[str]:
-        """Which of the executions are stored and have not ended."""
-        found = (one for name in executions for one in self.api.store.summaries(prefix=name, limit=1))
-        return {one.execution_id for one in found if one.ended is None}

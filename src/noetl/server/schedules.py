@@ -1,5 +1,5 @@
 """What happens to a schedule: it is made, changed, looked at, and asked to fire. Each function gives the next revision
-of its row. Nothing is done here; `scheduler.py` does it.
+of its row. Nothing is started here; `scheduler.py` does that.
 
 A firing goes through three states, each of which is stored before the next begins: it is due (`next`), decided
 (`starting`, or in the `queue` behind an open execution), and settled (`recent`). A server that dies in between leaves a
@@ -9,16 +9,17 @@ row from which any other goes on.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from noetl.errors import Conflict, UsageError
+from noetl.errors import Conflict, NotFound, UsageError
 from noetl.server import timing
 from noetl.server.roles import is_name
 from noetl.server.show import stamp, stamped
 from noetl.server.wire import ScheduleRequest
+from noetl.store.ports import Store
 from noetl.store.triggers import Fired, Firing, Schedule
 
 GRACE_SECONDS = 60.0
@@ -36,6 +37,36 @@ KEPT_RECENT = 20
 
 OWN_KEY = "schedule"
 """Where the payload of an execution tells its firing."""
+
+
+Change = Callable[[Schedule, Collection[str]], Schedule]
+"""Gives the next revision of a schedule. The collection has those of its executions that are open."""
+
+
+def change_in(store: Store, name: str, change: Change) -> Schedule:
+    """Change a schedule from what it is at this moment; NotFound if there is none. Blocks."""
+    while True:
+        found = store.triggers.schedule(name)
+        if found is None:
+            raise NotFound(f"there is no schedule {name!r}")
+        new = change(found, open_of(store, found.running))
+        if store.triggers.change_schedule(new):
+            return new
+
+
+def put_in(store: Store, name: str, request: ScheduleRequest, now: float) -> tuple[Schedule, bool]:
+    """Change a schedule or make it: what it is now, and whether it is new. Blocks."""
+    while store.triggers.schedule(name) is None:
+        made_now = made(name, request, now)
+        if store.triggers.add_schedule(made_now):
+            return made_now, True
+    return change_in(store, name, lambda old, _: changed(old, request, now)), False
+
+
+def open_of(store: Store, executions: Iterable[str]) -> set[str]:
+    """Which of the executions are stored and have not ended. Blocks."""
+    found = (one for name in executions for one in store.summaries(prefix=name, limit=1))
+    return {one.execution_id for one in found if one.ended is None}
 
 
 # -- what people ask for --------------------------------------------------------------------------------------------

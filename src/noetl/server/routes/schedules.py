@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from urllib.parse import quote
 
 import msgspec
@@ -70,12 +70,8 @@ async def put(call: Call) -> Response:
     """Change a schedule, or make it. If it fires at the same times as before, it goes on where it was."""
     request, name, api = await call.read(ScheduleRequest), call.params["name"], call.api
     await _check_path(call, request)
-    now = api.clock.now()
-    while await call.in_store(api.store.triggers.schedule, name) is None:
-        made = schedules.made(name, request, now)
-        if await call.in_store(api.store.triggers.add_schedule, made):
-            return _answer(made, 201)
-    return _answer(await api.scheduler.change(name, lambda old, _: schedules.changed(old, request, now)), 200)
+    one, new = await call.in_store(schedules.put_in, api.store, name, request, api.clock.now())
+    return _answer(one, 201 if new else 200)
 
 
 @routes.add("DELETE", "/schedules/{name}", answers={204: None})
@@ -98,19 +94,17 @@ async def pause(call: Call) -> Response:
 async def resume(call: Call) -> Response:
     """Go on with the next firing. What fell into the pause is not made up for."""
     await call.read(Nothing)
-    now = call.api.clock.now()
-    return _answer(
-        await call.api.scheduler.change(call.params["name"], lambda old, _: schedules.resumed(old, now)), 200
-    )
+    return await _changed(call, schedules.resumed)
 
 
 @routes.add("POST", "/schedules/{name}/trigger", body=Nothing, optional=True, headers=(ONCE,), answers={202: Triggered})
 async def trigger(call: Call) -> Response:
     """Fire now, beside the times of the schedule, also if it is paused. Its overlap policy holds."""
     await call.read(Nothing)
-    api, name = call.api, call.params["name"]
+    api = call.api
     firing = await _firing(call)
-    one = await api.scheduler.change(name, lambda old, is_open: _asked(old, firing, is_open, api.clock.now()))
+    now = api.clock.now()
+    one = await _change(call, lambda old, is_open: _asked(old, firing, is_open, now))
     if firing in one.starting and (refused := await api.scheduler.start(one, firing)) is not None:
         raise refused
     execution = firing.execution(one.id)
@@ -118,7 +112,7 @@ async def trigger(call: Call) -> Response:
     return json_response({"execution_id": execution, "queued": firing in one.queue}, 202, location)
 
 
-def _asked(old: Schedule, firing: Firing, is_open: set[str], now: float) -> Schedule:
+def _asked(old: Schedule, firing: Firing, is_open: Collection[str], now: float) -> Schedule:
     execution = firing.execution(old.id)
     known = {fired.execution for fired in old.recent}
     if firing in old.starting or firing in old.queue or execution in known or execution in old.running:
@@ -142,7 +136,11 @@ async def _firing(call: Call) -> Firing:
 
 async def _changed(call: Call, change: Callable[[Schedule, float], Schedule]) -> Response:
     now = call.api.clock.now()
-    return _answer(await call.api.scheduler.change(call.params["name"], lambda old, _: change(old, now)), 200)
+    return _answer(await _change(call, lambda old, _: change(old, now)), 200)
+
+
+async def _change(call: Call, change: schedules.Change) -> Schedule:
+    return await call.in_store(schedules.change_in, call.api.store, call.params["name"], change)
 
 
 async def _found(call: Call) -> Schedule:

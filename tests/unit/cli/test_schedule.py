@@ -1,0 +1,171 @@
+"""noetl schedule and noetl hook, on a database and on a server."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+from command import GOOD, Done, file, noetl
+from tests.acceptance.modes.stage import Process, until
+
+from noetl.store.sqlite import SqliteStore
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    registered = noetl("register", file(tmp_path, GOOD), "--db", str(tmp_path / "noetl.db"), cwd=tmp_path)
+    assert registered.code == 0, registered.err
+    return tmp_path
+
+
+def said(home: Path, *args: str, stdin: str = "", code: int = 0, **env: str) -> Done:
+    """The command on the database of the folder, or on the server that the environment names."""
+    place = () if "NOETL_SERVER" in env else ("--db", str(home / "noetl.db"))
+    keys = {"NOETL_MASTER_KEY": "ab" * 32, "NO_PROXY": "*"}
+    done = noetl(*args, *place, stdin=stdin, cwd=home, **(keys | env))
+    assert done.code == code, done.err
+    return done
+
+
+def data(done: Done) -> Any:
+    return msgspec.json.decode(done.out)
+
+
+def test_a_schedule_is_added_listed_shown_paused_and_deleted(home: Path) -> None:
+    added = said(
+        home, "schedule", "add", "nightly", "tests/good@1", "--cron", "0 3 * * *", "--timezone", "Europe/Berlin"
+    )
+    assert (added.out, "nightly (0 3 * * * Europe/Berlin): next at" in added.err) == ("", True)
+    listed = said(home, "schedule", "list").out
+    assert listed.split()[:6] == ["name", "path", "when", "status", "next", "last"]
+    assert "tests/good@1" in listed
+    assert said(home, "schedule", "show", "nightly").out.startswith("name: nightly\n")
+    assert data(said(home, "schedule", "pause", "nightly", "-o", "json"))["status"] == "paused"
+    assert data(said(home, "schedule", "resume", "nightly", "-o", "json"))["status"] == "active"
+    said(home, "schedule", "delete", "nightly")
+    for verb in ("delete", "show", "pause", "resume", "trigger"):
+        said(home, "schedule", verb, "nightly", code=4)
+
+
+def test_a_payload_and_a_ctx_are_kept(home: Path) -> None:
+    args = ("--every", "15m", "--payload", '{"a": {"b": 1}}', "--set", "a.c=2", "--ctx", '{"k": 1}', "--paused")
+    found = data(said(home, "schedule", "add", "s", "tests/good", *args, "--missed", "all", "-o", "json"))
+    assert (found["payload"], found["ctx"], found["every"]) == ({"a": {"b": 1, "c": 2}}, {"k": 1}, 900.0)
+    assert (found["status"], found["missed"], found["overlap"]) == ("paused", "all", "skip")
+
+
+def test_a_name_is_taken_unless_it_is_replaced(home: Path) -> None:
+    said(home, "schedule", "add", "s", "tests/good", "--every", "1h")
+    said(home, "schedule", "add", "s", "tests/good", "--every", "2h", code=6)
+    said(home, "schedule", "add", "s", "tests/good", "--every", "2h", "--replace")
+    assert data(said(home, "schedule", "show", "s", "-o", "json"))["every"] == 7200.0
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (("s", "tests/good"), 2),
+        (("s", "tests/good", "--cron", "x"), 2),
+        (("s", "tests/good", "--every", "1h", "--at", "2030-01-01"), 2),
+        (("s", "tests/good", "--at", "2001-01-01"), 2),
+        (("s", "tests/good", "--every", "1h", "--timezone", "Mars"), 2),
+        (("s", "tests/good", "--every", "1h", "--ctx", "[1]"), 2),
+        (("s", "tests/good@99999999999", "--every", "1h"), 2),
+        (("a b", "tests/good", "--every", "1h"), 2),
+        (("s", "tests/none", "--every", "1h"), 4),
+        (("s", "tests/good@7", "--every", "1h"), 4),
+    ],
+)
+def test_a_schedule_that_can_not_be(home: Path, args: tuple[str, ...], code: int) -> None:
+    said(home, "schedule", "add", *args, code=code)
+    assert said(home, "schedule", "list").out == ""
+
+
+def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    said(tmp_path, "schedule", "add", "s", "tests/good", "--every", "1h", code=4)
+    said(tmp_path, "hook", "add", "h", "tests/good", code=4)
+    assert not (tmp_path / "noetl.db").exists()
+
+
+def test_a_hook_prints_the_secret_that_was_made_once(home: Path) -> None:
+    secret = said(home, "hook", "add", "deploy", "tests/good").out.strip()
+    assert len(secret) >= 43
+    assert said(home, "hook", "add", "deploy", "tests/good@1").out == ""
+    assert secret not in said(home, "hook", "list", "-o", "json").out
+    assert said(home, "hook", "rotate", "deploy").out.strip() not in ("", secret)
+    said(home, "hook", "delete", "deploy")
+    said(home, "hook", "delete", "deploy", code=4)
+    said(home, "hook", "rotate", "deploy", code=4)
+    assert secret.encode() not in (home / "noetl.db").read_bytes()
+
+
+def test_a_secret_is_not_taken_from_the_command_line(home: Path) -> None:
+    said(home, "hook", "add", "deploy", "tests/good", "--secret", "correct-horse-battery", code=2)
+    said(home, "hook", "add", "deploy", "tests/good", "--secret", "-", stdin="short\n", code=2)
+    done = said(home, "hook", "add", "deploy", "tests/good", "--secret", "-", stdin="correct-horse-battery\n")
+    assert done.out == ""
+    said(home, "hook", "add", "deploy", "tests/none", code=4)
+
+
+# -- a server -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dev(home: Path) -> Iterator[dict[str, str]]:
+    """`noetl dev` on the database of the folder, with a schedule and a trigger that were there before it."""
+    said(home, "schedule", "add", "before", "tests/good", "--every", "1s")
+    process = Process(home, "dev", "dev", "--port", "0", "--db", str(home / "noetl.db"), NOETL_MASTER_KEY="ab" * 32)
+    process.start()
+    line = process.until_said("export ")
+    yield dict(part.split("=", 1) for part in line.split()[1:])
+    process.stop()
+
+
+def test_a_server_fires_what_is_in_its_database(home: Path, dev: dict[str, str]) -> None:
+    def fired() -> Any:
+        found = data(said(home, "schedule", "show", "before", "-o", "json", **dev))
+        return found["last"] and found["last"]["outcome"] == "started" and found
+
+    assert until(fired)["path"] == "tests/good"
+    said(home, "schedule", "pause", "before", **dev)
+    said(home, "schedule", "add", "later", "tests/good", "--at", "2099-01-01T00:00", **dev)
+    said(home, "schedule", "add", "later", "tests/good", "--at", "2099-01-01T00:00", code=6, **dev)
+    there = said(home, "schedule", "trigger", "later", **dev).out.strip()
+    beside = said(home, "schedule", "trigger", "later").out.strip()
+    for execution in (there, beside):
+
+        def ended(name: str = execution) -> Any:
+            done = noetl("runs", "show", name, "-o", "json", cwd=home, NO_PROXY="*", **dev)
+            return done.code == 0 and data(done)["status"] == "succeeded"
+
+        until(ended)
+    assert [one["name"] for one in data(said(home, "schedule", "list", "-o", "json", **dev))] == ["before", "later"]
+    said(home, "schedule", "delete", "before", **dev)
+
+
+def test_a_server_takes_what_is_signed_with_the_secret_of_a_hook(home: Path, dev: dict[str, str]) -> None:
+    secret = said(home, "hook", "add", "deploy", "tests/good", **dev).out.strip()
+    body, timestamp = b"{}", str(int(time.time()))
+    signed = hmac.new(secret.encode(), timestamp.encode() + b"." + body, sha256).hexdigest()
+    headers = {
+        "Content-Type": "application/json",
+        "X-Noetl-Timestamp": timestamp,
+        "X-Noetl-Signature": f"sha256={signed}",
+    }
+    url = f"{dev['NOETL_SERVER']}/api/v1/hooks/deploy"
+    with httpx2.Client(trust_env=False, timeout=60) as client:
+        assert client.post(url, content=body, headers=headers).status_code == 202
+        said(home, "hook", "rotate", "deploy", **dev)
+        assert client.post(url, content=body, headers=headers).status_code == 401
+    assert [one["name"] for one in data(said(home, "hook", "list", "-o", "json", **dev))] == ["deploy"]
+    said(home, "hook", "delete", "deploy", **dev)
+    store = SqliteStore(home / "noetl.db")
+    assert (store.triggers.hooks(), store.credentials.all()) == ([], [])
+    store.close()
