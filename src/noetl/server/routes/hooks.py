@@ -75,12 +75,11 @@ async def _once(call: Call, name: str, signed: str, body: bytes) -> tuple[str, b
     if len(delivery) > DELIVERY_LENGTH:
         raise Refused(422, f"X-Noetl-Delivery has at most {DELIVERY_LENGTH} characters")
     now = api.clock.now()
-    execution, duplicate = uuid7(now, os.urandom(8)), False
+    execution = ours = uuid7(now, os.urandom(8))
     for key in hooks.deliveries(signed, delivery, body):
         kept = await call.in_store(api.store.remember, f"hook {name}", key, execution.encode(), now)
-        if kept is not None:
-            execution, duplicate = kept.decode(), True
-    return execution, duplicate
+        execution = execution if kept is None else kept.decode()
+    return execution, execution != ours
 
 
 # -- looking after them ---------------------------------------------------------------------------------------------
