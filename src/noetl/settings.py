@@ -109,6 +109,22 @@ def log_settings(
     return LogSettings(cast(LogForm, chosen), cast(LogLevel, lowest))
 
 
+def traces_endpoint(said: str | None = None, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Where spans go over OTLP/HTTP; None: there are no traces. `said` is what a flag says."""
+    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" and not said:
+        return None
+    exact = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    base = (
+        said or environment.get("NOETL_TRACES") or (None if exact else environment.get("OTEL_EXPORTER_OTLP_ENDPOINT"))
+    )
+    found = f"{base.rstrip('/')}/v1/traces" if base else exact
+    if base == "off" or not found:
+        return None
+    if not found.startswith(("http://", "https://")):
+        raise UsageError(f"the address for traces begins with http:// or https://, and not as {base or exact!r} does")
+    return found
+
+
 def master_key_settings(environment: Mapping[str, str] = os.environ) -> MasterKeySettings:
     """The settings of the master key."""
     home = environment.get("XDG_CONFIG_HOME") or os.path.join("~", ".config")
@@ -177,6 +193,14 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "NOETL_RETENTION": ("`--retention`", "How long executions are kept after their end; `off` or `0`: for ever."),
     "NOETL_LOG_FORMAT": ("`--log-format`", "`text` or `json`. Default: text on a terminal, JSON elsewhere."),
     "NOETL_LOG_LEVEL": ("`--log-level`", "`debug`, `info` (default), `warning` or `error`."),
+    "NOETL_TRACES": (
+        "`--traces`",
+        "The OTLP/HTTP receiver of traces, such as `http://collector:4318`, or `off`.",
+    ),
+    "OTEL_EXPORTER_OTLP_ENDPOINT": (
+        "",
+        "The same, without `NOETL_TRACES`. Other `OTEL_` variables apply, too.",
+    ),
     "NOETL_MASTER_KEY": ("", "The key that seals credentials; older ones that are still needed after commas."),
     "NOETL_MASTER_KEY_FILE": ("", "The file that has it otherwise. Default `~/.config/noetl/master.key`."),
     "NOETL_NATS": ("`--nats`", "Servers of NATS, with commas between them."),

@@ -18,7 +18,7 @@ from noetl.clock import SystemClock
 from noetl.log import Log
 from noetl.server.listen import bound, url_of
 from noetl.server.local_link import LocalLink, Pulse
-from noetl.settings import nats_settings
+from noetl.settings import nats_settings, traces_endpoint
 from noetl.store.ports import Store, WorkerSession
 from noetl.tools.http_client.addresses import forbid_addresses
 from noetl.tools.registry import KINDS
@@ -43,12 +43,20 @@ def command(port: int, db: str | None, retention: float | None, log: Log) -> Non
     It makes a token that is good while it runs, and prints the address to open and what to type for the other verbs.
     """
     collect_garbage()
+    how = Serving((), retention, log, nats_settings(), traces_endpoint())
     with served(db) as store:
         found = bound("127.0.0.1", port)
         revoke(store, [one.id for one in store.access.tokens() if one.name == TOKEN and one.revoked is None])
         name, secret = make_token(store, "admin", TOKEN)
         try:
-            asyncio.run(_serve(store, found, secret, Serving(retention=retention, log=log, nats=nats_settings())))
+            asyncio.run(
+                _serve(
+                    store,
+                    found,
+                    secret,
+                    how,
+                )
+            )
         finally:
             revoke(store, [name])
 

@@ -16,10 +16,14 @@ from noetl.clock import SystemClock
 from noetl.log import Log
 from noetl.server.listen import bound, url_of
 from noetl.server.options import check_address
-from noetl.settings import nats_settings
+from noetl.settings import nats_settings, traces_endpoint
 from noetl.store.ports import Store
 
 PORT = 8082
+TRACES_HELP = (
+    "An OTLP/HTTP receiver for traces, such as http://collector:4318; off: none. Else NOETL_TRACES, else "
+    "OTEL_EXPORTER_OTLP_ENDPOINT."
+)
 NATS_HELP = "NATS beside the database: nats://HOST:4222, several with commas; else NOETL_NATS, else none."
 
 
@@ -31,6 +35,7 @@ NATS_HELP = "NATS beside the database: nats://HOST:4222, several with commas; el
 @click.option("--workers", type=click.IntRange(0, 64), default=0, show_default=True, help="Workers of its own.")
 @click.option("--slots", type=click.IntRange(1, 1000), default=16, show_default=True, help="Of each of its workers.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name by which clients know it.")
+@click.option("--traces", metavar="URL", help=TRACES_HELP)
 @retention_option
 @log_option
 def command(
@@ -41,6 +46,7 @@ def command(
     workers: int,
     slots: int,
     hosts: tuple[str, ...],
+    traces: str | None,
     retention: float | None,
     log: Log,
 ) -> None:
@@ -51,11 +57,11 @@ def command(
     with `--workers` as processes on this machine that are started again when they die.
     """
     collect_garbage()
-    chosen = nats_settings(nats)
+    how = Serving(hosts, retention, log, nats_settings(nats), traces_endpoint(traces))
     with served(db) as store:
         check_address(host, store.access, SystemClock().now())
         found = bound(host, port)
-        asyncio.run(_serve(store, found, workers, slots, Serving(hosts, retention, log, chosen)))
+        asyncio.run(_serve(store, found, workers, slots, how))
 
 
 async def _serve(store: Store, found: socket.socket, workers: int, slots: int, how: Serving) -> None:

@@ -78,6 +78,8 @@ class Serving(NamedTuple):
     """For how many seconds after their end executions are kept; None: for ever."""
     log: Log = Log()
     nats: NatsSettings | None = None
+    traces: str | None = None
+    """The address that gets spans over OTLP/HTTP."""
 
 
 class Running(NamedTuple):
@@ -93,8 +95,14 @@ async def running(store: Store, found: socket.socket, how: Serving) -> AsyncIter
     """A server that answers at a socket while the block lasts."""
     service = Service(store, SystemClock(), _no_children, open_credential=opener(store))
     bus = _bus(how.nats, service, how.log) if how.nats is not None else None
-    options = ServerSettings(hosts=how.hosts, version=noetl.__version__, safe=safe_of(store), log=how.log, bus=bus)
-    service.complain = lambda text: how.log.write("warning", text)
+    options = ServerSettings(
+        hosts=how.hosts,
+        version=noetl.__version__,
+        safe=safe_of(store),
+        log=how.log,
+        bus=bus,
+        traces=how.traces or "",
+    )
     app = create_app(service, options)
     api: Api = app.state.api
     ended = asyncio.Event()
@@ -116,6 +124,8 @@ async def running(store: Store, found: socket.socket, how: Serving) -> AsyncIter
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
+        if api.traces is not None:
+            await api.traces.close()
         api.close()
         service.runtime.thread.shutdown()
 

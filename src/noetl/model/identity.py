@@ -40,6 +40,16 @@ def action_id(execution: str, task: TaskId) -> str:
     return sha256(f"{execution}|{task}".encode()).hexdigest()[:32]
 
 
+def span_id(*parts: str) -> str:
+    """The id of the span of something, for traces: 16 hex digits."""
+    return sha256("|".join(("span", *parts)).encode()).hexdigest()[:16]
+
+
+def traceparent(execution: str, action: str, attempt: int) -> str:
+    """How a task names its span to whom it calls (W3C Trace Context)."""
+    return f"00-{execution.replace('-', '')}-{span_id(action, str(attempt))}-01"
+
+
 def uuid7(at: float, noise: bytes) -> str:
     """An id that sorts by the time it was made (RFC 9562); `noise` is at least eight random bytes."""
     milliseconds, part = divmod(at * 1000, 1)

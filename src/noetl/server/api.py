@@ -18,6 +18,7 @@ from noetl.server.scheduler import Scheduler
 from noetl.server.service import Service
 from noetl.server.sessions import Sessions
 from noetl.server.throttle import Throttle
+from noetl.server.traces import Traces, open_traces
 from noetl.server.upkeep import Upkeep
 from noetl.server.watch import Watch
 from noetl.store.ports import Summary
@@ -42,7 +43,10 @@ class Api:
         self.log = settings.log or Log()
         self.upkeep = Upkeep(service.store, self.in_store)
         self.health = Health(service.store, settings.bus, self.in_store, self.log)
-        watch = Watch(service.runtime.told, self.log, self.metrics)
+        self.traces: Traces | None = None
+        if settings.traces:
+            self.traces = open_traces(settings.traces, service.store, self.in_store, settings.version, self.log)
+        watch = Watch(service.runtime.told, self.log, self.metrics, self.traces)
         service.runtime.told, service.runtime.committed = watch.told, watch.committed
         self.scheduler = Scheduler(self)
         self.closing = asyncio.Event()

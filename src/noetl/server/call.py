@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope
 
 from noetl.server.problems import Refused
 from noetl.server.roles import PREFIX
+from noetl.server.traces import Point, caller_of
 
 if TYPE_CHECKING:
     from noetl.server.api import Api
@@ -122,6 +123,8 @@ class Call:
         self.headers, self.params, self.request_id = headers, params, request_id
         self.execution: str | None = params.get("id")
         """Which execution it is about, where it is about one."""
+        self.span: Point | None = None
+        """Its span, where that is known before it is answered."""
         self._caller: Caller | None = None
         self._body: bytes | None = None
 
@@ -137,6 +140,12 @@ class Call:
 
     def known_as(self, caller: Caller) -> None:
         self._caller = caller
+
+    def begins(self, execution: str) -> None:
+        """The request begins an execution: lines and spans of the one name the other."""
+        self.execution = execution
+        if self.api.traces is not None:
+            self.span = self.api.traces.asked(execution, caller_of(self.headers))
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")

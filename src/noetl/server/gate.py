@@ -24,6 +24,7 @@ from noetl.server.api import Api
 from noetl.server.call import Call, Endpoint
 from noetl.server.problems import MEDIA, Refused, document, refused
 from noetl.server.roles import ALLOWED, PREFIX, pattern
+from noetl.server.traces import Traces, caller_of, trace_of
 
 CHANGES = frozenset(["POST", "PUT", "PATCH", "DELETE"])
 SINGLE = frozenset([b"host", b"origin", b"authorization", b"cookie", b"content-type", b"x-csrf-token"])
@@ -119,6 +120,8 @@ class Gate:
             seconds = perf_counter() - started
             method = scope["method"] if route != "none" else "none"
             api.metrics.answered(method, route, answer.status, seconds)
+            if api.traces is not None and route not in QUIET and KEY in scope:
+                _trace(api.traces, scope[KEY], answer.status, seconds)
             if api.settings.log_requests and (route not in QUIET or answer.status >= 400):
                 self._note(scope, route, answer.status, seconds, request_id)
 
@@ -140,6 +143,7 @@ class Gate:
             ms=round(seconds * 1000, 3),
             who=who,
             execution_id=None if call is None else call.execution,
+            trace_id=None if call is None else _trace_id(call),
             request_id=request_id,
         )
 
@@ -213,6 +217,27 @@ class _Answer:
             if not any(name == b"cache-control" for name, _ in headers):
                 headers.append((b"cache-control", b"no-store"))
         await self.send(message)
+
+
+def _trace_id(call: Call) -> str | None:
+    """The trace that a request belongs to, where it says so or begins an execution."""
+    caller = caller_of(call.headers)
+    if caller is not None:
+        return caller.trace
+    return None if call.execution is None else trace_of(call.execution)
+
+
+def _trace(traces: Traces, call: Call, status: int, seconds: float) -> None:
+    """The span of a request."""
+    attributes = {
+        "http.request.method": call.endpoint.method,
+        "http.route": call.endpoint.path,
+        "http.response.status_code": status,
+        "noetl.request_id": call.request_id,
+    }
+    if call.execution is not None:
+        attributes["noetl.execution_id"] = call.execution
+    traces.answered(call.span, caller_of(call.headers), seconds, attributes, call.execution)
 
 
 def _check_content(call: Call) -> None:

@@ -29,6 +29,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where credentials are kept; without it the server hands out none."""
     bus: Bus | None = None
     """The connection to NATS, where there is one. Whoever gives it keeps it running."""
+    traces: str = ""
+    """The address that gets spans over OTLP/HTTP; empty: none are made."""
     log: Log | None = None
     """Where its lines go; JSON on standard error if it is not given."""
 

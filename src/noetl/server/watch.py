@@ -8,6 +8,7 @@ from noetl.engine import events as e
 from noetl.engine.state import Execution
 from noetl.log import Level, Log
 from noetl.server.metrics import Metrics
+from noetl.server.traces import Traces
 
 Told = Callable[[Execution, list[e.Event]], None]
 
@@ -15,8 +16,8 @@ Told = Callable[[Execution, list[e.Event]], None]
 class Watch:
     """Hears of everything that is durable, after those who act on it."""
 
-    def __init__(self, then: Told, log: Log, metrics: Metrics) -> None:
-        self.then, self.log, self.metrics = then, log, metrics
+    def __init__(self, then: Told, log: Log, metrics: Metrics, traces: Traces | None = None) -> None:
+        self.then, self.log, self.metrics, self.traces = then, log, metrics, traces
 
     def told(self, state: Execution, events: list[e.Event]) -> None:
         self.then(state, events)
@@ -41,6 +42,8 @@ class Watch:
         error = event.error or {}
         kind = error.get("kind") if isinstance(error.get("kind"), str) else None
         self._say("info", "execution ended", state, status=event.outcome, events=state.seq, error_kind=kind)
+        if self.traces is not None:
+            self.traces.ended(state)
 
     def _task(self, state: Execution, event: e.Event) -> None:
         assert isinstance(event, e.TaskDone)

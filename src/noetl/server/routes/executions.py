@@ -71,7 +71,7 @@ async def start(call: Call) -> Response:
     execution = uuid7(api.clock.now(), os.urandom(8))
     if b"idempotency-key" in call.headers:
         execution = await once(call, execution)
-    call.execution = execution
+    call.begins(execution)
     if not await _exists(call, execution):
         await api.service.start(digest, request.payload, request.ctx, execution)
     return await begun(call, execution, {"execution_id": execution})

@@ -98,5 +98,5 @@ async def _name(call: Call, about: str) -> str:
 
 
 async def _told(call: Call, forked: Forked) -> Response:
-    call.execution = forked.execution_id
+    call.begins(forked.execution_id)
     return await begun(call, forked.execution_id, forked._asdict())

@@ -13,6 +13,8 @@ from httpx2 import URL, AsyncClient, InvalidURL, Request
 from httpx2 import Timeout as Limits
 from msgspec import UNSET
 
+from noetl.model.identity import traceparent
+from noetl.settings import traces_endpoint
 from noetl.tools.base import Context
 from noetl.tools.fields import Scalar
 from noetl.tools.http import KIND, Inputs, Upload
@@ -37,6 +39,8 @@ def build(client: AsyncClient, inputs: Inputs, proof: Proof, context: Context, f
         headers.append((b"Content-Type", content_type))
     if inputs.method in WITH_EFFECT and "idempotency-key" not in named:
         headers.append((b"Idempotency-Key", context.idempotency_key.encode()))
+    if "traceparent" not in named and traces_endpoint() is not None:
+        headers.append((b"traceparent", traceparent(context.execution, context.action, context.attempt).encode()))
     url = _address(inputs, proof, context)
     request = client.build_request(
         inputs.method,
