@@ -119,6 +119,11 @@ class Reference(View):
         return f"Reference({self.store!r}, {self.key!r}, {self.size})"
 
     @property
+    def digest(self) -> str:
+        """The hash of the content, by which the database and a lease know it."""
+        return self.key.rpartition("/")[2]
+
+    @property
     def is_secret(self) -> bool:
         """Whether it stands for a secret."""
         return self.store in (KEYCHAIN, SECRET)

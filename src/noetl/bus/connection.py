@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from noetl.errors import NoetlError, UsageError
+from noetl.errors import Away, UsageError
 from noetl.log import Level
 from noetl.settings import NatsSettings
 from noetl.tools.base import Failure
@@ -37,10 +37,6 @@ Say = Callable[[Level, str], None]
 """Takes a level (`info`, `warning`) and a sentence."""
 
 
-class Away(NoetlError):
-    """NATS can't be used at the moment."""
-
-
 class Bus:
     """Keeps a connection while `run` runs."""
 
@@ -58,6 +54,8 @@ class Bus:
         self._told = False
         """Whether the trouble was told."""
         self._rests_until = 0.0
+        self.attempted = asyncio.Event()
+        """Whether it was tried once: before that, `Away` says nothing."""
 
     @property
     def client(self) -> Client:
@@ -96,6 +94,7 @@ class Bus:
             try:
                 await self._connected()
             except Failure as failure:
+                self.attempted.set()
                 self._ill(str(failure))
             if clock() - began > STEADY_SECONDS:
                 pause = FIRST_PAUSE_SECONDS
@@ -112,6 +111,7 @@ class Bus:
             for act in self.on_connect:
                 await act()
             self._well()
+            self.attempted.set()
             await line.ended.wait()
             raise Failure("connect", f"the connection to NATS at {self.login.shown()} broke")
         finally:

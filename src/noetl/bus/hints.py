@@ -15,7 +15,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from noetl.bus.connection import Away, Bus
+from noetl.bus.connection import Bus
+from noetl.errors import Away
 
 if TYPE_CHECKING:
     from nats.aio.subscription import Subscription

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from noetl.bus.connection import Bus
+from noetl.errors import NotFound
 from noetl.store.access import IDLE_SECONDS, Session, User
 
 if TYPE_CHECKING:
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
 BUCKET = "noetl_sessions"
 PREFIX = "noetl.sessions"
 REVISIONS = 10
-
-
-class Ended(Exception):
-    """Somebody has deleted the key."""
 
 
 class SessionKeys:
@@ -67,8 +64,8 @@ class SessionKeys:
         await self.bus.ask(BUCKET, work)
 
     async def activity(self, hash: bytes) -> tuple[float, int] | None:
-        """When the session was last used, and the key's revision; None if NATS does not know it, Ended if somebody has
-        deleted it."""
+        """When the session was last used, and the key's revision; None if NATS does not know it, NotFound if somebody
+        has deleted it."""
         from nats.js.errors import KeyDeletedError, KeyNotFoundError
 
         async def work(store: JetStreamContext) -> tuple[bytes, int] | None:
@@ -85,7 +82,7 @@ class SessionKeys:
         if found is None:
             return None
         if found == (b"", 0):
-            raise Ended
+            raise NotFound("the session was ended in NATS")
         return _activity(found[0]), found[1]
 
     async def delete(self, session: Session) -> None:

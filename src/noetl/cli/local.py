@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -9,6 +10,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import click
 import msgspec
 
 from noetl.clock import SystemClock
@@ -19,13 +21,15 @@ from noetl.runtime.catalog import Catalog
 from noetl.runtime.embedded import Embedded
 from noetl.runtime.report import report
 from noetl.runtime.runtime import OpenCredential
-from noetl.settings import master_key_settings, settings
+from noetl.settings import NatsSettings, master_key_settings, nats_settings, settings
 from noetl.store.open import SQLITE, Mode, is_file, open_store
 from noetl.store.ports import Store, Summary
 from noetl.store.sqlite import Owner, SqliteStore
 from noetl.tools.registry import KINDS
 
 if TYPE_CHECKING:
+    from noetl.bus.connection import Say
+    from noetl.bus.objects import Shelf
     from noetl.keychain.safe import Safe
 
 LAST = "last"
@@ -127,9 +131,33 @@ async def engine(store: Store) -> AsyncIterator[Engine]:
     embedded = Embedded(store, KINDS, SystemClock(), catalog.find, open_credential=opener(store))
     catalog.runtime = embedded.runtime
     try:
-        yield Engine(embedded, catalog)
+        async with shelf(nats_settings(), _say) as found:
+            embedded.runtime.shelf = found
+            yield Engine(embedded, catalog)
     finally:
         await embedded.close()
+
+
+@asynccontextmanager
+async def shelf(nats: NatsSettings | None, say: Say) -> AsyncIterator[Shelf | None]:
+    """Where large values go beside the database; None where there is no NATS."""
+    if nats is None:
+        yield None
+        return
+    from noetl.bus.connection import Bus
+    from noetl.bus.objects import Shelf
+
+    bus = Bus(nats, say)
+    keeping = asyncio.create_task(bus.run())
+    try:
+        yield Shelf(bus)
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+
+def _say(level: str, text: str) -> None:
+    click.echo(f"noetl: {text}", err=True)
 
 
 def opener(store: Store) -> OpenCredential:

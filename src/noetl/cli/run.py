@@ -28,7 +28,7 @@ from noetl.runtime.catalog import Source, read
 from noetl.runtime.embedded import LOOK_SECONDS, Embedded
 from noetl.runtime.obstacles import Obstacle, obstacles
 from noetl.runtime.runtime import Refresh
-from noetl.settings import ServerAddress
+from noetl.settings import ServerAddress, nats_settings
 from noetl.store.sqlite import SqliteStore
 
 
@@ -57,7 +57,7 @@ def command(
     """
     given = payload_of(json_or_file(payload, "--payload"), sets, strings)
     source = read(file)
-    if not runnable(source, quiet=output is not None):
+    if not runnable(source, output is not None, there=place.server is not None):
         ctx.exit(3)
     if place.server is not None:
         ctx.exit(_run_there(place.server, source, given, output))
@@ -213,8 +213,9 @@ def error_text(error: dict[str, Any], source: Source | None) -> str:
 # -- before anything runs -------------------------------------------------------------------------------------------
 
 
-def runnable(source: Source, quiet: bool) -> bool:
-    """Whether the playbook can run; if not, every reason is on stderr."""
+def runnable(source: Source, quiet: bool, *, there: bool = False) -> bool:
+    """Whether the playbook can run, here or at a server, which says itself whether it has NATS; if not, every reason is
+    on stderr."""
     problems = source.loaded.problems
     if source.loaded.playbook is None:
         print_problems(problems, stream=sys.stderr)
@@ -222,7 +223,7 @@ def runnable(source: Source, quiet: bool) -> bool:
         return False
     if not quiet:
         print_problems(problems, stream=sys.stderr)
-    found = list(obstacles(source.loaded.playbook))
+    found = list(obstacles(source.loaded.playbook, nats=there or nats_settings() is not None))
     for obstacle in found:
         click.echo(_obstacle_text(source, obstacle), err=True)
     return not found

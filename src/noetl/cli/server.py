@@ -61,17 +61,16 @@ def command(
     with served(db) as store:
         check_address(host, store.access, SystemClock().now())
         found = bound(host, port)
-        asyncio.run(_serve(store, found, workers, slots, how))
+        asyncio.run(_serve(store, found, workers, slots, nats, how))
 
 
-async def _serve(store: Store, found: socket.socket, workers: int, slots: int, how: Serving) -> None:
+async def _serve(store: Store, found: socket.socket, workers: int, slots: int, nats: str | None, how: Serving) -> None:
     url = url_of(found)
     tokens = [make_token(store, "worker", f"worker {one} of {socket.gethostname()}") for one in range(workers)]
     try:
         async with running(store, found, how) as one:
-            pool = Pool(
-                ["--server", url, "--slots", str(slots), *flags_of(how.log)], [secret for _, secret in tokens], how.log
-            )
+            arguments = ["--server", url, "--slots", str(slots), *(["--nats", nats] if nats else [])]
+            pool = Pool([*arguments, *flags_of(how.log)], [secret for _, secret in tokens], how.log)
             working = asyncio.create_task(_work(pool, one.ended))
             on_signal(pool.end if workers else one.ended.set)
             how.log.write("info", f"noetl server at {url}{f', {workers} workers' if workers else ''}")

@@ -131,13 +131,15 @@ async def running(store: Store, found: socket.socket, how: Serving) -> AsyncIter
 
 
 def _bus(nats: NatsSettings, service: Service, log: Log) -> Bus:
-    """The connection to NATS, with the hints that servers give each other over it."""
+    """The connection to NATS, with hints between servers and the place for large values."""
     from noetl.bus.connection import Bus
     from noetl.bus.hints import Hints
+    from noetl.bus.objects import Shelf
 
     bus = Bus(nats, log.write)
     hints = Hints(bus, service.hear)
     service.announce, service.listen = hints.ready, hints.want
+    service.runtime.shelf = Shelf(bus)
     return bus
 
 

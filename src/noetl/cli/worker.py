@@ -13,12 +13,13 @@ from functools import partial
 import click
 
 import noetl
+from noetl.cli.local import shelf
 from noetl.cli.log_option import flags_of, log_option
 from noetl.cli.run import collect_garbage
 from noetl.clock import SystemClock
 from noetl.errors import AuthError, UsageError
 from noetl.log import Log
-from noetl.settings import ServerAddress, server_address
+from noetl.settings import NatsSettings, ServerAddress, nats_settings, server_address
 from noetl.tools.http_client.addresses import forbid_addresses
 from noetl.tools.registry import KINDS
 from noetl.worker.heart import Heart
@@ -33,6 +34,10 @@ TOKEN_HELP = (
     "The token of the worker. Better in NOETL_TOKEN or NOETL_TOKEN_FILE: others see flags in lists of processes."
 )
 
+NATS_HELP = (
+    "NATS, where results of `nats_object` are put and read without the server; else NOETL_NATS. Not needed: without it "
+    "the server does that."
+)
 GRACE_HELP = f"How long running tasks may take to finish when it is told to end; {GRACE_SECONDS:g} if not given."
 
 
@@ -41,6 +46,7 @@ GRACE_HELP = f"How long running tasks may take to finish when it is told to end;
 @click.option("--token", metavar="TOKEN", help=TOKEN_HELP)
 @click.option("--pool", default="default", show_default=True, metavar="NAME", help="Whose work it does.")
 @click.option("--slots", type=click.IntRange(1, 1000), default=16, show_default=True, help="How much at once.")
+@click.option("--nats", metavar="URL", help=NATS_HELP)
 @click.option("--processes", type=click.IntRange(1, 100), default=1, show_default=True, help="So many of them.")
 @click.option("--name", metavar="NAME", help="What it is called in lists; else made from host and process.")
 @click.option("--grace", type=click.FloatRange(0), default=GRACE_SECONDS, metavar="SECONDS", help=GRACE_HELP)
@@ -51,6 +57,7 @@ def command(
     token: str | None,
     pool: str,
     slots: int,
+    nats: str | None,
     processes: int,
     name: str | None,
     grace: float,
@@ -71,39 +78,47 @@ def command(
     forbid_addresses()
     if processes > 1:
         arguments = ["--server", address.url, "--pool", pool, "--slots", str(slots), "--grace", str(grace)]
-        arguments += flags_of(log)
+        arguments += [*(["--nats", nats] if nats else []), *flags_of(log)]
         asyncio.run(_many(arguments, address.token, processes, log))
         return
     name = name or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
-    asyncio.run(_work(address, name, pool, slots, grace, until_eof, log))
+    asyncio.run(_work(address, name, pool, slots, grace, until_eof, log, nats_settings(nats)))
 
 
 async def _work(
-    address: ServerAddress, name: str, pool: str, slots: int, grace: float, until_eof: bool, log: Log
+    address: ServerAddress,
+    name: str,
+    pool: str,
+    slots: int,
+    grace: float,
+    until_eof: bool,
+    log: Log,
+    nats: NatsSettings | None,
 ) -> None:
     clock = SystemClock()
     output = Output(clock)
-    link = HttpLink(address.url, address.token, name, pool, output)
-    worker = Worker(name, link, KINDS, clock, slots)
-    worker.log = output.write
-    shift = Shift(worker, partial(log.write, "warning"), grace)
-    about = Heartbeat(name, pool, slots, {}, socket.gethostname(), clock.now(), noetl.__version__)
-    heart = Heart(address.url, address.token, worker, link, about)
-    heart.refused = shift.refuse
-    on_signal(shift.end)
-    if until_eof:
-        watch_stdin(shift.end)
-    heart.start()
-    said = f"worker {name} takes work of pool {pool} from {address.url}, {slots} at once"
-    log.write("info", said, worker=name, pool=pool, slots=slots)
-    try:
-        await shift.run()
-    finally:
-        heart.stop()
-        await KINDS.close()
-        await asyncio.to_thread(heart.join)
-        await link.close()
-        log.write("info", f"worker {name} has ended", worker=name)
+    async with shelf(nats, log.write) as found:
+        link = HttpLink(address.url, address.token, name, pool, output, found)
+        worker = Worker(name, link, KINDS, clock, slots)
+        worker.log = output.write
+        shift = Shift(worker, partial(log.write, "warning"), grace)
+        about = Heartbeat(name, pool, slots, {}, socket.gethostname(), clock.now(), noetl.__version__)
+        heart = Heart(address.url, address.token, worker, link, about)
+        heart.refused = shift.refuse
+        on_signal(shift.end)
+        if until_eof:
+            watch_stdin(shift.end)
+        heart.start()
+        said = f"worker {name} takes work of pool {pool} from {address.url}, {slots} at once"
+        log.write("info", said, worker=name, pool=pool, slots=slots)
+        try:
+            await shift.run()
+        finally:
+            heart.stop()
+            await KINDS.close()
+            await asyncio.to_thread(heart.join)
+            await link.close()
+            log.write("info", f"worker {name} has ended", worker=name)
 
 
 async def _many(arguments: list[str], token: str, processes: int, log: Log) -> None:

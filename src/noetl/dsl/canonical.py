@@ -76,6 +76,8 @@ class Builder:
     def executor(self) -> model.Executor:
         given, spec = self.root.get("executor", {}), self.executor_spec
         results = layered(spec.get("result"), spec.get("results"))
+        if spec:
+            self._place("executor.spec", span_of(spec))
         limit = spec.get("policy", {}).get("limits", {}).get("max_payload_bytes")
         inline = results.get("inline_bytes", limit if limit is not None else 65_536)
         values = {key: spec[key] for key in ("pool", "on_failure", "durability", "max_step_runs") if key in spec}

@@ -7,6 +7,7 @@ these tables. A field with a `rewrite` belongs to the classic dialect only.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from noetl.dsl.inputs import check_inputs, check_table
@@ -184,21 +185,40 @@ NO_RULES = {
     "rules": Retired(DO_OUTSIDE, "'rules' stands outside a task's policy", RULES_HINT),
 }
 
+
+def _store_of(kind: str) -> Callable[[Any], bool]:
+    return lambda value: is_map(value) and value.get("kind") == kind
+
+
+def _store_kind(*kinds: str) -> Field:
+    return Field(Choice(*kinds), "where large results go", required=True)
+
+
 STORE = OneOf(
     "a result store",
-    Form(is_text, Choice("db", "file", "nats_object", "object")),
+    Form(is_text, Choice("db", "file", "nats_object")),
     Form(
-        anything,
+        _store_of("file"),
+        Fields("a file store", {"kind": _store_kind("file"), "path": Field(Text(), "folder of the files")}),
+    ),
+    Form(
+        _store_of("nats_object"),
         Fields(
-            "a result store",
+            "a store in NATS",
+            {"kind": _store_kind("nats_object"), "bucket": Field(Text(), "bucket of objects (`noetl-results`)")},
+        ),
+    ),
+    Form(
+        _store_of("object"),
+        Fields(
+            "an object store",
             {
-                "kind": Field(Choice("db", "file", "nats_object", "object"), "where large results go", required=True),
-                "bucket": Field(Text(), "bucket of an object store"),
-                "url": Field(Text(), "address of an object store, such as s3://bucket/prefix"),
-                "path": Field(Text(), "folder of the file store"),
+                "kind": _store_kind("object"),
+                "url": Field(Text(), "its address, such as `s3://bucket/prefix`", required=True),
             },
         ),
     ),
+    Form(anything, Fields("a result store", {"kind": _store_kind("db", "file", "nats_object", "object")})),
 )
 RESULTS = Fields(
     "results",

@@ -19,20 +19,34 @@ class Contents(Protocol):
 
 
 class Damaged(NoetlError):
-    """A stored value is missing or is not what was stored: its checksum does not fit."""
+    """A stored value is missing, can't be reached, or is not what was stored: its checksum does not fit."""
+
+
+def found(store: Contents, place: str, key: str) -> bytes | None:
+    """The bytes that a reference leads to, whatever they are; None if there are none."""
+    match place:
+        case "file":
+            path = Path(key)
+            return path.read_bytes() if path.is_file() else None
+        case "object":
+            from noetl.results.object import read_object
+
+            return read_object(key)
+        case "nats_object":  # a copy of what is in the database
+            return store.blob(key.rpartition("/")[2])
+    return store.blob(key)
 
 
 def read_bytes(store: Contents, reference: Reference) -> bytes:
     """The stored bytes, verified."""
-    if reference.store == "file":
-        path = Path(reference.key)
-        content = path.read_bytes() if path.exists() else None
-    else:
-        content = store.blob(reference.key)
+    try:
+        content = found(store, reference.store, reference.key)
+    except (NoetlError, OSError) as error:
+        raise Damaged(f"the stored value {reference.digest[:12]} can't be reached: {error}") from error
     if content is None:
-        raise Damaged(f"the stored value {reference.key[:12]} ({reference.size:,} bytes) is missing")
+        raise Damaged(f"the stored value {reference.digest[:12]} ({reference.size:,} bytes) is missing")
     if f"sha256:{sha256(content).hexdigest()}" != reference.checksum:
-        raise Damaged(f"the stored value {reference.key[:12]} does not have its checksum any more")
+        raise Damaged(f"the stored value {reference.digest[:12]} does not have its checksum any more")
     return content
 
 
@@ -41,12 +55,12 @@ def read_value(store: Contents, reference: Reference) -> Any:
     value = decoded(read_bytes(store, reference), reference)
     if reference.schema_hint != CHUNKS:
         return value
-    found: list[Any] = [None] * value["total"]
+    results: list[Any] = [None] * value["total"]
     for key in value["chunks"]:
         hint = HOLDS_REFERENCES if key in value.get("marked", ()) else ""
         for index, result in read_value(store, Reference("db", key, 0, f"sha256:{key}", hint)):
-            found[index] = result
-    return found
+            results[index] = result
+    return results
 
 
 def read_json(store: Contents, reference: Reference) -> bytes:

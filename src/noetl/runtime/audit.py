@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -12,10 +11,15 @@ from noetl.engine.events import ExecutionRequested
 from noetl.engine.net import Net
 from noetl.engine.verify import Frozen, Violation, verify
 from noetl.errors import NoetlError, NotFound
+from noetl.results.read import found
 from noetl.store import codec
 from noetl.store.ports import Row, Store, Summary
 from noetl.store.snapshot import thaw
 from noetl.tools.registry import KINDS
+
+
+class Unresolved(NoetlError):
+    """A store of large results does not say whether it has one."""
 
 
 class Audit:
@@ -34,14 +38,17 @@ class Audit:
                 snapshot = self._snapshot(execution, net)
                 rows = self.store.read(execution)
                 derived = self.store.derived(execution)
-                found = self.store.summaries(prefix=execution)
+                known = self.store.summaries(prefix=execution)
             begun_with = self._first(rows, one.digest)
         except (NoetlError, msgspec.MsgspecError) as error:
             return [Violation(execution, 0, "replay", f"it can't be looked at: {error}")]
-        if not found:
+        if not known:
             return []  # removed meanwhile
-        status = found[0].status
-        return verify(execution, rows, begun_with, codec, self._content, status, snapshot, derived, self._net)
+        status = known[0].status
+        try:
+            return verify(execution, rows, begun_with, codec, self._content, status, snapshot, derived, self._net)
+        except Unresolved as error:
+            return [Violation(execution, 0, "references", f"they can't be looked at: {error}")]
 
     def _first(self, rows: Sequence[Row], digest: str) -> Net:
         """The playbook that the log begins with; a fork may go on with another one."""
@@ -64,7 +71,7 @@ class Audit:
         return self.nets[digest]
 
     def _content(self, store: str, key: str) -> bytes | None:
-        if store != "file":
-            return self.store.blob(key)
-        file = Path(key)
-        return file.read_bytes() if file.is_file() else None
+        try:
+            return found(self.store, store, key)
+        except (NoetlError, OSError) as error:
+            raise Unresolved(str(error)) from error

@@ -67,14 +67,14 @@ class Catalog:
         file = beside(self.source(parent.digest).file, path)
         if file not in self.digests:
             found = read(file)
-            for obstacle in obstacles(found.loaded.require()):
-                raise NoetlError(f"{path}: step {obstacle.place}: {obstacle.reason}")
+            self._check(found.loaded.require())
             self.digests[file] = self.add(found)
         return self.digests[file]
 
     def know(self, digest: str) -> None:
         """Make a playbook of the store known to the runtime."""
         source = self.source(digest)
+        self._check(source.loaded.require())
         self._check_keychain(source.loaded.require())
         self._runtime.add(source.loaded.require(), source.shown, source.places)
 
@@ -86,6 +86,11 @@ class Catalog:
         file = os.path.abspath(source.file)  # resumed from another folder, it still finds its children
         self._stored(lambda: self._runtime.store.put_playbook(digest, file, source.text))
         return digest
+
+    def _check(self, playbook: Playbook) -> None:
+        """NoetlError if not all of the playbook can be run here."""
+        for obstacle in obstacles(playbook, nats=self._runtime.shelf is not None):
+            raise NoetlError(f"{playbook.path}: {obstacle.place}: {obstacle.reason}")
 
     def _check_keychain(self, playbook: Playbook) -> None:
         """What a playbook can't sign in with is said before anything of it has run."""

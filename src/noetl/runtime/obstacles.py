@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from noetl.model.playbook import Playbook, Task
+from noetl.results.stores import fault, named_stores
 from noetl.tools.registry import KINDS
 
 INTERPRETED = frozenset(["iterator", "workbook"])
@@ -19,8 +20,11 @@ class Obstacle(NamedTuple):
     reason: str
 
 
-def obstacles(playbook: Playbook) -> Iterator[Obstacle]:
-    """Every part of the playbook that would have to be left out."""
+def obstacles(playbook: Playbook, *, nats: bool = False) -> Iterator[Obstacle]:
+    """Every part of the playbook that would have to be left out. `nats` tells whether there is NATS here."""
+    for place, store in named_stores(playbook):
+        if (reason := fault(store, nats=nats)) is not None:
+            yield Obstacle(place, reason)
     for step in playbook.steps:
         for task in _tasks(step.tasks):
             if task.kind not in INTERPRETED and KINDS.runner(task.kind) is None:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from time import perf_counter
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from noetl.clock import Clock
 from noetl.dsl.tree import Mark
@@ -23,7 +24,7 @@ from noetl.engine.evolve import evolve
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
 from noetl.engine.turn import Turn
-from noetl.errors import NotFound
+from noetl.errors import Away, NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan
@@ -35,6 +36,9 @@ from noetl.store.ports import Change, Leased, Row, Snapshot, Store, Summary
 from noetl.store.snapshot import freeze, thaw
 from noetl.tools.registry import KINDS
 from noetl.worker.work import Work, work_of
+
+if TYPE_CHECKING:
+    from noetl.bus.objects import Shelf
 
 Value = TypeVar("Value")
 
@@ -122,6 +126,8 @@ class Runtime:
         """Called with what is durable, for each command that changed something."""
         self.committed: Callable[[int, float], None] = lambda executions, seconds: None
         """Called after a commit: how many executions it was about, and how long it took."""
+        self.shelf: Shelf | None = None
+        """Where large values go beside the store, if there is NATS."""
 
     # -- playbooks --------------------------------------------------------------------------------------------------
 
@@ -321,7 +327,10 @@ class Runtime:
         """The value behind a reference, its checksum verified."""
         if reference.size > limit:
             return TooLarge(limit)
-        return await self._in_thread(read_value, Contents(self.store, self.unstored), reference)
+        contents = Contents(self.store, self.unstored)
+        if reference.store == "object":  # who waits for the store need not wait for another
+            return await asyncio.to_thread(read_value, contents, reference)
+        return await self._in_thread(read_value, contents, reference)
 
     async def fetch(self, reference: Reference) -> Any:
         """For workers: the value behind a reference."""
@@ -331,7 +340,15 @@ class Runtime:
         """For workers: the JSON of the value behind a reference."""
         if reference.size > WORKER_BYTES:
             return TooLarge(WORKER_BYTES)
+        if reference.store == "object":
+            return await asyncio.to_thread(read_json, self.store, reference)
         return await self._in_thread(read_json, self.store, reference)
+
+    async def shelve(self, bucket: str, key: str, content: bytes) -> None:
+        """For workers: put content, which the store is going to have, into a bucket of NATS as well."""
+        if self.shelf is not None:
+            with suppress(Away):  # it is told elsewhere, and nothing is missing
+                await self.shelf.put(bucket, key, content)
 
     async def _refreshed(self, cell: Cell, deciding: bool) -> Cell:
         """The cell, read again if its log has moved. One with undecided changes will notice when they are stored."""

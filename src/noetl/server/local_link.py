@@ -73,6 +73,9 @@ class LocalLink:
     async def fetch_bytes(self, reference: Reference) -> bytes | TooLarge:
         return await self.service.runtime.fetch_bytes(reference)
 
+    async def shelve(self, bucket: str, key: str, content: bytes) -> None:
+        await self.service.runtime.shelve(bucket, key, content)
+
     async def credential(self, execution: str, name: str) -> StoredCredential:
         return await self.service.runtime.credential(execution, name)
 

@@ -55,8 +55,7 @@ class Playbooks:
     async def keep(self, text: bytes, loaded: Loaded) -> str:
         """Keep what has been compiled; Refused if this version can't run all of it."""
         playbook = loaded.require()
-        if found := [f"{one.place}: {one.reason}" for one in obstacles(playbook)]:
-            raise Refused(422, "; ".join(found), kind="playbook-not-runnable")
+        self._check(playbook)
         digest = playbook.digest
         await self._in_store(self.store.put_playbook, digest, playbook.path, text)
         self.runtime.add(playbook, playbook.path, loaded.places)
@@ -70,8 +69,14 @@ class Playbooks:
         digest = None if "\0" in path else await self.runtime.thread.look(self.store.find, path, version)
         if digest is None:
             raise unknown(path, version)
-        await self.know(digest)
+        self._check(await self.know(digest))
         return digest
+
+    def _check(self, playbook: Playbook) -> None:
+        """Refused if not all of it can be run here; what is configured may have changed since it was registered."""
+        found = list(obstacles(playbook, nats=self.runtime.shelf is not None))
+        if found:
+            raise Refused(422, "; ".join(f"{one.place}: {one.reason}" for one in found), kind="playbook-not-runnable")
 
     async def know(self, digest: str) -> Playbook:
         """Make a stored playbook known to the engine."""

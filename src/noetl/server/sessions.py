@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from noetl.bus.connection import Away, Bus
-from noetl.bus.sessions import Ended, SessionKeys
+from noetl.errors import Away, NotFound
 from noetl.store.access import Access, Session, User
+
+if TYPE_CHECKING:
+    from noetl.bus.connection import Bus
+    from noetl.bus.sessions import SessionKeys
 
 InStore = Callable[..., Awaitable[Any]]
 TOUCH_SECONDS = 60.0
@@ -26,7 +29,11 @@ class Sessions:
 
     def __init__(self, access: Access, in_store: InStore, bus: Bus | None = None) -> None:
         self.access, self.in_store = access, in_store
-        self.keys = SessionKeys(bus) if bus is not None else None
+        self.keys: SessionKeys | None = None
+        if bus is not None:
+            from noetl.bus.sessions import SessionKeys
+
+            self.keys = SessionKeys(bus)
 
     async def begin(self, session: Session, user: User) -> None:
         await self.in_store(self.access.add_session, session)
@@ -46,7 +53,7 @@ class Sessions:
         now is written down, if the last time is a while ago."""
         try:
             known = await self.keys.activity(session.hash) if self.keys is not None else None
-        except Ended:
+        except NotFound:
             await self.in_store(self.access.delete_session, session.id)
             return None
         except Away:

@@ -14,7 +14,8 @@ from noetl.store.ports import Change
 
 MARK = b"$ref"
 CHUNKS = b'{"chunks":['
-KEY = rb'\\*"([0-9a-f]{64})\\*"'
+KEY = rb'\\*"(?:[^"\\]*/)?([0-9a-f]{64})\\*"'
+"""The hash, or a place that ends with it."""
 REFERENCE = re.compile(rb'\$ref\\*":\{\\*"(?:store|checksum)\\*":\\*"[^"\\]*\\*",\\*"key\\*":' + KEY)
 """As events and as contents write it, and as text inside of one, where quotes are escaped."""
 ANY_KEY = re.compile(KEY)

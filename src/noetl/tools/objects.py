@@ -449,13 +449,14 @@ async def outcome(kind: str, work: Awaitable[Any], place: str, context: Context)
     try:
         return Outcome(result=await work, extra=answered(kind))
     except (BaseError, OSError, ValueError, NotImplementedError) as error:
-        return _explained(kind, error, place, context).outcome
+        return explained(kind, error, place, context.redact).outcome
 
 
-def _explained(kind: str, error: Exception, place: str, context: Context) -> Failure:
+def explained(kind: str, error: Exception, place: str, redact: Callable[[str], str] = str) -> Failure:
+    """What an error of the driver means."""
     from obstore import exceptions as known
 
-    text = context.redact(str(error)).partition("\n\nDebug source")[0]
+    text = redact(str(error)).partition("\n\nDebug source")[0]
     found = re.search(r"status code: (\d{3})", text)
     status = int(found[1]) if found else None
     code = found[1] if (found := re.search(r"<Code>(\w+)</Code>", text)) else None

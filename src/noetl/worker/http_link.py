@@ -14,8 +14,8 @@ import asyncio
 import random
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx2
 import msgspec
@@ -23,7 +23,7 @@ import msgspec
 from noetl.dsl.compile import Loaded, load
 from noetl.engine.commands import Claim, Report
 from noetl.engine.events import StepFailed
-from noetl.errors import AuthError, Conflict, NoetlError, NotFound
+from noetl.errors import AuthError, Away, Conflict, NoetlError, NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.model.kind import Kind
 from noetl.model.outcome import Error
@@ -36,6 +36,9 @@ from noetl.worker import wire
 from noetl.worker.output import Output
 from noetl.worker.reports import Reports, Unanswerable
 from noetl.worker.work import Work
+
+if TYPE_CHECKING:
+    from noetl.bus.objects import Shelf
 
 POLL_SECONDS = 20.0
 """How long the server may keep a claim waiting for work."""
@@ -61,7 +64,9 @@ Key = tuple[str, int]
 class HttpLink:
     """How a worker speaks to a server over HTTP."""
 
-    def __init__(self, url: str, token: str, worker: str, pool: str, output: Output) -> None:
+    def __init__(
+        self, url: str, token: str, worker: str, pool: str, output: Output, shelf: Shelf | None = None
+    ) -> None:
         self.worker, self.pool, self.output = worker, pool, output
         self.client = httpx2.AsyncClient(base_url=api(url), headers=headers(token), timeout=CALL)
         self.known = asyncio.Event()
@@ -75,6 +80,10 @@ class HttpLink:
         self.contents = Kept()
         self.reports = Reports(lambda batch: self.call("POST", "/report", batch))
         self.number = 0
+        self.shelf = shelf
+        """Where content in NATS is put and read without the server, if this worker knows NATS."""
+        self.buckets: dict[str, str] = {}
+        """Content that the server is to put into a bucket when it gets it."""
 
     async def close(self) -> None:
         await self.client.aclose()
@@ -92,11 +101,13 @@ class HttpLink:
     async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
         """What is large goes ahead; the rest travels together with other reports."""
         with self._holding([(execution, report.fence)]):
-            apart = [blob for blob in report.blobs if len(blob[1]) >= APART_BYTES]
+            apart = [blob for blob in report.blobs if len(blob[1]) >= APART_BYTES or blob[0] in self.buckets]
             try:
                 for key, content in apart:
-                    path = f"/blobs/{key}?execution={execution}"
+                    bucket = f"&bucket={self.buckets[key]}" if key in self.buckets else ""
+                    path = f"/blobs/{key}?execution={execution}{bucket}"
                     await self.call("PUT", path, content, kind="application/octet-stream")
+                    self.buckets.pop(key, None)
             except (Conflict, NotFound):  # content is taken for a lease only, and this one is gone
                 return False, []
             claim = report.claim and Claim(self.worker, report.claim.slots, self.pool, self._claim_id())
@@ -184,24 +195,50 @@ class HttpLink:
         """The value behind a reference, its checksum verified."""
         if reference.size > READ_BYTES:
             return TooLarge(READ_BYTES)
+        if reference.store == "object":
+            return await asyncio.to_thread(read_value, Parts({}), reference)
         return read_value(await self._parts(reference), reference)
 
     async def fetch_bytes(self, reference: Reference) -> bytes | TooLarge:
         """The JSON of the value behind a reference."""
         if reference.size > READ_BYTES:
             return TooLarge(READ_BYTES)
+        if reference.store == "object":
+            return await asyncio.to_thread(read_json, Parts({}), reference)
         return read_json(await self._parts(reference), reference)
 
     async def _parts(self, reference: Reference) -> Parts:
         """All content that it takes to read a value."""
         if reference.store == "file":
             return Parts({})
-        content = await self._content(reference.key)
-        parts = {reference.key: content}
+        content = await self._shelved(reference) or await self._content(reference.digest)
+        parts = {reference.digest: content}
         if reference.schema_hint == CHUNKS and content is not None:
             for key in decoded(content, reference)["chunks"]:
                 parts[key] = await self._content(key)
         return Parts(parts)
+
+    async def shelve(self, bucket: str, key: str, content: bytes) -> None:
+        """Put content into a bucket of NATS, here or with the help of the server."""
+        if self.shelf is not None:
+            with suppress(Away):  # the server may do better
+                await self.shelf.put(bucket, key, content)
+                return
+        self.buckets[key] = bucket
+
+    async def _shelved(self, reference: Reference) -> bytes | None:
+        """Content that is in NATS, if this worker can read it there; the server has it, too."""
+        if reference.store != "nats_object" or self.shelf is None:
+            return None
+        if (known := self.contents.get(reference.digest)) is not None:
+            return known
+        try:
+            content = await self.shelf.get(*reference.key.split("/", 1))
+        except Away:
+            return None
+        if content is not None:
+            self.contents.keep(reference.digest, content)
+        return content
 
     async def _content(self, key: str) -> bytes | None:
         if (known := self.contents.get(key)) is not None:

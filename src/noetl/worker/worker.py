@@ -30,6 +30,7 @@ from noetl.pipeline.run import Call, Done, Failed, Parked, Pipeline, Waiting, ha
 from noetl.reference import BINARY, KEYCHAIN, KeychainView, Reference, TooLarge, refer, reference_to
 from noetl.results.file import write_file
 from noetl.results.read import read_json, read_value
+from noetl.results.stores import bucket_of, in_bucket
 from noetl.scope import Scope, StepsView
 from noetl.store.codec import encode_value
 from noetl.tools.base import Context, Failure
@@ -74,6 +75,9 @@ class Link(Protocol):
 
     def place(self, digest: str, part: str) -> tuple[str, int] | None:
         """The file and line where a part of a playbook stands, as far as that is known."""
+
+    async def shelve(self, bucket: str, key: str, content: bytes) -> None:
+        """Put content that a report is going to bring into a bucket of NATS as well, if there is NATS."""
 
     async def credential(self, execution: str, name: str) -> StoredCredential:
         """A credential of the store, opened; NoetlError if there is none."""
@@ -332,27 +336,31 @@ class Lease:
             return outcome
         try:
             if isinstance(outcome.result, msgspec.Raw):
-                return self._stored(plan, outcome)
-            outcome = self._without_bytes(plan, outcome)
+                return await self._stored(plan, outcome)
+            outcome = await self._without_bytes(plan, outcome)
             limit = plan.task.spec.get("results", {}).get("inline_bytes", self.work.inline_bytes)
             if weight(outcome.result, limit) > limit:
-                return self._stored(plan, outcome)
+                return await self._stored(plan, outcome)
             encode_value(outcome.result)
+        except Failure as failure:
+            return failure.outcome
         except RecursionError:
             return failed("input", f"the result of {plan.kind.name} is nested too deeply to be stored")
         except (NoetlError, TypeError, ValueError, msgspec.MsgspecError) as error:
             return failed("input", f"the result of {plan.kind.name} can't be stored: {str(error).lstrip(': ')}")
         return outcome
 
-    def _without_bytes(self, plan: TaskPlan, outcome: Outcome) -> Outcome:
+    async def _without_bytes(self, plan: TaskPlan, outcome: Outcome) -> Outcome:
         """Bytes are stored as they are, whatever their size: JSON has none."""
         result = outcome.result
         kept: Any
         if isinstance(result, bytes):
-            kept = self._kept(plan, reference_to(result, hint=BINARY), result)
+            kept = await self._kept(plan, reference_to(result, hint=BINARY), result)
         elif isinstance(result, dict) and any(isinstance(value, bytes) for value in result.values()):
             kept = {
-                key: self._kept(plan, reference_to(value, hint=BINARY), value) if isinstance(value, bytes) else value
+                key: await self._kept(plan, reference_to(value, hint=BINARY), value)
+                if isinstance(value, bytes)
+                else value
                 for key, value in result.items()
             }
         else:
@@ -366,7 +374,7 @@ class Lease:
                 return await self.secret(value)
             if value.schema_hint == BINARY:
                 return value
-            fresh = value.key in self.blobs
+            fresh = value.digest in self.blobs
             content = read_json(self, value) if fresh else await self.worker.link.fetch_bytes(value)
             return value if isinstance(content, TooLarge) else msgspec.Raw(content)
         if not has_references(value):
@@ -381,7 +389,7 @@ class Lease:
 
     async def content(self, reference: Reference) -> Any:
         try:
-            if reference.key in self.blobs:
+            if reference.digest in self.blobs:
                 return read_value(self, reference)
             return await self.worker.link.fetch(reference)
         except NoetlError as error:
@@ -400,21 +408,32 @@ class Lease:
             raise TemplateFailed(f"keychain.{name} has no field {field!r}: it has {', '.join(sorted(fields))}")
         return fields[field]
 
-    def _stored(self, plan: TaskPlan, outcome: Outcome) -> Outcome:
+    async def _stored(self, plan: TaskPlan, outcome: Outcome) -> Outcome:
         if isinstance(outcome.result, msgspec.Raw):
             content = bytes(outcome.result)
             reference = reference_to(content, hint=SHAPES.get(content[:1], "number"))
         else:
             reference, content = refer(outcome.result)
-        return msgspec.structs.replace(outcome, result=self._kept(plan, reference, content))
+        return msgspec.structs.replace(outcome, result=await self._kept(plan, reference, content))
 
-    def _kept(self, plan: TaskPlan, reference: Reference, content: bytes) -> Reference:
-        """Where the playbook wants large values: in a file, or with the next report in the database."""
+    async def _kept(self, plan: TaskPlan, reference: Reference, content: bytes) -> Reference:
+        """Where the playbook wants large values: in a file, in an object store, or with the next report in the
+        database, and then perhaps in NATS as well."""
         store = plan.task.spec.get("results", {}).get("store") or self.work.result_store
-        if store.get("kind") == "file":
-            return write_file(store.get("path", ".noetl/results"), reference, content)
+        match store.get("kind"):
+            case "file":
+                return write_file(store.get("path", ".noetl/results"), reference, content)
+            case "object":
+                from noetl.results.object import fault_of, write_object
+
+                if (fault := fault_of(store["url"])) is not None:
+                    raise Failure("not_found", fault)
+                return await asyncio.to_thread(write_object, store["url"], reference, content)
         self.blobs[reference.key] = content
-        return reference
+        if store.get("kind") != "nats_object":
+            return reference
+        await self.worker.link.shelve(bucket_of(store), reference.key, content)
+        return in_bucket(reference, bucket_of(store))
 
     def _source(self, plan: TaskPlan, task: TaskId) -> tuple[str, int] | None:
         """Where the task's program text begins, for tracebacks."""

@@ -257,9 +257,9 @@ def server(folder: Path, db: str, port: int, *more: str) -> Process:
     return Process(folder, f"server{port}", "server", "--port", str(port), "--db", db, *more)
 
 
-def worker(folder: Path, db: str, name: str, url: str, *more: str) -> Process:
+def worker(folder: Path, db: str, name: str, url: str, *more: str, **environment: str) -> Process:
     token = make_token(folder, db, "worker")
-    return Process(folder, name, "worker", "--server", url, "--slots", "4", *more, NOETL_TOKEN=token)
+    return Process(folder, name, "worker", "--server", url, "--slots", "4", *more, NOETL_TOKEN=token, **environment)
 
 
 def make_token(folder: Path, db: str, role: str) -> str:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import random
+import shutil
 import time
 import uuid
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 from tests.acceptance.modes import stage
+from tests.acceptance.modes.playbooks import playbook
 from tests.acceptance.modes.stage import noetl, until
 from tests.acceptance.modes.test_kills import BUSY_SECONDS, REQUEST, check
 from tests.servers.nats import TOKEN, RestartedNats, nats_server, restarted_nats
 from tests.servers.postgres import PostgresServer
+from tests.servers.s3 import KEYS, REGION, s3_server
 
 
 @pytest.fixture
@@ -96,3 +103,175 @@ def test_a_login_that_nats_refuses_is_told_and_changes_nothing(tmp_path: Path) -
 def test_an_address_that_is_none_is_refused(tmp_path: Path, address: str) -> None:
     done = noetl(tmp_path, "server", "--port", "0", "--nats", address)
     assert (done.returncode, "nats://HOST:4222" in done.stderr) == (2, True), done.stderr
+
+
+# -- results --------------------------------------------------------------------------------------------------------
+
+LARGE = playbook(
+    "shelved",
+    """\
+    executor: {spec: {result: {store: {kind: nats_object, bucket: BUCKET}}}}
+    workload: {count: 20000}
+    workflow:
+      - step: make
+        tool:
+          - rows:
+              kind: python
+              args: {count: "{{ workload.count }}"}
+              code: "result = list(range(count))"
+          - again: {kind: noop, result: "{{ tasks.rows.result | length }}"}
+          - rows_again: {kind: noop, result: "{{ tasks.rows.result }}"}
+        next: {arcs: [{step: use, args: {last: "{{ steps.make.result[-1] }}"}}]}
+      - step: use
+        tool:
+          - total:
+              kind: python
+              args: {rows: "{{ steps.make.result }}", last: "{{ args.last }}"}
+              code: "result = [sum(rows), last]"
+    """,
+)
+TOTAL = [sum(range(20000)), 19999]
+
+
+def shelved(mode: stage.Served, bucket: str) -> dict[str, Any]:
+    """A run whose large result is in NATS: the reference to it."""
+    found = mode.run(LARGE.replace("BUCKET", bucket), {})
+    assert (found["status"], found["result"]) == ("succeeded", TOTAL), found["error"]
+    reference: dict[str, Any] = found["steps"]["make"]["result"]
+    return reference
+
+
+def in_bucket(url: str, bucket: str) -> dict[str, bytes]:
+    """Everything in a bucket, by its name."""
+
+    async def look() -> dict[str, bytes]:
+        connection = await nats.connect(url)
+        try:
+            objects = await connection.jetstream().object_store(bucket)
+            return {str(one.name): (await objects.get(str(one.name))).data or b"" for one in await objects.list()}
+        except nats.js.errors.NotFoundError:
+            return {}
+        finally:
+            await connection.close()
+
+    return asyncio.run(look())
+
+
+@pytest.mark.parametrize("direct", [False, True], ids=["through the server", "by the worker"])
+def test_large_results_are_in_nats_and_in_the_database(tmp_path: Path, broker: RestartedNats, direct: bool) -> None:
+    db = str(tmp_path / "data" / "noetl.db")
+    environment = {"NOETL_NATS": broker.url} if direct else {}
+    with stage.served(tmp_path, db, 1, 0, "--nats", broker.url) as mode:
+        worker = stage.worker(tmp_path, db, "worker", mode.client.urls[0], **environment).start()
+        until(lambda: is_ok(mode))
+        reference = shelved(mode, "shelf")
+        digest = reference["checksum"].removeprefix("sha256:")
+        assert (reference["store"], reference["key"]) == ("nats_object", f"shelf/{digest}")
+        assert (reference["schema_hint"], reference["preview"]) == ("list", {"count": 20000})
+        # a busy machine may let NATS answer too late; then the next run puts it there
+        content = until(lambda: in_bucket(broker.url, "shelf").get(digest) or (shelved(mode, "shelf") and None))
+        assert (len(content), sha256(content).hexdigest()) == (reference["size"], digest)
+        assert json.loads(content) == list(range(20000))
+        answer = mode.client.http.get(f"{mode.client.urls[0]}/api/v1/results/{digest}")
+        assert answer.content == content
+        broker.stop()  # what is in NATS is a copy
+        mode.verify()
+        assert shelved(mode, "other")["store"] == "nats_object"
+        broker.start()
+        until(lambda: is_ok(mode))
+        assert worker.stop() == 0
+    mode.verify()
+
+
+def test_large_results_survive_the_loss_of_nats(tmp_path: Path, db: str, broker: RestartedNats) -> None:
+    request = {"playbook": LARGE.replace("BUCKET", "shelf"), "payload": {}}
+    with stage.served(tmp_path, db, 1, 0, "--nats", broker.url) as mode:
+        until(lambda: is_ok(mode))
+        environment = {"NOETL_NATS": broker.url}
+        worker = stage.worker(tmp_path, db, "worker", mode.client.urls[0], **environment).start()
+        executions = []
+        for _ in range(3):
+            executions.append(mode.client.start(request))
+            broker.stop()
+            shutil.rmtree(broker.folder / "data")
+            executions.append(mode.client.start(request))
+            broker.start()
+        for execution in executions:
+            found = mode.client.ended(execution)
+            assert (found["status"], found["result"]) == ("succeeded", TOTAL), found["error"]
+        assert worker.stop() == 0
+    mode.verify()
+
+
+def test_a_run_without_a_server_uses_nats_too(tmp_path: Path, broker: RestartedNats) -> None:
+    file = tmp_path / "large.yaml"
+    file.write_text(LARGE.replace("{kind: nats_object, bucket: BUCKET}", "nats_object"))
+
+    def is_there() -> bool:
+        done = noetl(tmp_path, "run", str(file), "-o", "json", NOETL_NATS=broker.url)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert found["result"] == TOTAL
+        bucket, _, digest = found["steps"]["make"]["result"]["key"].partition("/")
+        assert bucket == "noetl-results"
+        return digest in in_bucket(broker.url, bucket)
+
+    until(is_there)
+    assert noetl(tmp_path, "verify").returncode == 0
+
+
+def test_a_store_that_is_not_configured_is_told_before_anything_runs(tmp_path: Path) -> None:
+    file = tmp_path / "large.yaml"
+    file.write_text(LARGE)
+    done = noetl(tmp_path, "run", str(file))
+    assert done.returncode == 3, done.stderr
+    assert "large.yaml:4:" in done.stderr
+    assert "set NOETL_NATS" in done.stderr
+    assert noetl(tmp_path, "runs", "list").returncode == 4, "nothing was begun"
+    db = str(tmp_path / "data" / "noetl.db")
+    assert noetl(tmp_path, "register", str(file), "--db", db).returncode == 0
+    assert "set NOETL_NATS" in noetl(tmp_path, "exec", "modes/shelved", "--db", db).stderr
+    with stage.served(tmp_path, db, 1, 0) as mode:
+        for request in ({"playbook": LARGE}, {"path": "modes/shelved"}):
+            answer = mode.client.http.post(f"{mode.client.urls[0]}/api/v1/executions", json=request)
+            assert (answer.status_code, "set NOETL_NATS" in answer.text) == (422, True), answer.text
+        there = {"NOETL_SERVER": mode.client.urls[0], "NOETL_TOKEN": mode.client.token}
+        done = noetl(tmp_path, "run", str(file), **there)
+        assert done.returncode not in (0, 1)
+        assert "set NOETL_NATS" in done.stderr
+        assert mode.client.ask("GET", "/executions")["items"] == []
+
+
+def test_results_in_an_object_store(tmp_path: Path) -> None:
+    db = str(tmp_path / "data" / "noetl.db")
+    with s3_server() as s3:
+        bucket = s3.bucket()
+        environment = {
+            "AWS_ENDPOINT_URL": s3.endpoint,
+            "AWS_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": KEYS["access_key_id"],
+            "AWS_SECRET_ACCESS_KEY": KEYS["secret_access_key"],
+        }
+        text = LARGE.replace("{kind: nats_object, bucket: BUCKET}", f'{{kind: object, url: "s3://{bucket}/noetl"}}')
+        port, token = stage.free_port(), stage.make_token(tmp_path, db, "admin")
+        args = ("server", "--port", str(port), "--db", db)
+        url = f"http://127.0.0.1:{port}"
+        processes = [stage.Process(tmp_path, "server", *args, **environment).start()]
+        try:
+            processes[0].until_said("noetl server at")
+            processes.append(stage.worker(tmp_path, db, "worker", url, **environment).start())
+            client = stage.Client([url], token)
+            with client.http:
+                found = client.ended(client.start({"playbook": text}))
+                assert (found["status"], found["result"]) == ("succeeded", TOTAL), found["error"]
+                reference = found["steps"]["make"]["result"]
+                assert reference["store"] == "object"
+                assert reference["key"].startswith(f"s3://{bucket}/noetl/")
+                done = noetl(tmp_path, "verify", "--db", db, **environment)
+                assert done.returncode == 0, done.stdout + done.stderr
+                s3.client.delete_object(Bucket=bucket, Key=reference["key"].removeprefix(f"s3://{bucket}/"))
+                done = noetl(tmp_path, "verify", "--db", db, **environment)
+                assert (done.returncode, "references" in done.stdout) == (1, True)
+        finally:
+            for one in reversed(processes):
+                assert one.stop() == 0, one.said()

@@ -28,6 +28,13 @@ def test_a_reference_in_an_event_is_found(value: object) -> None:
     assert used(StepDone("a#1", value)) == {ONE.key}
 
 
+def test_content_that_is_also_elsewhere_is_found_by_its_hash() -> None:
+    copied = Reference("nats_object", f"noetl-results/{ONE.key}", ONE.size, ONE.checksum)
+    assert used(StepDone("a#1", copied)) == used(StepDone("a#1", spell([copied]))) == {ONE.key}
+    both, content = refer({"one": copied})
+    assert parts_of([(both.key, content)]) == {(both.key, ONE.key)}
+
+
 def test_what_a_change_brings_is_used_by_it() -> None:
     assert used(blobs=[(ONE.key, ONE_BYTES)]) == {ONE.key}
     assert used(StepDone("a#1", [ONE, TWO]), StepDone("b#1", TWO), blobs=[("k", b"")]) == {ONE.key, TWO.key, "k"}

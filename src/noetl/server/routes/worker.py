@@ -20,6 +20,7 @@ from noetl.errors import Conflict, NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.keychain.restrict import refusal
 from noetl.model.identity import TaskId
+from noetl.results.stores import buckets
 from noetl.runtime.runtime import Refresh
 from noetl.server.api import Api
 from noetl.server.call import BYTES, MIB, YAML, Call, Query, Routes, json_response
@@ -173,7 +174,10 @@ async def get_blob(call: Call) -> Response:
     body=bytes,
     media=(BYTES,),
     limit=BLOB_BYTES,
-    query=(Query("execution", says="The execution of which the worker holds a lease.", required=True),),
+    query=(
+        Query("execution", says="The execution of which the worker holds a lease.", required=True),
+        Query("bucket", says="The bucket of NATS into which its playbook puts large results, to put it there too."),
+    ),
     answers={204: None},
 )
 async def put_blob(call: Call) -> Response:
@@ -187,6 +191,10 @@ async def put_blob(call: Call) -> Response:
     content = await call.content()
     _check_hash(key, content)
     await call.in_store(_keep, api, execution, key, content)
+    if bucket := call.text("bucket"):
+        if bucket not in buckets(state.net.playbook):
+            raise Refused(422, f"the playbook of that execution has no bucket {bucket[:100]!r}")
+        await api.runtime.shelve(bucket, key, content)
     return Response(status_code=204)
 
 

@@ -1,0 +1,62 @@
+"""Which stores of large results a playbook names, and which of them this process can't use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from noetl.model.playbook import Playbook, Task
+from noetl.reference import Reference
+
+BUCKET = "noetl-results"
+"""The bucket of NATS, where a playbook names none."""
+NAME = r"[-_a-zA-Z0-9]+"
+
+Store = dict[str, Any]
+
+
+def named_stores(playbook: Playbook) -> Iterator[tuple[str, Store]]:
+    """Each store that is named, with the place (`STEP/LABEL`, or `executor.spec` for the whole playbook)."""
+    if common := playbook.executor.result_store:
+        yield "executor.spec", common
+    for step in playbook.steps:
+        for task in _tasks(step.tasks):
+            if (store := task.spec.get("results", {}).get("store")) not in (None, common):
+                yield f"{step.name}/{task.label}", store
+
+
+def bucket_of(store: Store) -> str:
+    """The bucket of NATS that a store means."""
+    return str(store.get("bucket") or BUCKET)
+
+
+def in_bucket(reference: Reference, bucket: str) -> Reference:
+    """The reference to the same content in a bucket of NATS."""
+    key = f"{bucket}/{reference.key}"
+    return Reference("nats_object", key, reference.size, reference.checksum, reference.schema_hint, reference.preview)
+
+
+def buckets(playbook: Playbook) -> set[str]:
+    """All buckets of NATS in which results of a playbook may be."""
+    return {bucket_of(store) for _, store in named_stores(playbook) if store.get("kind") == "nats_object"}
+
+
+def fault(store: Store, *, nats: bool) -> str | None:
+    """Why a store can't be used here; None if it can."""
+    if store.get("kind") == "object":
+        from noetl.results.object import fault_of
+
+        return fault_of(str(store.get("url") or ""))
+    if store.get("kind") == "nats_object":
+        if not re.fullmatch(NAME, bucket_of(store)):
+            return f"{store['bucket']!r} can't be a bucket of NATS: letters, digits, - and _"
+        if not nats:
+            return "results in `nats_object` need NATS, and none is configured: set NOETL_NATS, or --nats of the server"
+    return None
+
+
+def _tasks(tasks: tuple[Task, ...]) -> Iterator[Task]:
+    for task in tasks:
+        yield task
+        yield from _tasks(task.body)
