@@ -3,14 +3,19 @@
 Every byte is searched: the database with its log, all files that a run leaves, what commands print, and the arguments
 of processes. That a canary was really used is seen from the other side: servers have heard it, and `***` stands where
 it would have stood.
+
+Two kinds have no use for a secret, and nobody signs in there: `quantum`, which runs on simulators of the worker's own,
+hides one in a circuit, and `wait` refuses one as the name of a signal. `noop`, `workbook`, `iterator`, `playbook` and
+`secrets` can be neither slow nor killed by themselves: `noop` stands before and after each task that is killed.
 """
 
 from __future__ import annotations
 
-import time
+import os
+import threading
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -21,9 +26,10 @@ from tests.acceptance.canaries import playbooks as use
 from tests.acceptance.canaries.lab import Lab
 from tests.acceptance.canaries.playbooks import playbook
 from tests.acceptance.canaries.world import World, world
-from tests.acceptance.command_line import SECONDS
+from tests.servers.patience import PATIENCE_SECONDS, until
 from tests.servers.podman import missing, podman
 from tests.servers.postgres import PostgresServer, postgres_fixture  # noqa: F401
+from tests.servers.snowflake import HOLD
 
 
 @pytest.fixture(scope="module", name="known")
@@ -125,6 +131,12 @@ def test_control(known: World, lab: Lab) -> None:
     assert misjudged(outcomes) == {}
 
 
+def test_quantum(known: World, lab: Lab) -> None:
+    outcomes = lab.run(playbook(known, "quantum", {"quantum": use.quantum(known)}))
+    assert lab.leaks() == {}
+    assert misjudged(outcomes) == {}
+
+
 def test_timeouts(known: World, lab: Lab) -> None:
     outcomes = lab.run(playbook(known, "timeouts", use.short(use.slow(known)), at_once=True))
     assert lab.leaks() == {}
@@ -148,11 +160,8 @@ def test_a_kill_and_what_is_resumed_after_it(known: World, lab: Lab) -> None:
     with held(known, lab) as ready:
         lab.kill(playbook(known, "killed", use.held(known, str(lab.away)), at_once=True), ready)
         assert lab.leaks() == {}
-    try:
+    with let_go(known, lab):
         outcomes = lab.resume()
-    finally:
-        known.echo.open.clear()
-        known.silence.open.clear()
     assert lab.leaks() == {}
     assert misjudged(outcomes) == {}
 
@@ -160,20 +169,77 @@ def test_a_kill_and_what_is_resumed_after_it(known: World, lab: Lab) -> None:
 @contextmanager
 def held(known: World, lab: Lab) -> Iterator[Callable[[], None]]:
     """Nothing goes on while this lasts; gives what waits until everything stands still."""
-    with known.postgres.connect() as connection:
+    pipe = lab.away / use.FIFO
+    os.mkfifo(pipe)
+    with known.postgres.connect() as connection, ExitStack() as stack:
         connection.execute("SELECT pg_advisory_lock(%s)", [use.LOCK])
 
         def ready() -> None:
             known.echo.wait_for("/hold/http", "/hold/rows")
-            assert known.silence.heard.wait(SECONDS)
-            deadline = time.monotonic() + SECONDS
+            for event in (known.silence.heard, *(gate.heard for gate in known.gates.values())):
+                assert event.wait(PATIENCE_SECONDS)
             waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-            files = [lab.away / name for name in ("python", "shell", "script")]
-            while not (all(file.exists() for file in files) and connection.execute(waiting).fetchone()):
-                assert time.monotonic() < deadline, files
-                time.sleep(0.02)
+            until(lambda: all((lab.away / name).exists() for name in ("python", "shell", "script")))
+            until(lambda: connection.execute(waiting).fetchone())
+            until(lambda: any(HOLD in statement for statement in known.snowflake.statements))
+            writer = writing(pipe)
+            assert writer is not None
+            stack.callback(os.close, writer)
 
         yield ready
-    known.echo.open.set()
-    known.silence.open.set()
+
+
+@contextmanager
+def let_go(known: World, lab: Lab) -> Iterator[None]:
+    """Everything goes on while this lasts."""
+    events = [known.echo.open, known.silence.open, known.snowflake.open, *(one.open for one in known.gates.values())]
+    for event in events:
+        event.set()
     (lab.away / "open").touch()
+    over = threading.Event()
+    rows = threading.Thread(target=write_rows, args=(lab.away / use.FIFO, over))
+    rows.start()
+    try:
+        yield
+    finally:
+        over.set()
+        rows.join()
+        for event in events:
+            event.clear()
+
+
+def writing(pipe: Path, over: threading.Event | None = None) -> int | None:
+    """The end of a pipe to write into, as soon as somebody reads; None if it was over first."""
+    found: list[int] = []
+
+    def look() -> bool:
+        with suppress(OSError):  # nobody reads yet
+            found.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(found) or (over is not None and over.is_set())
+
+    until(look)
+    return found[0] if found else None
+
+
+def write_rows(pipe: Path, over: threading.Event) -> None:
+    writer = writing(pipe, over)
+    if writer is not None:
+        os.write(writer, b"1\n2\n")
+        os.close(writer)
+
+
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_a_kill_while_a_container_runs(known: World, lab: Lab) -> None:
+    with podman() as engine:
+        lab.env["DOCKER_HOST"] = engine.url
+        lab.kill(
+            playbook(known, "killed_container", use.held_container(known, str(lab.away))),
+            lambda: until((lab.away / "container").exists),
+        )
+        (left,) = engine.run("ps", "--quiet").splitlines()
+        assert lab.leaks() == {}
+        (lab.away / "open").touch()
+        outcomes = lab.resume()
+        assert left not in engine.run("ps", "--all", "--quiet")
+    assert lab.leaks() == {}
+    assert misjudged(outcomes) == {}

@@ -118,6 +118,7 @@ class PostgresServer:
             "user": "postgres",
             "password": PASSWORD,
             "database": "postgres",
+            "connect_timeout": START_SECONDS,
             **changes,
         }
 

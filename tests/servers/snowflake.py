@@ -32,6 +32,8 @@ from fakesnow.rowtype import describe_as_rowtype
 from fakesnow.statement_type import DML_TYPE_IDS, statement_type_id
 
 USER, PASSWORD = "LOADER", "correct-horse-battery"
+HOLD = "/* hold */"
+"""Statements with this comment wait until the server is `open`."""
 CANCELED = {"code": "000604", "sqlState": "57014", "message": "SQL execution canceled"}
 
 
@@ -45,6 +47,8 @@ class Snowflake:
         self.aborted: set[str] = set()
         self.logins = 0
         self.statements: list[str] = []
+        self.open = threading.Event()
+        """Set when statements that are to be held may go on."""
         self.lock, self.filtering = threading.Lock(), threading.Lock()
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.http.daemon_threads = True
@@ -61,6 +65,7 @@ class Snowflake:
         return there | {"user": USER, "password": PASSWORD, "schema": "PUBLIC"} | given
 
     def close(self) -> None:
+        self.open.set()
         self.http.shutdown()
         self.http.server_close()
         self.thread.join()
@@ -114,6 +119,8 @@ class Snowflake:
         values = [_value(bindings[str(place)]) for place in range(1, len(bindings) + 1)]
         self.statements.append(body["sqlText"])
         self.running[request] = session
+        if HOLD in body["sqlText"]:
+            self.open.wait()
         try:
             return self.execute(session, body["sqlText"], tuple(values) or None)
         except duckdb.InterruptException:

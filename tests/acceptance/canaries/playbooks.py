@@ -13,6 +13,7 @@ from typing import Any
 from tests.acceptance.canaries.canary import Canary
 from tests.acceptance.canaries.world import NOBODY, World
 from tests.servers.podman import IMAGE
+from tests.servers.snowflake import HOLD
 
 Task = dict[str, Any]
 Tasks = Iterator[tuple[str, Task]]
@@ -24,7 +25,7 @@ NAME_BYTES = 63
 HEADERS = ("long", "quotes", "backslashes", "percent", "ampersand", "spaces", "digits", "dashed", "json")
 """What can stand in a header."""
 BULK = 400
-SHORT_SECONDS = 1.5
+SHORT_SECONDS = 4
 CONTAINER_SECONDS = 4
 SAID = {"$append": "{{ outcome.error.message | default('') }}"}
 CONTINUE = {"else": {"then": {"do": "continue", "set_ctx": {"said": SAID}}}}
@@ -236,6 +237,14 @@ def slow_sql(world: World) -> Tasks:
     )
 
 
+def slow_transfer(world: World) -> Tasks:
+    slow = {"kind": "postgres", "auth": "pg", "query": f"SELECT {ref('dollar')}::text AS a, pg_sleep(60)::text AS b"}
+    quick = {"kind": "duckdb", "query": f"SELECT {ref('quotes')} AS a, {ref('pem')} AS b"}
+    to_http = {"kind": "http", "url": f"{world.echo.url}/hold/slow_rows", "auth": "oauth"}
+    yield "slow_rows_source", {"kind": "transfer", "source": slow, "target": to_http}
+    yield "slow_rows_target", {"kind": "transfer", "source": quick, "target": to_http}
+
+
 def slow_duckdb(world: World) -> Tasks:
     query = f"SELECT count(*) FROM range(100000000000) AS t(i) WHERE i::text = {ref('pem')}"
     yield "slow_duckdb", {"kind": "duckdb", "query": query}
@@ -386,18 +395,37 @@ def container(world: World) -> Tasks:
     yield "slow_container", late
 
 
+# -- quantum ----------------------------------------------------------------------------------------------------------
+
+HEAD = 'OPENQASM 2.0; include "qelib1.inc";'
+
+
+def quantum(world: World) -> Tasks:
+    """Nobody signs in to a simulator; a canary may stand in a comment, or where it makes no sense."""
+    base = {"kind": "quantum", "shots": 8}
+    flip = "qreg q[1]; creg c[1]; x q[0]; measure q -> c;"
+    words = "\n// ".join([f"{{{{ {place(one.name)} | b64encode }}}}" for one in world.texts] + [ref("dashed")])
+    yield "ok_circuit", {**base, "circuit": f"{HEAD}\n// {words}\n{flip}"}
+    yield "ok_submit", {**base, "operation": "submit", "circuit": f"{HEAD}\n// {ref('quotes')}\n{flip}"}
+    yield "bad_gate", {**base, "circuit": f"{HEAD} {flip} gate_{ref('digits')} q[0];"}
+    yield "bad_parameter", {**base, "circuit": f"{HEAD} {flip}", "parameters": {"x": ref("spaces")}}
+    yield "bad_job", {"kind": "quantum", "operation": "fetch", "job": {"circuit": ref("pem")}}
+
+
+def slow_quantum(world: World) -> Tasks:
+    gates = "".join(f"rx(0.{n}) q; cx q[{n % 26}], q[{(n + 1) % 26}];\n" for n in range(1, 200))
+    circuit = f"{HEAD}\n// {ref('long')}\nqreg q[26]; creg c[26]; h q; {gates} measure q -> c;"
+    yield "slow_quantum", {"kind": "quantum", "circuit": circuit}
+
+
 # -- stores -----------------------------------------------------------------------------------------------------------
 
 
 def stores(world: World) -> Tasks:
     every, elsewhere = refs(world.texts), {"endpoint": f"{world.echo.url}/reject"}
     folder = f"{world.lab.folder}/vault/objects"
-    at: dict[str, Task] = {
-        "s3": {"kind": "s3", "bucket": world.buckets["s3"], "auth": "s3"},
-        "gcs": {"kind": "gcs", "bucket": world.buckets["gcs"], "auth": "gcs"},
-        "object": {"kind": "object", "url": f"s3://{world.buckets['s3']}", "auth": "s3"},
-        "folder": {"kind": "object", "url": f"file://{folder}"},
-    }
+    at = {kind: _store(world, kind) for kind in ("s3", "gcs", "object")}
+    at["folder"] = {"kind": "object", "url": f"file://{folder}"}
     for name, base in at.items():
         key = f"words/{{{{ {place('spaces')} }}}}.json"
         yield f"ok_{name}_put", {**base, "operation": "put", "key": key, "data": every}
@@ -413,6 +441,20 @@ def stores(world: World) -> Tasks:
     for name in ("s3", "gcs"):
         yield f"bad_{name}_bucket", {**at[name], "bucket": ref("quotes"), "operation": "list"}
     yield "bad_object_url", {"kind": "object", "url": ref("markup"), "operation": "list"}
+
+
+def slow_stores(world: World) -> Tasks:
+    key, every = f"slow/{ref('spaces')}", refs(world.texts)
+    for kind in ("gcs", "s3", "object"):
+        store = {**_store(world, kind), "endpoint": f"{world.echo.url}/hold/slow_{kind}", "key": key}
+        yield f"slow_{kind}_put", {**store, "operation": "put", "data": every}
+        yield f"slow_{kind}_get", {**store, "operation": "get"}
+
+
+def _store(world: World, kind: str) -> Task:
+    """A store that one signs in to."""
+    where = {"url": f"s3://{world.buckets['s3']}"} if kind == "object" else {"bucket": world.buckets[kind]}
+    return {"kind": kind, "auth": "gcs" if kind == "gcs" else "s3", **where}
 
 
 def nats(world: World) -> Tasks:
@@ -501,6 +543,8 @@ def control(world: World) -> Tasks:
     yield "ok_opened", {"kind": "noop", "result": "{{ tasks.does_secret.result.value }}"}
     yield "ok_child", {"kind": "playbook", "path": "child.yaml", "args": {"words": every, "text": f"a {ref('long')}"}}
     yield "bad_child", {"kind": "playbook", "path": f"{ref('spaces')}.yaml", "args": {}}
+    for one in world.texts:
+        yield f"bad_signal_{one.name}", {"kind": "wait", "signal": f"go {ref(one.name)}"}
     yield "bad_secret", {"kind": "secrets", "provider": "file", "key": ref("backslashes")}
     yield "bad_auth", {"kind": "http", "url": world.echo.url, "auth": ref("long")}
     for one in world.texts:
@@ -511,7 +555,16 @@ def control(world: World) -> Tasks:
 
 def slow(world: World) -> Tasks:
     """Every kind that can take too long."""
-    for tasks in (slow_http, slow_sql, slow_duckdb, slow_processes, slow_nats):
+    for tasks in (
+        slow_http,
+        slow_sql,
+        slow_transfer,
+        slow_duckdb,
+        slow_processes,
+        slow_stores,
+        slow_nats,
+        slow_quantum,
+    ):
         yield from tasks(world)
 
 
@@ -549,6 +602,8 @@ def failures(world: World) -> dict[str, Task]:
 
 
 LOCK = 20_301
+FIFO = "rows.csv"
+"""A pipe that DuckDB reads as a file: it waits for who writes."""
 
 
 def held(world: World, away: str) -> dict[str, Tasks]:
@@ -579,12 +634,42 @@ def held(world: World, away: str) -> dict[str, Tasks]:
             "source": rows,
             "target": {"kind": "http", "url": f"{world.echo.url}/hold/rows"},
         },
+        "duckdb": {
+            "kind": "duckdb",
+            "paths": [away],
+            "query": f"SELECT i, {ref('quotes')} AS x, {ref('pem')} AS y FROM read_csv('{away}/{FIFO}', "
+            "auto_detect = false, header = false, columns = {'i': 'INT'}, parallel = false)",
+        },
+        "snowflake": {
+            "kind": "snowflake",
+            "auth": "snow",
+            "query": f"SELECT {HOLD} {ref('markup')} AS x, {ref('percent')} AS y",
+        },
         "python": {"kind": "python", "args": words, "code": f"{code}{RETURN}"},
         "shell": {"kind": "shell", "env": {"W": ref("json")}, "cmds": wait.replace("NAME", "shell")},
         "script": {"kind": "script", "env": {"W": ref("umlauts")}, "ref": wait.replace("NAME", "script")},
         "nats": {"kind": "nats", "auth": "nats", "operation": "request", "subject": "hold", "data": every},
     }
+    for kind in ("gcs", "s3", "object"):
+        store = {**_store(world, kind), "endpoint": world.gates[kind].endpoint, "key": f"held/{kind}-{ref('spaces')}"}
+        tasks[kind] = {**store, "operation": "put", "data": every}
     return {name: _before_and_after(world, name, task) for name, task in tasks.items()}
+
+
+def held_container(world: World, away: str) -> dict[str, Tasks]:
+    """The same for a container, which goes on when its worker is killed."""
+    say = f"echo {ref('json')}; env; echo > /away/container"
+    task = {
+        "kind": "container",
+        "image": IMAGE,
+        "pull": "never",
+        "network": "none",
+        "env": {f"WORD_{one.name}": ref(one.name) for one in world.texts},
+        "mounts": [f"{away}:/away"],
+        "stdin": ref("pem"),
+        "command": f"{say}; cat; while [ ! -e /away/open ]; do sleep 0.1; done; echo {ref('quotes')} >&2",
+    }
+    return {"container": _before_and_after(world, "container", task)}
 
 
 def _before_and_after(world: World, name: str, task: Task) -> Tasks:

@@ -15,6 +15,7 @@ from tests.acceptance.canaries.canary import Canary, single, values
 from tests.acceptance.canaries.lab import Lab
 from tests.acceptance.canaries.silence import Silence
 from tests.servers.echo import Echo, echo_server
+from tests.servers.gate import Gate, gate
 from tests.servers.gcs import gcs_server
 from tests.servers.nats import nats_server
 from tests.servers.postgres import PostgresServer
@@ -60,6 +61,8 @@ class World(NamedTuple):
     """What signs in, by its purpose."""
     buckets: dict[str, str]
     endpoints: dict[str, str]
+    gates: dict[str, Gate]
+    """Before stores, for each kind that is to be held there."""
     keychain: list[dict[str, Any]]
 
 
@@ -94,7 +97,9 @@ def world(folder: Path, postgres: PostgresServer) -> Iterator[World]:
         for name, (kind, _) in files.items():
             keychain.append({"name": name, "kind": kind, "provider": "file", "key": str(lab.vault / name)})
         buckets = {"gcs": gcs.bucket(), "s3": s3.bucket(), "kv": nats.keys(), "objects": nats.objects()}
-        yield World(lab, echo, postgres, silence, snowflake, texts, word, buckets, endpoints, keychain)
+        stores = {"gcs": gcs.endpoint, "s3": s3.endpoint, "object": s3.endpoint}
+        gates = {kind: stack.enter_context(gate(endpoint)) for kind, endpoint in stores.items()}
+        yield World(lab, echo, postgres, silence, snowflake, texts, word, buckets, endpoints, gates, keychain)
 
 
 KINDS = {"key_header": "api_key", "gcs": "gcs_credential", "pg_role": "postgres_credential"}
@@ -113,7 +118,7 @@ def _credentials(
 ) -> tuple[Credentials, dict[str, str], Credentials]:
     """What is kept in the store, what in variables, and what in files."""
     value = {one.name: one.value for one in texts}
-    there = f"127.0.0.1:{postgres.port}/postgres"
+    there = f"127.0.0.1:{postgres.port}/postgres?connect_timeout=300"
     client = {"client_id": "me", "client_secret": word["client"]}
     keys = {"access_key_id": "AKIACANARY", "secret_access_key": word["s3"], "region": REGION}
     refused = {"token_url": f"{echo.url}/reject/token", "client_id": "me", "client_secret": word["refused"]}

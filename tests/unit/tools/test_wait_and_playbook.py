@@ -51,6 +51,14 @@ def test_signal_needs_a_name() -> None:
     assert outcome.error.kind == "input"
 
 
+def test_a_signal_is_not_named_by_a_secret() -> None:
+    hiding = context(redact=lambda value: value.replace("open-sesame", "***"))
+    outcome = asyncio.run(wait.run(wait.Inputs(signal="say-open-sesame"), hiding))
+    assert outcome.error is not None
+    assert outcome.error.kind == "input"
+    assert "open-sesame" not in outcome.error.message
+
+
 def test_wait_has_no_limit_of_its_own() -> None:
     assert wait.KIND.timeout is None
     assert playbook.KIND.timeout is None
