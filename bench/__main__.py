@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bench import engine, http, language, transfer
+from bench import engine, http, language, redaction, transfer
 from bench.measure import print_figures
 
 
 def main() -> None:
-    for part in (language, engine, http, transfer):
+    for part in (language, engine, http, redaction, transfer):
         print_figures(part.figures())
 
 

@@ -1,16 +1,15 @@
 """Hiding secrets by value, wherever they turn up in what a call gave or said.
 
 A secret can come back in other clothes: url-quoted in an address, escaped in JSON (also JSON inside JSON, or the repr
-of a Python string), in base64 as a part of something longer (`user:password` of basic auth). One pattern for each
-secret knows every spelling of each of its characters; a second one knows the base64 of it at each of the three places
-that it can have in a group of three bytes.
+of a Python string), in base64 as a part of something longer (`user:password` of basic auth), in one line or several, or
+as hexadecimal digits. One pattern for each secret knows every spelling of each of its characters; another knows the
+base64 of it at each of the three places that it can have in a group of three bytes.
 
 **Time.** Patterns are slow, and nearly every text holds no secret at all. So each pattern has gates: the longest run of
-letters and digits of the secret, which no spelling changes, and the base64 of that run. `bytes.find` looks for the
-gates, and a pattern is tried only near an open one. The strings of a result are joined and looked through as one text.
-For 20 secrets in 15 MB, on a machine of two cores: 0.3 s in one text that holds none, 0.7 s in 900,000 strings that
-hold none, 1 s where each of 200,000 lines holds one. No part of a pattern can match in many ways, so the time stays
-linear for hostile texts too.
+letters and digits of the secret, which no spelling changes, and halves of its base64. `bytes.find` looks for the gates,
+and a pattern is tried only near an open one. The strings of a result are joined and looked through as one text. No part
+of a pattern can match in many ways, so the time is linear for hostile texts too: `python -m bench.redaction` measures
+it, with 20 secrets in 15 MB.
 
 What holds no secret is given back as the very same object.
 """
@@ -19,6 +18,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from operator import is_
@@ -33,12 +33,17 @@ SHORTEST = 6
 """A shorter secret is part of too many other words to be hidden."""
 SHORTEST_LINE = 16
 """Lines of a secret of several (a key in PEM) are hidden on their own from this length on."""
-SHORTEST_GATE = 4
 LEVELS = 8
 """Backslashes that stand before an escaped character at most: 1 in JSON, 3 in JSON inside JSON, 7 one level deeper."""
 WIDEST = 7 * LEVELS + 5
 """Bytes that one byte of a secret takes in its longest spelling, an escape of four digits behind eight backslashes,
 each of them quoted three times."""
+LINE = 60
+"""Encoders that break lines make none shorter."""
+WIDEST_BREAK = 2 * (LEVELS + 1)
+"""Bytes of an end of line in its longest spelling."""
+LONG_CORE = 9
+"""Half of the base64 of a core of this length is long enough to be rare."""
 
 SEPARATOR = b"\xff"
 """Stands in no text, and so in no spelling of a secret."""
@@ -49,6 +54,9 @@ Gate = tuple[bytes, "_Form"]
 
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _NUMBER = re.compile(r"[0-9.+eE-]+")
+_PIECE = re.compile(r"(\\*)([A-Za-z0-9]+|[^\\]|\Z)", re.DOTALL)
+_QUOTED_BEFORE = re.compile(rb"%(?:25){0,2}5[cC]\Z")
+_BREAK = re.compile(rb"(?<=[A-Za-z0-9+/_-])(?:\r?\n|\\{1,8}+(?:r\\{1,8}+)?n)(?=[A-Za-z0-9+/_-])")
 _CONTROL = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 
 
@@ -71,7 +79,8 @@ class Redactor:
         for text in (secret, *(line for line in lines if not line.startswith("-----"))):
             if text not in self._known:
                 self._known.add(text)
-                self._gates += [(gate, form) for form in (_Spelled(text), _Base64(text)) for gate in form.gates]
+                forms = (_Spelled(text), _Base64(text), _Hex(text))
+                self._gates += [(gate, form) for form in forms for gate in form.gates]
                 self._numeric |= _NUMBER.fullmatch(text) is not None
 
     def redact(self, value: Value, /) -> Value:
@@ -224,18 +233,24 @@ class _Form:
     def spans(self, data: bytes, gate: bytes) -> Iterator[Span]:
         """Where it stands. Looked for no farther from a gate than the longest spelling reaches, and nowhere twice."""
         for low, high in _merged(list(self._regions(data, gate))):
-            for found in self.pattern.finditer(data, low, high):
-                yield found.span()
+            yield from self.within(data, low, high)
 
     def _regions(self, data: bytes, gate: bytes) -> Iterator[Span]:
+        """Gates that stand close together are one region, so that a text of nothing else takes no longer."""
         if not gate:
             yield 0, len(data)
             return
         reach = self.width + len(gate)
         at = data.find(gate)
         while at >= 0:
-            yield max(0, at - reach), at + reach
-            at = data.find(gate, at + len(gate))
+            last = data.rfind(gate, at, at + 2 * reach)
+            yield max(0, at - reach), last + reach
+            at = data.find(gate, last + len(gate))
+
+    def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
+        """Where it stands in a part of the text."""
+        for found in self.pattern.finditer(data, low, high):
+            yield found.span()
 
     @cached_property
     def pattern(self) -> re.Pattern[bytes]:
@@ -250,35 +265,174 @@ class _Form:
         raise NotImplementedError
 
 
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _core(text: str) -> str:
+    """The longest run of letters and digits: the same in every spelling."""
+    return max(_ALPHANUMERIC.findall(text), key=len, default="")
+
+
+# -- spelled ----------------------------------------------------------------------------------------------------------
+
+
 class _Spelled(_Form):
-    """Plain, url-quoted, escaped in JSON at several levels, in the repr of a Python value, or any mixture of them."""
+    """Plain, url-quoted, escaped in JSON at several levels, in the repr of a Python value, or any mixture of them.
+
+    The secret is taken apart into pieces: a run of letters and digits or one other character, with the backslashes
+    before it. A run of backslashes in a text belongs to one piece as a whole, which makes it one step however long it
+    is. The pattern does not begin with such a run, else it would be tried at every one of 15 million backslashes: it
+    begins behind it, and what was found is extended to the left.
+    """
 
     def __init__(self, secret: str) -> None:
         super().__init__(secret, [_core(secret)])
+        self.pieces = [(len(found[1]), found[2]) for found in _PIECE.finditer(secret) if found[0]]
 
     @cached_property
     def width(self) -> int:
         return sum(len(_encoded(one)) * (1 if _ALPHANUMERIC.fullmatch(one) else WIDEST) for one in self.secret)
 
     def source(self) -> bytes:
-        # A run of backslashes is one piece: each on its own would have eight lengths, and a run of them 8^n.
-        pieces = re.findall(r"\\+|[A-Za-z0-9]+|.", self.secret, re.DOTALL)
-        return b"".join(map(_spellings, pieces))
+        first, *others = self.pieces
+        return _first(*first) + b"".join(_further(*piece) for piece in others)
+
+    def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
+        count, rest = self.pieces[0]
+        bare = not rest or (count == 0 and _ALPHANUMERIC.fullmatch(rest) is not None)
+        most = 0 if bare else LEVELS * (count + 1)
+        for found in self.pattern.finditer(data, low, high):
+            start, end = found.span()
+            yield _before_backslashes(data, start, most) if most else start, end
+
+
+def _before_backslashes(data: bytes, start: int, most: int) -> int:
+    """Where the backslashes before a place begin, plain or quoted, no more than so many."""
+    at = start
+    if data[at - 1 : at] == b"\\":
+        while at > 0 and data[at - 1] == 0x5C and start - at < most:
+            at -= 1
+    elif data[at - 2 : at].lower() == b"5c":
+        while most > 0 and (found := _QUOTED_BEFORE.search(data[max(0, at - 7) : at])) is not None:
+            at, most = at - len(found[0]), most - 1
+    return at
+
+
+def _first(count: int, rest: str) -> bytes:
+    """A pattern for the first piece, from behind its backslashes on. Every spelling begins with a character of its own:
+    then the pattern is tried only where one of them stands."""
+    if not rest:
+        return _run(count, LEVELS * count)
+    if _ALPHANUMERIC.fullmatch(rest):
+        return _behind(rest.encode(), count)
+    plain, escapes = _plain(rest), _escapes(rest)
+    spellings = [_behind(one, count) for one in plain] + [_behind(one, count + 1) for one in escapes]
+    return b"(?:%s)" % b"|".join(spellings)
+
+
+def _behind(pattern: bytes, count: int) -> bytes:
+    """A pattern behind so many backslashes. It begins with a byte that stands for itself, maybe escaped."""
+    if count == 0:
+        return pattern
+    first = pattern[: 2 if pattern[:1] == b"\\" else 1]
+    runs = [rb"\\{%d}" % count] + [rb"(?:%%%s5[cC]){%d}" % (b"25" * level, count) for level in range(3)]
+    return first + b"(?:%s)" % b"|".join(b"(?<=%s%s)" % (run, first) for run in runs) + pattern[len(first) :]
+
+
+def _further(count: int, rest: str) -> bytes:
+    """A pattern for every spelling of a piece with its backslashes."""
+    if not rest or _ALPHANUMERIC.fullmatch(rest):
+        return (_run(count, LEVELS * count) if count else b"") + rest.encode()
+    plain = b"|".join(_plain(rest))
+    both = b"|".join([*_plain(rest), *_escapes(rest)])
+    exactly = _run(count, count) if count else b""
+    return b"(?:%s(?:%s)|%s(?:%s))" % (_run(count + 1, LEVELS * (count + 1)), both, exactly, plain)
+
+
+def _run(least: int, most: int) -> bytes:
+    """So many backslashes, all that there are. What was escaped may have been quoted as a whole: JSON in a query."""
+    return rb"(?:\\{%d,%d}+|(?:%s){%d,%d}+)" % (least, most, _quoted(b"\\"), least, most)
+
+
+def _plain(character: str) -> list[bytes]:
+    """The spellings of a character that need no backslash."""
+    raw = _encoded(character)
+    return [re.escape(raw), _quoted(raw)] + ([rb"\+", _quoted(b"+")] if character == " " else [])
+
+
+def _escapes(character: str) -> list[bytes]:
+    """The spellings of a character that do, from behind it on."""
+    raw = _encoded(character)
+    found = [_unicode_escape(character), *_long_escape(character), _hex_escape(raw)]
+    if character in _CONTROL:
+        found.append(_CONTROL[character].encode())
+    if 0x80 <= ord(character) < 0x100:
+        found.append(_hex_escape(bytes([ord(character)])))
+    return found
+
+
+def _quoted(raw: bytes) -> bytes:
+    """`%C3%A9`, in capitals or not, quoted once or up to three times."""
+    return b"".join(b"%%(?:25){0,2}%s" % _any_case(b"%02x" % byte) for byte in raw)
+
+
+def _unicode_escape(character: str) -> bytes:
+    r"""`\u00e9`; beyond the first 65,536 characters two of them."""
+    units, between = character.encode("utf-16-be", "surrogatepass").hex(), _run(1, LEVELS)
+    return between.join(b"u" + _any_case(units[i : i + 4].encode()) for i in range(0, len(units), 4))
+
+
+def _long_escape(character: str) -> list[bytes]:
+    r"""`\U0001f600`."""
+    return [b"U" + _any_case(b"%08x" % ord(character))] if ord(character) > 0xFFFF else []
+
+
+def _hex_escape(raw: bytes) -> bytes:
+    r"""`\xc3\xa9`."""
+    return _run(1, LEVELS).join(b"x" + _any_case(b"%02x" % byte) for byte in raw)
+
+
+def _any_case(digits: bytes) -> bytes:
+    pairs = (bytes([digit]) for digit in digits)
+    return b"".join(b"[%s%s]" % (one, one.upper()) if one.isalpha() else one for one in pairs)
+
+
+# -- encoded ----------------------------------------------------------------------------------------------------------
 
 
 class _Base64(_Form):
-    """Inside of something that was encoded in base64, standard or for addresses, escaped or quoted again."""
+    """Inside of something that was encoded in base64, standard or for addresses, escaped or quoted again, in one line
+    or in several.
+
+    A line may end anywhere in the secret, but not twice within `LINE` characters. So of the two halves of so many at
+    least one is whole, and each is a gate.
+    """
 
     def __init__(self, secret: str) -> None:
         core = _core(secret)
-        super().__init__(secret, map(_core, _encodings(core.encode())) if core else [""])
+        inner = {core.encode()} if len(core) >= LONG_CORE else {_encoded(secret), *_escaped(secret)}
+        texts = [text[:LINE] for raw in inner for text in _encodings(raw)]
+        super().__init__(secret, [_core(half) for text in texts for half in _halves(text)])
 
     @cached_property
     def width(self) -> int:
-        return max(len(text) + LEVELS * (text.count("+") + text.count("/")) for text in self._texts)
+        longest = max(len(text) + LEVELS * (text.count("+") + text.count("/")) for text in self._texts)
+        return longest + (longest // LINE + 2) * WIDEST_BREAK
 
     def source(self) -> bytes:
         return b"|".join(map(_base64_spellings, self._texts))
+
+    def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
+        """Ends of lines are taken out first. `ends` and `taken` lead back from what is left to the text."""
+        ends, taken, total, part = [0], [low], 0, data[low:high]
+        for found in _BREAK.finditer(part):
+            ends.append(found.start() - total)
+            total += len(found[0])
+            taken.append(low + total)
+        for match in self.pattern.finditer(_BREAK.sub(b"", part) if total else part):
+            start, end = match.span()
+            yield start + taken[bisect_right(ends, start) - 1], end + taken[bisect_left(ends, end, lo=1) - 1]
 
     @cached_property
     def _texts(self) -> list[str]:
@@ -288,62 +442,24 @@ class _Base64(_Form):
         return sorted(texts, key=lambda text: (-len(text), text))
 
 
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+class _Hex(_Form):
+    """As the digits of its bytes, in capitals or not."""
+
+    def __init__(self, secret: str) -> None:
+        digits = _encoded(secret).hex()
+        super().__init__(secret, [digits, digits.upper()])
+
+    @cached_property
+    def width(self) -> int:
+        return len(self.gates[0])
+
+    def source(self) -> bytes:
+        return b"|".join(self.gates)
 
 
-def _core(text: str) -> str:
-    """The longest run of letters and digits: the same in every spelling. Empty where it is too short to tell."""
-    found = max(_ALPHANUMERIC.findall(text), key=len, default="")
-    return found if len(found) >= SHORTEST_GATE else ""
-
-
-def _spellings(piece: str) -> bytes:
-    """A pattern for every spelling of a run of letters and digits, of a run of backslashes, or of another character."""
-    if _ALPHANUMERIC.fullmatch(piece):
-        return piece.encode()
-    if piece[0] == "\\":
-        count = len(piece)
-        return _backslashes(count, LEVELS * count)
-    raw = _encoded(piece)
-    either = b"%s(?:%s|%s)" % (_backslashes(0, LEVELS - 1), re.escape(raw), _quoted(raw))
-    forms = [either, _unicode_escape(piece), _hex_escape(raw)]
-    if piece == " ":
-        forms.append(rb"\+|" + _quoted(b"+"))
-    if piece in _CONTROL:
-        forms.append(_backslashes(1, LEVELS) + _CONTROL[piece].encode())
-    if ord(piece) < 0x100:
-        forms.append(_hex_escape(bytes([ord(piece)])))
-    return b"(?:%s)" % b"|".join(forms)
-
-
-def _backslashes(least: int, most: int) -> bytes:
-    """So many of them. What was escaped may have been quoted as a whole: JSON in a query."""
-    return rb"(?:\\{%d,%d}|(?:%s){%d,%d})" % (least, most, _quoted(b"\\"), max(1, least), most)
-
-
-def _quoted(raw: bytes) -> bytes:
-    """`%C3%A9`, in capitals or not, quoted once or up to three times."""
-    return b"".join(b"%%(?:25){0,2}%s" % _any_case(b"%02x" % byte) for byte in raw)
-
-
-def _unicode_escape(character: str) -> bytes:
-    r"""`\u00e9`; beyond the first 65,536 characters two of them, or `\U0001f600`."""
-    units, escape = character.encode("utf-16-be", "surrogatepass").hex(), _backslashes(1, LEVELS)
-    short = b"".join(escape + b"u" + _any_case(units[i : i + 4].encode()) for i in range(0, len(units), 4))
-    if len(units) == 4:
-        return short
-    return b"%s|%sU%s" % (short, escape, _any_case(b"%08x" % ord(character)))
-
-
-def _hex_escape(raw: bytes) -> bytes:
-    r"""`\xc3\xa9`."""
-    return b"".join(b"%sx%s" % (_backslashes(1, LEVELS), _any_case(b"%02x" % byte)) for byte in raw)
-
-
-def _any_case(digits: bytes) -> bytes:
-    pairs = (bytes([digit]) for digit in digits)
-    return b"".join(b"[%s%s]" % (one, one.upper()) if one.isalpha() else one for one in pairs)
+def _halves(text: str) -> tuple[str, str]:
+    middle = len(text) // 2
+    return text[:middle], text[middle:]
 
 
 def _encodings(raw: bytes, *, at_end: bool = False) -> Iterator[str]:

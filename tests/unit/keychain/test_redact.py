@@ -47,6 +47,10 @@ def escaped(text: str) -> str:
     return json.dumps(text)[1:-1]
 
 
+def lines(text: str, width: int, end: str) -> str:
+    return end.join(text[at : at + width] for at in range(0, len(text), width))
+
+
 FORMS: dict[str, Callable[[str], str]] = {
     "plain": str,
     "quote": lambda s: quote(s, safe=""),
@@ -75,6 +79,11 @@ FORMS: dict[str, Callable[[str], str]] = {
     "base64_one_before": lambda s: base64.b64encode(f"x{s}yyy".encode()).decode(),
     "base64_two_before": lambda s: base64.urlsafe_b64encode(f"xx{s}y".encode()).decode(),
     "base64_of_json": lambda s: base64.b64encode(json.dumps({"a": s}).encode()).decode(),
+    "hex": lambda s: s.encode().hex(),
+    "hex_capitals": lambda s: s.encode().hex().upper(),
+    "base64_lines": lambda s: base64.encodebytes(f"{'x' * 50}{s}{'y' * 50}".encode()).decode(),
+    "base64_lines_crlf": lambda s: lines(base64.b64encode(f"{'x' * 44}{s}".encode()).decode(), 64, "\r\n"),
+    "base64_lines_in_json": lambda s: escaped(base64.encodebytes(f"{'x' * 52}{s}".encode()).decode()),
     "base64_quoted": lambda s: quote(base64.b64encode(f"u:{s}".encode()).decode(), safe=""),
 }
 
@@ -108,6 +117,18 @@ def test_a_secret_inside_of_base64_is_found_at_every_place() -> None:
         for after in range(6):
             text = base64.b64encode(b"\xfb" * before + PLAIN.encode() + b"\xfb" * after).decode()
             assert "***" in redactor.redact(text), (before, after)
+
+
+@pytest.mark.parametrize("secret", [PLAIN, HARD, PEM, "123456", "-/-/-/"])
+def test_base64_is_found_wherever_its_lines_end(secret: str) -> None:
+    redactor = Redactor([secret])
+    for before in range(80):
+        whole = base64.b64encode(b"\xfb" * before + secret.encode() + b"\xfb" * 9).decode()
+        hidden = redactor.redact(whole)
+        for width in (60, 64, 76):
+            for end in ("\n", "\r\n", "\\n", "\\\\r\\\\n"):
+                out = redactor.redact(f"{lines(whole, width, end)}\n")
+                assert "".join(out.replace(end, "\n").split()) == hidden, (before, width, end)
 
 
 def test_lines_of_a_key_are_hidden_one_by_one() -> None:
@@ -277,8 +298,9 @@ def texts(value: Any) -> list[str]:
 
 def test_hostile_texts_end() -> None:
     """No time is measured: a pattern that goes astray would not end within the limit of the whole run."""
-    redactor = Redactor(["\\" * 40 + "x", 'é"é"é"é', "/" * 30, "a" * 40 + "b", "y" + " \n" * 10 + "z"])
-    for unit in ("\\", "a", "/", "%25", "\\u00e9\\", " \n", 'é"é', "\\\\\\n"):
-        text = unit * (200_000 // len(unit))
+    hostile = ["\\" * 40 + "x", 'é"é"é"é', "/" * 30, "a" * 40 + "b", "y" + " \n" * 10 + "z", "%%%%%%%%", "$-$-$-$-$"]
+    redactor = Redactor(hostile)
+    for unit in ("\\", "a", "/", "%25", "%5C", "\\u00e9\\", " \n", 'é"é', "\\\\\\n", "$", "-", "\\-", "Ly8v\n"):
+        text = unit * (1_000_000 // len(unit))
         redactor.redact(text)
         redactor.redact(msgspec.Raw(msgspec.json.encode(text)))
