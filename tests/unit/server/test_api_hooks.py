@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
+import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import httpx2
@@ -241,6 +244,19 @@ def test_a_delivery_that_could_not_start_can_be_sent_again(server: ApiServer, cl
     answer = deliver(server, body, given)
     assert answer.status_code == 202
     until(client, answer.json()["execution_id"], "succeeded")
+
+
+@pytest.mark.skipif(not (which("openssl") and which("curl")), reason="the page uses openssl and curl")
+def test_the_shell_script_of_the_page_is_understood(server: ApiServer, client: httpx2.Client, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "howto" / "webhooks.md").read_text("utf-8")
+    script = page.partition("```sh title=send.sh\n")[2].partition("```")[0]
+    (tmp_path / "secret").write_text(f"{SECRET}\n")
+    environment = {"PATH": os.environ["PATH"], "NOETL_SERVER": server.url, "NO_PROXY": "*"}
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=True
+    )
+    started = json.loads(done.stdout)
+    assert until(client, started["execution_id"], "succeeded")["result"] == {"ref": "main"}
 
 
 # -- looking after them ---------------------------------------------------------------------------------------------
