@@ -179,6 +179,50 @@ def test_events_are_printed_as_they_come(verbs: Verbs) -> None:
     assert rest[-1]["event_type"] == "playbook.processed"
 
 
+# -- looking back ---------------------------------------------------------------------------------------------------
+
+SHAKY = playbook(
+    "shaky",
+    """\
+    workflow:
+      - step: first
+        tool: [{count: {kind: noop, result: 7}}]
+        next: {arcs: [{step: low, when: "{{ steps.first.result < 5 }}"}, {step: second}]}
+      - step: second
+        tool: [{divide: {kind: noop, result: "{{ steps.first.result / ctx.by }}"}}]
+      - step: low
+    """,
+)
+
+
+def test_a_step_is_explained_as_on_the_database(verbs: Verbs) -> None:
+    execution = verbs.mode.client.start({"playbook": SHAKY})
+    until(lambda: verbs.mode.client.show(execution)["status"] == "failed")
+    for step in ("first", "second", "low"):
+        there, here = verbs("explain", execution, step), verbs.here("explain", execution, step)
+        assert (there.returncode, there.stdout) == (0, here.stdout)
+    assert "steps.first.result = 7" in verbs("explain", execution, "low").stdout
+    assert verbs("explain", execution, "lwo").returncode == 4
+
+
+def test_runs_are_forked_and_retried_at_the_server(verbs: Verbs) -> None:
+    source = verbs.mode.client.start({"playbook": SHAKY})
+    until(lambda: verbs.mode.client.show(source)["status"] == "failed")
+    assert verbs("runs", "retry", source).returncode == 1
+    done = verbs("runs", "retry", source, "--set-ctx", "by=2")
+    assert (done.returncode, done.stdout) == (0, "3.5\n"), done.stderr
+    assert f"from {source}, up to its event " in done.stderr
+    assert "  kept: first\n  again: second#1 at task divide\n" in done.stderr
+    edited = verbs.mode.folder / "edited.yaml"
+    edited.write_text(SHAKY.replace("ctx.by", "7"), "utf-8")
+    fork = verbs.json("runs", "fork", source, "--at", "8", "--playbook", str(edited))
+    assert (fork["status"], fork["result"], fork["steps"]["first"]["runs"]) == ("succeeded", 1.0, 1)
+    assert verbs("runs", "fork", source).returncode == 6
+    assert verbs("runs", "fork", source, "--at", "999").returncode == 2
+    operator = stage.make_token(verbs.mode.folder, verbs.mode.db, "operator")
+    assert verbs("runs", "retry", source, "--playbook", str(edited), NOETL_TOKEN=operator).returncode == 5
+
+
 # -- speaking to runs -----------------------------------------------------------------------------------------------
 
 
