@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from noetl.clock import SystemClock
 from noetl.engine import events as e
@@ -22,6 +22,7 @@ from noetl.store.ports import Change
 from noetl.store.sqlite import SqliteStore
 
 EXECUTION = "0198c0de-0000-7000-8000-0000000000cc"
+SOURCE = "0198c0de-0000-7000-8000-0000000000dd"
 PLAYBOOKS = Path(__file__).parent / "playbooks"
 LOOK_SECONDS = 0.003
 
@@ -43,6 +44,8 @@ class Case(NamedTuple):
     may_skip: bool = False
     """Whether some calls of an undisturbed run may never be made: a time limit passes while nothing runs, or after the
     crash a failure is known before those beside it begin."""
+    history: Literal["", "fork", "retry"] = ""
+    """Whether it is run under another id first, and is then a fork of that."""
     crash: tuple[str, int] | None = None
     """Where the first of two crashes is, if the middle is not interesting enough."""
 
@@ -192,6 +195,8 @@ SPECIAL = _cases(
         Case("child_cancelled", operator=cancel),
         Case("paused", operator=pause_often),
         Case("on_lost", once=True),
+        Case("forked", history="fork"),
+        Case("retried", history="retry"),
         *(Case(name, may_skip=True) for name in ("nested", "timeout", "child_unawaited")),
         *(Case(name, may_skip=True) for name in ("child_orphaned", "grandchild_orphaned")),
         Case("sub_playbook", crash=("runtime.family:Family._child:5 before", 1)),

@@ -25,16 +25,17 @@ points.install()
 
 import asyncio  # noqa: E402
 
-from crash.cases import CASES, EXECUTION, Case, LateWriter, operate  # noqa: E402
+from crash.cases import CASES, EXECUTION, SOURCE, Case, LateWriter, operate  # noqa: E402
 from noetl.cli.local import owned  # noqa: E402
 from noetl.clock import SystemClock  # noqa: E402
 from noetl.engine.commands import Resume  # noqa: E402
 from noetl.engine.state import Execution  # noqa: E402
 from noetl.keychain.keychain import StoredCredential  # noqa: E402
 from noetl.pipeline import run as pipeline  # noqa: E402
-from noetl.runtime import embedded, family, runtime  # noqa: E402
+from noetl.runtime import embedded, family, history, runtime  # noqa: E402
 from noetl.runtime.catalog import Catalog, read  # noqa: E402
 from noetl.runtime.embedded import Embedded  # noqa: E402
+from noetl.runtime.history import Edit  # noqa: E402
 from noetl.runtime.runtime import Refresh  # noqa: E402
 from noetl.store.ports import SealedCredential  # noqa: E402
 from noetl.store.sqlite import SqliteStore  # noqa: E402
@@ -123,16 +124,43 @@ async def _carry(case: Case, store: Any, resume: bool) -> None:
         with owned(store, EXECUTION):
             if resume and store.seq(EXECUTION):
                 await _taken_over(engine)
+            elif case.history:
+                await _fork_it(engine, catalog, case)
             else:
                 digest = catalog.add(read(str(case.file)))
                 await engine.start(EXECUTION, digest, {}, {})
             await _to_the_end(engine)
+            if case.history:
+                await _look_back(engine)
     finally:
         await engine.close()
 
 
 def _credential(name: str) -> StoredCredential:
     return StoredCredential(name, "bearer", {"token": "a token of these tests"})
+
+
+async def _fork_it(engine: Embedded, catalog: Catalog, case: Case) -> None:
+    """Run it under another id, or carry that on, and then do what `noetl runs fork` and `noetl runs retry` do."""
+    runtime = engine.runtime
+    if runtime.store.seq(SOURCE):
+        await engine.adopt(SOURCE)
+    else:
+        await engine.start(SOURCE, catalog.add(read(str(case.file))), {}, {})
+    await engine.drive(SOURCE)
+    if case.history == "retry":
+        await history.retry(runtime, SOURCE, EXECUTION, Edit())
+    else:
+        await history.fork(runtime, SOURCE, EXECUTION, 9, Edit())
+
+
+async def _look_back(engine: Embedded) -> None:
+    """Why it went so, and how it stood: before, at and behind its snapshot."""
+    await history.explain(engine.runtime, EXECUTION, "start", None)
+    snapshot = engine.runtime.store.snapshot(EXECUTION)
+    assert snapshot is not None
+    for seq in (1, snapshot.seq, snapshot.seq + 1):
+        await history.state_at(engine.runtime, EXECUTION, seq)
 
 
 async def _taken_over(engine: Embedded) -> None:

@@ -141,7 +141,7 @@ async def _evaluated(runtime: Runtime, evaluate: Callable[[], Value]) -> Value:
 # -- forks ----------------------------------------------------------------------------------------------------------
 
 
-async def fork(runtime: Runtime, source: str, name: str, at: int | None, change: Edit) -> Forked:
+async def fork(runtime: Runtime, source: str, name: str, at: int | None, edit: Edit) -> Forked:
     """A new execution that begins with the source's events up to `at`, all of them if it is None."""
     cut = await _cut(runtime, source, at)
     if at is None and cut.state.over:
@@ -151,10 +151,10 @@ async def fork(runtime: Runtime, source: str, name: str, at: int | None, change:
         )
     if cut.state.over or cut.state.status == "cancelling":
         raise Conflict(f"{source} had {_ended(cut.state)} at event {cut.state.seq}: fork it at an earlier one")
-    return await _go_on(runtime, source, name, cut, change, None)
+    return await _go_on(runtime, source, name, cut, edit, None)
 
 
-async def retry(runtime: Runtime, source: str, name: str, change: Edit) -> Forked:
+async def retry(runtime: Runtime, source: str, name: str, edit: Edit) -> Forked:
     """A fork just before what failed, or was cancelled."""
     retrace = Retrace()
     whole = await _cut(runtime, source, None, retrace.see)
@@ -165,7 +165,7 @@ async def retry(runtime: Runtime, source: str, name: str, change: Edit) -> Forke
     seq, run = retrace.point()
     if not seq:
         raise Conflict(f"{source} failed before anything ran: start it anew")
-    return await _go_on(runtime, source, name, await _cut(runtime, source, seq), change, run)
+    return await _go_on(runtime, source, name, await _cut(runtime, source, seq), edit, run)
 
 
 def _ended(state: Execution) -> str:
@@ -199,12 +199,14 @@ async def _cut(
     return Cut(state, rows, {key: blobs[key] for key in chunks if key in blobs}, payload)
 
 
-async def _go_on(runtime: Runtime, source: str, name: str, cut: Cut, change: Edit, failed: str | None) -> Forked:
+async def _go_on(runtime: Runtime, source: str, name: str, cut: Cut, edit: Edit, failed: str | None) -> Forked:
     state, last = cut.state, cut.rows[-1]
     state.id = name
     again, done = under_way(state, failed or ""), list(state.steps)
-    net = await runtime.net(change.digest) if change.digest and change.digest != state.digest else None
-    command = Fork(source, last.seq, last.at, net, change.digest if net else "", cut.payload, change.ctx, failed)
+    net = await runtime.net(edit.digest or state.digest)
+    edited = net if net is not state.net else None
+    digest = edit.digest if edited else ""
+    command = Fork(source, last.seq, last.at, edited, digest, cut.payload, edit.ctx, failed)
     if name not in runtime.cells:
         cell = runtime.cells[name] = Cell(state, last.hash, None)
         cell.frozen, cell.stored, cell.opening = 0, 0, Change(name, 0, cut.rows, blobs=list(cut.blobs.items()))

@@ -430,8 +430,8 @@ class Runtime:
 
     async def change_net(self, state: Execution, event: e.Event) -> None:
         """To be done before an event is folded: a fork may go on with an edited playbook."""
-        if isinstance(event, e.ExecutionForked) and event.playbook:
-            state.net = await self.net(event.playbook)
+        if isinstance(event, e.ExecutionForked):
+            state.net = await self.net(event.playbook or state.digest)
 
     async def net(self, digest: str) -> Net:
         """A playbook that is known here or in the store."""
