@@ -151,7 +151,7 @@ async def _fork_it(engine: Embedded, catalog: Catalog, case: Case) -> None:
     if case.history == "retry":
         await history.retry(runtime, SOURCE, EXECUTION, Edit())
     else:
-        await history.fork(runtime, SOURCE, EXECUTION, 9, Edit())
+        await history.fork(runtime, SOURCE, EXECUTION, 6, Edit())
 
 
 async def _look_back(engine: Embedded) -> None:

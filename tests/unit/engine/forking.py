@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from stage import EXECUTION, Stage
 
 from noetl.dsl.compile import load
+from noetl.engine.commands import Command
 from noetl.engine.events import Event
 from noetl.engine.state import Execution
 from noetl.engine.verify import verify
@@ -44,6 +45,7 @@ def forked(
     name: str = FORK,
     source: str = EXECUTION,
     retry: bool = False,
+    then: Command | None = None,
 ) -> tuple[Forked, Execution]:
     """Fork the story, or try it again, and play it to its end."""
 
@@ -54,6 +56,8 @@ def forked(
             found = await history.retry(runtime, source, name, edit)
         else:
             found = await history.fork(runtime, source, name, at, edit)
+        if then is not None:
+            await stage.handle(then, execution=name)
         return found, await stage.engine.drive(name)
 
     found, state = again(stage, work)
