@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from noetl.dsl.inputs import LAYERED
 from noetl.dsl.shape import KindSource, is_template
 from noetl.dsl.tree import Mark, Span, key_span, plain, span_in, span_of
@@ -17,6 +19,8 @@ from noetl.model.duration import seconds
 from noetl.model.inputs import fields
 
 INHERITED = ("results", "sandbox", "on_lost", "max_visits", "retry")
+SINK = "$sink"
+"""Marks a task that stores what another one gave; no author can write it."""
 OWN_TASK_SPEC = ("pool", "exactly_once", "mode", "max_in_flight")
 
 
@@ -141,7 +145,7 @@ class Builder:
 
     def task(self, key: str, label: str, tree: Any, layers: tuple[Any, ...]) -> model.Task:
         self._place(key, span_of(tree))
-        given_args, given_spec = [tree.get("args")], [tree.get("spec", {})]
+        given_args, given_spec, sink = [tree.get("args")], [tree.get("spec", {})], SINK in tree
         while tree["kind"] == "workbook":  # resolved here, so the engine never looks into the workbook
             tree = self.workbook[tree["name"]]
             given_args.insert(0, tree.get("args"))
@@ -170,6 +174,7 @@ class Builder:
             spec=_task_spec(layers, kind.name, given_spec),
             policy=self._policy(key, given_spec),
             body=body,
+            sink=sink,
         )
 
     def _policy(self, key: str, specs: list[Any]) -> tuple[model.Rule, ...] | None:
@@ -188,11 +193,26 @@ class Builder:
     def _tail(self, step: str, tree: Any, layers: tuple[Any, ...]) -> model.Tail | None:
         if not any(key in tree for key in ("case", "vars", "sink")):
             return None
+        if "vars" in tree:
+            self._place(f"{step}/vars/set", span_in(tree, "vars"))
         return model.Tail(
-            set_vars=plain(tree.get("vars", {})),
+            view=self._view(tree.get("tool")),
+            vars=_set_task("set", tree["vars"]) if tree.get("vars") else None,
             cases=self._cases(step, tree, layers) if "case" in tree else None,
-            sink=self._sink(f"{step}/sink", tree["sink"], layers) if "sink" in tree else None,
+            sink=self._sink(f"{step}/sink/store", "store", tree["sink"], layers) if "sink" in tree else None,
         )
+
+    def _view(self, tool: Any) -> Any:
+        """Which part of the last call's result a classic template means by `result`."""
+        tasks = [task for _, task in labelled(tool)] if tool else []
+        calls = [task for task in tasks if SINK not in task]
+        if not calls:
+            return "value"
+        tree = calls[-1]
+        while tree["kind"] == "workbook":
+            tree = self.workbook[tree["name"]]
+        kind = self.kinds.get(tree["kind"])
+        return "value" if kind is None else kind.result
 
     def _cases(self, step: str, tree: Any, layers: tuple[Any, ...]) -> model.Cases:
         spec = tree.get("spec", {})
@@ -210,29 +230,28 @@ class Builder:
 
     def _branch(self, key: str, tree: Any, layers: tuple[Any, ...]) -> model.Branch:
         chain = tree.get("then", tree.get("else"))
-        retry = tree.get("retry", {})
         if isinstance(chain, dict):
-            retry = chain.get("retry", retry)
             chain = [{name: chain[name]} for name in ("sink", "set", "next") if name in chain]
-        patches: dict[str, Any] = {}
         items: list[model.Task | model.Goto] = []
+        taken: set[str] = {name for item in chain for name in item if name not in ("sink", "set", "next")}
         for item in chain:
             ((name, body),) = item.items()
+            label = _free(name, taken) if name in ("sink", "set", "next") else name
             if name == "set":
-                patches |= plain(body)
+                self._place(f"{key}/{label}", span_in(item, name))
+                items.append(_set_task(label, body))
             elif name == "next":
-                items.append(_goto(body))
+                self._place(f"{key}/{label}", span_in(item, name))
+                items.append(_goto(label, body))
             elif name == "sink":
-                items.append(self._sink(f"{key}/sink", body, layers))
+                items.append(self._sink(f"{key}/{label}", label, body, layers))
             else:
                 items.append(self._chain_task(f"{key}/{name}", name, body, layers))
-        whole = retry.get("scope") == "chain"
         return model.Branch(
             when=tree.get("when"),
             chain=tuple(items),
-            set_vars=patches,
             priority=tree.get("priority", 0),
-            chain_attempts=retry.get("max_attempts", 3) if whole else None,
+            again=model.Rule(tree["again"]["when"], _then(tree["again"]["then"])) if "again" in tree else None,
         )
 
     def _chain_task(self, key: str, name: str, tree: Any, layers: tuple[Any, ...]) -> model.Task:
@@ -245,10 +264,10 @@ class Builder:
                 poll.get("max_attempts"),
                 seconds(poll.get("deadline")),
             )
-        return _replace(task, **changes)
+        return replace(task, **changes)
 
-    def _sink(self, key: str, tree: Any, layers: tuple[Any, ...]) -> model.Task:
-        return self.task(key, "sink", tree["tool"], layers)
+    def _sink(self, key: str, label: str, tree: Any, layers: tuple[Any, ...]) -> model.Task:
+        return replace(self.task(key, label, tree["tool"], layers), sink=True)
 
     def _place(self, key: str, span: Span) -> None:
         self.places[key] = self.mark(span.start)
@@ -340,21 +359,32 @@ def _arc(tree: Any) -> model.Arc:
     )
 
 
-def _goto(tree: Any) -> model.Goto:
+def _goto(label: str, tree: Any) -> model.Goto:
     if isinstance(tree, str):
-        return model.Goto((model.Arc(tree),))
+        return model.Goto((model.Arc(tree),), label=label)
     if isinstance(tree, list):
-        return model.Goto(tuple(map(_arc, tree)))
+        return model.Goto(tuple(map(_arc, tree)), label=label)
     pause = tree.get("spec", {}).get("delay")
     return model.Goto(
         tuple(map(_arc, tree["to"])),
         tree.get("policy"),
-        tree.get("priority"),
+        tree.get("priority", 0),
         None if pause is None else seconds(pause),
+        label,
     )
 
 
-def _replace(task: model.Task, **changes: Any) -> model.Task:
-    from msgspec.structs import replace
+def _set_task(label: str, values: Any) -> model.Task:
+    """`vars` and `set`: a call of nothing whose policy patches `ctx.vars`."""
+    then = model.Then("continue", set_ctx={"vars": {"$merge": plain(values)}})
+    return model.Task(label, "noop", policy=(model.Rule(None, then),))
 
-    return replace(task, **changes)
+
+def _free(label: str, taken: set[str]) -> str:
+    """The label, with a number where others of its name stand before it."""
+    number, found = 1, label
+    while found in taken:
+        number += 1
+        found = f"{label}_{number}"
+    taken.add(found)
+    return found

@@ -30,6 +30,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from noetl.dsl import outline
+from noetl.dsl.canonical import SINK
 from noetl.dsl.outline import labelled_items
 from noetl.dsl.shape import KindSource, is_template
 from noetl.dsl.tree import Map, Seq, span_of, unshare
@@ -103,6 +104,12 @@ def _classic_keys(step: Any) -> Iterator[tuple[Any, str]]:
         yield from ((part, key) for key in part if key in keys)
 
 
+def prepare(root: Map, kinds: KindSource) -> None:
+    """Make the document ready to be built, in place: what both dialects have is rewritten, and what only the classic
+    one has (`case`, `vars`, `sink`) stays with its step, its retries turned into policies."""
+    _Rewriter(root, kinds).prepare()
+
+
 def rewrite(root: Map, kinds: KindSource) -> list[Leftover]:
     """Rewrite the document in place; what could not be rewritten is still there and returned."""
     return _Rewriter(root, kinds).run()
@@ -118,6 +125,13 @@ class _Rewriter:
         self.current = ""
         self.locals: frozenset[str] = frozenset()  # bare names that only the current step's own parts can see
 
+    def prepare(self) -> None:
+        unshare(self.root)
+        self._credentials()
+        for step in self.steps:
+            self._prepare(step)
+        self._finish()
+
     def run(self) -> list[Leftover]:
         unshare(self.root)
         self._credentials()
@@ -128,11 +142,14 @@ class _Rewriter:
                 position += 1
                 _insert(self.steps, position, step)
             position += 1
+        self._finish()
+        return self.leftovers
+
+    def _finish(self) -> None:
         for entry in self.workbook.values():  # callers have taken both over
             entry.pop("sink", None)
             _map(entry.get("tool")).pop("retry", None)
         self._rename_everywhere()
-        return self.leftovers
 
     def _refuse(self, container: Any, key: Any, what: str, hint: str) -> None:
         """Note that the current step has to stay classic, why, and what would help."""
@@ -147,6 +164,72 @@ class _Rewriter:
                         what = f"`{read.path[0]}` {where}"
                         self._refuse(holder, at, what, "keep what it reads in `vars`, or read `steps.NAME.result`")
 
+    # -- a step that stays as it is ---------------------------------------------------------------------------------
+
+    def _prepare(self, step: Any) -> None:
+        self.current = step["step"]
+        self._loop(step)
+        self._args(step)
+        sinks = self._sinks(step)
+        self._chain_policies(step)
+        self._policies(step, with_vars=False)
+        if "sink" in step:
+            step["sink"] = self._tail_sink(step["sink"], None)
+        if isinstance(step.get("next"), str | list):
+            step["next"] = self._plain_router(step, step["next"])
+        if sinks:
+            self._append_sinks(step, sinks)
+
+    def _append_sinks(self, step: Any, sinks: list[Any]) -> None:
+        """Sinks of workbook tasks follow the call. They are marked: they leave its result as it was."""
+        *_, (label, call, _, _) = labelled_items(step["tool"])
+        labels = {one for one, *_ in labelled_items(step["tool"])}
+        if isinstance(step["tool"], dict):
+            pipeline = _seq_at(call)
+            pipeline.append(self._labelled(call, label, call))
+            step["tool"] = pipeline
+        for sink in sinks:
+            task = self._sink_task(sink, self._task_names(label, call), None)
+            task[SINK] = True
+            step["tool"].append(self._labelled(sink, self._label("sink", labels), task))
+
+    def _chain_policies(self, step: Any) -> None:
+        """Retries of calls in chains: the innermost `retry` that speaks wins, one of the whole chain stands apart."""
+        on_error = _map(step.get("spec")).get("on_error", "fail")
+        ignore = "continue" if on_error == "ignore" else None
+        for branch in _list(step.get("case")):
+            chain = branch.get("then", branch.get("else"))
+            retry = _map(chain).get("retry", branch.get("retry"))
+            default = step.get("retry") if retry is None else None if retry.get("scope") == "chain" else retry
+            if default is None and on_error == "retry":
+                default = _map_at(step)
+            if _map(retry).get("scope") == "chain":
+                branch["again"] = self._retry_rule(branch, retry, self._rule_names(branch), ignore=False)
+            for item in [chain] if isinstance(chain, dict) else list(chain):
+                for name in list(item):
+                    if name == "sink":
+                        item[name] = self._tail_sink(item[name], default)
+                    elif name not in ("next", "set", "retry"):
+                        self._chain_call(chain, item, name, default, ignore)
+
+    def _chain_call(self, chain: Any, item: Any, name: str, default: Any, ignore: str | None) -> None:
+        body = item[name]
+        if "retry" in body:
+            body["tool"]["retry"] = body.pop("retry")
+        if "poll" in body:
+            body["poll"]["until"] = _rename(body["poll"]["until"], self._rule_names(body["tool"]))
+        for sink in reversed(self._entry_sinks(body["tool"])):
+            stored = _map_at(sink)
+            stored["tool"] = self._sink_task(sink, self._task_names(name, body["tool"]), default)
+            _insert(chain, _position(chain, item) + 1, self._labelled(sink, "sink", stored))
+        self._policy(body["tool"], default, ignore)
+
+    def _tail_sink(self, sink: Any, default: Any) -> Any:
+        """A sink that stays where it is: the classic names keep their meaning there."""
+        rewritten = _map_at(sink)
+        rewritten["tool"] = self._sink_task(sink, {"result": "result"}, default)
+        return rewritten
+
     # -- one step ---------------------------------------------------------------------------------------------------
 
     def _step(self, step: Any) -> list[Any]:
@@ -160,16 +243,9 @@ class _Rewriter:
         sinks = self._sinks(step)
         before, added = len(self.leftovers), list[Any]()
         routed = self._router(step, case, fallback, added)
-        vars_stay = self._refuse_outside(step)
-        if len(self.leftovers) > before:
+        self._refuse_outside(step)
+        if len(self.leftovers) > before:  # the text stays as it is: nothing more has to be done to the step
             self.names -= {extra["step"] for extra in added}
-            self._chain_policies(step)
-            self._policies(step, with_vars=not vars_stay)
-            if "sink" in step:
-                step["sink"] = self._tail_sink(step["sink"], None)
-            if not isinstance(fallback, dict) and fallback is not None:
-                step["next"] = self._plain_router(step, fallback)
-            self._store(step, sinks)
             return []
         self._policies(step, with_vars=True)
         self._store(step, [*sinks, *([step["sink"]] if "sink" in step else [])])
@@ -188,23 +264,18 @@ class _Rewriter:
         found |= {name for key in _map(step.get("args")) for name in (key, f"args.{key}")}
         return frozenset(found - set(_map(self.root.get("workload"))) - {None})
 
-    def _refuse_outside(self, step: Any) -> bool:
-        """What a step does after its tool sees the whole loop and the event; a task of its pipeline sees neither.
-
-        True if `vars` can't become a patch of the last task.
-        """
+    def _refuse_outside(self, step: Any) -> None:
+        """What a step does after its tool sees the whole loop and the event; a task of its pipeline sees neither."""
         if "loop" in step and "sink" in step:
             what = "`sink` of a loop step (it stores the results of all items)"
             self._refuse(step, "sink", what, "move it to a step that follows the loop")
         if "sink" in step:
             self._refuse_names(step, "sink", EVENT, "in `sink`")
-        before = len(self.leftovers)
         if "loop" in step and "vars" in step:
             what = "`vars` of a loop step (they read the results of all items)"
             self._refuse(step, "vars", what, "move them to a step that follows the loop")
         if "vars" in step:
             self._refuse_names(step, "vars", EVENT, "in `vars`")
-        return len(self.leftovers) > before
 
     def _drop_case_spec(self, step: Any) -> None:
         spec = _map(step.get("spec"))
@@ -292,7 +363,7 @@ class _Rewriter:
     # -- policies ---------------------------------------------------------------------------------------------------
 
     def _policies(self, step: Any, with_vars: bool) -> None:
-        """Turn `retry`, `on_error` and `vars` into rules of the step's tasks."""
+        """Turn `retry`, `on_error` and, if asked, `vars` into rules of the step's tasks."""
         tasks = _tasks_of(step.get("tool"))
         default = step.pop("retry", None)
         on_error = _map(step.get("spec")).get("on_error", "fail")
@@ -303,28 +374,6 @@ class _Rewriter:
             last = task is tasks[-1]
             ignore = None if on_error != "ignore" else "continue" if last else "break"
             self._policy(task, default, ignore, found if last else None)
-
-    def _chain_policies(self, step: Any) -> None:
-        """Retries of calls in chains that stay: the innermost `retry` that speaks wins."""
-        for branch in _list(step.get("case")):
-            chain = branch.get("then", branch.get("else"))
-            retry = _map(chain).get("retry", branch.get("retry"))
-            default = step.get("retry") if retry is None else None if retry.get("scope") == "chain" else retry
-            for item in [chain] if isinstance(chain, dict) else chain:
-                for name in list(item):
-                    if name == "sink":
-                        item[name] = self._tail_sink(item[name], default)
-                    elif name not in ("next", "set", "retry"):
-                        body = item[name]
-                        if "retry" in body:
-                            body["tool"]["retry"] = body.pop("retry")
-                        self._policy(body["tool"], default)
-
-    def _tail_sink(self, sink: Any, default: Any) -> Any:
-        """A sink that stays where it is: the classic names keep their meaning there."""
-        rewritten = _map_at(sink)
-        rewritten["tool"] = self._sink_task(sink, {"result": "result"}, default)
-        return rewritten
 
     def _policy(self, task: Any, default: Any, ignore: str | None = None, found: Any = None, skip: Any = None) -> None:
         for inner in _tasks_of(task.get("tool")) if task.get("kind") == "iterator" else ():
@@ -954,6 +1003,10 @@ def _insert(steps: Any, position: int, step: Any) -> None:
     spans = getattr(steps, "item_spans", None)
     if spans is not None:
         spans.insert(position, step.span)
+
+
+def _position(items: Any, item: Any) -> int:
+    return next(i for i, one in enumerate(items) if one is item)
 
 
 def _put_after(mapping: Any, before: str, key: str, value: Any) -> None:

@@ -78,7 +78,7 @@ def _build(root: Map, problems: Problems, kinds: KindSource, is_classic: bool) -
     if "join" in root.get("executor", {}).get("spec", {}):
         declared |= {step["step"] for step in outline.steps(root)}
     if is_classic:
-        classic.rewrite(root, kinds)
+        classic.prepare(root, kinds)
     builder = Builder(root, kinds, problems.text.mark)
     playbook = builder.playbook()
 

@@ -1,8 +1,9 @@
 """A classic playbook in the canonical dialect, with its comments.
 
-The rewriting is the compiler's own (`classic.rewrite`), applied to a tree of its own and written back (`writer.py`).
-It is all or nothing: a playbook that mixes the dialects would be refused, so where one construct has no canonical
-spelling the text stays as it is and every such construct is listed.
+The rewriting (`classic.rewrite`) is applied to a tree and written back (`writer.py`). What was written compiles to the
+playbook that the tree does, and that one behaves as the classic one did. It is all or nothing: a playbook that mixes
+the dialects would be refused, so where one construct has no canonical spelling the text stays as it is and every such
+construct is listed.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from noetl.dsl import classic, outline
+from noetl.dsl.canonical import Builder
 from noetl.dsl.compile import load
 from noetl.dsl.problem import Check, Problem
 from noetl.dsl.reader import read
 from noetl.dsl.shape import KindSource
-from noetl.dsl.tree import Map, key_span, span_in
+from noetl.dsl.tree import Map, Mark, key_span, span_in
 from noetl.dsl.writer import Writer
 from noetl.errors import NoetlError
 
@@ -65,7 +67,7 @@ def migrate(file: str, data: bytes | str, kinds: KindSource) -> Migration:
         _order(step.get("loop", {}), LOOP_ORDER)
     written = Writer(lines, old).write(new)
     after = load(file, written, kinds)
-    if after.playbook != before.playbook or after.dialect != "canonical":
+    if after.playbook != Builder(new, kinds, lambda _: Mark(1, 1)).playbook() or after.dialect != "canonical":
         raise MigrationBroken(f"{file}: the rewritten playbook does not mean the same; nothing was written")
     return Migration(mark + (written.replace("\n", "\r\n") if "\r\n" in text else written), True, before.problems, [])
 

@@ -151,9 +151,9 @@ def _accept_task(turn: Turn, fence: int, fact: e.TaskDone) -> None:
         turn.emit(fitting)
         return
     task, outcome = fact.task, Outcome("error", error=problem)
-    turn.emit(e.TaskDone(task, fact.attempt, outcome, "fail", duration_ms=fact.duration_ms))
+    turn.emit(type(fact)(task, fact.attempt, outcome, "fail", duration_ms=fact.duration_ms))
     if task.index is None:
-        turn.emit(e.StepFailed(task.run, problem, task.label, fact.attempt))
+        turn.fail(task.run, problem, task.place, fact.attempt)
         return
     _iteration_failed(turn, fence, e.IterationFailed(task.run, task.index, problem, task.label, fact.attempt))
     if fence in turn.state.leases:  # the worker does not know yet and is not to go on; others get the rest
@@ -213,7 +213,7 @@ def _patch_problem(state: Execution, fact: e.TaskDone, contents: dict[str, Any])
     except BadPatch as error:
         return Error("ctx_conflict", f"{fact.task}: {error}")
     run = state.runs[fact.task.run]
-    once = run.loop is not None and is_parallel(state, run)
+    once = run.loop is not None and fact.task.index is not None and is_parallel(state, run)
     size = state.ctx_bytes
     for key, operator, operand in fact.set_ctx:
         old = state.ctx.get(key)
@@ -241,7 +241,7 @@ def _iteration_failed(turn: Turn, fence: int, fact: e.IterationFailed) -> None:
     if loop is not None and loop.on_error == "continue":
         _maybe_loop_done(turn, run)
     else:
-        turn.emit(e.StepFailed(run.id, fact.error, fact.task, fact.attempt))
+        turn.fail(run.id, fact.error, fact.task, fact.attempt)
 
 
 def _maybe_loop_done(turn: Turn, run: Run) -> None:
@@ -252,6 +252,7 @@ def _maybe_loop_done(turn: Turn, run: Run) -> None:
 
 ACCEPT: dict[type[e.Event], Callable[[Turn, int, Any], None]] = {
     e.TaskDone: _accept_task,
+    e.SinkProcessed: _accept_task,
     e.IterationDone: _accept_iteration,
     e.IterationFailed: _iteration_failed,
 }
@@ -268,7 +269,7 @@ def _lost(turn: Turn, fence: int) -> None:
     turn.emit(e.StepPaused(run.id, fence, "lost"))
     if max(run.losses.values()) >= MAX_LOSSES:
         error = Error("poison", f"{MAX_LOSSES} workers were lost on this run without any progress")
-        turn.emit(e.StepFailed(run.id, error))
+        turn.fail(run.id, error)
 
 
 def _timer_due(turn: Turn, timer: str) -> None:
@@ -280,7 +281,7 @@ def _timer_due(turn: Turn, timer: str) -> None:
     turn.emit(e.TimerFired(timer))
     if kind == "timeout" and rest in state.runs:
         limit = state.net.steps[state.runs[rest].step].timeout
-        turn.emit(e.StepFailed(rest, Error("timeout", f"the step took longer than {limit:g} s")))
+        turn.fail(rest, Error("timeout", f"the step took longer than {limit:g} s"))
     elif kind == "wait":
         run, _, key = rest.rpartition(":")
         _wake(turn, run, int(key), failed("timeout", "nothing came in time"))

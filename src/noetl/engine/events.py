@@ -232,7 +232,8 @@ class StepRegranted(Event, frozen=True):
 class StepPaused(Event, frozen=True):
     """A lease ended before its run: it was lost or given back, or the run waits for something.
 
-    `until` says for what: `signal`, `child` or `retry`. Then `index` is the iteration that waits.
+    `until` says for what: `signal`, `child` or `retry`; then `index` is the iteration that waits, and `chain` the part
+    of a classic step that it waits in (`case_0/`). A run whose case listens waits for an `event`.
     """
 
     name = "step.paused"
@@ -243,12 +244,13 @@ class StepPaused(Event, frozen=True):
     fence: int
     reason: Literal["lost", "returned", "waiting"]
     index: int | None = None
-    until: Literal["signal", "child", "retry"] | None = None
+    until: Literal["signal", "child", "retry", "event"] | None = None
     key: str = ""
-    """The name of the signal, or the id of the child."""
+    """The name of the signal, or the id of the child; of a run that listens: what it has finished, `call` or `case`."""
     due: float | None = None
     request: dict[str, Any] | None = None
     """What the child is to run."""
+    chain: str = ""
 
 
 class StepResumed(Event, frozen=True):
@@ -289,10 +291,20 @@ class StepFailed(Event, frozen=True):
     error: Error
     task: str | None = None
     attempt: int = 0
+    taken: bool = False
+    """A branch of its case has taken the failure up."""
+
+
+class Target(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A step that a classic `next` leads to, and what the token carries there."""
+
+    step: str
+    args: dict[str, Any] = {}
+    delay: float | None = None
 
 
 class NextEvaluated(Event, frozen=True):
-    """The arcs of a run were looked at; those listed fire."""
+    """Where a run leads was decided: along the arcs listed, or to the targets of the `next` that won in its case."""
 
     name = "next.evaluated"
     entity = "next"
@@ -302,6 +314,86 @@ class NextEvaluated(Event, frozen=True):
     selected: tuple[int, ...] = ()
     error: dict[str, Any] | None = None
     """A guard or an arg that could not be evaluated; the execution fails."""
+    to: tuple[Target, ...] = ()
+    policy: str | None = None
+    winner_branch: str | None = None
+    suppressed_branches: tuple[str, ...] = ()
+    taken: bool = False
+    """The run failed, and a branch of its case has taken that up."""
+
+
+# -- what a classic step does after its tool -------------------------------------------------------------------------
+
+
+class CaseStarted(Event, frozen=True):
+    """The branches of a run are looked at."""
+
+    name = "case.started"
+    source = "worker"
+    entity = "case"
+    status = "in_progress"
+
+    run: str
+    trigger_event: str
+    """`call.done` or `call.error` after the tool, `step.exit` if nothing has routed by then, or what was heard."""
+    error: Error | None = None
+    """How the call failed, at which task and attempt."""
+    task: str | None = None
+    attempt: int = 0
+    revoked: bool = False
+    """The run failed on the server, which has taken it from its workers."""
+
+
+class CaseEvaluated(Event, frozen=True):
+    """Branches were chosen; their chains run in this order."""
+
+    name = "case.evaluated"
+    source = "worker"
+    entity = "case"
+
+    run: str
+    matched: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    case_mode: str = ""
+    eval_mode: str = ""
+    trigger_event: str = ""
+    event: dict[str, Any] | None = None
+    """What was heard, as the chains see it."""
+    message: str | None = None
+    """The id of the signal that was consumed."""
+
+
+class BranchSuppressed(Event, frozen=True):
+    """A chosen branch will not run: a `next` before it has ended the step."""
+
+    name = "case.branch.suppressed"
+    source = "worker"
+    entity = "case"
+    status = "skipped"
+
+    run: str
+    branch: str
+    winner_branch: str = ""
+
+
+class NextRequested(Event, frozen=True):
+    """A chain has come to a `next`. The server decides when the step ends."""
+
+    name = "next.requested"
+    source = "worker"
+    entity = "next"
+
+    run: str
+    branch: str
+    action: str
+    """The label of the `next` in its chain."""
+    to: tuple[Target, ...] = ()
+    policy: str = "end_step"
+    priority: int = 0
+    pending: bool = False
+    """Other chains run before the step is routed."""
+    then: str | None = None
+    """The label that follows in the chain; None at its end."""
 
 
 # -- loops ----------------------------------------------------------------------------------------------------------
@@ -411,6 +503,20 @@ class TaskDone(Event, frozen=True):
     """What the pipeline fails with, where it is not the error of the outcome."""
 
 
+class SinkStarted(TaskStarted, frozen=True):
+    """A sink is about to store something. Like `task.started`."""
+
+    name = "sink.started"
+    entity = "sink"
+
+
+class SinkProcessed(TaskDone, frozen=True):
+    """A sink has stored something, failed, or was skipped. Like `task.done`."""
+
+    name = "sink.processed"
+    entity = "sink"
+
+
 class TaskRetryScheduled(Event, frozen=True):
     """The task will run again, at once or when the time has come."""
 
@@ -423,6 +529,45 @@ class TaskRetryScheduled(Event, frozen=True):
     attempt: int
     """The attempt that comes."""
     due: float = 0.0
+
+
+class PollStarted(Event, frozen=True):
+    """A call is repeated until its result is ready."""
+
+    name = "poll.started"
+    source = "worker"
+    entity = "poll"
+    status = "in_progress"
+
+    task: TaskId
+    due: float | None = None
+    """When it is given up."""
+
+
+class PollIteration(Event, frozen=True):
+    """A call of a poll was looked at."""
+
+    name = "poll.iteration"
+    source = "worker"
+    entity = "poll"
+    status = "in_progress"
+
+    task: TaskId
+    iteration: int
+    """From 1."""
+    ready: bool = False
+
+
+class PollFinished(Event, frozen=True):
+    """A poll is over: the result is ready, or it was given up."""
+
+    name = "poll.finished"
+    source = "worker"
+    entity = "poll"
+
+    task: TaskId
+    iterations: int
+    reason: Literal["ready", "exhausted", "deadline", "failed"] = "ready"
 
 
 # -- ctx, signals, timers -------------------------------------------------------------------------------------------

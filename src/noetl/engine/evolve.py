@@ -11,19 +11,24 @@ from typing import Any
 from noetl.engine import events as e
 from noetl.engine.afresh import begin_afresh
 from noetl.engine.fit import weight
+from noetl.engine.net import StepPlan
 from noetl.engine.patch import APPEND, SET, Write, apply_patch
 from noetl.engine.state import (
     BYTES_PER_CHUNK,
     LEASE_SECONDS,
     RESULTS_PER_CHUNK,
     Ended,
+    Epoch,
     Execution,
     Lease,
     Loop,
     Parked,
+    Poll,
     Progress,
+    Request,
     Run,
     StepResult,
+    Tail,
     Token,
     error_data,
 )
@@ -51,14 +56,21 @@ def _count(state: Execution, event: e.Event) -> None:
     task: Any = getattr(event, "task", None)
     at: Any = task if isinstance(task, TaskId) else event
     run = state.runs.get(at.run)
-    if run is None:
+    if run is None or (state.listeners and _heard(state, event)):
         return
     fence = run.fence
-    if run.loop is not None:
+    if run.loop is not None and fence is None:
         index = getattr(at, "index", None)
         fence = next((fence for fence, items in run.loop.lanes.items() if items[0] == index), None)
     if fence is not None and fence in state.leases:
         state.leases[fence].facts += 1
+
+
+def _heard(state: Execution, event: e.Event) -> bool:
+    """Whether the server has looked at a case itself, because its run listens: no worker tells that."""
+    if isinstance(event, e.CaseStarted):
+        return event.trigger_event not in POINTS
+    return isinstance(event, e.CaseEvaluated) and event.run in state.listeners
 
 
 # -- playbook -------------------------------------------------------------------------------------------------------
@@ -197,6 +209,11 @@ def _step_scheduled(state: Execution, event: e.StepScheduled, at: float) -> None
     tokens = [_take_token(state, number) for number in event.tokens]
     args, args_by = merged_args(state, tokens)
     run = Run(event.run, step, args or dict(event.args), args_by)
+    plan = state.net.steps[step]
+    if plan.step.tail is not None:
+        run.tail = Tail()
+        if plan.listens:
+            state.listeners[run.id] = None
     state.runs[run.id] = run
     state.run_count += 1
     state.entries[step] = state.entries.get(step, 0) + 1
@@ -228,16 +245,22 @@ def refresh_ready(state: Execution, run: Run) -> None:
 
 
 def claimable(state: Execution, run: Run) -> bool:
-    plan = state.net.steps[run.step]
-    if not plan.step.tasks and not plan.step.tail:
+    plan, loop, tail = state.net.steps[run.step], run.loop, run.tail
+    if tail is None and not plan.step.tasks:
         return False
-    loop = run.loop
-    if plan.step.loop is None:
-        return run.fence is None and NO_LOOP not in run.parked
+    if plan.step.loop is None or (tail is not None and tail.begun):
+        return run.fence is None and NO_LOOP not in run.parked and not _only_listens(plan, tail)
     if loop is None:
         return False
     waits = bool(loop.returned) or loop.next < loop.total
     return waits and len(loop.lanes) + len(run.parked) < plan.lanes
+
+
+def _only_listens(plan: StepPlan, tail: Tail | None) -> bool:
+    """Whether a run waits for an event that chooses one of its branches."""
+    if not plan.listens or tail is None or tail.epochs:
+        return False
+    return bool(tail.point) or not plan.step.tasks
 
 
 def _granted(state: Execution, event: e.StepStarted | e.StepRegranted, at: float) -> None:
@@ -275,17 +298,20 @@ def _step_paused(state: Execution, event: e.StepPaused, at: float) -> None:
     run = state.runs[event.run]
     state.leases.pop(event.fence, None)
     rest: e.Interval | None = None
-    if run.loop is not None:
-        rest = run.loop.lanes.pop(event.fence, None)
-    else:
+    if run.fence == event.fence:
         run.fence = None
+    elif run.loop is not None:
+        rest = run.loop.lanes.pop(event.fence, None)
     if event.reason == "lost":
         place = rest[0] if rest else NO_LOOP
         run.losses[place] = run.losses.get(place, 0) + 1
-    if event.until is not None:
+    if event.until == "event":
+        if event.key == "case" and run.tail is not None:
+            del run.tail.epochs[0]
+    elif event.until is not None:
         state.listening = True
         run.parked[NO_LOOP if event.index is None else event.index] = Parked(
-            event.until, event.key, event.due, event.request
+            event.until, event.key, event.due, event.request, event.chain
         )
         if event.due is not None:
             state.timers[f"wait:{run.id}:{NO_LOOP if event.index is None else event.index}"] = event.due
@@ -310,9 +336,9 @@ def _give_back(run: Run, loop: Loop, first: int, last: int) -> None:
 def _step_resumed(state: Execution, event: e.StepResumed, at: float) -> None:
     run = state.runs[event.run]
     key = NO_LOOP if event.index is None else event.index
-    run.parked.pop(key, None)
+    parked = run.parked.pop(key, None)
     state.timers.pop(f"wait:{run.id}:{key}", None)
-    progress = progress_of(run, event.index, "")
+    progress = progress_of(run, event.index, parked.chain if parked else "")
     progress.delivered = event.outcome
     if event.message is not None:
         _consume(state, event.message)
@@ -361,7 +387,7 @@ def _task_started(state: Execution, event: e.TaskStarted, at: float) -> None:
 
 
 def _task_done(state: Execution, event: e.TaskDone, at: float) -> None:
-    run = state.runs[event.task.run]
+    run, sink = state.runs[event.task.run], isinstance(event, e.SinkProcessed)
     prefix, label, visit = split_path(event.task)
     progress = progress_of(run, event.task.index, prefix)
     progress.started, progress.delivered = False, None
@@ -370,8 +396,8 @@ def _task_done(state: Execution, event: e.TaskDone, at: float) -> None:
         writes = (*inner_writes(run, event.task), *writes)
         _leave_inner(run, event.task, again=event.do == "retry")
     progress.visits[label] = visit
-    if not event.skipped:
-        progress.tasks[label] = event.outcome.as_data({"attempt": event.attempt})
+    if not event.skipped and not sink:
+        progress.tasks[label] = event.outcome.as_data({"attempt": event.attempt, "duration_ms": event.duration_ms})
         if event.do not in ("retry", "fail"):  # a failed task that is tried once more sees what it saw
             progress.prev = event.outcome.result if event.outcome.ok else None
     if event.set_iter:
@@ -415,9 +441,9 @@ def item_of(state: Execution, run: Run, task: TaskId) -> str | None:
     iterators = state.net.steps[run.step].iterators
     items = task.path.split("/")[:-1] if iterators else []  # the items of iterators around the task: `each#1[0]`
     for depth in range(len(items), 0, -1):
-        if iterators[_labels(items[:depth])]:
+        if iterators.get(_labels(items[:depth])):  # what is no iterator is a chain
             return "/".join(items[:depth]) + "/"
-    return "" if is_parallel(state, run) else None
+    return "" if task.index is not None and is_parallel(state, run) else None
 
 
 def inner_writes(run: Run, task: TaskId) -> list[Write]:
@@ -457,6 +483,93 @@ def _task_retry(state: Execution, event: e.TaskRetryScheduled, at: float) -> Non
     prefix, label, _ = split_path(event.task)
     progress = progress_of(state.runs[event.task.run], event.task.index, prefix)
     progress.at, progress.attempt, progress.started, progress.due = label, event.attempt, False, event.due
+
+
+# -- classic steps behind their tool ---------------------------------------------------------------------------------
+
+
+def tail_of(run: Run) -> Tail:
+    assert run.tail is not None
+    return run.tail
+
+
+def _case_started(state: Execution, event: e.CaseStarted, at: float) -> None:
+    run = state.runs[event.run]
+    tail = tail_of(run)
+    if event.trigger_event not in POINTS:
+        return  # something that was heard
+    tail.point = event.trigger_event
+    if event.error is not None:
+        tail.failure = (event.error, event.task, event.attempt)
+    if not state.net.steps[run.step].listens:
+        tail.epochs.clear()
+    if event.revoked:
+        _revoke(state, run)
+    refresh_ready(state, run)
+
+
+POINTS = ("call.done", "call.error", "step.exit")
+
+
+def _revoke(state: Execution, run: Run) -> None:
+    """Nobody works on the run any more; what is left of it is its tail."""
+    for fence in [run.fence, *(run.loop.lanes if run.loop else ())]:
+        if fence is not None:
+            state.leases.pop(fence, None)
+    run.fence = None
+    if run.loop is not None:
+        run.loop.lanes.clear()
+    for key in run.parked:
+        state.timers.pop(f"wait:{run.id}:{key}", None)
+    run.parked.clear()
+    run.losses.clear()
+    run.progress = {key: value for key, value in run.progress.items() if not key}
+    run.ctx = dict(state.ctx)
+
+
+def _case_evaluated(state: Execution, event: e.CaseEvaluated, at: float) -> None:
+    run = state.runs[event.run]
+    tail = tail_of(run)
+    if event.trigger_event in POINTS:
+        tail.looked = event.trigger_event
+    tail.fired.extend(event.order)
+    if event.order:
+        tail.epochs.append(Epoch(list(event.order), event.event))
+    if event.message is not None:
+        _consume(state, event.message)
+    refresh_ready(state, run)
+
+
+def _branch_suppressed(state: Execution, event: e.BranchSuppressed, at: float) -> None:
+    tail_of(state.runs[event.run]).suppressed.append(event.branch)
+
+
+def _next_requested(state: Execution, event: e.NextRequested, at: float) -> None:
+    run = state.runs[event.run]
+    tail = tail_of(run)
+    add_request(tail, event)
+    progress = progress_of(run, None, f"{event.branch}/")
+    progress.at, progress.ended = event.then, event.then is None
+
+
+def add_request(tail: Tail, event: e.NextRequested) -> None:
+    """A chain that is retried as a whole comes to the same `next` again."""
+    tail.requests = [one for one in tail.requests if (one.branch, one.action) != (event.branch, event.action)]
+    tail.requests.append(Request(event.branch, event.action, list(event.to), event.policy, event.priority))
+
+
+def _poll_started(state: Execution, event: e.PollStarted, at: float) -> None:
+    prefix, label, visit = split_path(event.task)
+    progress_of(state.runs[event.task.run], event.task.index, prefix).polls[label] = Poll(visit, event.due)
+
+
+def _poll_iteration(state: Execution, event: e.PollIteration, at: float) -> None:
+    pass
+
+
+def _poll_finished(state: Execution, event: e.PollFinished, at: float) -> None:
+    prefix, label, _ = split_path(event.task)
+    progress_of(state.runs[event.task.run], event.task.index, prefix).polls.pop(label, None)
 
 
 # -- loops ----------------------------------------------------------------------------------------------------------
@@ -532,6 +645,10 @@ def _end_lane(state: Execution, loop: Loop, fence: int, at: float) -> None:
 
 def _loop_done(state: Execution, event: e.LoopDone, at: float) -> None:
     run = state.runs[event.run]
+    if run.tail is not None and not run.tail.looped:
+        run.tail.looped, run.tail.result, run.ctx = True, event.result, dict(state.ctx)
+        refresh_ready(state, run)
+        return
     loop = run.loop
     failures = loop.failures if loop else []
     _end(state, run, StepResult("succeeded", result=event.result, failures=failures), event.name, at)
@@ -545,7 +662,8 @@ def _loop_done(state: Execution, event: e.LoopDone, at: float) -> None:
 
 def _step_done(state: Execution, event: e.StepDone, at: float) -> None:
     run = state.runs[event.run]
-    _end(state, run, StepResult("succeeded", result=event.result), event.name, at)
+    failures = run.loop.failures if run.loop else None
+    _end(state, run, StepResult("succeeded", result=event.result, failures=failures), event.name, at)
     state.ended[run.id].event["data"] = {"result": event.result}
 
 
@@ -554,6 +672,7 @@ def _step_failed(state: Execution, event: e.StepFailed, at: float) -> None:
     error = error_data(event.error, run.step, event.task, event.attempt)
     failures = run.loop.failures if run.loop else None
     _end(state, run, StepResult("failed", error=error, failures=failures), event.name, at)
+    state.ended[run.id].taken = event.taken
     state.ended[run.id].event["data"] = {"error": error, "task": event.task, "attempt": event.attempt}
 
 
@@ -563,13 +682,14 @@ def _end(state: Execution, run: Run, result: StepResult, on: str, at: float) -> 
     drop_run(state, run)
     state.steps[run.step] = result
     state.last = run.step
-    state.ended[run.id] = Ended(run.id, on, run.args, run.args_by, {"name": on})
+    state.ended[run.id] = Ended(run.id, on, run.args, run.args_by, {"name": on}, tail=run.tail)
 
 
 def drop_run(state: Execution, run: Run, status: str | None = None) -> None:
     """The run is over: its leases and timers go with it. It still counts as being at its step until it is routed."""
     del state.runs[run.id]
     state.ready.pop(run.id, None)
+    state.listeners.pop(run.id, None)
     fences = [run.fence] if run.fence is not None else []
     for fence in [*fences, *(run.loop.lanes if run.loop else ())]:
         state.leases.pop(fence, None)
@@ -588,10 +708,10 @@ def _next_evaluated(state: Execution, event: e.NextEvaluated, at: float) -> None
     if ended.on == "step.failed":
         error = ended.event["data"]["error"]
         state.errors.append(error)
-        if not event.selected:
+        if not (event.selected or event.to or event.taken):
             state.failure = state.failure or error
     state.failure = state.failure or event.error
-    ended.tokens = len(event.selected)
+    ended.tokens = len(event.selected) + len(event.to)
     _close(state, ended)
 
 
@@ -684,6 +804,10 @@ HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
     e.StepDone: _step_done,
     e.StepFailed: _step_failed,
     e.NextEvaluated: _next_evaluated,
+    e.CaseStarted: _case_started,
+    e.CaseEvaluated: _case_evaluated,
+    e.BranchSuppressed: _branch_suppressed,
+    e.NextRequested: _next_requested,
     e.LoopStarted: _loop_started,
     e.IterationStarted: _iteration_started,
     e.IterationDone: _iteration_done,
@@ -692,6 +816,11 @@ HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
     e.TaskStarted: _task_started,
     e.TaskDone: _task_done,
     e.TaskRetryScheduled: _task_retry,
+    e.SinkStarted: _task_started,
+    e.SinkProcessed: _task_done,
+    e.PollStarted: _poll_started,
+    e.PollIteration: _poll_iteration,
+    e.PollFinished: _poll_finished,
     e.CtxPatched: _ctx_patched,
     e.MessageReceived: _message,
     e.TimerArmed: _timer_armed,

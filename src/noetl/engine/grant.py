@@ -24,7 +24,8 @@ def claim(turn: Turn, command: Claim) -> None:
 def grant(state: Execution, run: Run, worker: str, claim: str = "") -> e.StepStarted | e.StepRegranted:
     """The event that hands out a run or a part of it."""
     fence = state.fence + 1
-    items = None if run.loop is None else _lane(state, run, run.loop)
+    whole = run.loop is None or (run.tail is not None and run.tail.begun)
+    items = None if whole or run.loop is None else _lane(state, run, run.loop)
     if (items[0] if items else NO_LOOP) in run.losses:
         return e.StepRegranted(run.id, fence, "lost", worker, items, claim)
     return e.StepStarted(run.id, fence, worker, items, claim)

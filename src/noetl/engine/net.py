@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from noetl.errors import TemplateError
 from noetl.expression import Read, parse, prepare
-from noetl.model.playbook import Arc, Guard, Playbook, Step, Task
+from noetl.model.playbook import Arc, Branch, Cases, Goto, Guard, Playbook, Step, Task
 
 Test = Callable[[Mapping[str, Any]], bool]
 
@@ -37,6 +37,56 @@ def _sees_failure(step: str, read: Read) -> bool:
     )
 
 
+class BranchPlan:
+    """A branch of a classic case with its guard compiled."""
+
+    __slots__ = ("name", "otherwise", "priority", "sees_failure", "test")
+
+    def __init__(self, owner: str, name: str, branch: Branch) -> None:
+        self.name, self.priority, self.otherwise = name, branch.priority, branch.when is None
+        self.test = guard_test(branch.when)
+        self.sees_failure = isinstance(branch.when, str) and any(
+            _sees_failure(owner, read) or (read.path[0] in ("response", "this") and read.path[1:2] in FAILURE_FIELDS)
+            for read in parse(branch.when).reads
+        )
+
+
+FAILURE_FIELDS = (("error",), ("status",), ("status_code",))
+
+
+class CasePlan:
+    """The branches of a step, in the order in which their chains run."""
+
+    def __init__(self, owner: str, cases: Cases) -> None:
+        branches = [BranchPlan(owner, f"case_{i}", branch) for i, branch in enumerate(cases.branches)]
+        if cases.order == "priority":
+            branches.sort(key=lambda branch: -branch.priority)
+        self.branches = tuple(branches)
+        self.mode, self.evaluate, self.policy = cases.mode, cases.evaluate, cases.next_policy
+        self.listens = cases.evaluate == "on_event"
+        self.sees_failure = any(branch.sees_failure for branch in branches)
+
+    def chosen(self, scope: Mapping[str, Any], fired: Sequence[str], failed: bool, last: bool) -> list[str]:
+        """The branches that fire now. `last`: nothing comes after this, so it is the turn of `else`."""
+        if self.mode == "exclusive" and fired:
+            return []
+        found: list[str] = []
+        for branch in self.branches:
+            if branch.otherwise or branch.name in fired or (failed and not branch.sees_failure):
+                continue
+            if branch.test(scope):
+                found.append(branch.name)
+                if self.mode == "exclusive":
+                    return found
+        if found or fired or failed or not last:
+            return found
+        return [branch.name for branch in self.branches if branch.otherwise][:1]
+
+    def spent(self, fired: Sequence[str]) -> bool:
+        """Whether no branch can fire any more."""
+        return bool(fired) and (self.mode == "exclusive" or len(fired) == len(self.branches))
+
+
 class StepPlan:
     """A step with everything its decisions need."""
 
@@ -55,13 +105,25 @@ class StepPlan:
         self.lanes = 1 if loop is None or loop.mode == "sequential" else loop.max_in_flight or 10
         self.pool: str | None = step.spec.get("pool")
         self.iterators = dict(_iterators(step.tasks, ""))
+        for name, chain in step.tail.chains.items() if step.tail else ():
+            self.iterators |= _iterators([link for link in chain if isinstance(link, Task)], f"{name}/")
         """Iterator tasks by their labels (`each`, `each/inner`), and whether their items work beside each other."""
+        self.cases = CasePlan(step.name, step.tail.cases) if step.tail and step.tail.cases else None
+        self.listens = self.cases is not None and self.cases.listens
         self.reads = _steps_read(step)
         """Other steps whose results its tasks read; None if that can't be known beforehand."""
 
     @property
     def on_success(self) -> str:
         return "loop.done" if self.step.loop else "step.done"
+
+    def targets(self, names: Iterable[str]) -> Iterator[str]:
+        """The steps it may lead to; a target that is computed may be any of `names`."""
+        yield from (arc.step for arc in self.arcs)
+        for chain in self.step.tail.chains.values() if self.step.tail else ():
+            for link in chain:
+                for arc in link.to if isinstance(link, Goto) else ():
+                    yield from (arc.step,) if parse(arc.step).is_constant else names
 
 
 def _iterators(tasks: Iterable[Task], prefix: str) -> Iterator[tuple[str, bool]]:
@@ -76,6 +138,7 @@ def _steps_read(step: Step) -> frozenset[str] | None:
     found: set[str] = set()
     try:
         reads = [read for task in step.tasks for read in _task_reads(task)]
+        reads += _tail_reads(step) if step.tail else []
     except TemplateError:  # braces in a comment of SQL, which is never rendered
         return None
     for read in reads:
@@ -88,27 +151,37 @@ def _steps_read(step: Step) -> frozenset[str] | None:
     return frozenset(found)
 
 
-def _task_reads(task: Task) -> list[Read]:
+def _tail_reads(step: Step) -> list[Read]:
+    assert step.tail is not None
     found: list[Read] = []
-
-    def visit(value: Any) -> None:
-        if isinstance(value, str):
-            found.extend(parse(value).reads)
-        elif isinstance(value, dict):
-            for item in value.values():
-                visit(item)
-        elif isinstance(value, list | tuple):
-            for item in value:
-                visit(item)
-
-    visit({key: value for key, value in task.inputs.items() if key != "code"})
-    visit(task.args)
-    for rule in task.policy or ():
-        visit(rule.when)
-        visit([rule.then.delay, rule.then.set_iter, rule.then.set_ctx])
-    for inner in task.body:
-        found.extend(_task_reads(inner))
+    for chain in step.tail.chains.values():
+        for link in chain:
+            if isinstance(link, Task):
+                found += _task_reads(link)
+            else:
+                found += _reads([[arc.step, arc.args] for arc in link.to])
+    for branch in step.tail.cases.branches if step.tail.cases else ():
+        found += _reads([branch.when, branch.again.when if branch.again else None])
+        found += _reads(branch.again.then.delay if branch.again else None)
     return found
+
+
+def _task_reads(task: Task) -> list[Read]:
+    found = _reads([{key: value for key, value in task.inputs.items() if key != "code"}, task.args])
+    for rule in task.policy or ():
+        found += _reads([rule.when, rule.then.delay, rule.then.set_iter, rule.then.set_ctx])
+    if task.poll is not None:
+        found += _reads(task.poll.until)
+    for inner in task.body:
+        found += _task_reads(inner)
+    return found
+
+
+def _reads(value: Any) -> list[Read]:
+    if isinstance(value, str):
+        return list(parse(value).reads)
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return [read for item in items for read in _reads(item)]
 
 
 class Net:
@@ -125,8 +198,8 @@ class Net:
         sources: dict[str, list[str]] = {}
         for name, plan in self.steps.items():
             if name != join:
-                for arc in plan.arcs:
-                    sources.setdefault(arc.step, []).append(name)
+                for target in plan.targets(self.steps):
+                    sources.setdefault(target, []).append(name)
         seen: set[str] = set()
         todo = [join]
         while todo:

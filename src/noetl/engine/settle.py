@@ -13,8 +13,9 @@ from typing import Any
 from noetl.engine import events as e
 from noetl.engine.evolve import NO_LOOP, merged_args
 from noetl.engine.fit import Oversized, fitted
+from noetl.engine.listen import hear, listen
 from noetl.engine.net import StepPlan
-from noetl.engine.state import Ended, Execution, Token
+from noetl.engine.state import Ended, Execution, Request, Token
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
 from noetl.expression import kind_of, render, unwrapped
@@ -28,11 +29,13 @@ MAX_TOKENS = 10_000
 
 def settle(turn: Turn) -> None:
     """Fire until quiet; after many firings the rest goes on by a timer that is due now. A pause stops all (S32)."""
+    hear(turn)
     if turn.state.status == "paused":
         return
     for _ in range(MAX_FIRINGS):
         if turn.state.over or not _fire(turn):
             return
+        hear(turn)
     turn.emit(e.TimerArmed("more", turn.now))
 
 
@@ -61,10 +64,14 @@ def _stops(state: Execution) -> bool:
 
 
 def _route(turn: Turn, ended: Ended) -> None:
-    """Look at the arcs of an ended run and send its tokens."""
+    """Decide where an ended run leads, and send its tokens."""
     state = turn.state
     if state.finished is not None:  # the final step stands outside the net
         turn.emit(e.NextEvaluated(ended.run, ended.on))
+        return
+    winner = ended.tail.winner if ended.tail is not None else None
+    if winner is not None and (ended.on != "step.failed" or ended.taken):
+        _goto(turn, ended, winner)
         return
     plan = state.net.steps[step_of(ended.run)]
     scope = turn.scope(ended.args, ended.args_by, ended.event)
@@ -91,9 +98,46 @@ def _route(turn: Turn, ended: Ended) -> None:
         problem = {"kind": "too_large", "message": f"the args of a token: {error}", "step": plan.name}
         turn.emit(e.NextEvaluated(ended.run, ended.on, error=problem))
         return
-    turn.emit(e.NextEvaluated(ended.run, ended.on, tuple(i for i, _ in chosen)))
+    turn.emit(e.NextEvaluated(ended.run, ended.on, tuple(i for i, _ in chosen), taken=ended.taken))
     for token in tokens:
         turn.emit(token)
+
+
+def _goto(turn: Turn, ended: Ended, winner: Request) -> None:
+    """Go where the `next` leads that has won in the case of a classic step."""
+    state, step = turn.state, step_of(ended.run)
+    problem = next((_no_step(to.step, step) for to in winner.to if to.step not in state.net.steps), None)
+    if len(state.tokens) + len(winner.to) > MAX_TOKENS:
+        problem = _limit(f"more than {MAX_TOKENS:,} tokens at once", step)
+    tokens = []
+    for number, to in enumerate(winner.to, start=state.next_token):
+        due = None if to.delay is None else turn.now + to.delay
+        try:
+            args = {**ended.args, **to.args}
+            tokens.append(fitted(e.TokenEnqueued(number, to.step, args, ended.run, due), turn.blobs))
+        except Oversized as error:
+            problem = {"kind": "too_large", "message": f"the args of a token: {error}", "step": step}
+    if problem is not None:
+        turn.emit(e.NextEvaluated(ended.run, ended.on, error=problem))
+        return
+    assert ended.tail is not None
+    turn.emit(
+        e.NextEvaluated(
+            ended.run,
+            ended.on,
+            to=tuple(winner.to),
+            policy=winner.policy,
+            winner_branch=winner.branch,
+            suppressed_branches=tuple(ended.tail.suppressed),
+            taken=ended.taken,
+        )
+    )
+    for token in tokens:
+        turn.emit(token)
+
+
+def _no_step(name: str, step: str) -> dict[str, Any]:
+    return {"kind": "not_found", "message": f"`next` leads to {name[:200]!r}, and no step is called that", "step": step}
 
 
 def _token(turn: Turn, plan: StepPlan, arc: int, args: dict[str, Any], number: int, origin: str) -> e.Event:
@@ -215,9 +259,11 @@ def schedule(turn: Turn, plan: StepPlan, tokens: tuple[int, ...], args: dict[str
     turn.emit(e.StepScheduled(run, tokens, args or {}))
     for name, seconds in plan.timers.items():
         turn.emit(e.TimerArmed(f"timer:{run}:{name}", turn.now + seconds))
+    if plan.listens:
+        listen(turn, plan, run)
     if plan.collection is not None:
         _start_loop(turn, plan, run, items)
-    elif not plan.step.tasks:
+    elif not plan.step.tasks and not plan.step.tail:
         turn.emit(e.StepStarted(run, state.fence + 1, "server"))
         turn.emit(e.StepDone(run))
 
@@ -242,7 +288,7 @@ def _items(turn: Turn, plan: StepPlan, tokens: tuple[int, ...], args: dict[str, 
 
 def _start_loop(turn: Turn, plan: StepPlan, run: str, items: Any) -> None:
     if isinstance(items, Error):
-        turn.emit(e.StepFailed(run, items))
+        turn.fail(run, items)
         return
     total = length_of(items) or 0
     turn.emit(e.LoopStarted(run, total, items if isinstance(items, Reference) else list(items)))

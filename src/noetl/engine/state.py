@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from noetl.engine.events import Interval
+from noetl.engine.events import Interval, Target
 from noetl.engine.net import Net
 from noetl.engine.patch import Write
 from noetl.model.outcome import Error, Outcome
@@ -71,6 +71,14 @@ class Token(msgspec.Struct):
     """The boundary event that sent it, for admission rules."""
 
 
+class Poll(msgspec.Struct):
+    """A call that is repeated until its result is ready."""
+
+    first: int
+    """Its first visit."""
+    due: float | None = None
+
+
 class Progress(msgspec.Struct):
     """How far a pipeline has come; what a worker needs to carry on after the last accepted task."""
 
@@ -95,6 +103,8 @@ class Progress(msgspec.Struct):
     ended: bool = False
     failure: tuple[Error, str, int] | None = None
     """Why, at which task and attempt it failed. Only known on its own where others run beside it in an iterator."""
+    polls: dict[str, Poll] = {}
+    """Calls that are being repeated until they are ready, by label."""
 
 
 class Parked(msgspec.Struct):
@@ -104,6 +114,55 @@ class Parked(msgspec.Struct):
     key: str = ""
     due: float | None = None
     request: dict[str, Any] | None = None
+    chain: str = ""
+    """The part of a classic step that waits."""
+
+
+class Request(msgspec.Struct):
+    """A `next` that a chain has come to."""
+
+    branch: str
+    action: str
+    to: list[Target]
+    policy: str
+    priority: int = 0
+
+
+class Epoch(msgspec.Struct):
+    """Branches that were chosen together, in the order in which their chains run, and the event that chose them."""
+
+    order: list[str]
+    event: dict[str, Any] | None = None
+
+
+class Tail(msgspec.Struct):
+    """How far a classic step has come behind its tool. Where each chain stands is told by its Progress."""
+
+    point: str = ""
+    """How far it has come: `call.done`, `call.error` or `step.exit`; empty while its tool runs."""
+    looked: str = ""
+    """The last of these points at which branches were chosen."""
+    failure: tuple[Error, str | None, int] | None = None
+    """How its tool failed."""
+    looped: bool = False
+    """Its loop is done."""
+    result: Any = None
+    """What its loop has given."""
+    fired: list[str] = []
+    epochs: list[Epoch] = []
+    """The first is under way; others were chosen by events that came meanwhile."""
+    requests: list[Request] = []
+    suppressed: list[str] = []
+
+    @property
+    def begun(self) -> bool:
+        """Whether only the tail of the run is left, though it has a loop."""
+        return self.looped or bool(self.point)
+
+    @property
+    def winner(self) -> Request | None:
+        """The `next` that routes the step: the highest priority, then the one that was reached first."""
+        return max(self.requests, key=lambda request: request.priority, default=None)
 
 
 class Loop(msgspec.Struct):
@@ -151,6 +210,8 @@ class Run(msgspec.Struct):
     """Pipelines under way, by iteration and prefix: ``, `3`, `3:each#1[0]/`."""
     parked: dict[int, Parked] = {}
     """By iteration; -1 stands for a run without a loop."""
+    tail: Tail | None = None
+    """Of a classic step that has one."""
     losses: dict[int, int] = {}
     """Leases lost in a row without an accepted report between them, by the item they stood at (-1 without a loop)."""
 
@@ -188,6 +249,9 @@ class Ended(msgspec.Struct):
     event: dict[str, Any]
     tokens: int = -1
     """How many tokens are still to be sent; -1 until the arcs were looked at."""
+    tail: Tail | None = None
+    taken: bool = False
+    """It failed, and a branch of its case has taken that up."""
 
 
 class Execution(msgspec.Struct):
@@ -228,6 +292,8 @@ class Execution(msgspec.Struct):
     delayed: dict[int, None] = {}
     """Tokens on their way through an arc that delays them."""
     ended: dict[str, Ended] = {}
+    listeners: dict[str, None] = {}
+    """Runs of classic steps that look at every event."""
     crowd: dict[str, int] = {}
     """How many tokens and runs are at each step; what joins ask about."""
     changed: bool = False

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.engine.events import Event
+from noetl.engine.events import CaseStarted, Event, StepFailed
 from noetl.engine.evolve import close_chunk, evolve
 from noetl.engine.fit import fitted, weight
 from noetl.engine.state import Execution, Run
 from noetl.errors import TemplateFailed
 from noetl.expression import NOW_KEY
+from noetl.model.outcome import Error
 from noetl.reference import CHUNKS, HOLDS_REFERENCES, Reference, canonical, decoded, reference_to
 from noetl.scope import Scope, StepsView
 
@@ -25,14 +26,27 @@ class Turn:
         self.events: list[Event] = []
         self.blobs: list[tuple[str, bytes]] = []
         """Content of the references in the events, to be stored with them."""
+        self.news: list[tuple[str, Event]] = []
+        """What runs that listen have yet to hear."""
 
     def emit(self, event: Event) -> None:
         event = fitted(event, self.blobs)
         self.events.append(event)
         evolve(self.state, event, self.now)
+        if self.state.listeners:
+            self.news += ((run, event) for run in self.state.listeners)
         if self.state.outbox:
             self.blobs += self.state.outbox
             self.state.outbox.clear()
+
+    def fail(self, name: str, error: Error, task: str | None = None, attempt: int = 0) -> None:
+        """A run fails, for a reason that no worker tells. If its case may take that up, it is looked at first."""
+        run = self.state.runs[name]
+        cases = self.state.net.steps[run.step].cases
+        if run.tail is not None and cases is not None and cases.sees_failure and not run.tail.point:
+            self.emit(CaseStarted(name, "call.error", error, task, attempt, revoked=True))
+        else:
+            self.emit(StepFailed(name, error, task, attempt))
 
     def content(self, reference: Reference) -> Any:
         """The value behind a reference, as a reducer may look into it: it came with this turn, or was loaded for it.

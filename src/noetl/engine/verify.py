@@ -349,8 +349,8 @@ class Tokens(Check):
                 self._gone(token, "denied")
             case e.TokenHeld(token=token) if token not in self.alive:
                 self.fail(f"token {token} is held and does not exist")
-            case e.NextEvaluated(run=run, selected=selected):
-                self.owed[run] = len(selected)
+            case e.NextEvaluated(run=run, selected=selected, to=to):
+                self.owed[run] = len(selected) + len(to)
             case e.WorkflowFinished(outcome="succeeded"):
                 for token, step in self.alive.items():
                     self.fail(f"token {token} at {step} is neither consumed nor denied, and the workflow finished")
@@ -403,6 +403,8 @@ class Runs(Check):
                 if run not in self.ended:
                     self.fail(f"the arcs of {run} were looked at, and it had not ended or they had been looked at")
                 self.ended.pop(run, None)
+            case e.LoopDone(run=run) if _has_tail(self.log.net, run):
+                self._inside(run, event)
             case e.StepDone(run=run) | e.StepFailed(run=run) | e.LoopDone(run=run):
                 self._inside(run, event)
                 self.alive.pop(run, None)
@@ -490,7 +492,9 @@ class Fences(Check):
                     self.fail(f"{name} gave back the lease {fence}, which it does not hold")
             case e.TaskStarted(task=task) | e.TaskDone(task=task) | e.TaskRetryScheduled(task=task):
                 self._under_lease(task.run, task.index, event)
-            case e.StepDone(run=name):
+            case e.PollStarted(task=task) | e.PollIteration(task=task) | e.PollFinished(task=task):
+                self._under_lease(task.run, task.index, event)
+            case e.StepDone(run=name) | e.NextRequested(run=name) | e.BranchSuppressed(run=name):
                 self._under_lease(name, None, event)
             case e.IterationStarted(run=name, index=index) | e.IterationDone(run=name, index=index):
                 self._under_lease(name, index, event)
@@ -646,6 +650,33 @@ class Loops(Check):
             )
 
 
+class Branches(Check):
+    """A branch of a classic step fires once in a run, in exclusive mode one at most, and only what fired asks for a way
+    out or is suppressed."""
+
+    name = "branches"
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log)
+        self.fired: dict[str, list[str]] = {}
+
+    def event(self, event: e.Event) -> None:
+        match event:
+            case e.CaseEvaluated(run=run, order=order, case_mode=mode):
+                fired = self.fired.setdefault(run, [])
+                for branch in order:
+                    if branch in fired:
+                        self.fail(f"{branch} of {run} fired twice")
+                    fired.append(branch)
+                if mode == "exclusive" and len(fired) > 1:
+                    self.fail(f"{len(fired)} branches of {run} fired, and one may")
+            case e.NextRequested(run=run, branch=branch) | e.BranchSuppressed(run=run, branch=branch):
+                if branch not in self.fired.get(run, ()):
+                    self.fail(f"{event.name} of {branch} of {run}, which has not fired")
+            case e.StepDone(run=run) | e.StepFailed(run=run):
+                self.fired.pop(run, None)
+
+
 class Cancelled(Check):
     """After a cancel nothing is scheduled, granted or started."""
 
@@ -690,7 +721,18 @@ BEGINNINGS = frozenset(
 )
 
 OF_ROWS: tuple[type[RowCheck], ...] = (Gapless, Chained, Small, Resolves)
-OF_EVENTS: tuple[type[Check], ...] = (OneEnd, Tokens, Runs, Outcomes, Fences, Ctx, Loops, Cancelled, Forks)
+OF_EVENTS: tuple[type[Check], ...] = (
+    OneEnd,
+    Tokens,
+    Runs,
+    Outcomes,
+    Fences,
+    Ctx,
+    Loops,
+    Branches,
+    Cancelled,
+    Forks,
+)
 
 INVARIANTS: dict[str, str] = {
     **{kind.name: kind.__doc__ or "" for kind in OF_ROWS},
@@ -707,6 +749,11 @@ def _run_of(event: e.Event) -> str | None:
     """The run that an event belongs to."""
     task = getattr(event, "task", None)
     return task.run if isinstance(task, TaskId) else getattr(event, "run", None)
+
+
+def _has_tail(net: Net, run: str) -> bool:
+    plan = net.steps.get(step_of(run))
+    return plan is not None and plan.step.tail is not None
 
 
 def _loop_of(net: Net, run: str) -> Any:

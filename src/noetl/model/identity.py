@@ -10,7 +10,7 @@ import msgspec
 class TaskId(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
     """A visit of a task: the step run, the iteration if there is a loop, and the path of labels with visits.
 
-    `path` is `save#2`, or inside an iterator task `each#1[3]/save#1`.
+    `path` is `save#2`, inside an iterator task `each#1[3]/save#1`, in a chain of a classic step `case_0/save#1`.
     """
 
     run: str
@@ -23,6 +23,17 @@ class TaskId(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
     @property
     def label(self) -> str:
         return self.path.rpartition("/")[2].rpartition("#")[0]
+
+    @property
+    def chain(self) -> str:
+        """The part of a classic step that it belongs to, such as `case_0`; empty for the step's own pipeline."""
+        first, slash, _ = self.path.partition("/")
+        return first if slash and "#" not in first else ""
+
+    @property
+    def place(self) -> str:
+        """The label as errors name it, with its chain: `case_0/notify`."""
+        return f"{self.chain}/{self.label}" if self.chain else self.label
 
 
 def iteration_id(run: str, index: int | None) -> str:

@@ -21,6 +21,7 @@ Directive: TypeAlias = Literal["continue", "retry", "jump", "break", "fail", "sk
 Backoff: TypeAlias = Literal["none", "linear", "exponential"]
 RouteMode: TypeAlias = Literal["exclusive", "inclusive"]
 JoinMode: TypeAlias = Literal["any", "all"]
+NextPolicy: TypeAlias = Literal["end_step", "break_chain", "defer"]
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -61,7 +62,8 @@ class Task(Part, frozen=True):
     """One labelled tool call of a pipeline.
 
     `policy` is None when the author wrote none (ok continues, error fails), which differs from an empty one.
-    `spec` holds the effective knobs after layering. `body` is the inner pipeline of an `iterator` task.
+    `spec` holds the effective knobs after layering. `body` is the inner pipeline of an `iterator` task. A `sink`
+    stores: it leaves the result of the pipeline as it was, and its events are those of a sink.
     """
 
     label: str
@@ -72,6 +74,7 @@ class Task(Part, frozen=True):
     policy: tuple[Rule, ...] | None = None
     body: tuple[Task, ...] = ()
     poll: Poll | None = None
+    sink: bool = False
 
 
 class AdmitRule(Part, frozen=True):
@@ -120,37 +123,50 @@ class Goto(Part, frozen=True):
     """Classic only: a `next` inside a chain. Targets may be computed."""
 
     to: tuple[Arc, ...]
-    policy: Literal["end_step", "break_chain", "defer"] | None = None
-    priority: int | None = None
+    policy: NextPolicy | None = None
+    priority: int = 0
     delay: float | None = None
+    label: str = "next"
 
 
 class Branch(Part, frozen=True):
-    """Classic only: one `when`/`then` of a case, with its chain of calls and gotos. `when` is None for `else`."""
+    """Classic only: one `when`/`then` of a case, with its chain of calls and gotos. `when` is None for `else`.
+
+    `again` says how the chain is retried as a whole; `set` is a call of `noop` that patches `ctx.vars`.
+    """
 
     when: Guard | None
     chain: tuple[Task | Goto, ...] = ()
-    set_vars: dict[str, Templated] = {}
     priority: int = 0
-    chain_attempts: int | None = None
+    again: Rule | None = None
 
 
 class Cases(Part, frozen=True):
-    """Classic only: the case of a step as far as it has no canonical spelling."""
+    """Classic only: the branches of a step. They are called `case_0`, `case_1` and so on, as they stand."""
 
     branches: tuple[Branch, ...]
     mode: RouteMode = "exclusive"
     evaluate: Literal["on_entry", "on_event"] = "on_entry"
     order: Literal["source", "priority"] = "source"
-    next_policy: Literal["end_step", "break_chain", "defer"] = "end_step"
+    next_policy: NextPolicy = "end_step"
 
 
 class Tail(Part, frozen=True):
-    """Classic only: what a step does between its tool and its token, where no canonical spelling exists."""
+    """Classic only: what a step does between its tool and its token. `noetl.pipeline.tail` tells how it runs."""
 
-    set_vars: dict[str, Templated] = {}
+    view: Literal["value", "data", "rows"] = "value"
+    """What of the call's result is called `result`."""
+    vars: Task | None = None
     cases: Cases | None = None
     sink: Task | None = None
+
+    @property
+    def chains(self) -> dict[str, tuple[Task | Goto, ...]]:
+        """Everything it may run, by name: `vars`, `case_0` and so on, `sink`."""
+        found: dict[str, tuple[Task | Goto, ...]] = {"vars": (self.vars,)} if self.vars else {}
+        for i, branch in enumerate(self.cases.branches if self.cases else ()):
+            found[f"case_{i}"] = branch.chain
+        return found | ({"sink": (self.sink,)} if self.sink else {})
 
 
 class Step(Part, frozen=True):

@@ -11,15 +11,26 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from noetl.engine.events import Event, TaskDone, TaskRetryScheduled, TaskStarted
+from noetl.engine.events import (
+    Event,
+    NextRequested,
+    PollFinished,
+    PollIteration,
+    PollStarted,
+    SinkProcessed,
+    SinkStarted,
+    TaskDone,
+    TaskRetryScheduled,
+    TaskStarted,
+)
 from noetl.engine.evolve import repeats_after
 from noetl.engine.patch import SET, BadPatch, Patch, Write, apply_patch, wanted
-from noetl.engine.state import Progress
+from noetl.engine.state import Poll, Progress
 from noetl.errors import TemplateError, TemplateFailed
 from noetl.expression import NOW_KEY
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome, failed
-from noetl.pipeline.plan import PipelinePlan, RulePlan, TaskPlan
+from noetl.pipeline.plan import GotoPlan, PipelinePlan, RulePlan, TaskPlan
 from noetl.pipeline.retry import base_delay, wait_before
 from noetl.reference import KEYCHAIN, Need, Reference, TooLarge, loaded
 from noetl.scope import Scope
@@ -52,6 +63,7 @@ class Waiting(NamedTuple):
     key: str = ""
     due: float | None = None
     request: dict[str, Any] | None = None
+    chain: str = ""
 
 
 End = Done | Failed | Waiting
@@ -117,7 +129,8 @@ class Host(Protocol):
 
 
 class Pipeline:
-    """One pipeline under way: a step's, an iteration's, or that of an item inside an iterator task."""
+    """One pipeline under way: a step's, an iteration's, that of an item inside an iterator task, or a chain of a
+    classic step, whose prefix is its name (`case_0/`)."""
 
     def __init__(
         self,
@@ -130,7 +143,14 @@ class Pipeline:
         index: int | None = None,
         prefix: str = "",
         inner: dict[str, Progress] | None = None,
+        *,
+        parks: bool = True,
+        requested: Callable[[NextRequested], None] | None = None,
     ) -> None:
+        self.parks, self.requested = parks, requested
+        """Whether it can be put aside while it waits, and who is told of a `next`."""
+        self.last: dict[str, Any] | None = None
+        """The outcome of the last call, as templates see it."""
         self.plan, self.run_id, self.scope, self.progress = plan, run, scope, progress
         self.reporter, self.host, self.index, self.prefix = reporter, host, index, prefix
         self.inner = inner or {}
@@ -150,7 +170,7 @@ class Pipeline:
         try:
             await self._take_up()
         except (TemplateError, BadPatch) as error:
-            return Failed(_error_of(_patch_outcome(error)), progress.at or self.plan.first, progress.attempt)
+            return Failed(_error_of(_patch_outcome(error)), progress.at or self.plan.first or "", progress.attempt)
         label: str | None = progress.at or self.plan.first
         fresh = not progress.started and progress.attempt == 1 and progress.delivered is None
         if progress.failure is not None:
@@ -159,6 +179,12 @@ class Pipeline:
             return Done(progress.prev)
         while label is not None:
             plan = self.plan.tasks[label]
+            if isinstance(plan, GotoPlan):
+                step = await self._goto(plan)
+                if not isinstance(step, str | None):
+                    return step
+                label = step
+                continue
             visit = progress.visits.get(label, 0) + (1 if fresh else 0)
             progress.repeats = 0 if fresh else progress.repeats
             progress.visits[label] = visit
@@ -196,25 +222,27 @@ class Pipeline:
         first = attempt == 1 and not self.progress.started and self.progress.delivered is None
         while True:
             try:
-                await self._evaluated(lambda: self._enter(plan, attempt), inputs=True)  # noqa: B023
-                skip = await self._evaluated(lambda: self._skip(plan)) if first and plan.skips else None
+                await self.evaluated(lambda: self._enter(plan, attempt), inputs=True)  # noqa: B023
+                skip = await self.evaluated(lambda: self._skip(plan)) if first and plan.skips else None
             except TemplateError as error:
-                return await self._fail(plan, task, attempt, self.host.redact(_template_outcome(error)))
+                return await self._fail(plan, task, attempt, self.host.redact(template_outcome(error)))
             if skip is not None:
                 return await self._close(plan, task, attempt, Outcome(), skip, "continue", skipped=True)
             started = self.host.now()
             try:
                 outcome = await self._call(plan, task, attempt)
             except Parked as parked:
-                if not self.prefix or parked.wait.until == "resume":
+                if self.parks or parked.wait.until == "resume":
                     return parked.wait
                 outcome = failed("input", f"a task of kind {plan.kind.name} can't wait inside an iterator: use a loop")
             took = round((self.host.now() - started) * 1000, 3)
             self.scope["outcome"] = outcome.as_data({"attempt": attempt, "duration_ms": took, "ts": started})
+            if not plan.task.sink:
+                self.last = self.scope["outcome"]
             try:
-                rule = await self._evaluated(lambda: self._rule(plan)) if plan.rules else None
+                rule = await self.evaluated(lambda: self._rule(plan)) if plan.rules else None
             except TemplateError as error:
-                return await self._fail(plan, task, attempt, self.host.redact(_template_outcome(error)))
+                return await self._fail(plan, task, attempt, self.host.redact(template_outcome(error)))
             do = rule.then.do if rule is not None else ("continue" if outcome.ok or plan.rules is not None else "fail")
             if do == "retry" and rule is not None:
                 limit = rule.then.attempts or DEFAULT_ATTEMPTS
@@ -225,6 +253,8 @@ class Pipeline:
                     return ended
                 attempt, first = attempt + 1, False
                 continue
+            if plan.until is not None and do == "continue" and outcome.ok:
+                return await self._poll(plan, task, attempt, outcome, rule, took)
             return await self._leave(plan, task, attempt, outcome, rule, do, took)
 
     def _enter(self, plan: TaskPlan, attempt: int) -> None:
@@ -245,24 +275,29 @@ class Pipeline:
             progress.started = False
             return failed("lost", "the worker was lost after the call had started; it may have had its effect")
         progress.started = False
-        self.reporter.tell(TaskStarted(task, attempt))
+        if plan.task.poll is not None and plan.label not in progress.polls:
+            deadline = plan.task.poll.deadline
+            due = None if deadline is None else self.host.now() + deadline
+            progress.polls[plan.label] = Poll(progress.visits[plan.label], due)
+            self.reporter.tell(PollStarted(task, due))
+        self.reporter.tell(SinkStarted(task, attempt) if plan.task.sink else TaskStarted(task, attempt))
         if plan.items is not None:
             return await self._iterate_in_time(plan, task)
         if plan.on_lost == "error":
             await self.reporter.stored()
         try:
-            inputs = await self._evaluated(lambda: plan.inputs(self.scope), inputs=True)
+            inputs = await self.evaluated(lambda: plan.inputs(self.scope), inputs=True)
             if has_references(inputs):
                 inputs = await self._opened(inputs)
-            bound = await self._evaluated(lambda: self._bound(plan), inputs=True) if plan.bound else {}
+            bound = await self.evaluated(lambda: self._bound(plan), inputs=True) if plan.bound else {}
         except TemplateError as error:
-            return self.host.redact(_template_outcome(error))
+            return self.host.redact(template_outcome(error))
         return await self.host.call(Call(plan, task, attempt, progress.repeats, inputs, bound, self.scope))
 
     def _bound(self, plan: TaskPlan) -> dict[str, Any]:
         return {path: bind(self.scope) for path, bind in plan.bound.items()}
 
-    async def _evaluated(self, evaluate: Callable[[], Value], *, inputs: bool = False) -> Value:
+    async def evaluated(self, evaluate: Callable[[], Value], *, inputs: bool = False) -> Value:
         """Evaluate templates, loading what they want to look into on the way. Secrets open in inputs alone."""
         while True:
             contents = {**self.contents, **self.secrets} if inputs and self.secrets else self.contents
@@ -298,11 +333,11 @@ class Pipeline:
 
     async def _retry(
         self, plan: TaskPlan, task: TaskId, attempt: int, outcome: Outcome, rule: RulePlan, took: float
-    ) -> End | None:
+    ) -> str | End | None:
         """Wait and go round again; a long wait puts the pipeline aside."""
         try:
             seed = f"{self.scope['execution_id']}|{task}|{attempt}"
-            wait = await self._evaluated(lambda: wait_before(rule, attempt, outcome, self.scope, seed))
+            wait = await self.evaluated(lambda: wait_before(rule, attempt, outcome, self.scope, seed))
             set_iter, set_ctx = await self._patches(rule)
         except (TemplateError, BadPatch) as error:
             return await self._fail(plan, task, attempt, _patch_outcome(error))
@@ -310,9 +345,10 @@ class Pipeline:
         self.progress.repeats = repeats_after(self.progress.repeats, "retry", outcome.ok)
         self._keep(plan, outcome)
         self._restart_inner(task)
-        self.reporter.tell(TaskDone(task, attempt, outcome, "retry", plan.label, set_iter, set_ctx, duration_ms=took))
+        done = _done(plan)
+        self.reporter.tell(done(task, attempt, outcome, "retry", plan.label, set_iter, set_ctx, duration_ms=took))
         self.reporter.tell(TaskRetryScheduled(task, attempt + 1, due))
-        if wait > DURABLE_WAIT_SECONDS and not self.prefix:
+        if wait > DURABLE_WAIT_SECONDS and self.parks:
             return Waiting("retry", "", due)
         await self.reporter.durable()
         if wait > 0 and not self._stopped():
@@ -348,7 +384,7 @@ class Pipeline:
             set_iter, set_ctx = await self._patches(rule) if rule is not None else ((), ())
         except (TemplateError, BadPatch) as error:
             problem = _patch_outcome(error)
-            self.reporter.tell(TaskDone(task, attempt, problem, "fail", None, duration_ms=took))
+            self.reporter.tell(_done(plan)(task, attempt, problem, "fail", None, duration_ms=took))
             return Failed(_error_of(problem), plan.label, attempt)
         target = (
             rule.then.to
@@ -357,11 +393,11 @@ class Pipeline:
             if do == "break"
             else self.plan.after[plan.label]
         )
-        if not skipped:
+        if not skipped and not plan.task.sink:
             self._keep(plan, outcome)
             self.progress.prev = outcome.result if outcome.ok else None
         self.reporter.tell(
-            TaskDone(task, attempt, outcome, "skip" if skipped else do, target, set_iter, set_ctx, skipped, took)
+            _done(plan)(task, attempt, outcome, "skip" if skipped else do, target, set_iter, set_ctx, skipped, took)
         )
         return target
 
@@ -369,16 +405,20 @@ class Pipeline:
         self, plan: TaskPlan, task: TaskId, attempt: int, outcome: Outcome, rule: RulePlan, took: float
     ) -> str | End | None:
         try:
-            wait = await self._evaluated(lambda: base_delay(rule, self.scope))
+            wait = await self.evaluated(lambda: base_delay(rule, self.scope))
         except TemplateError as error:
             return await self._fail(plan, task, attempt, _patch_outcome(error))
         target = await self._close(plan, task, attempt, outcome, rule, "jump", took=took)
-        if isinstance(target, str) and wait > 0:
-            if wait > DURABLE_WAIT_SECONDS and not self.prefix:
-                return Waiting("retry", "", self.host.now() + wait)
+        return await self._after(target, wait) if isinstance(target, str) else target
+
+    async def _after(self, label: str, wait: float) -> str | End:
+        """Go to a label after a while; a long one puts the pipeline aside."""
+        if wait > DURABLE_WAIT_SECONDS and self.parks:
+            return Waiting("retry", "", self.host.now() + wait)
+        if wait > 0:
             await self.reporter.durable()
             await self.host.sleep(wait)
-        return target
+        return label
 
     async def _fail(
         self,
@@ -389,7 +429,7 @@ class Pipeline:
         rule: RulePlan | None = None,
         took: float = 0.0,
         error: Error | None = None,
-    ) -> End:
+    ) -> str | End:
         error = error or outcome.error or Error("policy", f"a rule of task {plan.label!r} failed an ok outcome")
         patches: tuple[Patch, Patch] = ((), ())
         if rule is not None:
@@ -398,13 +438,89 @@ class Pipeline:
             except (TemplateError, BadPatch) as problem:
                 error = _error_of(_patch_outcome(problem))
         own = None if error == outcome.error else error
-        self.reporter.tell(TaskDone(task, attempt, outcome, "fail", None, *patches, duration_ms=took, error=own))
+        self._end_poll(plan, task, "failed")
+        done = _done(plan)
+        try:
+            wait = await self.evaluated(lambda: self._chain_wait(task, outcome))
+        except TemplateError as problem:
+            wait, own = None, _error_of(_patch_outcome(problem))
+            error = own
+        if wait is not None and self.plan.first is not None:
+            first = self.plan.first
+            self.reporter.tell(done(task, attempt, outcome, "jump", first, *patches, duration_ms=took, error=own))
+            return await self._after(first, wait)
+        self.reporter.tell(done(task, attempt, outcome, "fail", None, *patches, duration_ms=took, error=own))
         return Failed(error, plan.label, attempt)
+
+    def _chain_wait(self, task: TaskId, outcome: Outcome) -> float | None:
+        """How long to wait before a failed chain begins anew; None if it does not."""
+        again = self.plan.again
+        if again is None:
+            return None
+        attempt = self.progress.visits.get(self.plan.calls[0], 1)
+        self.scope["outcome"] = outcome.as_data({"attempt": attempt})
+        self.scope["_attempt"] = attempt
+        if attempt >= (again.then.attempts or DEFAULT_ATTEMPTS) or not again.matches(self.scope):
+            return None
+        return wait_before(again, attempt, outcome, self.scope, f"{self.scope['execution_id']}|{task}|{attempt}")
+
+    # -- chains of classic steps ------------------------------------------------------------------------------------
+
+    async def _goto(self, plan: GotoPlan) -> str | End | None:
+        """Ask for a way out of the step. The chain goes on behind it only if that is deferred."""
+        self.scope[NOW_KEY] = self.host.now()
+        try:
+            to = self.host.redact(await self.evaluated(lambda: plan.targets(self.scope)))
+            if any(_of_keychain(target.args) for target in to):
+                raise TemplateFailed("values of the keychain can't travel with a token: they live as long as a call")
+        except TemplateError as error:
+            return Failed(_error_of(self.host.redact(template_outcome(error))), plan.label, 1)
+        then = self.plan.after[plan.label] if plan.policy == "defer" else None
+        branch, pending = self.prefix.rstrip("/"), plan.policy != "end_step"
+        fact = NextRequested(self.run_id, branch, plan.label, to, plan.policy, plan.priority, pending, then)
+        self.reporter.tell(fact)
+        assert self.requested is not None
+        self.requested(fact)
+        return then
+
+    async def _poll(
+        self, plan: TaskPlan, task: TaskId, attempt: int, outcome: Outcome, rule: RulePlan | None, took: float
+    ) -> str | End | None:
+        """The call went well; repeat it until its result is ready, as a new visit each time."""
+        poll, begun = plan.task.poll, self.progress.polls[plan.label]
+        assert poll is not None
+        assert plan.until is not None
+        try:
+            ready = await self.evaluated(lambda: plan.until(self.scope))  # type: ignore[misc]
+        except TemplateError as error:
+            return await self._fail(plan, task, attempt, self.host.redact(template_outcome(error)))
+        count = self.progress.visits[plan.label] - begun.first + 1
+        self.reporter.tell(PollIteration(task, count, ready))
+        if ready:
+            self._end_poll(plan, task, "ready")
+            return await self._close(plan, task, attempt, outcome, rule, "continue", took=took)
+        exhausted = poll.max_attempts is not None and count >= poll.max_attempts
+        if exhausted or (begun.due is not None and self.host.now() + poll.interval > begun.due):
+            self._end_poll(plan, task, "exhausted" if exhausted else "deadline")
+            calls = f"{count} call{'s' * (count != 1)}"
+            limit = f"after {calls}" if exhausted else f"within {poll.deadline:g} s ({calls})"
+            late = Error("timeout", f"task {plan.label!r} was not ready {limit}")
+            return await self._fail(plan, task, attempt, outcome, took=took, error=late)
+        self._keep(plan, outcome)
+        self.progress.prev = outcome.result
+        self.reporter.tell(TaskDone(task, attempt, outcome, "jump", plan.label, duration_ms=took))
+        return await self._after(plan.label, poll.interval)
+
+    def _end_poll(self, plan: TaskPlan, task: TaskId, reason: Any) -> None:
+        begun = self.progress.polls.pop(plan.label, None)
+        if begun is not None:
+            count = self.progress.visits[plan.label] - begun.first + 1
+            self.reporter.tell(PollFinished(task, count, reason))
 
     async def _patches(self, rule: RulePlan) -> tuple[Patch, Patch]:
         """Render all values of both patches, then write them: a pipeline sees its own writes at once."""
         set_iter, set_ctx = self.host.redact(
-            await self._evaluated(lambda: (rule.set_iter(self.scope), rule.set_ctx(self.scope)))
+            await self.evaluated(lambda: (rule.set_iter(self.scope), rule.set_ctx(self.scope)))
         )
         if any(_of_keychain(value) for _, _, value in (*set_iter, *set_ctx)):
             raise TemplateFailed("values of the keychain can't be kept in ctx or iter: they live as long as a call")
@@ -437,7 +553,8 @@ class Pipeline:
                 self.rivals[key] = (self.prefix, value)
 
     def _keep(self, plan: TaskPlan, outcome: Outcome) -> None:
-        self.scope["tasks"][plan.label] = self.scope["outcome"]
+        if not plan.task.sink:
+            self.scope["tasks"][plan.label] = self.scope["outcome"]
 
     # -- iterator tasks ---------------------------------------------------------------------------------------------
 
@@ -445,9 +562,9 @@ class Pipeline:
         """Run the inner pipeline for each item; the first failure is the task's error outcome."""
         assert plan.items is not None
         try:
-            items = await self._opened(await self._evaluated(lambda: plan.items(self.scope)))  # type: ignore[misc]
+            items = await self._opened(await self.evaluated(lambda: plan.items(self.scope)))  # type: ignore[misc]
         except TemplateError as error:
-            return _template_outcome(error)
+            return template_outcome(error)
         if not isinstance(items, list | tuple):
             return failed("loop_input", f"`in` must give a list, not {type(items).__name__}")
         parallel = plan.task.spec.get("mode") == "parallel"
@@ -529,8 +646,21 @@ class Pipeline:
             scope["ctx"] = dict(self.scope["ctx"])
         progress = self.inner.setdefault(prefix, Progress())
         return Pipeline(
-            plan.body_plan, self.run_id, scope, progress, self.reporter, self.host, self.index, prefix, self.inner
+            plan.body_plan,
+            self.run_id,
+            scope,
+            progress,
+            self.reporter,
+            self.host,
+            self.index,
+            prefix,
+            self.inner,
+            parks=False,
         )
+
+
+def _done(plan: TaskPlan) -> type[TaskDone]:
+    return SinkProcessed if plan.task.sink else TaskDone
 
 
 async def _all(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -571,9 +701,9 @@ def _error_of(outcome: Outcome) -> Error:
     return outcome.error
 
 
-def _template_outcome(error: TemplateError) -> Outcome:
+def template_outcome(error: TemplateError) -> Outcome:
     return failed("template", f"{error.message} in {error.source[:200]!r}", hint=error.hint)
 
 
 def _patch_outcome(error: Exception) -> Outcome:
-    return _template_outcome(error) if isinstance(error, TemplateError) else failed("ctx_conflict", str(error))
+    return template_outcome(error) if isinstance(error, TemplateError) else failed("ctx_conflict", str(error))

@@ -27,7 +27,7 @@ from noetl.engine.turn import Turn
 from noetl.errors import Away, NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.model.playbook import Playbook
-from noetl.pipeline.plan import PipelinePlan
+from noetl.pipeline.plan import PipelinePlan, step_plan
 from noetl.reference import Gone, Need, Reference, TooLarge, loaded
 from noetl.results.read import Damaged, read_json, read_value
 from noetl.runtime.store_thread import StoreThread
@@ -154,7 +154,7 @@ class Runtime:
         """The compiled pipeline of a step, made when it is first asked for."""
         key = (digest, step)
         if key not in self.plans:
-            self.plans[key] = PipelinePlan(self.nets[digest].steps[step].step.tasks, _kind_of)
+            self.plans[key] = step_plan(self.nets[digest].steps[step].step, _kind_of)
         return self.plans[key]
 
     def playbook(self, digest: str) -> Playbook:
@@ -315,7 +315,7 @@ class Runtime:
     async def _work(self, cell: Cell, event: Any) -> Work:
         """The work that a grant hands out; the items of a large loop are loaded once and kept while it runs."""
         run = cell.state.runs[event.run]
-        items = run.loop.items if run.loop is not None else None
+        items = run.loop.items if run.loop is not None and event.items is not None else None
         if isinstance(items, Reference):
             if run.id not in cell.items:
                 cell.items = {name: kept for name, kept in cell.items.items() if name in cell.state.runs}

@@ -28,7 +28,7 @@ from noetl.keychain.keychain import StoredCredential
 from noetl.model.kind import Kind
 from noetl.model.outcome import Error
 from noetl.model.playbook import Playbook
-from noetl.pipeline.plan import PipelinePlan
+from noetl.pipeline.plan import PipelinePlan, step_plan
 from noetl.reference import CHUNKS, Reference, TooLarge, decoded
 from noetl.results.read import read_json, read_value
 from noetl.tools.registry import KINDS
@@ -174,7 +174,7 @@ class HttpLink:
         key = (digest, step)
         if key not in self.plans:
             found = next(one for one in self.playbook(digest).steps if one.name == step)
-            self.plans[key] = PipelinePlan(found.tasks, _kind_of)
+            self.plans[key] = step_plan(found, _kind_of)
         return self.plans[key]
 
     def playbook(self, digest: str) -> Playbook:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from noetl.engine.events import StepRegranted, StepStarted
 from noetl.engine.evolve import is_parallel
-from noetl.engine.state import Execution, Progress, StepResult
+from noetl.engine.state import Execution, Progress, StepResult, Tail
 
 
 class Work(msgspec.Struct):
@@ -36,6 +36,8 @@ class Work(msgspec.Struct):
     durability: str = "task"
     inline_bytes: int = 65_536
     result_store: dict[str, Any] = {}
+    tail: Tail | None = None
+    """How far a classic step has come behind its tool."""
 
 
 def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[Any] | None) -> Work:
@@ -63,6 +65,20 @@ def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[An
         durability=state.net.playbook.executor.durability,
         inline_bytes=state.net.playbook.executor.inline_bytes,
         result_store=state.net.playbook.executor.result_store,
+        tail=_own_tail(run.tail),
+    )
+
+
+def _own_tail(tail: Tail | None) -> Tail | None:
+    """It is the fold's; a worker changes its own copy."""
+    if tail is None:
+        return None
+    return replace(
+        tail,
+        fired=list(tail.fired),
+        epochs=list(tail.epochs),
+        requests=list(tail.requests),
+        suppressed=list(tail.suppressed),
     )
 
 
@@ -87,5 +103,6 @@ def _copied(progress: dict[str, Progress], event: StepStarted | StepRegranted) -
                 iter=dict(value.iter),
                 tasks=dict(value.tasks),
                 writes=list(value.writes),
+                polls=dict(value.polls),
             )
     return found

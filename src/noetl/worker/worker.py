@@ -18,7 +18,7 @@ from noetl.engine import events as e
 from noetl.engine.commands import Claim, Report
 from noetl.engine.evolve import FAST_LANE_SECONDS
 from noetl.engine.fit import weight
-from noetl.engine.state import Progress
+from noetl.engine.state import Progress, Tail
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.keychain.keychain import Keychain, StoredCredential, open_handle
 from noetl.keychain.redact import Redactor
@@ -27,6 +27,7 @@ from noetl.model.outcome import Outcome, failed
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan, TaskPlan
 from noetl.pipeline.run import Call, Done, Failed, Parked, Pipeline, Waiting, has_references
+from noetl.pipeline.tail import Listening, TailRun, Taken
 from noetl.reference import BINARY, KEYCHAIN, KeychainView, Reference, TooLarge, refer, reference_to
 from noetl.results.file import write_file
 from noetl.results.read import read_json, read_value
@@ -257,13 +258,20 @@ class Lease:
         await self.send(claim=True, hand_back=True)
 
     async def _plain(self) -> None:
-        end = await self._pipeline(None, self._iter(None, None)).run()
+        pipeline = self._pipeline(None, self._iter(None, None))
+        tail = self.plan.tail
+        state = self.work.tail or Tail()
+        end = await (pipeline if tail is None else TailRun(tail, pipeline, state)).run()
         run = self.work.run
         match end:
             case Done(result=result):
                 self.tell(e.StepDone(run, result))
             case Failed(error=error, task=task, attempt=attempt):
-                self.tell(e.StepFailed(run, error, task, attempt))
+                self.tell(e.StepFailed(run, error, task or None, attempt))
+            case Taken(error=error, task=task, attempt=attempt):
+                self.tell(e.StepFailed(run, error, task or None, attempt, taken=True))
+            case Listening(finished=finished):
+                self.tell(e.StepPaused(run, self.work.fence, "waiting", until="event", key=finished))
             case Waiting(until="resume"):
                 await self.send(hand_back=True)
             case Waiting():
@@ -295,7 +303,10 @@ class Lease:
     def _pause(self, wait: Waiting, index: int | None) -> e.StepPaused:
         until: Any = wait.until
         request = self.redact(wait.request)
-        return e.StepPaused(self.work.run, self.work.fence, "waiting", index, until, wait.key, wait.due, request)
+        fence = self.work.fence
+        return e.StepPaused(
+            self.work.run, fence, "waiting", index, until, wait.key, wait.due, request, chain=wait.chain
+        )
 
     def _iter(self, index: int | None, item: Any) -> dict[str, Any]:
         if index is None:

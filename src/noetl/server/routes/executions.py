@@ -262,7 +262,7 @@ async def state(call: Call) -> Response:
 async def variables(call: Call) -> Response:
     """The variables of a classic playbook."""
     state, _ = await call.api.look(call.params["id"])
-    found = getattr(state, "vars", {})
+    found = state.ctx.get("vars", {})
     return json_response({"execution_id": state.id, "vars": found}, enc_hook=show.plain)
 
 

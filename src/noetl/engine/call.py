@@ -1,0 +1,126 @@
+"""How a classic step's call ended, as its templates see it: `result`, `response` and `this`.
+
+`result` is the body, the rows or the value itself, by the kind of the call. `response` has {status_code, headers, data,
+status, error}, `this` has {status, data, error, meta}. Both are looked into when a template asks, so a large result
+that is stored elsewhere is loaded only then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noetl.expression import View, unwrapped
+
+
+def failed_call(error: dict[str, Any]) -> dict[str, Any]:
+    """The outcome of a call that failed without one of its own: it ran out of time, or an item of its loop failed."""
+    return {"status": "error", "result": None, "error": error, "meta": {}}
+
+
+def call_names(outcome: dict[str, Any], view: str, loop: bool) -> dict[str, Any]:
+    """The classic names for an outcome. The results of a loop are viewed item by item."""
+    data = _items(outcome["result"], view) if loop else _part(outcome["result"], view)
+    return {
+        "result": Rows(data) if view == "rows" and not loop and data is not None else data,
+        "response": Envelope(outcome, data, ("status_code", "headers", "data", "status", "error")),
+        "this": Envelope(outcome, data, ("status", "data", "error", "meta")),
+    }
+
+
+def _part(result: Any, view: str) -> Any:
+    """What of a result is meant."""
+    if view == "value" or result is None:
+        return result
+    if isinstance(result, dict):
+        return result.get(view, result)
+    return Part(result, view) if isinstance(result, View) else result
+
+
+def _items(results: Any, view: str) -> Any:
+    if view == "value" or results is None:
+        return results
+    if isinstance(results, list):
+        return [unwrapped(_part(result, view)) for result in results]
+    return Items(results, view)
+
+
+class Part(View):
+    """A field of a value that is stored elsewhere."""
+
+    __slots__ = ("field", "whole")
+
+    def __init__(self, whole: View, field: str) -> None:
+        self.whole, self.field = whole, field
+
+    def value(self) -> Any:
+        try:
+            return unwrapped(self.whole.lookup(self.field))
+        except KeyError:
+            return unwrapped(self.whole)
+
+
+class Items(Part):
+    """The fields of the results of a loop that are stored elsewhere."""
+
+    __slots__ = ()
+
+    def value(self) -> Any:
+        return _items(unwrapped(self.whole), self.field)
+
+
+class Rows(View):
+    """A list of rows, which is also its own field `rows`."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def lookup(self, name: str | int) -> Any:
+        if name == "rows":
+            return self.rows
+        raise KeyError(name)
+
+    def value(self) -> Any:
+        return unwrapped(self.rows)
+
+    def passed(self) -> Any:
+        return self.rows
+
+
+class Envelope(View):
+    """`response` or `this`."""
+
+    __slots__ = ("data", "fields", "outcome")
+
+    def __init__(self, outcome: dict[str, Any], data: Any, fields: tuple[str, ...]) -> None:
+        self.outcome, self.data, self.fields = outcome, data, fields
+
+    def lookup(self, name: str | int) -> Any:
+        if name not in self.fields:
+            raise KeyError(name)
+        match name:
+            case "data":
+                return self.data
+            case "status_code":
+                return _of_http(self.outcome, "status")
+            case "headers":
+                return _of_http(self.outcome, "headers")
+        return self.outcome.get(str(name))
+
+    def value(self) -> Any:
+        return {field: unwrapped(self.lookup(field)) for field in self.fields}
+
+
+def _of_http(outcome: dict[str, Any], field: str) -> Any:
+    """What only HTTP has: its result tells, or the call itself where it was refused."""
+    http = outcome.get("http")
+    if isinstance(http, dict) and field in http:
+        return http[field]
+    result = outcome["result"]
+    if http is None or not isinstance(result, dict | View):
+        return None
+    try:
+        return result.lookup(field) if isinstance(result, View) else result.get(field)
+    except KeyError:
+        return None
