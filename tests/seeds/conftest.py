@@ -10,6 +10,7 @@ import re
 from textwrap import dedent, indent
 
 from noetl.dsl.compile import Loaded, load
+from noetl.dsl.migrate import migrate
 from noetl.dsl.problem import Problem
 from noetl.model.playbook import Playbook, Rule, Step, Task
 from noetl.tools.registry import KINDS
@@ -44,6 +45,14 @@ def policy(rules: str, *, root: str = "") -> str:
 def compiled(text: str) -> Playbook:
     """The playbook, which has no errors and exactly the warnings its comments name."""
     return checked(text).require()
+
+
+def rewritten(text: str) -> Playbook:
+    """The playbook that a classic one becomes in the canonical dialect, where every step of it has a spelling there."""
+    checked(text)
+    found = migrate("seed.yaml", dedent(text), KINDS)
+    assert found.leftovers == []
+    return load("seed.yaml", found.text, KINDS).require()
 
 
 def refused(text: str) -> list[Problem]:

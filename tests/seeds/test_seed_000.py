@@ -6,7 +6,19 @@ import pytest
 
 from noetl.model.playbook import Arc, Credential, Loop, Rule, Then
 
-from .conftest import arcs, checked, compiled, directives, labels, playbook, refused, refused_once, rules, task
+from .conftest import (
+    arcs,
+    checked,
+    compiled,
+    directives,
+    labels,
+    playbook,
+    refused,
+    refused_once,
+    rewritten,
+    rules,
+    task,
+)
 
 IS_ERROR = "{{ outcome.status == 'error' }}"
 
@@ -111,7 +123,7 @@ class TestSection2Document:
 class TestSection3EvaluationOrder:
     def test_3_4_inputs_tool_variables_sink_and_then_the_token(self) -> None:
         """The order of section 3.4 is the order of tasks, rules and arcs."""
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: work
@@ -134,7 +146,7 @@ class TestSection3EvaluationOrder:
 
 class TestSection4Step:
     def test_4_every_key_of_a_step(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: sort_letters
@@ -253,7 +265,7 @@ class TestSection5Workbook:
         assert problem.hint == "did you mean 'forecast'?"
 
     def test_5_its_sink_follows_the_call(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 "- step: ask\n  tool: {kind: workbook, name: forecast}\n  next: end\n",
                 root="""\
@@ -269,7 +281,7 @@ class TestSection5Workbook:
         assert task(book, "ask", "sink").inputs["rows"] == "{{ tasks.call.result.data }}"
 
     def test_5_in_a_loop_its_sink_runs_for_each_item(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: ask
@@ -422,7 +434,7 @@ class TestSection7Retry:
 class TestSection8Case:
     def test_8_1_next_sink_and_set(self) -> None:
         """A branch that does more than route becomes a step of its own."""
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: ask
@@ -451,7 +463,7 @@ class TestSection8Case:
         assert branch.router.arcs == (Arc("tell", args={"id": "{{ steps.ask.result.data.id }}"}),)
 
     def test_8_2_the_first_true_branch_wins(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: ask
@@ -480,7 +492,7 @@ class TestSection8Case:
         ],
     )
     def test_8_3_events(self, condition: str, guard: str) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 f"""\
                 - step: ask
@@ -493,7 +505,7 @@ class TestSection8Case:
         assert arcs(book.step("ask")) == [("on", f"{{{{ {guard} }}}}")]
 
     def test_8_3_a_loop_is_done_with_loop_done(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: ask
@@ -515,7 +527,7 @@ class TestSection8Case:
         )
 
     def test_8_4_branches_on_the_call_and_a_fallback(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: fetch_post
@@ -574,7 +586,7 @@ class TestSection9Next:
         assert book.step("a").router.arcs == (Arc("b", args={"n": "{{ steps.a.result.rows[0].n }}", "all": "{{ a }}"}),)
 
     def test_9_1_several_fallback_targets_behind_a_case(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: a
@@ -615,7 +627,7 @@ class TestSection9Next:
         )
 
     def test_9_2_the_same_as_a_case(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: a
@@ -636,7 +648,7 @@ class TestSection9Next:
 
 class TestSection10Sink:
     def test_10_a_sink_with_columns_and_a_condition(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: read
@@ -706,7 +718,7 @@ class TestSection10Sink:
         )
 
     def test_10_without_args_the_result_is_stored(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: read
@@ -720,7 +732,7 @@ class TestSection10Sink:
         assert task(book, "read", "sink").inputs["rows"] == "{{ tasks.call.result.rows }}"
 
     def test_10_an_http_sink_sends_a_body(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: read
@@ -761,7 +773,7 @@ class TestSection10Sink:
 
 class TestSection11Vars:
     def test_11_1_variables_are_patches_of_ctx_vars(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic("""\
                 - step: read
                   tool: {kind: python, code: "result = {'field': 1, 'nested': {'value': 2}}"}
@@ -777,7 +789,7 @@ class TestSection11Vars:
         }
 
     def test_11_3_from_one_step_to_the_next(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic("""\
                 - step: find_reader
                   tool:
@@ -821,7 +833,8 @@ class TestSection11Vars:
         )
         tail = book.step("each").tail
         assert tail is not None
-        assert tail.set_vars == {"count": "{{ result | length }}"}
+        assert tail.vars is not None
+        assert rules(tail.vars)[0].then.set_ctx == {"vars": {"$merge": {"count": "{{ result | length }}"}}}
 
 
 class TestAppendixA:
@@ -897,6 +910,7 @@ class TestAppendixA:
         assert (book.name, book.path, book.entry) == ("library_card", "library/cards/new", "start")
         assert [step.name for step in book.steps] == ["start", "find_reader", "write_letter", "end"]
         exits = "event.name in ['step.done', 'step.failed']"
+        book = rewritten(self.LIBRARY_CARD)
         assert [arcs(step) for step in book.steps] == [
             [("find_reader", f"{{{{ {exits} }}}}")],
             [("write_letter", f"{{{{ {exits} and steps.find_reader.result is defined }}}}")],
@@ -911,7 +925,7 @@ class TestAppendixA:
         assert letter.inputs["body"]["to"] == "{{ address }}"
 
     def test_its_variables_are_patches(self) -> None:
-        found = rules(task(compiled(self.LIBRARY_CARD), "find_reader"))
+        found = rules(task(rewritten(self.LIBRARY_CARD), "find_reader"))
         assert set(found[-1].then.set_ctx["vars"]["$merge"]) == {"address", "reader"}
 
 
@@ -933,7 +947,7 @@ class TestAppendixB:
         )
 
     def test_retries_inside_a_branch_see_the_response(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: a

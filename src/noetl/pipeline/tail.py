@@ -104,6 +104,7 @@ class TailRun:
                 return end
             self.ended = end
         self._show(self._outcome())
+        self._hear(self._event(self._point()))
         if "vars" in self.plan.chains and isinstance(self.ended, Done):
             end = await self._chain("vars")
             if isinstance(end, Waiting):

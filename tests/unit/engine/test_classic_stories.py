@@ -72,7 +72,9 @@ def carried_on_from_every_commit(whole: Stage, tools: dict[str, Tool], *, first:
         stage.clock.time = rows[end - 1].at
         asyncio.run(carried_on(stage))
         stage.check()
-        assert (stage.state.result, stage.state.ctx, ran(stage)) == (whole.state.result, whole.state.ctx, ran(whole)), end
+        assert (stage.state.result, stage.state.ctx, ran(stage)) == (whole.state.result, whole.state.ctx, ran(whole)), (
+            end
+        )
         done = [str(event.task) for event in stage.events if isinstance(event, e.TaskDone)]
         assert len(done) == len(set(done)) or whole.of("task.retry.scheduled"), end
 
@@ -99,7 +101,11 @@ def test_a_step_binds_calls_extracts_decides_and_stores_in_this_order() -> None:
     tools = {"f": lambda x: {"n": x}, "g": lambda: "told", "h": Answers("stored")}
     stage = play(IN_ORDER, tools=tools)
     assert ran(stage) == ["start", "a"]
-    own = [event.name for event in stage.events if getattr(event, "run", getattr(getattr(event, "task", None), "run", "")) == "start#1"]
+    own = [
+        event.name
+        for event in stage.events
+        if getattr(event, "run", getattr(getattr(event, "task", None), "run", "")) == "start#1"
+    ]
     assert own == [
         "step.scheduled", "step.started", "task.started", "task.done", "task.started", "task.done",
         "case.started", "case.evaluated", "task.started", "task.done", "task.started", "task.done",
@@ -197,7 +203,9 @@ def test_branches_are_looked_at_after_the_call_then_on_exit_and_else_comes_last(
         when("event.name == 'call.done' and workload.call", "{next: a}"),
     ]
     for payload, end in (({"call": True, "exit": True}, "a"), ({"exit": True}, "b"), ({}, "c")):
-        stage = play(branches(*lines), tools={"f": lambda: 1}, head="workload: {call: false, exit: false}\n", payload=payload)
+        stage = play(
+            branches(*lines), tools={"f": lambda: 1}, head="workload: {call: false, exit: false}\n", payload=payload
+        )
         assert ran(stage) == ["start", end]
 
 
@@ -222,20 +230,28 @@ def test_a_failed_call_is_seen_by_branches_that_look_at_it_and_never_by_next() -
     assert plain.state.error["kind"] == "shaky"
 
 
-@pytest.mark.parametrize("guard", ["response.status == 'error'", "response.error.kind == 'shaky'", "this.status == 'error'"])
+@pytest.mark.parametrize(
+    "guard", ["response.status == 'error'", "response.error.kind == 'shaky'", "this.status == 'error'"]
+)
 def test_a_branch_may_look_at_a_failure_through_the_envelope(guard: str) -> None:
     assert ran(play(branches(when(guard, "{next: a}")), tools={"f": broken})) == ["start", "a"]
 
 
 def test_a_branch_that_fires_on_a_failure_takes_it_up_even_if_it_leads_nowhere() -> None:
-    stage = play(branches(when("event.name == 'call.error'", "[{tell: {tool: {kind: python, code: g}}}]")), tools={"f": broken, "g": lambda: 1})
+    stage = play(
+        branches(when("event.name == 'call.error'", "[{tell: {tool: {kind: python, code: g}}}]")),
+        tools={"f": broken, "g": lambda: 1},
+    )
     assert (ran(stage), stage.state.status, stage.state.steps["start"].status) == (["start"], "succeeded", "failed")
     assert stage.of("next.evaluated")[0].taken
 
 
 def test_a_failure_inside_a_chain_fails_the_step_and_no_branch_sees_it() -> None:
     stage = play(
-        branches(when("event.name == 'call.done'", "[{tell: {tool: {kind: python, code: g}}}, {next: a}]"), when("event.name == 'call.error'", "{next: b}")),
+        branches(
+            when("event.name == 'call.done'", "[{tell: {tool: {kind: python, code: g}}}, {next: a}]"),
+            when("event.name == 'call.error'", "{next: b}"),
+        ),
         tools={"f": lambda: 1, "g": broken},
     )
     assert (ran(stage), stage.state.status) == (["start"], "failed")
@@ -244,16 +260,26 @@ def test_a_failure_inside_a_chain_fails_the_step_and_no_branch_sees_it() -> None
 
 
 def test_a_step_out_of_time_and_a_failed_item_are_taken_up_by_a_branch() -> None:
-    late = branches(when("event.name == 'call.error' and this.error.kind == 'timeout'", "{next: a}"), spec="timeout: 5", tool="{kind: wait, signal: never}")
+    late = branches(
+        when("event.name == 'call.error' and this.error.kind == 'timeout'", "{next: a}"),
+        spec="timeout: 5",
+        tool="{kind: wait, signal: never}",
+    )
     assert ran(play(late)) == ["start", "a"]
-    steps = branches(when("event.name == 'call.error'", "{next: a}"), rest='loop: {in: "{{ [1, 2, 3] }}", iterator: n, mode: parallel}\n      next: d')
+    steps = branches(
+        when("event.name == 'call.error'", "{next: a}"),
+        rest='loop: {in: "{{ [1, 2, 3] }}", iterator: n, mode: parallel}\n      next: d',
+    )
     stage = play(steps, tools={"f": broken})
     assert ran(stage) == ["start", "a"]
     assert stage.state.steps["start"].error is not None
 
 
 def test_a_loop_whose_collection_is_no_list_is_taken_up_by_a_branch() -> None:
-    steps = branches(when("response.error.kind == 'loop_input'", "{next: a}"), rest='loop: {in: "{{ 7 }}", iterator: n}\n      next: d')
+    steps = branches(
+        when("response.error.kind == 'loop_input'", "{next: a}"),
+        rest='loop: {in: "{{ 7 }}", iterator: n}\n      next: d',
+    )
     assert ran(play(steps, tools={"f": lambda: 1})) == ["start", "a"]
 
 
@@ -274,7 +300,10 @@ def test_a_step_without_a_tool_has_branches_too() -> None:
 # -- modes and policies ----------------------------------------------------------------------------------------------
 
 CHAINS = [
-    when("result > 0", "[{one: {tool: {kind: python, code: g}}}, {next: {to: [{step: a}]%s}}, {more: {tool: {kind: python, code: g}}}]"),
+    when(
+        "result > 0",
+        "[{one: {tool: {kind: python, code: g}}}, {next: {to: [{step: a}]%s}}, {more: {tool: {kind: python, code: g}}}]",
+    ),
     when("result > 5", "[{two: {tool: {kind: python, code: g}}}, {next: {to: [{step: b}]%s}}]"),
     when("result > 1", "[{three: {tool: {kind: python, code: g}}}]"),
 ]
@@ -293,7 +322,11 @@ def test_inclusive_runs_the_chains_of_all_branches_that_match_one_after_the_othe
     assert calls(stage)[1:3] == ["case_0/t0#1", "case_2/t1#1"]
     assert ran(stage) == ["start", "d"]
     payload = shown(stage, "case.evaluated")[0]
-    assert (payload["matched"], payload["order"], payload["case_mode"]) == (["case_0", "case_2"], ["case_0", "case_2"], "inclusive")
+    assert (payload["matched"], payload["order"], payload["case_mode"]) == (
+        ["case_0", "case_2"],
+        ["case_0", "case_2"],
+        "inclusive",
+    )
 
 
 def test_end_step_suppresses_the_branches_behind_it() -> None:
@@ -332,7 +365,10 @@ def test_the_highest_priority_wins_then_the_next_that_was_reached_first() -> Non
 
 
 def test_branch_order_by_priority_then_source() -> None:
-    lines = [f'{{when: "{{{{ true }}}}", priority: {p}, then: [{{t{n}: {{tool: {{kind: python, code: g}}}}}}]}}' for n, p in enumerate((1, 10, 1))]
+    lines = [
+        f'{{when: "{{{{ true }}}}", priority: {p}, then: [{{t{n}: {{tool: {{kind: python, code: g}}}}}}]}}'
+        for n, p in enumerate((1, 10, 1))
+    ]
     tools = {"f": lambda: 3, "g": lambda: 1}
     stage = play(branches(*lines, spec="case_mode: inclusive, branch_order: priority"), tools=tools)
     assert calls(stage)[1:4] == ["case_1/t1#1", "case_0/t0#1", "case_2/t2#1"]
@@ -359,7 +395,9 @@ def test_chains_that_die_anywhere_run_each_call_once_more_at_most_and_lead_to_th
 
 
 def test_several_targets_each_get_a_token_with_args_of_their_own() -> None:
-    stage = play(branches(when("true", '[{next: {to: [{step: a, args: {k: "{{ result }}"}}, b]}}]')), tools={"f": lambda: 5})
+    stage = play(
+        branches(when("true", '[{next: {to: [{step: a, args: {k: "{{ result }}"}}, b]}}]')), tools={"f": lambda: 5}
+    )
     assert ran(stage) == ["start", "a", "b"]
     assert [event.args for event in stage.of("token.enqueued")[1:]] == [{"k": 5}, {}]
 
@@ -367,7 +405,11 @@ def test_several_targets_each_get_a_token_with_args_of_their_own() -> None:
 def test_a_delayed_next_arrives_later() -> None:
     stage = play(branches(when("true", "[{next: {spec: {delay: 90s}, to: [{step: a}]}}]")), tools={"f": lambda: 5})
     token = stage.of("token.enqueued")[1]
-    scheduled = next(row.at for row, event in zip(stage.store.read(EXECUTION), stage.events, strict=True) if getattr(event, "run", "") == "a#1")
+    scheduled = next(
+        row.at
+        for row, event in zip(stage.store.read(EXECUTION), stage.events, strict=True)
+        if getattr(event, "run", "") == "a#1"
+    )
     assert scheduled >= token.due
     assert shown(stage, "next.evaluated")[0]["selected"] == [{"step": "a", "with": {}, "delay": 90.0}]
 
@@ -380,7 +422,10 @@ def test_a_computed_target_is_looked_up_when_it_is_known() -> None:
 
 @pytest.mark.parametrize(("answer", "kind"), [("nowhere", "not_found"), (7, "template"), (None, "template")])
 def test_a_computed_target_that_is_no_step_fails_the_execution(answer: Any, kind: str) -> None:
-    stage = play(branches(when("event.name == 'call.done'", '[{next: {to: [{step: "{{ result }}"}]}}]')), tools={"f": lambda: answer})
+    stage = play(
+        branches(when("event.name == 'call.done'", '[{next: {to: [{step: "{{ result }}"}]}}]')),
+        tools={"f": lambda: answer},
+    )
     assert stage.state.status == "failed"
     assert stage.state.error is not None
     assert stage.state.error["kind"] == kind
@@ -424,7 +469,12 @@ def test_retries_of_the_call_win_over_those_of_its_chain_and_those_over_the_step
         return len(tool.asked)
 
     task, chain, step = ", retry: {max_attempts: 2}", ", retry: {max_attempts: 3}", "\n      retry: {max_attempts: 4}"
-    assert [attempts(task, chain, step), attempts("", chain, step), attempts("", "", step), attempts("", "", "")] == [2, 3, 4, 1]
+    assert [attempts(task, chain, step), attempts("", chain, step), attempts("", "", step), attempts("", "", "")] == [
+        2,
+        3,
+        4,
+        1,
+    ]
 
 
 def test_a_chain_is_retried_as_a_whole() -> None:
@@ -432,17 +482,29 @@ def test_a_chain_is_retried_as_a_whole() -> None:
     line = '{when: "{{ true }}", retry: {scope: chain, max_attempts: 3, backoff: {type: exponential, delay_seconds: 2}}, then: [{one: {tool: {kind: python, code: one}}}, {two: {tool: {kind: python, code: two}}}, {next: a}]}'
     stage = play(branches(line), tools={"f": lambda: 1, "one": one, "two": two})
     assert (len(one.asked), len(two.asked)) == (3, 3)
-    assert calls(stage)[1:7] == ["case_0/one#1", "case_0/two#1", "case_0/one#2", "case_0/two#2", "case_0/one#3", "case_0/two#3"]
+    assert calls(stage)[1:7] == [
+        "case_0/one#1",
+        "case_0/two#1",
+        "case_0/one#2",
+        "case_0/two#2",
+        "case_0/one#3",
+        "case_0/two#3",
+    ]
     assert stage.clock.waits == [2.0, 4.0]
     assert ran(stage) == ["start", "a"]
-    given_up = play(branches(line.replace("max_attempts: 3", "max_attempts: 2")), tools={"f": lambda: 1, "one": Answers(1), "two": Answers(broken())})
+    given_up = play(
+        branches(line.replace("max_attempts: 3", "max_attempts: 2")),
+        tools={"f": lambda: 1, "one": Answers(1), "two": Answers(broken())},
+    )
     assert given_up.state.status == "failed"
     assert len(given_up.registry.contexts) == 5
 
 
 def test_a_long_wait_in_a_chain_frees_the_worker_and_survives_it() -> None:
     tools = {"f": lambda: 1, "g": Answers(broken(), 2)}
-    line = when("true", "[{t: {tool: {kind: python, code: g}, retry: {max_attempts: 2, initial_delay: 600}}}, {next: a}]")
+    line = when(
+        "true", "[{t: {tool: {kind: python, code: g}, retry: {max_attempts: 2, initial_delay: 600}}}, {next: a}]"
+    )
     stage = play(branches(line), tools=tools)
     assert ran(stage) == ["start", "a"]
     assert [(event.until, event.chain) for event in stage.of("step.paused")] == [("retry", "case_0/")]
@@ -489,11 +551,15 @@ def test_retry_when_sees_status_code_error_attempt_and_data() -> None:
 
 
 def test_on_error_ignores_or_retries() -> None:
-    assert play(branches(when("event.name == 'call.done'", "{next: a}"), spec="on_error: ignore"), tools={"f": broken}).runs() == ["start#1", "a#1"]
+    assert play(
+        branches(when("event.name == 'call.done'", "{next: a}"), spec="on_error: ignore"), tools={"f": broken}
+    ).runs() == ["start#1", "a#1"]
     tool = Answers(broken(), broken(), 1)
     stage = play(branches(when("event.name == 'call.done'", "{next: a}"), spec="on_error: retry"), tools={"f": tool})
     assert (len(tool.asked), ran(stage)) == (3, ["start", "a"])
-    chain = when("true", "[{t: {tool: {kind: python, code: g}}}, {next: {to: [{step: a, args: {k: \"{{ t.result is none }}\"}}]}}]")
+    chain = when(
+        "true", '[{t: {tool: {kind: python, code: g}}}, {next: {to: [{step: a, args: {k: "{{ t.result is none }}"}}]}}]'
+    )
     ignored = play(branches(chain, spec="on_error: ignore"), tools={"f": lambda: 1, "g": broken})
     assert ignored.of("token.enqueued")[1].args == {"k": True}
 
@@ -502,17 +568,29 @@ def test_on_error_ignores_or_retries() -> None:
 
 
 def poll(knobs: str) -> str:
-    chain = f"[{{ask: {{tool: {{kind: python, code: g}}, retry: {{on: error, max_attempts: 3, initial_delay: 1}}, poll: {{{knobs}}}}}}}, {{next: {{to: [{{step: a, args: {{k: \"{{{{ ask.result }}}}\"}}}}]}}}}]"
+    chain = f'[{{ask: {{tool: {{kind: python, code: g}}, retry: {{on: error, max_attempts: 3, initial_delay: 1}}, poll: {{{knobs}}}}}}}, {{next: {{to: [{{step: a, args: {{k: "{{{{ ask.result }}}}"}}}}]}}}}]'
     return branches(when("true", chain))
 
 
 def test_a_poll_repeats_a_call_until_its_result_is_ready() -> None:
     tools = {"f": lambda: 1, "g": Answers({"status": "new"}, broken(), {"status": "busy"}, {"status": "ready"})}
-    stage = play(poll("until: \"{{ result.status == 'ready' }}\", interval: 5s, max_attempts: 10, deadline: 300s"), tools=tools)
+    stage = play(
+        poll("until: \"{{ result.status == 'ready' }}\", interval: 5s, max_attempts: 10, deadline: 300s"), tools=tools
+    )
     assert ran(stage) == ["start", "a"]
     assert stage.of("token.enqueued")[1].args == {"k": {"status": "ready"}}
-    assert [event.name for event in stage.events if event.name.startswith("poll.")] == ["poll.started", "poll.iteration", "poll.iteration", "poll.iteration", "poll.finished"]
-    assert [(event.iteration, event.ready) for event in stage.of("poll.iteration")] == [(1, False), (2, False), (3, True)]
+    assert [event.name for event in stage.events if event.name.startswith("poll.")] == [
+        "poll.started",
+        "poll.iteration",
+        "poll.iteration",
+        "poll.iteration",
+        "poll.finished",
+    ]
+    assert [(event.iteration, event.ready) for event in stage.of("poll.iteration")] == [
+        (1, False),
+        (2, False),
+        (3, True),
+    ]
     assert stage.clock.waits == [5, 1, 5]
     finished = stage.of("poll.finished")[0]
     assert (finished.iterations, finished.reason) == (3, "ready")
@@ -520,7 +598,10 @@ def test_a_poll_repeats_a_call_until_its_result_is_ready() -> None:
     carried_on_from_every_commit(stage, {"f": lambda: 1, "g": lambda: {"status": "ready"}})
 
 
-@pytest.mark.parametrize(("knobs", "reason", "asked"), [("max_attempts: 3", "exhausted", 3), ("deadline: 25s", "deadline", 3), ("max_attempts: 1", "exhausted", 1)])
+@pytest.mark.parametrize(
+    ("knobs", "reason", "asked"),
+    [("max_attempts: 3", "exhausted", 3), ("deadline: 25s", "deadline", 3), ("max_attempts: 1", "exhausted", 1)],
+)
 def test_a_poll_is_given_up_after_so_many_calls_or_so_much_time(knobs: str, reason: str, asked: int) -> None:
     tool = Answers(1)
     stage = play(poll(f'until: "{{{{ result == 2 }}}}", interval: 10s, {knobs}'), tools={"f": lambda: 1, "g": tool})
@@ -546,12 +627,19 @@ def test_a_sink_whose_condition_is_false_is_skipped_and_that_is_told() -> None:
     steps = branches(*lines, spec="case_mode: inclusive")
     stage = play(steps, tools={"f": lambda: 3, "h": kept})
     assert kept.asked == ["<"]
-    assert [(event.task.path, event.skipped) for event in stage.of("sink.processed")] == [("case_0/sink#1", True), ("case_1/sink#1", False)]
+    assert [(event.task.path, event.skipped) for event in stage.of("sink.processed")] == [
+        ("case_0/sink#1", True),
+        ("case_1/sink#1", False),
+    ]
     assert [event.task.path for event in stage.of("sink.started")] == ["case_1/sink#1"]
 
 
 def test_a_failed_sink_fails_the_step_and_no_branch_takes_that_up() -> None:
-    steps = branches(when("event.name == 'call.done'", "{next: a}"), when("event.name == 'call.error'", "{next: b}"), rest="sink: {tool: {kind: python, code: h}}")
+    steps = branches(
+        when("event.name == 'call.done'", "{next: a}"),
+        when("event.name == 'call.error'", "{next: b}"),
+        rest="sink: {tool: {kind: python, code: h}}",
+    )
     stage = play(steps, tools={"f": lambda: 3, "h": broken})
     assert (ran(stage), stage.state.status) == (["start"], "failed")
     assert stage.state.error is not None
@@ -577,14 +665,21 @@ def test_a_sink_of_a_workbook_task_follows_each_call_and_leaves_its_result() -> 
 
 def test_ids_nest_and_each_call_has_an_action_of_its_own_that_its_retries_share() -> None:
     stage = play(
-        branches(when("true", "[{t: {tool: {kind: python, code: g}, retry: {max_attempts: 2, initial_delay: 0}}}, {next: a}]")),
+        branches(
+            when(
+                "true", "[{t: {tool: {kind: python, code: g}, retry: {max_attempts: 2, initial_delay: 0}}}, {next: a}]"
+            )
+        ),
         tools={"f": lambda: 1, "g": Answers(broken(), 2)},
     )
     rows = stage.store.read(EXECUTION)
     found = [envelope(EXECUTION, row.seq, row.at, event) for row, event in zip(rows, stage.events, strict=True)]
     of = {name: [one for one in found if one["event_type"] == name] for name in {one["event_type"] for one in found}}
     assert of["step.started"][0]["parent_id"] == of["workflow.started"][0]["workflow_run_id"] == EXECUTION
-    assert {of[name][0]["parent_id"] for name in ("task.started", "case.started", "case.evaluated", "next.requested", "next.evaluated")} == {"start#1"}
+    assert {
+        of[name][0]["parent_id"]
+        for name in ("task.started", "case.started", "case.evaluated", "next.requested", "next.evaluated")
+    } == {"start#1"}
     tries = [one for one in of["task.started"] if one["task_run_id"] == "start#1/case_0/t#1"]
     assert [one["attempt"] for one in tries] == [1, 2]
     assert len({one["action_id"] for one in tries}) == 1
@@ -625,12 +720,21 @@ def sending(*commands: Any) -> Any:
 
 def test_a_listener_takes_the_message_it_waits_for() -> None:
     tools: dict[str, Tool] = {"g": lambda x: f"by {x}"}
-    stage = play(APPROVAL, Signal("approval", "0", {"by": "eve"}), Signal("other", "1"), Signal("approval", "2", {"by": "ada"}), tools=tools)
+    stage = play(
+        APPROVAL,
+        Signal("approval", "0", {"by": "eve"}),
+        Signal("other", "1"),
+        Signal("approval", "2", {"by": "ada"}),
+        tools=tools,
+    )
     assert ran(stage) == ["start", "a"]
     assert stage.of("token.enqueued")[1].args == {"by": "by ada"}
     evaluated = stage.of("case.evaluated")[0]
     assert (evaluated.trigger_event, evaluated.eval_mode, evaluated.message) == ("message.received", "on_event", "2")
-    assert {name: [number for number, _ in kept] for name, kept in stage.state.signals.items()} == {"approval": ["0"], "other": ["1"]}
+    assert {name: [number for number, _ in kept] for name, kept in stage.state.signals.items()} == {
+        "approval": ["0"],
+        "other": ["1"],
+    }
     carried_on_from_every_commit(stage, tools, first=4)
 
 
@@ -680,7 +784,9 @@ def test_a_listener_hears_what_happens_in_other_branches() -> None:
 
 
 def test_two_listeners_do_not_take_the_same_message() -> None:
-    listener = "spec: {eval_mode: on_event}, case: [{when: \"{{ event.name == 'message.received' }}\", then: {next: %s}}]"
+    listener = (
+        "spec: {eval_mode: on_event}, case: [{when: \"{{ event.name == 'message.received' }}\", then: {next: %s}}]"
+    )
     steps = f"""
     - {{step: start, tool: {{kind: noop}}, next: [one, two]}}
     - {{step: one, {listener % "a"}}}
@@ -692,7 +798,11 @@ def test_two_listeners_do_not_take_the_same_message() -> None:
 
 
 def test_a_listener_with_a_tool_hears_its_end_and_then_events() -> None:
-    lines = [when("event.name == 'call.done' and result == 1", "{next: a}"), when("event.name == 'message.received'", '[{next: {to: [{step: b, args: {r: "{{ result }}"}}]}}]'), when("event.name == 'call.error'", "{next: c}")]
+    lines = [
+        when("event.name == 'call.done' and result == 1", "{next: a}"),
+        when("event.name == 'message.received'", '[{next: {to: [{step: b, args: {r: "{{ result }}"}}]}}]'),
+        when("event.name == 'call.error'", "{next: c}"),
+    ]
     steps = branches(*lines, spec="eval_mode: on_event")
     assert ran(play(steps, tools={"f": lambda: 1})) == ["start", "a"]
     heard = play(steps, tools={"f": lambda: 2}, during=sending(Signal("x", "1")))
@@ -704,7 +814,13 @@ def test_a_listener_with_a_tool_hears_its_end_and_then_events() -> None:
 
 
 def test_an_inclusive_listener_goes_on_listening_until_a_next_is_reached() -> None:
-    lines = [when(f"event.name == 'message.received' and event.data.type == '{name}'", f"[{{set: {{{name}: \"{{{{ event.data.payload }}}}\"}}}}]") for name in ("x", "y")]
+    lines = [
+        when(
+            f"event.name == 'message.received' and event.data.type == '{name}'",
+            f'[{{set: {{{name}: "{{{{ event.data.payload }}}}"}}}}]',
+        )
+        for name in ("x", "y")
+    ]
     lines.append(when("event.name == 'message.received' and event.data.type == 'end'", "{next: a}"))
     steps = branches(*lines, spec="eval_mode: on_event, case_mode: inclusive", tool="{kind: noop}")
     signals = [Signal("x", "1", 10), Signal("x", "2", 11), Signal("y", "3", 12), Signal("end", "4")]
@@ -726,9 +842,18 @@ def test_what_a_listener_heard_while_it_was_paused_is_run_after_the_pause() -> N
 
 def test_a_listener_can_be_cancelled_and_runs_out_of_time() -> None:
     assert play(APPROVAL, Cancel("enough"), tools={"g": lambda x: x}).state.status == "cancelled"
-    late = branches(when("event.name == 'call.error' and this.error.kind == 'timeout'", "{next: a}"), when("event.name == 'message.received'", "{next: b}"), spec="eval_mode: on_event, timeout: 60", tool="{kind: noop}").replace("      tool: {kind: noop}\n", "", 1)
+    late = branches(
+        when("event.name == 'call.error' and this.error.kind == 'timeout'", "{next: a}"),
+        when("event.name == 'message.received'", "{next: b}"),
+        spec="eval_mode: on_event, timeout: 60",
+        tool="{kind: noop}",
+    ).replace("      tool: {kind: noop}\n", "", 1)
     assert ran(play(late)) == ["start", "a"]
-    unseen = branches(when("event.name == 'message.received'", "{next: b}"), spec="eval_mode: on_event, timeout: 60", tool="{kind: noop}").replace("      tool: {kind: noop}\n", "", 1)
+    unseen = branches(
+        when("event.name == 'message.received'", "{next: b}"),
+        spec="eval_mode: on_event, timeout: 60",
+        tool="{kind: noop}",
+    ).replace("      tool: {kind: noop}\n", "", 1)
     stage = play(unseen)
     assert stage.state.status == "failed"
     assert stage.state.error is not None

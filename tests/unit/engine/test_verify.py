@@ -67,6 +67,12 @@ LOOP = """
 """
 SEQUENTIAL = LOOP.replace("MODE, max_in_flight: 2", "sequential")
 PARALLEL = LOOP.replace("MODE", "parallel")
+CASE = """
+- step: start
+  tool: {kind: noop, result: 1}
+  case: [{when: "{{ result == 1 }}", then: {next: end}}, {when: "{{ true }}", then: {next: end}}]
+- {step: end, tool: {kind: noop}}
+"""
 HELD = """
 - step: start
   next: {spec: {mode: inclusive}, arcs: [{step: gated}, {step: other}]}
@@ -516,10 +522,28 @@ def test_ctx_that_a_fork_sets_is_a_patch_like_others() -> None:
     assert story.broken(put(story.events, place, told)) == set()
 
 
+BRANCHES: dict[str, Callable[[Events], Events]] = {
+    "fired twice": lambda events: put(
+        events, where(events, e.CaseEvaluated) + 1, e.CaseEvaluated("start#1", order=("case_0",))
+    ),
+    "two in exclusive mode": lambda events: changed(events, e.CaseEvaluated, order=("case_0", "case_1")),
+    "asks without having fired": lambda events: changed(events, e.CaseEvaluated, order=()),
+    "suppressed without having fired": lambda events: put(
+        events, where(events, e.NextRequested), e.BranchSuppressed("start#1", "case_1")
+    ),
+}
+
+
+@pytest.mark.parametrize("how", BRANCHES)
+def test_branches_that_do_not_add_up_are_found(how: str) -> None:
+    story = Story(CASE)
+    assert "branches" in story.broken(BRANCHES[how](story.events))
+
+
 def test_every_promise_has_a_name_and_words() -> None:
     named = (
-        "seq hash_chain size references readable terminal tokens runs outcomes fences ctx loops cancel replay snapshot "
-        "rows fork"
+        "seq hash_chain size references readable terminal tokens runs outcomes fences ctx loops branches cancel replay "
+        "snapshot rows fork"
     )
     assert set(INVARIANTS) == set(named.split())
     assert all(INVARIANTS.values())
