@@ -27,6 +27,7 @@ WORDS = {
     "TaskId": "task id",
     "Interval": "two numbers",
     "Spelled": "key and text",
+    "Target": "targets",
 }
 
 
@@ -54,9 +55,8 @@ def words(annotation: str) -> str:
         text = codes((part.strip(" '") for part in found[1].split(",")), "or")
     elif name.startswith("tuple["):
         inner = name[6:-1].removesuffix(", ...")
-        text = (
-            "list of numbers" if inner == "int" else "list of " + ", ".join(WORDS[part] for part in inner.split(", "))
-        )
+        plural = {"int": "list of numbers", "str": "list of names"}
+        text = plural.get(inner) or "list of " + ", ".join(WORDS[part] for part in inner.split(", "))
     elif name.startswith("dict["):
         text = "map"
     elif name.startswith("list["):
@@ -67,18 +67,18 @@ def words(annotation: str) -> str:
 
 
 def _source(kind: type) -> tuple[dict[str, str], dict[str, str]]:
-    """The annotations of a class as they are written, and the text that stands under each."""
-    module = inspect.getmodule(kind)
-    assert module is not None
+    """The annotations of a class and its bases as they are written, and the text that stands under each."""
     declared: dict[str, str] = {}
     notes: dict[str, str] = {}
-    last = ""
-    for node in _classes(module)[kind.__name__].body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            last = node.target.id
-            declared[last] = ast.unparse(node.annotation)
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and last:
-            notes[last] = " ".join(str(node.value.value).split())
+    for base in reversed(kind.__mro__):
+        module, last = inspect.getmodule(base), ""
+        known = _classes(module) if module is not None and module.__name__.startswith("noetl") else {}
+        for node in known[base.__name__].body if base.__name__ in known else ():
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                last = node.target.id
+                declared[last] = ast.unparse(node.annotation)
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and last:
+                notes[last] = " ".join(str(node.value.value).split())
     return declared, notes
 
 

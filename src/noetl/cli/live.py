@@ -101,6 +101,8 @@ def waits_for(event: e.StepPaused) -> str:
             return f"waits for the child {event.key}"
         case "retry":
             return "waits for its next attempt"
+        case "event":
+            return "listens"
     return "was lost" if event.reason == "lost" else "was given back"
 
 
@@ -120,6 +122,8 @@ class Lines:
         self.after = after
         """What is older is known already."""
         self.started: dict[str, float] = {}
+        self.looped: set[str] = set()
+        """Runs whose loop was told to be done; a classic step may have more to do then."""
         self.problems: dict[TaskId, str] = {}
 
     def show(self, rows: Sequence[Row]) -> None:
@@ -143,7 +147,10 @@ class Lines:
                 yield f"{run} started again ({reason})"
             case e.StepDone(run=run) | e.LoopDone(run=run):
                 items = f", {_items(event)}" if isinstance(event, e.LoopDone) else ""
-                yield f"{run} done in {self._took(run, at)}{items}"
+                if run not in self.looped:
+                    yield f"{run} done in {self._took(run, at)}{items}"
+                if items:
+                    self.looped.add(run)
             case e.StepFailed(run=run, error=error):
                 yield f"{run} failed in {self._took(run, at)}: {brief(f'{error.kind}: {error.message}')}"
             case e.IterationFailed(run=run, index=index, error=error):

@@ -537,6 +537,8 @@ def _case_evaluated(state: Execution, event: e.CaseEvaluated, at: float) -> None
         tail.epochs.append(Epoch(list(event.order), event.event))
     if event.message is not None:
         _consume(state, event.message)
+    if run.id in state.listeners:
+        run.ctx = dict(state.ctx)  # much may have happened since it began to listen
     refresh_ready(state, run)
 
 

@@ -170,6 +170,10 @@ def arcs_of(state: Execution, event: e.NextEvaluated, seq: int, at: float) -> De
     if state.finished is not None:
         says = f"{event.run} ended with {event.on}; it is the final step, which stands outside the net"
         return Decision(seq, at, "arcs", event.run, says, [])
+    if event.to or event.taken:
+        what = _targets([to.step for to in event.to]) if event.to else "a branch of its case has taken that up"
+        by = f", as {event.winner_branch} asks ({event.policy})" if event.to else ""
+        return Decision(seq, at, "arcs", event.run, f"{event.run} ended with {event.on}; {what}{by}", [])
     reasons = list(_arc_reasons(state, ended, at))
     selected = tuple(i for i, one in enumerate(reasons) if one.verdict == "matched")
     failed = any(one.verdict == "error" for one in reasons)

@@ -19,7 +19,7 @@ from noetl.engine.state import MAX_CTX_BYTES, Execution, Progress, Run
 from noetl.engine.turn import Turn
 from noetl.errors import Conflict, TemplateError, UsageError
 from noetl.model.identity import TaskId, step_of
-from noetl.model.playbook import Task
+from noetl.model.playbook import Goto, Step, Task
 
 # -- the decision ---------------------------------------------------------------------------------------------------
 
@@ -88,12 +88,14 @@ def _hindrances(run: Run, plan: StepPlan) -> Iterator[str]:
     if (run.loop is None) != (plan.step.loop is None):
         before, after = ("no loop", "a loop") if run.loop is None else ("a loop", "no loop")
         yield f"{run.id} is under way as {before}, and the step {run.step!r} is {after} there"
-    elif not plan.step.tasks:
+    elif (run.tail is None) != (plan.step.tail is None):
+        yield f"{run.id} is under way, and what the step {run.step!r} does behind its tool is another dialect there"
+    elif not plan.step.tasks and run.tail is None:
         yield f"{run.id} is under way, and the step {run.step!r} has no task there"
     for key, progress in run.progress.items():
-        path = key.partition(":")[2] if run.loop is not None else key
+        path = key.partition(":")[2] if ":" in key else key
         for label in _labels(progress):
-            if not _has(plan.step.tasks, path, label):
+            if not _has(plan.step, path, label):
                 yield f"{run.id} is at the task {label!r}, which the step {run.step!r} does not have there"
 
 
@@ -104,12 +106,18 @@ def _labels(progress: Progress) -> Iterator[str]:
         yield progress.failure[1]
 
 
-def _has(tasks: tuple[Task, ...], prefix: str, label: str) -> bool:
-    """Whether there is such a task, inside of iterators where the prefix leads into them: `each#1[0]/`."""
-    for part in prefix.split("/")[:-1]:
-        name = part.partition("#")[0]
-        tasks = next((task.body for task in tasks if task.label == name), ())
-    return any(task.label == label for task in tasks)
+def _has(step: Step, prefix: str, label: str) -> bool:
+    """Whether there is such a task, inside of iterators where the prefix leads into them: `each#1[0]/`, or in a chain
+    of a classic step: `case_0/`."""
+    parts = prefix.split("/")[:-1]
+    links: tuple[Task | Goto, ...] = step.tasks
+    for part in parts:
+        name, mark, _ = part.partition("#")
+        if mark:
+            links = next((one.body for one in links if isinstance(one, Task) and one.label == name), ())
+        else:
+            links = step.tail.chains.get(name, ()) if step.tail else ()
+    return any(one.label == label for one in links)
 
 
 # -- where a log can be cut -----------------------------------------------------------------------------------------
@@ -126,7 +134,8 @@ def half_told(state: Execution, event: e.Event) -> bool:
     run = state.runs.get(_run_of(event))
     if run is None:
         return False
-    return _has_fired(run, event) or _must_go_on(state, run)
+    heard = isinstance(event, e.CaseStarted) and run.id in state.listeners
+    return heard or _has_fired(run, event) or _must_go_on(state, run)
 
 
 def _has_fired(run: Run, event: e.Event) -> bool:
@@ -142,7 +151,7 @@ def _must_go_on(state: Execution, run: Run) -> bool:
     plan, loop = state.net.steps[run.step].step, run.loop
     if not plan.tasks and plan.tail is None:
         return True
-    if plan.loop is None:
+    if plan.loop is None or (run.tail is not None and run.tail.begun):
         return False
     return loop is None or loop.finished == loop.total or (loop.failed > 0 and plan.loop.on_error == "fail")
 

@@ -36,9 +36,11 @@ POINTS = ("call.done", "call.error")
 
 
 def listen(turn: Turn, plan: StepPlan, run: str) -> None:
-    """A run begins to listen: what was sent before is heard now, and its time counts from here."""
-    if plan.timeout is not None and not plan.step.tasks:
-        turn.emit(e.TimerArmed(f"timeout:{run}", turn.now + plan.timeout))
+    """A run begins to listen: what was sent before is heard now. Without a tool it starts here, and its time counts."""
+    if not plan.step.tasks:
+        fence = turn.state.fence + 1
+        turn.emit(e.StepStarted(run, fence, "server"))
+        turn.emit(e.StepPaused(run, fence, "waiting", until="event", key="call"))
     for type, kept in turn.state.signals.items():
         turn.news += ((run, e.MessageReceived(type, number, payload)) for number, payload in kept)
 

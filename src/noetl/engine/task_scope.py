@@ -7,13 +7,15 @@ from contextlib import suppress
 from typing import Any
 
 from noetl.engine import events as e
+from noetl.engine.call import call_names
 from noetl.engine.evolve import item_of, progress_key, split_path
+from noetl.engine.listen import call_event, last_outcome
 from noetl.engine.patch import BadPatch, apply_patch
 from noetl.engine.state import Execution, Progress, Run
 from noetl.errors import TemplateError
 from noetl.expression import NOW_KEY, Missing, View, lookup, render
 from noetl.model.identity import TaskId, step_of
-from noetl.model.playbook import Task
+from noetl.model.playbook import Step, Task
 from noetl.reference import KeychainView, Reference
 from noetl.scope import Scope, StepsView
 
@@ -39,7 +41,14 @@ class ItemView(View):
 def task_at(state: Execution, task: TaskId) -> Task | None:
     """The task in the playbook that a visit belongs to; None if the playbook has none there."""
     plan = state.net.steps.get(step_of(task.run))
-    return _find(plan.step.tasks if plan is not None else (), [part.partition("#")[0] for part in task.path.split("/")])
+    labels = [part.partition("#")[0] for part in task.path.split("/")]
+    return _find(tasks_of(plan.step, task.chain), labels[bool(task.chain) :]) if plan is not None else None
+
+
+def tasks_of(step: Step, chain: str) -> tuple[Task, ...]:
+    """The tasks of a step's pipeline, or of a chain behind it."""
+    links = step.tasks if not chain else step.tail.chains.get(chain, ()) if step.tail else ()
+    return tuple(link for link in links if isinstance(link, Task))
 
 
 def _find(tasks: Sequence[Task], labels: Sequence[str]) -> Task | None:
@@ -65,7 +74,9 @@ def task_scope(state: Execution, event: e.TaskDone, at: float) -> Scope:
     scope[NOW_KEY] = at
     _lay_over(scope, run.progress.get(progress_key(task.index, "")))
     parts = prefix.split("/")[:-1]
-    for depth in range(len(parts)):
+    if task.chain:
+        _enter_chain(state, scope, run, task.chain)
+    for depth in range(bool(task.chain), len(parts)):
         _enter(state, scope, run, task, parts[: depth + 1])
     progress = run.progress.get(progress_key(task.index, prefix)) or Progress()
     scope["_prev"], scope["_attempt"], scope["_task"] = progress.prev, event.attempt, label
@@ -107,6 +118,16 @@ def _lay_over(scope: Scope, progress: Progress | None) -> None:
     if progress is not None:
         scope["iter"] = {**scope["iter"], **progress.iter}
         scope["tasks"] = {**scope["tasks"], **progress.tasks}
+
+
+def _enter_chain(state: Execution, scope: Scope, run: Run, chain: str) -> None:
+    """Into a chain of a classic step, which sees how the step's call ended."""
+    tail = state.net.steps[run.step].step.tail
+    if tail is not None and run.tail is not None:
+        scope.update(call_names(last_outcome(run), tail.view, run.loop is not None))
+        heard = run.tail.epochs[0].event if run.tail.epochs else None
+        scope["event"] = heard or call_event(run, run.tail.point or "call.done")
+    _lay_over(scope, run.progress.get(f"{chain}/"))
 
 
 def _enter(state: Execution, scope: Scope, run: Run, task: TaskId, parts: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ a boolean or the source of one `{{ expression }}`. Durations are seconds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
@@ -181,6 +182,20 @@ class Step(Part, frozen=True):
     tasks: tuple[Task, ...] = ()
     router: Router = Router()
     tail: Tail | None = None
+
+    @property
+    def every_task(self) -> Iterator[tuple[str, Task]]:
+        """All its tasks, those of chains and inside iterators too, with their places: `STEP/LABEL`."""
+        yield from _every_task(self.name, self.tasks)
+        for name, chain in self.tail.chains.items() if self.tail else ():
+            yield from _every_task(f"{self.name}/{name}", chain)
+
+
+def _every_task(place: str, links: tuple[Task | Goto, ...]) -> Iterator[tuple[str, Task]]:
+    for link in links:
+        if isinstance(link, Task):
+            yield f"{place}/{link.label}", link
+            yield from _every_task(place, link.body)
 
 
 class Credential(Part, frozen=True):

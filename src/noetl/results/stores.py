@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from noetl.model.playbook import Playbook, Task
+from noetl.model.playbook import Playbook
 from noetl.reference import Reference
 
 BUCKET = "noetl-results"
@@ -21,9 +21,9 @@ def named_stores(playbook: Playbook) -> Iterator[tuple[str, Store]]:
     if common := playbook.executor.result_store:
         yield "executor.spec", common
     for step in playbook.steps:
-        for task in _tasks(step.tasks):
+        for place, task in step.every_task:
             if (store := task.spec.get("results", {}).get("store")) not in (None, common):
-                yield f"{step.name}/{task.label}", store
+                yield place, store
 
 
 def bucket_of(store: Store) -> str:
@@ -54,9 +54,3 @@ def fault(store: Store, *, nats: bool) -> str | None:
         if not nats:
             return "results in `nats_object` need NATS, and none is configured: set NOETL_NATS, or --nats of the server"
     return None
-
-
-def _tasks(tasks: tuple[Task, ...]) -> Iterator[Task]:
-    for task in tasks:
-        yield task
-        yield from _tasks(task.body)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from noetl.model.playbook import Goto, Playbook, Task
+from noetl.model.playbook import Playbook
 from noetl.results.stores import fault, named_stores
 from noetl.tools.registry import KINDS
 
@@ -26,16 +26,6 @@ def obstacles(playbook: Playbook, *, nats: bool = False) -> Iterator[Obstacle]:
         if (reason := fault(store, nats=nats)) is not None:
             yield Obstacle(place, reason)
     for step in playbook.steps:
-        chains = step.tail.chains if step.tail is not None else {}
-        for owner, tasks in {"": step.tasks, **chains}.items():
-            for task in _tasks(tasks):
-                if task.kind not in INTERPRETED and KINDS.runner(task.kind) is None:
-                    reason = f"this version of noetl can't run tools of kind {task.kind!r}"
-                    yield Obstacle("/".join(part for part in (step.name, owner, task.label) if part), reason)
-
-
-def _tasks(tasks: Iterable[Task | Goto]) -> Iterator[Task]:
-    for task in tasks:
-        if isinstance(task, Task):
-            yield task
-            yield from _tasks(task.body)
+        for place, task in step.every_task:
+            if task.kind not in INTERPRETED and KINDS.runner(task.kind) is None:
+                yield Obstacle(place, f"this version of noetl can't run tools of kind {task.kind!r}")
