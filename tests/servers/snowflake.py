@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import secrets
 import threading
 import warnings
@@ -30,10 +31,13 @@ from fakesnow.dialect import parse_one
 from fakesnow.instance import FakeSnow
 from fakesnow.rowtype import describe_as_rowtype
 from fakesnow.statement_type import DML_TYPE_IDS, statement_type_id
+from fakesnow.variables import Variables
+from sqlglot import Dialect, TokenType
 
 USER, PASSWORD = "LOADER", "correct-horse-battery"
 HOLD = "/* hold */"
 """Statements with this comment wait until the server is `open`."""
+QUOTED, QUOTES = {TokenType.STRING, TokenType.IDENTIFIER}, "'\""
 CANCELED = {"code": "000604", "sqlState": "57014", "message": "SQL execution canceled"}
 
 
@@ -100,7 +104,8 @@ class Snowflake:
         self.logins += 1
         token = secrets.token_urlsafe(16)
         with self.lock:
-            self.sessions[token] = self.engine.connect(query.get("databaseName"), query.get("schemaName"))
+            session = self.sessions[token] = self.engine.connect(query.get("databaseName"), query.get("schemaName"))
+            session.variables = _Variables()
         said = [{"name": "AUTOCOMMIT", "value": True}, {"name": "CLIENT_STAGE_ARRAY_BINDING_THRESHOLD", "value": 0}]
         there = {"databaseName": query.get("databaseName"), "schemaName": query.get("schemaName")}
         data = {"token": token, "masterToken": token, "parameters": said, "sessionInfo": there}
@@ -157,6 +162,20 @@ class Snowflake:
             return {"success": True, "data": said | {"queryResultFormat": "json", "rowset": found}}
         packed = b64encode(to_ipc(_with_nulls(to_sf(table, columns), table))).decode() if table else ""
         return {"success": True, "data": said | {"queryResultFormat": "arrow", "rowsetBase64": packed}}
+
+
+class _Variables(Variables):
+    """Session variables as Snowflake has them: in a text or in a quoted name there is none, though fakesnow sees one."""
+
+    def inline_variables(self, sql: str) -> str:
+        kept, parts, at = [], [], 0
+        for token in Dialect.get_or_raise("snowflake").tokenize(sql):
+            if token.token_type in QUOTED and sql[token.start] in QUOTES:
+                kept.append(sql[token.start : token.end + 1])
+                parts += [sql[at : token.start], f"\0{len(kept) - 1}\0"]
+                at = token.end + 1
+        text = super().inline_variables("".join([*parts, sql[at:]]))
+        return re.sub("\0(\\d+)\0", lambda found: kept[int(found[1])], text)
 
 
 def _with_nulls(made: Any, table: Any) -> Any:

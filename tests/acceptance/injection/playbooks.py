@@ -99,9 +99,7 @@ def _put(place: Place, values: Mapping[str, str], where: str) -> dict[str, Any]:
     tasks = [*_kept(where), *_shell(each, where), *_http(place, where)]
     for kind, base in _databases(place).items():
         tasks += _sql(kind, base, each)
-        # What fakesnow finds after a dollar is a variable to it, also inside a literal.
-        literal = {name: one for name, one in each.items() if kind != "snowflake" or "$" not in values[name]}
-        tasks += _definitions(kind, base, literal, where)
+        tasks += _definitions(kind, base, each, where)
     return {"step": "put", "tool": [{label: task} for label, task in tasks]}
 
 
