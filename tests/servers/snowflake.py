@@ -165,7 +165,7 @@ class Snowflake:
 
 
 class _Variables(Variables):
-    """Session variables as Snowflake has them: in a text or in a quoted name there is none, though fakesnow sees one."""
+    """Session variables as Snowflake has them: a text or a quoted name has none, though fakesnow sees one."""
 
     def inline_variables(self, sql: str) -> str:
         kept, parts, at = [], [], 0
