@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from uuid import uuid4
 
 from noetl.reference import Reference
 
@@ -13,7 +14,7 @@ def write_file(folder: str, reference: Reference, content: bytes) -> Reference:
     path = Path(folder).absolute() / reference.key[:2] / reference.key
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.name}.{os.getpid()}")
+        draft = path.with_name(f"{path.name}.{uuid4().hex}")
         with open(draft, "wb") as file:
             file.write(content)
             file.flush()

@@ -106,6 +106,9 @@ class Cell:
 class Runtime:
     """Handles commands of any number of executions on one store."""
 
+    most_content: int | None = None
+    """A worker in the same process hands over what there is room for."""
+
     def __init__(self, store: Store, clock: Clock, open_credential: OpenCredential | None = None) -> None:
         self.store, self.clock, self.open_credential = store, clock, open_credential or no_credentials
         self.cells: dict[str, Cell] = {}

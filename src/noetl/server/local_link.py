@@ -28,6 +28,8 @@ LOOK_SECONDS = 0.5
 class LocalLink:
     """How a worker speaks to the service beside it."""
 
+    most_content: int | None = None
+
     def __init__(self, service: Service, pool: str, output: Output) -> None:
         self.service, self.pool, self.output = service, pool, output
         self.reporting: set[tuple[str, int]] = set()

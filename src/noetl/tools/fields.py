@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta
 
@@ -43,24 +43,4 @@ ProcessAuth: TypeAlias = Annotated[
 ]
 
 # Objects in a bucket.
-ObjectOperation: TypeAlias = Annotated[Literal["list", "get", "put", "delete", "copy"], Meta(description="What to do")]
 Bucket: TypeAlias = Annotated[str, Meta(description="Bucket to work in")]
-ObjectKey: TypeAlias = Annotated[str | None, Meta(description="Object to get, put or delete, or to copy from")]
-Prefix: TypeAlias = Annotated[str | None, Meta(description="Lists only the objects whose key begins so")]
-Limit: TypeAlias = Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="Lists at most this many objects")]
-ObjectData: TypeAlias = Annotated[
-    Any,
-    Meta(description="What to put: text as it is, a result reference as its bytes, any other value as JSON"),
-]
-LocalFile: TypeAlias = Annotated[
-    str | None, Meta(description="File on the worker that `put` reads, or that `get` writes")
-]
-Destination: TypeAlias = Annotated[
-    str | None, Meta(description="Where to copy to: a key in the same bucket, or a whole URL")
-]
-ContentType: TypeAlias = Annotated[
-    str | None, Meta(description="Media type to store with the object; guessed from the key if not given")
-]
-ObjectMetadata: TypeAlias = Annotated[
-    dict[str, str], Meta(description="The author's own attributes to store with the object")
-]

@@ -17,31 +17,19 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
-from msgspec import UNSET, Meta, Struct
+from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context, Failure, missing_driver
-from noetl.tools.fields import (
-    Auth,
-    Bucket,
-    ContentType,
-    Destination,
-    Limit,
-    LocalFile,
-    ObjectData,
-    ObjectKey,
-    ObjectMetadata,
-    ObjectOperation,
-    Prefix,
-)
+from noetl.tools.fields import Bucket
 from noetl.tools.objects import (
     CHUNK_BYTES,
     CONNECT_SECONDS,
-    LIMIT,
     MAX_BYTES,
     MESSAGE_LENGTH,
     POOLED,
+    Asked,
     answered,
     check,
     check_bucket,
@@ -69,19 +57,9 @@ LISTED = "items(name,size,updated,etag),nextPageToken"
 MAX_BACKOFF_SECONDS = 2.0
 
 
-class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    operation: ObjectOperation
+class Inputs(Asked, forbid_unknown_fields=True, kw_only=True):
     bucket: Bucket
     endpoint: Annotated[str | None, Meta(description="Address of the store, if it is not Google's own")] = None
-    key: ObjectKey = None
-    prefix: Prefix = None
-    limit: Limit = LIMIT
-    data: ObjectData = UNSET
-    file: LocalFile = None
-    destination: Destination = None
-    content_type: ContentType = None
-    metadata: ObjectMetadata = {}
-    auth: Auth = None
 
 
 KIND = Kind(

@@ -12,26 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from msgspec import UNSET, Meta, Struct
+from msgspec import Meta
 
 from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context, Failure, missing_driver
-from noetl.tools.fields import (
-    Auth,
-    ContentType,
-    Destination,
-    Limit,
-    LocalFile,
-    ObjectData,
-    ObjectKey,
-    ObjectMetadata,
-    ObjectOperation,
-    Prefix,
-)
 from noetl.tools.gcs import service_account
 from noetl.tools.objects import (
-    LIMIT,
+    Asked,
     Place,
     check,
     check_bucket,
@@ -60,26 +48,16 @@ AZURE_KEYS = (
 """What signs requests to Azure: one of these."""
 
 
-class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    operation: ObjectOperation
+class Inputs(Asked, forbid_unknown_fields=True, kw_only=True):
     url: Annotated[
         str,
         Meta(description="Store to work in: `s3://bucket`, `gs://bucket`, `az://container`, `file:///folder`"),
     ]
     endpoint: Annotated[str | None, Meta(description="Address of the store, if it is not the vendor's own")] = None
-    key: ObjectKey = None
-    prefix: Prefix = None
-    limit: Limit = LIMIT
-    data: ObjectData = UNSET
-    file: LocalFile = None
-    destination: Destination = None
     destination_auth: Annotated[
         str | dict[str, Any] | None,
         Meta(description="The same as `auth`, for a copy into a store of another kind"),
     ] = None
-    content_type: ContentType = None
-    metadata: ObjectMetadata = {}
-    auth: Auth = None
 
 
 KIND = Kind(

@@ -16,14 +16,15 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Meta, Struct
 
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context, Failure
+from noetl.tools.fields import Auth
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -89,27 +90,26 @@ NO_IDENTITY = (
 """How the driver says that it has nothing to sign with; the paths are those where a machine is asked for its role."""
 
 
-class Asked(Protocol):
-    """The inputs that all three kinds have."""
+class Asked(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The inputs that all three kinds have. Each says beside them where its objects are."""
 
-    @property
-    def operation(self) -> str: ...
-    @property
-    def key(self) -> str | None: ...
-    @property
-    def prefix(self) -> str | None: ...
-    @property
-    def limit(self) -> int | None: ...
-    @property
-    def data(self) -> Any: ...
-    @property
-    def file(self) -> str | None: ...
-    @property
-    def destination(self) -> str | None: ...
-    @property
-    def content_type(self) -> str | None: ...
-    @property
-    def metadata(self) -> dict[str, str]: ...
+    operation: Annotated[Literal["list", "get", "put", "delete", "copy"], Meta(description="What to do")]
+    key: Annotated[str | None, Meta(description="Object to get, put or delete, or to copy from")] = None
+    prefix: Annotated[str | None, Meta(description="Lists only the objects whose key begins so")] = None
+    limit: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="Lists at most this many objects")] = LIMIT
+    data: Annotated[
+        Any,
+        Meta(description="What to put: text as it is, a result reference as its bytes, any other value as JSON"),
+    ] = UNSET
+    file: Annotated[str | None, Meta(description="File on the worker that `put` reads, or that `get` writes")] = None
+    destination: Annotated[
+        str | None, Meta(description="Where to copy to: a key in the same bucket, or a whole URL")
+    ] = None
+    content_type: Annotated[
+        str | None, Meta(description="Media type to store with the object; guessed from the key if not given")
+    ] = None
+    metadata: Annotated[dict[str, str], Meta(description="The author's own attributes to store with the object")] = {}
+    auth: Auth = None
 
 
 # -- inputs -----------------------------------------------------------------------------------------------------------

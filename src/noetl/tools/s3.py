@@ -9,26 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import UNSET, Meta, Struct
+from msgspec import Meta
 
 from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context, Failure, missing_driver
-from noetl.tools.fields import (
-    Auth,
-    Bucket,
-    ContentType,
-    Destination,
-    Limit,
-    LocalFile,
-    ObjectData,
-    ObjectKey,
-    ObjectMetadata,
-    ObjectOperation,
-    Prefix,
-)
+from noetl.tools.fields import Bucket
 from noetl.tools.objects import (
-    LIMIT,
+    Asked,
     Place,
     check,
     check_bucket,
@@ -48,20 +36,10 @@ if TYPE_CHECKING:
 __all__ = ["KIND", "Inputs", "close", "run", "s3_place"]
 
 
-class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    operation: ObjectOperation
+class Inputs(Asked, forbid_unknown_fields=True, kw_only=True):
     bucket: Bucket
     region: Annotated[str | None, Meta(description="Region of the bucket")] = None
     endpoint: Annotated[str | None, Meta(description="Address of the store, if it is not Amazon's own")] = None
-    key: ObjectKey = None
-    prefix: Prefix = None
-    limit: Limit = LIMIT
-    data: ObjectData = UNSET
-    file: LocalFile = None
-    destination: Destination = None
-    content_type: ContentType = None
-    metadata: ObjectMetadata = {}
-    auth: Auth = None
 
 
 KIND = Kind(

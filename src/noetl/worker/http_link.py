@@ -64,6 +64,8 @@ Key = tuple[str, int]
 class HttpLink:
     """How a worker speaks to a server over HTTP."""
 
+    most_content: int | None = wire.CONTENT_BYTES
+
     def __init__(
         self, url: str, token: str, worker: str, pool: str, output: Output, shelf: Shelf | None = None
     ) -> None:

@@ -19,6 +19,9 @@ from noetl.store.ports import LogLine
 from noetl.store.snapshot import plain
 from noetl.worker.work import Work
 
+CONTENT_BYTES = 64 << 20
+"""What a server takes as one content from a worker, and as one request."""
+
 Verdict = Literal["accepted", "rejected"]
 
 

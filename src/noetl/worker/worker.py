@@ -50,6 +50,9 @@ SCALARS = frozenset([bool, type(None)])
 class Link(Protocol):
     """How a worker speaks to the runtime: in the same process or over HTTP."""
 
+    most_content: int | None
+    """Bytes that a report can bring as one content; None for as many as there is room for."""
+
     async def claim(self, command: Claim) -> list[Work]:
         """Leases on ready work, at most `slots`."""
 
@@ -433,13 +436,16 @@ class Lease:
         store = plan.task.spec.get("results", {}).get("store") or self.work.result_store
         match store.get("kind"):
             case "file":
-                return write_file(store.get("path", ".noetl/results"), reference, content)
+                return await asyncio.to_thread(write_file, store.get("path", ".noetl/results"), reference, content)
             case "object":
                 from noetl.results.object import fault_of, write_object
 
                 if (fault := fault_of(store["url"])) is not None:
                     raise Failure("not_found", fault)
                 return await asyncio.to_thread(write_object, store["url"], reference, content)
+        most = self.worker.link.most_content
+        if most is not None and len(content) > most:
+            raise _too_large(plan, len(content), most)
         self.blobs[reference.key] = content
         if store.get("kind") != "nats_object":
             return reference
@@ -498,10 +504,19 @@ class Lease:
             raise
         except Failure as failure:
             return failure.outcome
-        except TimeoutError:
-            return failed("timeout", f"the call took longer than {limit:g} s", retryable=True)
+        except TimeoutError as error:
+            late = f"the call took longer than {limit:g} s" if limit is not None else str(error) or "it took too long"
+            return failed("timeout", late, retryable=True)
         except NoetlError as error:
             return failed("internal", str(error))
         except Exception as error:  # a defect of a tool must not take the worker down
             last = traceback.extract_tb(error.__traceback__)[-1]
             return failed("internal", f"{type(error).__name__}: {error} ({last.name}:{last.lineno})")
+
+
+def _too_large(plan: TaskPlan, size: int, most: int) -> Failure:
+    message = (
+        f"the result of {plan.kind.name} takes {size:,} bytes, and a server takes at most {most:,} from a worker: "
+        "have it written elsewhere (`spec.results.store` of kind `file` or `object`), or give back less"
+    )
+    return Failure("too_large", message, size=size, limit=most)

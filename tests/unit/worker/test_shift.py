@@ -11,6 +11,7 @@ import pytest
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.engine.commands import Claim, Report
+from noetl.engine.events import TaskDone
 from noetl.errors import AuthError, NoetlError, StoreError
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan
@@ -30,6 +31,10 @@ workflow:
     tool:
       - first: {kind: shell, cmds: ["sleep 0.4"]}
       - second: {kind: noop, result: done}
+  - step: large
+    tool: [{c: {kind: noop, result: "{{ 'x' * 99_900 }}"}}]
+  - step: larger
+    tool: [{d: {kind: noop, result: "{{ 'x' * 100_000 }}", spec: {policy: {rules: [{else: {then: {do: continue}}}]}}}}]
   - step: endless
     tool: [{b: {kind: shell, cmds: ["sleep 100"]}}]
 """
@@ -38,6 +43,8 @@ PLAYBOOK = load("one.yaml", TEXT, KINDS).require()
 
 class Desk:
     """A link that hands out what a test puts on it, and keeps what comes back."""
+
+    most_content: int | None = 100_000
 
     def __init__(self, *steps: str) -> None:
         self.ready = [work(step, fence) for fence, step in enumerate(steps, start=1)]
@@ -215,3 +222,20 @@ def test_a_lease_that_breaks_is_complained_about_and_others_go_on() -> None:
         shift.end()
 
     assert shift_with(desk, act, slots=1) == ["a lease was dropped: NoetlError: the report makes no sense"]
+
+
+def test_a_result_that_no_report_can_bring_is_an_error_of_its_task() -> None:
+    desk = Desk("large", "larger")
+
+    async def act(shift: Shift) -> None:
+        await until(lambda: all("step.done" in desk.told(fence) for fence in (1, 2)))
+        shift.end()
+
+    shift_with(desk, act)
+    facts = [fact for one in desk.reports for fact in one.facts if isinstance(fact, TaskDone)]
+    kept, refused = sorted((fact.outcome for fact in facts), key=lambda outcome: outcome.status, reverse=True)
+    assert kept.error is None
+    assert refused.error is not None
+    assert (refused.error.kind, refused.error.retryable) == ("too_large", False)
+    assert "100,002 bytes, and a server takes at most 100,000" in refused.error.message
+    assert [len(content) for one in desk.reports for _, content in one.blobs] == [99_902]

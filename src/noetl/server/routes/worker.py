@@ -35,8 +35,6 @@ MOST_SLOTS = 10_000
 MOST_REPORTS = 1_000
 MOST_LINES = 20_000
 LINE_CHARACTERS = 65_536
-REPORT_BYTES = 64 * MIB
-BLOB_BYTES = 64 * MIB
 TRIES = 10
 FOR_EVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 NAME_LENGTH = 200
@@ -63,7 +61,7 @@ async def claim(call: Call) -> Response:
     "POST",
     "/worker/report",
     body=list[wire.ReportRequest],
-    limit=REPORT_BYTES,
+    limit=wire.CONTENT_BYTES,
     answers={200: list[wire.Verdicts]},
 )
 async def report(call: Call) -> Response:
@@ -173,7 +171,7 @@ async def get_blob(call: Call) -> Response:
     "/worker/blobs/{hash}",
     body=bytes,
     media=(BYTES,),
-    limit=BLOB_BYTES,
+    limit=wire.CONTENT_BYTES,
     query=(
         Query("execution", says="The execution of which the worker holds a lease.", required=True),
         Query("bucket", says="The bucket of NATS into which its playbook puts large results, to put it there too."),
