@@ -4,6 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 RUN_LOCKS := requirements/run.txt requirements/build.txt
 DEV_LOCK := requirements/dev.txt
+IMAGE_EXTRAS := server postgres nats otel object duckdb
 
 .PHONY: run test setup check bench soak docs lock clean bytecode
 
@@ -37,6 +38,9 @@ lock: .venv/bin/python
 	    --no-annotate --custom-compile-command "make lock" $(LOCK_FLAGS) \
 	    $$([ $$part = run ] && echo pyproject.toml || echo requirements/$$part.in) -o requirements/$$part.txt; \
 	done
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-annotate --custom-compile-command "make lock" $(LOCK_FLAGS) -c requirements/dev.txt \
+	  $(addprefix --extra ,$(IMAGE_EXTRAS)) pyproject.toml -o requirements/image.txt
 
 # An editable install is not compiled by pip, and some environments forbid Python to do it on import: without
 # this every start would compile the sources anew.

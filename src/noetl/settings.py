@@ -21,7 +21,7 @@ class Settings(NamedTuple):
     """What the command line needs to know about its surroundings."""
 
     db: str
-    """NOETL_DB: the database file."""
+    """NOETL_DB: the database, a file or a URL; or the content of the file that NOETL_DB_FILE names."""
     synchronous: Synchronous
     """NOETL_SYNCHRONOUS: `full` survives a power cut, `normal` is faster and survives a crash of the process."""
 
@@ -79,7 +79,7 @@ def settings(db: str | None = None, environment: Mapping[str, str] = os.environ)
     synchronous: Synchronous = "normal" if said == "normal" else "full"
     if said != synchronous:
         raise UsageError(f"NOETL_SYNCHRONOUS is {said!r}; it can be {' or '.join(get_args(Synchronous))}")
-    return Settings(db or environment.get("NOETL_DB") or DEFAULT_DB, synchronous)
+    return Settings(db or _secret("NOETL_DB", environment) or DEFAULT_DB, synchronous)
 
 
 def retention(said: str | None = None, environment: Mapping[str, str] = os.environ) -> float | None:
@@ -186,6 +186,7 @@ def variables() -> Mapping[str, str]:
 
 VARIABLES: dict[str, tuple[str, str]] = {
     "NOETL_DB": ("`--db`", "The database: a file, or `postgresql://...`. Default `.noetl/noetl.db`."),
+    "NOETL_DB_FILE": ("", "A file that holds the address, where it has a password in it."),
     "NOETL_SYNCHRONOUS": ("", "`full` (default) survives a power cut; `normal` is faster and survives a crash."),
     "NOETL_SERVER": ("`--server`", "The server that verbs act on and workers take work from."),
     "NOETL_TOKEN": ("`--token` of workers", "The token for that server."),

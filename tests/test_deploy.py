@@ -1,0 +1,268 @@
+"""The files under deploy/ are sound: linters say so, and what linters can't know is compared with the program."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import click
+import pytest
+import yaml
+
+from noetl.cli.main import noetl_command
+from noetl.cli.pool import END_SECONDS
+from noetl.cli.server import PORT
+from noetl.server.listen import CLOSE_SECONDS
+from noetl.server.roles import ALLOWED
+from noetl.settings import VARIABLES
+from noetl.worker.shift import HAND_BACK_SECONDS
+
+HOME = Path(__file__).parents[1]
+DEPLOY = HOME / "deploy"
+DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8")
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
+MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+OBJECTS: list[dict[str, Any]] = [one for file in MANIFESTS for one in yaml.safe_load_all(file.read_text("utf-8"))]
+PAGES = ("deploy", "back-up", "observe", "sizing")
+BIN = Path(sys.executable).parent
+
+
+class Container(NamedTuple):
+    """A container that runs `noetl`."""
+
+    where: str
+    args: list[str]
+    env: dict[str, Any]
+    grace: float
+    """Seconds between the signal to end and the death."""
+
+
+def containers() -> Iterator[Container]:
+    yield Container("Dockerfile", _json("CMD"), _image_env(), 1e9)
+    for name, service in COMPOSE["services"].items():
+        if service["image"] == "noetl":
+            grace = float(service["stop_grace_period"].removesuffix("s"))
+            yield Container(f"compose {name}", service["command"], service.get("environment", {}), grace)
+    for one in OBJECTS:
+        if one["kind"] == "Deployment":
+            pod = one["spec"]["template"]["spec"]
+            (container,) = pod["containers"]
+            env = {item["name"]: item.get("value", item.get("valueFrom")) for item in container["env"]}
+            yield Container(one["metadata"]["name"], container["args"], env, pod["terminationGracePeriodSeconds"])
+
+
+def _json(word: str) -> list[str]:
+    (found,) = re.findall(rf"^{word} (\[.*\])$", DOCKERFILE, re.MULTILINE)
+    return list(yaml.safe_load(found))
+
+
+def _image_env() -> dict[str, str]:
+    return dict(re.findall(r"(NOETL_\w+)=(\S+)", DOCKERFILE))
+
+
+def parsed(args: list[str]) -> click.Context:
+    """The context of the verb that a command line ends in; click raises where it does not parse."""
+    command: click.Command = noetl_command
+    context = click.Context(noetl_command, info_name="noetl", **noetl_command.context_settings)
+    rest = [str(arg) for arg in args]
+    while isinstance(command, click.Group):
+        found = command.get_command(context, rest[0])
+        assert found is not None, rest[0]
+        command, context, rest = found, click.Context(found, context, rest[0]), rest[1:]
+    return command.make_context(context.info_name, rest, parent=context.parent)
+
+
+CONTAINERS = {one.where: one for one in containers()}
+
+
+# -- linters --------------------------------------------------------------------------------------------------------
+
+
+def lint(*command: str | Path) -> None:
+    done = subprocess.run([BIN / command[0], *command[1:]], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_hadolint_has_nothing_to_say() -> None:
+    lint("hadolint", "--no-color", DEPLOY / "Dockerfile")
+
+
+def test_the_compose_file_follows_its_specification() -> None:
+    lint("check-jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yaml")
+
+
+@pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.name)
+def test_manifests_follow_the_schemas_of_kubernetes(file: Path) -> None:
+    lint("kubernetes-validate", "--strict", file)
+
+
+# -- commands -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("one", CONTAINERS.values(), ids=CONTAINERS)
+def test_every_command_line_is_one_of_noetl(one: Container) -> None:
+    context = parsed(one.args)
+    assert context.info_name in ("server", "worker")
+    if context.info_name == "server":
+        assert (context.params["host"], context.params["port"]) == ("0.0.0.0", PORT)
+
+
+@pytest.mark.parametrize("one", CONTAINERS.values(), ids=CONTAINERS)
+def test_every_variable_is_one_that_is_read(one: Container) -> None:
+    assert {name for name in one.env if name.startswith("NOETL_")} <= VARIABLES.keys()
+
+
+def test_commands_on_the_pages_parse() -> None:
+    """Those that are typed, and those that go through `docker compose run`."""
+    text = "\n".join((HOME / "docs" / "howto" / f"{name}.md").read_text("utf-8") for name in PAGES)
+    shown = re.findall(r"^(?:\$ )?noetl ([^#|>\n]+)", text, re.MULTILINE)
+    shown += re.findall(r"run --rm \w+ ([^)\n]+)", text)
+    assert len(shown) > 10
+    for line in shown:
+        parsed(line.split())
+
+
+@pytest.mark.parametrize("one", CONTAINERS.values(), ids=CONTAINERS)
+def test_who_is_told_to_end_has_the_time_that_it_takes(one: Container) -> None:
+    context = parsed(one.args)
+    if context.info_name == "worker":
+        needed = context.params["grace"] + HAND_BACK_SECONDS
+    else:
+        needed = CLOSE_SECONDS + (END_SECONDS if context.params["workers"] else 0)
+    assert one.grace > needed
+
+
+@pytest.mark.parametrize(("worker", "server"), [("compose worker", "compose server"), ("noetl-worker", "noetl-server")])
+def test_workers_know_a_server_that_answers_to_the_name(worker: str, server: str) -> None:
+    """A server refuses names that it was not told."""
+    one = CONTAINERS[worker]
+    url = urlsplit(parsed(one.args).params["server"] or one.env["NOETL_SERVER"])
+    assert url.port == PORT
+    assert url.hostname in parsed(CONTAINERS[server].args).params["hosts"]
+    names = [one["metadata"]["name"] for one in OBJECTS if one["kind"] == "Service"]
+    assert url.hostname in {*COMPOSE["services"], *names}
+
+
+# -- ports, probes, files -------------------------------------------------------------------------------------------
+
+
+def test_ports_are_the_servers_own() -> None:
+    assert re.findall(r"^EXPOSE (\d+)$", DOCKERFILE, re.MULTILINE) == [str(PORT)]
+    published = [port for service in COMPOSE["services"].values() for port in service.get("ports", ())]
+    assert {port.rpartition(":")[2] for port in published} == {str(PORT)}
+    assert all(port.startswith("127.0.0.1:") for port in published), "published to this machine only"
+    (service,) = [one for one in OBJECTS if one["kind"] == "Service"]
+    assert [(port["port"], port["targetPort"]) for port in service["spec"]["ports"]] == [(PORT, "http")]
+
+
+def test_probes_ask_what_anybody_may_ask() -> None:
+    asked = set(re.findall(r"http://127\.0\.0\.1:(\d+)(/\w+)", DOCKERFILE))
+    for one in OBJECTS:
+        if one["kind"] != "Deployment":
+            continue
+        template = one["spec"]["template"]
+        (container,) = template["spec"]["containers"]
+        ports = {port["name"]: str(port["containerPort"]) for port in container.get("ports", ())}
+        probes = [container[name]["httpGet"] for name in container if name.endswith("Probe")]
+        asked |= {(ports[probe["port"]], probe["path"]) for probe in probes}
+        notes = template["metadata"].get("annotations", {})
+        if notes:
+            asked.add((notes["prometheus.io/port"], notes["prometheus.io/path"]))
+    assert {path for _, path in asked} == {"/livez", "/readyz", "/metrics"}
+    assert {port for port, _ in asked} == {str(PORT)}
+    assert all(ALLOWED["GET", path] is None for _, path in asked)
+
+
+def test_everything_that_is_copied_is_there_and_not_ignored() -> None:
+    kept = {line[1:] for line in (HOME / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copies = re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE)
+    sources = [source for line in copies for source in line.split()[:-1]]
+    assert set(sources) == kept
+    assert all((HOME / source).exists() for source in sources)
+
+
+def test_the_image_has_the_drivers_that_its_extras_name() -> None:
+    """And what it installs is what the tests have tested: the same versions, each with its hash."""
+    extras = tomllib.loads((HOME / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    (named,) = re.findall(r"^IMAGE_EXTRAS := (.+)$", (HOME / "Makefile").read_text("utf-8"), re.MULTILINE)
+    pins, tested = _pins("image.txt"), _pins("dev.txt") | _pins("run.txt")
+    for extra in named.split():
+        for requirement in extras[extra]:
+            assert re.split(r"[\[<>=]", requirement)[0] in pins, requirement
+    assert {name: version for name, version in pins.items() if tested.get(name, version) != version} == {}
+    assert _pins("run.txt").items() <= pins.items()
+
+
+def _pins(name: str) -> dict[str, str]:
+    text = (HOME / "requirements" / name).read_text("utf-8")
+    blocks = re.findall(r"^([\w.-]+)(?:\[[\w,]+\])?==(\S+)(.*(?:\n    --hash=.*)*)", text, re.MULTILINE)
+    assert all("--hash=sha256:" in rest for _, _, rest in blocks)
+    return {package: version for package, version, _ in blocks}
+
+
+# -- safety ---------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_is_root() -> None:
+    (user,) = re.findall(r"^USER (\d+):\d+$", DOCKERFILE, re.MULTILINE)
+    for one in OBJECTS:
+        if one["kind"] == "Deployment":
+            pod = one["spec"]["template"]["spec"]
+            assert pod["securityContext"]["runAsNonRoot"]
+            assert str(pod["securityContext"]["runAsUser"]) == user
+            assert pod["automountServiceAccountToken"] is False
+            own = pod["containers"][0]["securityContext"]
+            assert own["readOnlyRootFilesystem"]
+            assert own["capabilities"] == {"drop": ["ALL"]}
+            assert not own["allowPrivilegeEscalation"]
+    for name, service in COMPOSE["services"].items():
+        if service["image"] == "noetl":
+            assert service["read_only"], name
+            assert service["cap_drop"] == ["ALL"], name
+
+
+def test_secrets_are_referred_to_and_never_written_down() -> None:
+    for one in CONTAINERS.values():
+        for name, value in one.env.items():
+            if re.search("TOKEN|PASSWORD|MASTER_KEY$", name) or (name == "NOETL_DB" and "postgres" in str(value)):
+                is_reference = isinstance(value, dict) and "secretKeyRef" in value
+                assert is_reference or re.search(r"\$\{\w+:-\}", str(value)), f"{one.where} {name}"
+    assert not [one for one in OBJECTS if one["kind"] == "Secret"]
+
+
+def test_images_are_named_without_a_host() -> None:
+    images = [service["image"] for service in COMPOSE["services"].values()]
+    images += re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+    for one in OBJECTS:
+        if one["kind"] == "Deployment":
+            images += [container["image"] for container in one["spec"]["template"]["spec"]["containers"]]
+    for image in images:
+        assert "/" not in image, image
+
+
+def test_selectors_find_the_pods_they_are_for() -> None:
+    pods = [one["spec"]["template"]["metadata"]["labels"] for one in OBJECTS if one["kind"] == "Deployment"]
+    for one in OBJECTS:
+        spec = one.get("spec", {})
+        selector = spec.get("selector") or spec.get("podSelector")
+        if selector is not None:
+            wanted = selector.get("matchLabels", selector)
+            assert len([labels for labels in pods if wanted.items() <= labels.items()]) == 1, one["metadata"]["name"]
+
+
+def test_every_profile_can_stand_alone() -> None:
+    services = COMPOSE["services"]
+    for name, service in services.items():
+        for needed in service.get("depends_on", {}):
+            assert set(service["profiles"]) <= set(services[needed]["profiles"]), (name, needed)
+        for volume in service.get("volumes", ()):
+            assert volume.partition(":")[0] in COMPOSE["volumes"]
+        for network in service.get("networks", ()):
+            assert network in COMPOSE["networks"]
+    assert {profile for service in services.values() for profile in service["profiles"]} == {"sqlite", "postgres"}
