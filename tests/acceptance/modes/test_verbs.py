@@ -272,6 +272,57 @@ def test_credentials_go_in_and_never_come_out(verbs: Verbs) -> None:
 # -- exit codes -----------------------------------------------------------------------------------------------------
 
 
+def test_a_server_checks_playbooks_as_they_are_checked_here(verbs: Verbs, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(WAITS)
+    bad.write_text(WAITS.replace("kind: wait", "kind: wiat"))
+    url = ("--server", verbs.mode.client.urls[0])
+    done = verbs("validate", str(good), *url)
+    assert (done.returncode, f"{good}: sound (checked by " in done.stderr) == (0, True)
+    here, there = (verbs("validate", str(good), str(bad), "--strict", *more) for more in ((), url))
+    assert (here.returncode, there.returncode) == (3, 3)
+    assert here.stdout == there.stdout
+    assert verbs.json("validate", str(bad), *url, code=3) == verbs.json("validate", str(bad), code=3)
+    assert verbs("validate", str(tmp_path / "none.yaml"), *url).returncode == 4
+    assert verbs("validate", str(good), "--server", "http://127.0.0.1:1").returncode == 7
+    assert verbs("validate", str(good)).returncode == 0  # done here, whatever NOETL_SERVER says
+
+
+def test_a_server_proves_its_logs(verbs: Verbs, ended: str) -> None:
+    assert verbs.json("verify", ended) == {"executions": 1, "violations": []}
+    assert verbs.json("verify") == json.loads(verbs.here("verify", "-o", "json").stdout)
+    assert verbs("verify", "last").stderr.endswith("1 execution: sound\n")
+    assert verbs("verify", "ffffffff-0000-7000-8000-000000000000").returncode == 4
+
+
+def test_old_runs_are_removed_at_the_server(verbs: Verbs) -> None:
+    execution = verbs.mode.client.ended(verbs.mode.client.start({"playbook": CASES["parallel_loop"].text}))
+    name = execution["execution_id"]
+    assert verbs.json("runs", "prune")["removed"] == 0
+    listed = verbs.json("runs", "prune", "--older-than", "0", "--dry-run")
+    assert name in {one["execution_id"] for one in listed["runs"]}
+    assert verbs.json("runs", "show", name)["execution_id"] == name
+
+
+def test_who_has_no_place_on_a_server_says_so(verbs: Verbs) -> None:
+    for verb in (("backup", "copy.db"), ("restore", "copy.db"), ("credential", "rotate")):
+        done = verbs(*verb)
+        assert (done.returncode, "--db" in done.stderr) == (2, True), verb
+
+
+def test_people_and_tokens_of_a_server(verbs: Verbs) -> None:
+    assert verbs("user", "add", "ada", "--role", "operator", stdin="a long password\n").returncode == 0
+    assert "ada" in {one["name"] for one in verbs.json("user", "list")}
+    assert verbs("user", "delete", "ada").returncode == 0
+    made = verbs.json("token", "create", "--role", "viewer", "--name", "dashboard")
+    assert verbs("runs", "prune", NOETL_TOKEN=made["token"]).returncode == 5
+    assert verbs("verify", NOETL_TOKEN=made["token"]).returncode == 5
+    assert verbs("runs", "list", NOETL_TOKEN=made["token"]).returncode == 0
+    assert verbs("token", "revoke", made["id"]).returncode == 0
+    (listed,) = [one for one in verbs.json("token", "list") if one["id"] == made["id"]]
+    assert listed["revoked"] is not None
+
+
 def test_invalid_playbooks_are_3(verbs: Verbs) -> None:
     done = verbs("register", "-", stdin=WAITS.replace("kind: wait", "kind: wiat"))
     assert done.returncode == 3
