@@ -7,7 +7,6 @@ these tables. A field with a `rewrite` belongs to the classic dialect only.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from noetl.dsl.inputs import check_inputs, check_table
@@ -186,39 +185,26 @@ NO_RULES = {
 }
 
 
-def _store_of(kind: str) -> Callable[[Any], bool]:
-    return lambda value: is_map(value) and value.get("kind") == kind
+STORES = ("db", "file", "nats_object", "object")
 
 
-def _store_kind(*kinds: str) -> Field:
-    return Field(Choice(*kinds), "where large results go", required=True)
+def _kept_in(kind: str, **more: Field) -> Form:
+    """A store written as a map, with the keys that mean something to its kind."""
+    name = Field(Choice(kind), "where large results go", required=True)
+    fields = Fields(f"a result store of kind {kind}", {"kind": name, **more})
+    return Form(lambda value: is_map(value) and value.get("kind") == kind, fields)
 
 
 STORE = OneOf(
     "a result store",
-    Form(is_text, Choice("db", "file", "nats_object")),
+    Form(is_text, Choice(*STORES[:3])),
     Form(
-        _store_of("file"),
-        Fields("a file store", {"kind": _store_kind("file"), "path": Field(Text(), "folder of the files")}),
+        lambda value: not is_map(value) or value.get("kind") not in STORES[1:],
+        Fields("a result store", {"kind": Field(Choice(*STORES), "where large results go", required=True)}),
     ),
-    Form(
-        _store_of("nats_object"),
-        Fields(
-            "a store in NATS",
-            {"kind": _store_kind("nats_object"), "bucket": Field(Text(), "bucket of objects (`noetl-results`)")},
-        ),
-    ),
-    Form(
-        _store_of("object"),
-        Fields(
-            "an object store",
-            {
-                "kind": _store_kind("object"),
-                "url": Field(Text(), "its address, such as `s3://bucket/prefix`", required=True),
-            },
-        ),
-    ),
-    Form(anything, Fields("a result store", {"kind": _store_kind("db", "file", "nats_object", "object")})),
+    _kept_in("file", path=Field(Text(), "of `file`: the folder")),
+    _kept_in("nats_object", bucket=Field(Text(), "of `nats_object`: the bucket, `noetl-results` if not given")),
+    _kept_in("object", url=Field(Text(), "of `object`: its address, such as `s3://bucket/prefix`", required=True)),
 )
 RESULTS = Fields(
     "results",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
@@ -272,6 +274,20 @@ def test_without_nats_people_sign_in_and_stay(shop: Shop) -> None:
             assert entry_of(shop, during)["user_id"] == EMAIL  # what NATS has missed
             assert during.delete(f"{API}/sessions", headers={"X-CSRF-Token": csrf}).status_code == 204
             assert not is_in(during)
+
+
+def test_a_nats_that_hangs_keeps_nobody_out(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.5)
+    assert shop.broker.process is not None
+    os.kill(shop.broker.process.pid, signal.SIGSTOP)
+    try:
+        client, csrf = signed_in(shop, EMAIL)
+        with client:
+            assert is_in(client)
+            assert client.delete(f"{API}/sessions", headers={"X-CSRF-Token": csrf}).status_code == 204
+            assert not is_in(client)
+    finally:
+        os.kill(shop.broker.process.pid, signal.SIGCONT)
 
 
 def test_a_bucket_that_was_lost_is_filled_again(shop: Shop) -> None:
