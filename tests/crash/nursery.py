@@ -161,6 +161,8 @@ async def _look_back(engine: Embedded) -> None:
     assert snapshot is not None
     for seq in (1, snapshot.seq, snapshot.seq + 1):
         await history.state_at(engine.runtime, EXECUTION, seq)
+    state = (await history.replay(engine.runtime, EXECUTION)).state
+    await history.replay_with(engine.runtime, EXECUTION, state.digest)
 
 
 async def _taken_over(engine: Embedded) -> None:

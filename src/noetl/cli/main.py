@@ -29,7 +29,7 @@ from noetl.settings import no_colour
 
 VERBS = {
     "run": "Run a playbook and wait for its end",
-    "runs": "List, show, follow, stop, resume, signal, fork and retry runs",
+    "runs": "List, show, follow, stop, resume, signal, fork, retry and compare runs",
     "register": "Keep a playbook in the catalog, under its path and the next version",
     "exec": "Run a playbook of the catalog",
     "catalog": "Look at the playbooks that are registered",

@@ -30,6 +30,7 @@ from noetl.cli.local import (
     stamp,
 )
 from noetl.cli.output import emit, output_option
+from noetl.cli.past import diff_command, export_command, replay_command
 from noetl.cli.place import Place, place_option
 from noetl.cli.prune import prune_command
 from noetl.cli.run import carry, collect_garbage, conclude, error_text, follow, interruptible, resume_command
@@ -64,6 +65,9 @@ def command() -> None:
 command.add_command(prune_command)
 command.add_command(fork_command)
 command.add_command(retry_command)
+command.add_command(replay_command)
+command.add_command(diff_command)
+command.add_command(export_command)
 
 
 # -- looking --------------------------------------------------------------------------------------------------------

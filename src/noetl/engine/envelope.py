@@ -21,7 +21,7 @@ def envelope(execution: str, seq: int, at: float, event: Event) -> dict[str, Any
     iteration = iteration_id(run, index) if run is not None and index is not None else None
     entity, parent = _entity(execution, event, task, run, iteration)
     time = datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    payload = _payload(event)
+    payload = payload_of(event)
     return {
         "event_id": f"{execution}.{seq}",
         "seq": seq,
@@ -76,7 +76,8 @@ def _status(event: Event) -> str:
     return "error" if outcome in ("failed", "cancelled") else event.status
 
 
-def _payload(event: Event) -> dict[str, Any]:
+def payload_of(event: Event) -> dict[str, Any]:
+    """The fields of the event that differ from their defaults."""
     found: dict[str, Any] = msgspec.to_builtins(event, enc_hook=_plain)
     if isinstance(event, CaseEvaluated):
         found = {"matched": [], "order": [], **found}

@@ -16,13 +16,15 @@ from noetl.engine.commands import Fork
 from noetl.engine.evolve import evolve
 from noetl.engine.explain import Explainer, Explanation
 from noetl.engine.fork import Retrace, half_told, under_way
+from noetl.engine.replay import Difference, Replay
 from noetl.engine.state import Execution
+from noetl.engine.verify import PASSING
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.model.identity import step_of
 from noetl.reference import Need, loaded
 from noetl.runtime.runtime import Cell, Runtime
 from noetl.store.codec import decode
-from noetl.store.ports import Change, Row, Snapshot, Store
+from noetl.store.ports import Change, Derived, Row, Snapshot, Store
 from noetl.store.snapshot import thaw
 
 AT_ONCE = 1_000
@@ -136,6 +138,73 @@ async def _evaluated(runtime: Runtime, evaluate: Callable[[], Value]) -> Value:
                 return evaluate()
         except Need as need:
             contents[need.reference.key] = await runtime.looked_into(need.reference)
+
+
+# -- replay ---------------------------------------------------------------------------------------------------------
+
+
+class Replayed(NamedTuple):
+    """A log folded again."""
+
+    state: Execution
+    equal: bool
+    difference: Difference | None = None
+
+
+async def replay(runtime: Runtime, execution: str) -> Replayed:
+    """Fold the whole log, and compare with what is stored: the latest snapshot with what came behind it, the status in
+    lists, and the rows of ready work, leases and timers."""
+    while True:
+        whole = (await _cut(runtime, execution, None)).state
+        stored = (await runtime.load(execution)).state
+        status, seq, derived = await runtime.thread.ask(_listed, runtime.store, execution)
+        if whole.seq == stored.seq == seq:  # else it goes on while it is looked at
+            break
+    names = [name for name in Execution.__struct_fields__ if name not in PASSING]
+    leases = {fence: (lease.run, lease.worker) for fence, lease in whole.leases.items()}
+    equal = (
+        all(getattr(whole, name) == getattr(stored, name) for name in names)
+        and status == whole.shown_status
+        and (derived.ready, derived.timers) == (dict(whole.ready), dict(whole.timers))
+        and {fence: (lease.run, lease.worker) for fence, lease in derived.leases.items()} == leases
+    )
+    return Replayed(whole, equal)
+
+
+def _listed(store: Store, execution: str) -> tuple[str, int, Derived]:
+    """How lists show it, how many events it has, and its rows, all at one moment."""
+    with store.moment():
+        listed = store.summaries(prefix=execution, limit=1)[0]
+        return listed.status, store.seq(execution), store.derived(execution)
+
+
+async def replay_with(runtime: Runtime, execution: str, digest: str) -> Replayed:
+    """Decide the log anew under another playbook, up to the first difference."""
+    one, difference, seq, at = None, None, 0, 0.0
+    async for row in rows_of(runtime, execution):
+        event = decode(row.type, row.data)
+        if one is None:
+            ctx = await _given_ctx(runtime, execution)
+            one = Replay(Execution(execution, await runtime.net(digest), digest), ctx)
+        seq, at = row.seq, row.at
+        difference = await _evaluated(runtime, partial(one.take, event, seq, at))
+        if difference is not None:
+            break
+    assert one is not None
+    if difference is None:
+        difference = await _evaluated(runtime, partial(one.end, seq, at))
+    return Replayed(one.state, difference is None, difference)
+
+
+async def _given_ctx(runtime: Runtime, execution: str) -> dict[str, Any]:
+    """What the request has set in `ctx`: the patch before the first token."""
+    async for row in rows_of(runtime, execution):
+        event = decode(row.type, row.data)
+        if isinstance(event, e.CtxPatched):
+            return {key: value for key, _, value in event.patch}
+        if isinstance(event, e.TokenEnqueued):
+            break
+    return {}
 
 
 # -- forks ----------------------------------------------------------------------------------------------------------

@@ -169,3 +169,42 @@ start  succeeded, 1 run  playbook.yaml:6
     assert "start did not lead here, see event 11" in never
     assert noetl("explain", "last", "strat", cwd=tmp_path).code == 4
     assert noetl("explain", "nothing", "start", cwd=tmp_path).code == 4
+
+
+def test_a_log_is_replayed_compared_and_exported(tmp_path: Path) -> None:
+    first = begun(tmp_path, CHOICE)
+    found = data(noetl("runs", "replay", "last", "-o", "json", cwd=tmp_path))
+    assert list(found) == ["execution_id", "events", "status", "ctx", "steps", "equal"]
+    assert (found["events"], found["equal"], found["steps"]) == (first["events"], True, first["steps"])
+    edited = file(tmp_path, CHOICE.replace("result < workload.limit", "result > workload.limit"), "edited.yaml")
+    done = runs(tmp_path, "replay", "last", "--playbook", edited, "-o", "json")
+    found = msgspec.json.decode(done.out)
+    difference = found["first_difference"]
+    assert (done.code, found["equal"], difference["event_type"]) == (1, False, "next.evaluated")
+    assert (difference["logged"]["selected"], difference["found"]["selected"]) == ([1], [0])
+    same = data(runs(tmp_path, "replay", "last", "--playbook", str(tmp_path / "playbook.yaml"), "-o", "json"))
+    assert (same["equal"], same["first_difference"]) == (True, None)
+
+    second = msgspec.json.decode(noetl("run", edited, "-o", "json", cwd=tmp_path).out)
+    done = runs(tmp_path, "diff", first["execution_id"], "last", "-o", "json")
+    found = msgspec.json.decode(done.out)
+    assert (done.code, found["equal"]) == (1, False)
+    assert (found["a"], found["b"]) == (first["execution_id"], second["execution_id"])
+    assert found["steps"]["low"] == {"a": None, "b": second["steps"]["low"]}
+    assert found["first_difference"]["seq"] == 1  # another playbook
+    done = runs(tmp_path, "diff", "last", second["execution_id"])
+    assert (done.code, "no difference" in done.out) == (0, True)
+
+    done = runs(tmp_path, "export", "last", "-f", "out.json")
+    assert done.code == 0, done.err
+    exported = msgspec.json.decode((tmp_path / "out.json").read_bytes())
+    assert list(exported) == ["execution", "playbook", "events", "logs", "results"]
+    assert exported["playbook"]["text"] == Path(edited).read_text()
+    assert len(exported["events"]) == exported["execution"]["events"] == second["events"]
+
+
+def test_an_export_has_the_contents_of_references(tmp_path: Path) -> None:
+    begun(tmp_path, HEAD + "workflow: [{step: a, tool: {kind: noop, result: \"{{ 'x' * 70000 }}\"}}]\n")
+    exported = msgspec.json.decode(runs(tmp_path, "export", "last", "-f", "-").out)
+    key = exported["execution"]["result"]["key"]
+    assert exported["results"] == {key: "x" * 70000}

@@ -1,0 +1,144 @@
+"""A log once more under another playbook: where would the engine have decided otherwise?
+
+What came from outside (the request, facts of workers, signals, timers, grants) is taken from the log. What the engine
+itself said is decided anew and compared, event by event, up to the first difference: behind it the log is another
+story. Tools are not called, so what a task would have come to with other inputs can't be known.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from noetl.engine import events as e
+from noetl.engine.commands import Start, TimerDue
+from noetl.engine.decide import ACCEPT, decide
+from noetl.engine.envelope import payload_of
+from noetl.engine.explain import rules_of
+from noetl.engine.settle import settle
+from noetl.engine.state import Execution
+from noetl.engine.task_scope import task_at
+from noetl.engine.turn import Turn
+
+DECIDED = (
+    e.RequestEvaluated,
+    e.PlaybookStarted,
+    e.WorkflowStarted,
+    e.WorkflowFinished,
+    e.PlaybookProcessed,
+    e.TokenEnqueued,
+    e.TokenHeld,
+    e.TokenDenied,
+    e.StepScheduled,
+    e.NextEvaluated,
+    e.LoopStarted,
+    e.LoopDone,
+    e.TimerArmed,
+)
+"""What follows from the playbook and from what is known."""
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The first event of a log that another playbook would not have led to."""
+
+    seq: int
+    event_type: str
+    logged: dict[str, Any] | None
+    found: dict[str, Any] | None
+    """The event in its place, with its name as `event_type`; None if there is none."""
+    message: str
+
+
+class Replay:
+    """Takes a log event by event."""
+
+    def __init__(self, state: Execution, ctx: dict[str, Any]) -> None:
+        self.state, self.ctx = state, ctx
+        self.due: deque[e.Event] = deque()
+        """What was decided and is not in the log yet."""
+
+    def take(self, event: e.Event, seq: int, at: float) -> Difference | None:
+        """The next event; Need may stop it on the way, and it is given again."""
+        try:
+            return self._take(event, seq, at)
+        except (KeyError, AssertionError, IndexError, StopIteration):  # the net has no place for it
+            return _difference(seq, event, None, "the playbook has no step or task for it")
+
+    def _take(self, event: e.Event, seq: int, at: float) -> Difference | None:
+        if not self.due and isinstance(event, DECIDED):
+            self._settle(at)
+        if self.due:
+            expected = self.due.popleft()
+            return None if _same(expected, event) else _difference(seq, event, expected, "it decides otherwise")
+        if isinstance(event, DECIDED):
+            return _difference(seq, event, None, "it decides nothing here")
+        if isinstance(event, e.TaskDone) and (other := self._directive(event, seq, at)) is not None:
+            return other
+        self._input(event, at)
+        expected = self.due.popleft()
+        return None if _same(expected, event) else _difference(seq, event, expected, "it decides otherwise")
+
+    def end(self, seq: int, at: float) -> Difference | None:
+        """The log has no more events; nothing may be left to decide."""
+        if not self.due and not self.state.over:
+            self._settle(at)
+        if not self.due:
+            return None
+        return _difference(seq + 1, None, self.due[0], "the log ends here, and it goes on")
+
+    def _settle(self, at: float) -> None:
+        turn = Turn(self.state, at)
+        try:
+            settle(turn)
+        finally:
+            self.due += turn.events
+
+    def _input(self, event: e.Event, at: float) -> None:
+        """What came from outside, and what follows from it at once."""
+        turn = Turn(self.state, at)
+        try:
+            match event:
+                case e.ExecutionRequested(payload=payload, parent=parent):
+                    decide(turn, Start(payload, self.ctx, parent))
+                case e.TimerFired(timer=timer):
+                    decide(turn, TimerDue(timer))
+                case _ if type(event) in ACCEPT:
+                    ACCEPT[type(event)](turn, 0, event)
+                case _:
+                    turn.emit(event)
+        finally:
+            self.due += turn.events
+        if not self.due:  # a timer that is not there
+            raise KeyError(event.name)
+
+    def _directive(self, event: e.TaskDone, seq: int, at: float) -> Difference | None:
+        """Whether the policy of the task leads somewhere else."""
+        task = task_at(self.state, event.task)
+        if task is None:
+            raise KeyError(event.task.label)
+        if task.policy is None:
+            do = "continue" if event.outcome.ok else "fail"
+        else:
+            decision = rules_of(self.state, event, seq, at)
+            do = (decision.differs if decision is not None else "") or event.do
+        if do == event.do:
+            return None
+        return _difference(seq, event, None, f"the policy of the task says {do}")
+
+
+def _same(expected: e.Event, event: e.Event) -> bool:
+    """An execution of another playbook has another digest, and perhaps another path."""
+    if isinstance(expected, e.ExecutionRequested) and isinstance(event, e.ExecutionRequested):
+        return expected.payload == event.payload
+    return expected == event
+
+
+def _difference(seq: int, event: e.Event | None, found: e.Event | None, message: str) -> Difference:
+    name = event.name if event is not None else found.name if found is not None else ""
+    return Difference(seq, name, _shown(event), _shown(found), message)
+
+
+def _shown(event: e.Event | None) -> dict[str, Any] | None:
+    return None if event is None else {"event_type": event.name, **payload_of(event)}

@@ -1,0 +1,150 @@
+"""A log folded again, and decided again under another playbook."""
+
+# ruff: noqa: E501 (playbooks in one line a step are easier to compare)
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from forking import FORK, _added, again, forked
+from stage import EXECUTION, Stage, play, text_of
+from test_forks import CHAIN, CHILD, FINAL, RICH, Counter
+
+from noetl.engine.commands import Cancel, Pause, Resume, Signal
+from noetl.model.outcome import failed
+from noetl.runtime import history
+from noetl.runtime.history import Replayed
+
+
+def replayed(stage: Stage, text: str | None = None, execution: str = EXECUTION) -> Replayed:
+    async def work() -> Replayed:
+        digest = _added(stage, text) if text is not None else stage.digest
+        return await history.replay_with(stage.engine.runtime, execution, digest)
+
+    return again(stage, work)
+
+
+ROUTES = """\
+- {step: a, tool: [one: {kind: python, code: count}, two: {kind: python, code: count}], next: {arcs: [{step: b, when: "{{ steps.a.result > 1 }}"}, {step: c}]}}
+- {step: b, loop: {in: [1, 2, 3], iterator: x}, tool: {kind: noop, result: "{{ iter.x }}"}}
+- {step: c, tool: {kind: noop}}
+"""
+LARGE = "- {step: a, tool: {kind: noop, result: {n: 1, text: \"{{ 'x' * 70000 }}\"}}, next: {arcs: [{step: b, when: '{{ steps.a.result.n == 1 }}', args: {t: '{{ steps.a.result.text[:3] }}'}}]}}\n- {step: b, tool: {kind: noop, result: '{{ args.t }}'}}"
+
+
+def test_the_fold_of_a_log_is_what_is_stored() -> None:
+    stage = play(RICH, head=FINAL, children={"child": CHILD})
+
+    async def work() -> Replayed:
+        return await history.replay(stage.engine.runtime, EXECUTION)
+
+    found = again(stage, work)
+    assert (found.equal, found.state.result) == (True, stage.state.result)
+    stage.store.runs[EXECUTION] = type(stage.store.runs[EXECUTION])(
+        EXECUTION, "x", "x", "failed", 0.0, digest=stage.digest
+    )
+    assert not again(stage, work).equal
+
+
+@pytest.mark.parametrize("workflow", [CHAIN, ROUTES, RICH, LARGE], ids=["chain", "routes", "rich", "large"])
+def test_under_its_own_playbook_nothing_differs(workflow: str) -> None:
+    head = FINAL if workflow is RICH else ""
+    stage = play(workflow, head=head, children={"child": CHILD}, tools={"count": Counter()}, ctx={"given": 1})
+    found = replayed(stage)
+    assert (found.difference, found.equal, found.state.status) == (None, True, "succeeded")
+    assert (found.state.ctx, found.state.seq) == (stage.state.ctx, stage.state.seq)
+
+
+def test_nothing_differs_after_failures_pauses_signals_cancels_and_crashes() -> None:
+    failing = "- {step: a, tool: {kind: python, code: bad}, next: {arcs: [{step: b, when: '{{ event.name == \"step.failed\" }}'}]}}\n- {step: b, tool: {kind: python, code: bad}}"
+    assert replayed(play(failing, tools={"bad": lambda: failed("shaky", "no")})).difference is None
+    limit = "- {step: a, spec: {timeout: 30}, tool: {kind: wait, signal: go}}"
+    assert replayed(play(limit)).difference is None
+    assert (
+        replayed(play(CHAIN, Pause(), Resume(), Signal("x", "1"), Cancel(), tools={"count": Counter()})).difference
+        is None
+    )
+
+    async def crashing(stage: Stage) -> None:
+        await stage.engine.worker.claim()
+        await stage.until(lambda: bool(stage.of("task.started")))
+        await stage.crash()
+
+    async def slow() -> int:
+        await asyncio.sleep(0.2)
+        return 1
+
+    assert (
+        replayed(
+            play("- {step: a, tool: {kind: python, code: slow}}", tools={"slow": slow}, during=crashing)
+        ).difference
+        is None
+    )
+
+
+def test_a_guard_that_comes_out_otherwise_is_the_first_difference() -> None:
+    stage = play(ROUTES, tools={"count": Counter()})
+    found = replayed(stage, text_of(ROUTES.replace("result > 1", "result > 5")))
+    assert found.difference is not None
+    at = next(seq for seq, event in enumerate(stage.events, start=1) if event.name == "next.evaluated")
+    assert (found.difference.seq, found.difference.event_type, found.equal) == (at, "next.evaluated", False)
+    assert found.difference.logged == {
+        "event_type": "next.evaluated",
+        "run": "a#1",
+        "on": "step.done",
+        "selected": (0,),
+    }
+    assert found.difference.found == {"event_type": "next.evaluated", "run": "a#1", "on": "step.done", "selected": (1,)}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "event", "message"),
+    [
+        ("in: [1, 2, 3]", "in: [1, 2]", "loop.started", "decides otherwise"),
+        ("step: b, loop", "step: d, loop", "token.enqueued", "decides otherwise"),
+        ("two: {kind", "zwei: {kind", "task.started", "no step or task"),
+        (
+            "tool: [one",
+            "spec: {policy: {admit: {rules: [{when: '{{ ctx.x }}', then: {allow: true}}]}}}, tool: [one",
+            "step.scheduled",
+            "decides otherwise",
+        ),
+        (
+            "one: {kind: python",
+            "one: {spec: {policy: {rules: [{else: {then: {do: break}}}]}}, kind: python",
+            "task.done",
+            "the policy of the task says break",
+        ),
+    ],
+)
+def test_other_first_differences(old: str, new: str, event: str, message: str) -> None:
+    stage = play(ROUTES, tools={"count": Counter()})
+    edited = (
+        ROUTES.replace(old, new).replace("arcs: [{step: b", "arcs: [{step: d")
+        if "step: d" in new
+        else ROUTES.replace(old, new)
+    )
+    found = replayed(stage, text_of(edited)).difference
+    assert found is not None
+    if event == "task.started":  # workers start what they were given: only its outcome has no place
+        assert (found.event_type, message in found.message) == ("task.done", True)
+    else:
+        assert (found.event_type, message in found.message) == (event, True), found
+
+
+def test_an_edited_workload_and_a_longer_playbook_are_differences() -> None:
+    stage = play("- {step: a, tool: {kind: noop}}", head="workload: {x: 1}\n")
+    found = replayed(stage, text_of("- {step: a, tool: {kind: noop}}", "workload: {x: 2}\n")).difference
+    assert (found.seq, found.event_type) == (2, "playbook.request.evaluated")
+    found = replayed(
+        stage, text_of("- {step: a, tool: {kind: noop}, next: {arcs: [{step: b}]}}\n- {step: b}", "workload: {x: 1}\n")
+    ).difference
+    assert found.event_type == "next.evaluated"
+
+
+def test_forks_are_replayed() -> None:
+    stage = play(CHAIN, tools={"count": Counter()})
+    forked(stage, 12, ctx={"word": "x"})
+    found = replayed(stage, execution=FORK)
+    assert (found.difference, found.state.status, found.state.ctx) == (None, "succeeded", {"word": "x"})
