@@ -6,6 +6,7 @@ who writes one names fields that are known to be harmless.
 
 from __future__ import annotations
 
+import logging
 import sys
 import traceback
 from datetime import UTC, datetime
@@ -52,6 +53,25 @@ class Log:
         frames = traceback.extract_tb(error.__traceback__)
         places = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames[-12:]]
         self.write("error", "a defect", error=type(error).__name__, at=places, **fields)
+
+
+class _Libraries(logging.Handler):
+    """Takes what libraries warn of: the first line, without the traceback and the values in it."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self.log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level: Level = "error" if record.levelno >= logging.ERROR else "warning"
+        kind = record.exc_info[0] if record.exc_info else None
+        said = record.getMessage().partition("\n")[0][:200]
+        self.log.write(level, said, library=record.name, error=None if kind is None else kind.__name__)
+
+
+def hear_libraries(log: Log) -> None:
+    """From now on libraries of this process speak through the log, in its form."""
+    logging.getLogger().handlers = [_Libraries(log)]
 
 
 def _text(value: Any) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from io import StringIO
 
 import msgspec
 import pytest
 
-from noetl.log import Level, Log
+from noetl.log import Level, Log, hear_libraries
 
 
 def written(form: str, level: Level = "info", message: str = "hello", **fields: object) -> str:
@@ -48,6 +49,23 @@ def test_a_log_that_nobody_reads_does_not_end_the_process() -> None:
     stream.close()
     log.write("info", "nobody hears this")
     log.write("error", "nor this")
+
+
+def test_libraries_speak_through_the_log_without_their_values() -> None:
+    before, stream = logging.getLogger().handlers, StringIO()
+    try:
+        hear_libraries(Log("json", stream=stream))
+        try:
+            raise RuntimeError("s3cret")
+        except RuntimeError:
+            logging.getLogger("some.library").exception("it broke\nTraceback: s3cret")
+        logging.getLogger("some.library").info("chatter")
+    finally:
+        logging.getLogger().handlers = before
+    (line,) = map(msgspec.json.decode, stream.getvalue().splitlines())
+    assert (line["level"], line["msg"], line["library"]) == ("error", "it broke", "some.library")
+    assert line["error"] == "RuntimeError"
+    assert "s3cret" not in stream.getvalue()
 
 
 def test_a_defect_names_places_and_no_values() -> None:

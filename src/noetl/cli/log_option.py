@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import click
 
-from noetl.log import Log
+from noetl.log import Log, hear_libraries
 from noetl.settings import LogForm, LogLevel, log_settings
 
 FORM_HELP = "Lines of the log; else NOETL_LOG_FORMAT, else text on a terminal and json elsewhere."
@@ -24,7 +24,9 @@ def log_option(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def verb(*args: Any, log_format: str | None, log_level: str | None, **kwargs: Any) -> Any:
         chosen = log_settings(sys.stderr.isatty(), log_format, log_level)
-        return function(*args, log=Log(chosen.form, chosen.level), **kwargs)
+        log = Log(chosen.form, chosen.level)
+        hear_libraries(log)
+        return function(*args, log=log, **kwargs)
 
     return verb
 

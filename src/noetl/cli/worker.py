@@ -105,9 +105,15 @@ async def _work(
         about = Heartbeat(name, pool, slots, {}, socket.gethostname(), clock.now(), noetl.__version__)
         heart = Heart(address.url, address.token, worker, link, about)
         heart.refused = shift.refuse
-        on_signal(shift.end)
+        heart.say = log.write
+
+        def end() -> None:
+            log.write("info", "told to end", worker=name, leases=len(worker.leases))
+            shift.end()
+
+        on_signal(end)
         if until_eof:
-            watch_stdin(shift.end)
+            watch_stdin(end)
         heart.start()
         said = f"worker {name} takes work of pool {pool} from {address.url}, {slots} at once"
         log.write("info", said, worker=name, pool=pool, slots=slots)

@@ -45,7 +45,7 @@ class Api:
         self.health = Health(service.store, settings.bus, self.in_store, self.log)
         self.traces: Traces | None = None
         if settings.traces:
-            self.traces = open_traces(settings.traces, service.store, self.in_store, settings.version, self.log)
+            self.traces = open_traces(settings.traces, service.store, self.in_store, settings.version)
         watch = Watch(service.runtime.told, self.log, self.metrics, self.traces)
         service.runtime.told, service.runtime.committed = watch.told, watch.committed
         self.scheduler = Scheduler(self)

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from noetl.engine.state import Execution
 from noetl.errors import StoreError, UsageError
-from noetl.log import Log
 from noetl.server.spans import Span, Spans, execution_span, run_span
 from noetl.store.ports import Store
 
@@ -115,7 +114,7 @@ class Traces:
                         self._send(trace, span)
                 after = rows[-1].seq
         except StoreError as error:  # the execution itself is stored; only its picture is missing
-            logging.getLogger("opentelemetry").warning("the spans of %s can't be read: %s", execution, error)
+            logging.getLogger(__name__).warning("the spans of %s can't be read: %s", execution, error)
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
@@ -146,13 +145,12 @@ class Traces:
         await asyncio.to_thread(self.sending.shutdown)
 
 
-def open_traces(endpoint: str, store: Store, in_store: Callable[..., Awaitable[Any]], version: str, log: Log) -> Traces:
+def open_traces(endpoint: str, store: Store, in_store: Callable[..., Awaitable[Any]], version: str) -> Traces:
     """Traces that go to an OTLP receiver over HTTP; UsageError if the packages are missing."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     except ImportError:
         raise UsageError(MISSING) from None
-    _listen(log)
     return Traces(OTLPSpanExporter(endpoint), store, in_store, version)
 
 
@@ -173,19 +171,3 @@ def _context(trace: str, span: str) -> Any:
     from opentelemetry.trace import SpanContext, TraceFlags
 
     return SpanContext(int(trace, 16), int(span, 16), is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
-
-
-class _Handler(logging.Handler):
-    """What the packages complain about goes into our log."""
-
-    def __init__(self, log: Log) -> None:
-        super().__init__(logging.WARNING)
-        self.log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.log.write("warning", "traces", error=record.getMessage().partition("\n")[0][:200])
-
-
-def _listen(log: Log) -> None:
-    logger = logging.getLogger("opentelemetry")
-    logger.handlers, logger.propagate = [_Handler(log)], False

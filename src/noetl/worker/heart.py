@@ -15,6 +15,7 @@ from threading import Event, Thread
 import httpx2
 
 from noetl.errors import AuthError, NoetlError
+from noetl.log import Level
 from noetl.worker import wire
 from noetl.worker.http_link import HttpLink, api, headers, refusal
 from noetl.worker.worker import Worker
@@ -41,6 +42,9 @@ class Heart(Thread):
         self.loop = asyncio.get_running_loop()
         self.refused: Callable[[AuthError], None] = lambda error: None
         """Called in the loop when the server does not let us in any more."""
+        self.say: Callable[[Level, str], None] = lambda level, text: None
+        """Told when beats stop to get through, when they get through again, and when leases are void."""
+        self.missing = False
         self.stopped = Event()
         self.heard = time.monotonic()
         """When the server last answered."""
@@ -74,6 +78,9 @@ class Heart(Thread):
             self._missed(error)
             return False
         self.heard = time.monotonic()
+        if self.missing:
+            self.missing = False
+            self.say("info", "the server answers again")
         self._in_loop(lambda: self._obey(pulse))
         return True
 
@@ -96,6 +103,9 @@ class Heart(Thread):
         return pulse
 
     def _missed(self, error: Exception) -> None:
+        if not self.missing:
+            self.missing = True
+            self.say("warning", f"the server does not answer: {str(error) or type(error).__name__}")
         if isinstance(error, AuthError):
             self._in_loop(lambda: self.refused(error))
         elif time.monotonic() - self.heard > LEASE_SECONDS:
@@ -111,6 +121,7 @@ class Heart(Thread):
         self.link.known.set()
         self.link.paused_executions = frozenset(pulse.paused)
         for execution, fence in pulse.revoked:
+            self.say("info", f"lease {fence} of {execution} is void")
             self.worker.revoke(execution, fence)
 
     def _stop_all(self) -> None:

@@ -280,8 +280,7 @@ def test_without_the_packages_it_is_said_what_to_install() -> None:
         "import sys; sys.modules['opentelemetry'] = None\n"
         "from noetl.server.traces import open_traces\n"
         "from noetl.errors import UsageError\n"
-        "from noetl.log import Log\n"
-        "try: open_traces('http://x', None, None, '', Log())\n"
+        "try: open_traces('http://x', None, None, '')\n"
         "except UsageError as error: assert \"pip install 'noetl-engine[otel]'\" in str(error)\n"
         "else: raise AssertionError\n"
     )

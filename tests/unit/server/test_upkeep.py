@@ -62,6 +62,29 @@ def test_more_than_a_batch_goes_in_one_round(kept: ApiServer, monkeypatch: pytes
     assert kept.do(pruner(kept).prune_once(kept.clock.now() + 31 * DAY)) == 5
 
 
+def test_several_servers_remove_each_execution_once(tmp_path: Path) -> None:
+    server = ApiServer(SqliteStore(tmp_path / "noetl.db"))
+    try:
+        with server.client("admin") as admin:
+            for _ in range(10):
+                started(admin, {"playbook": HELLO})
+        api = server.app.state.api
+        keepers = [Upkeep(server.store, api.in_store) for _ in range(3)]
+        pruners = [Pruner(one, server.clock, 30 * DAY, api.log, api.metrics) for one in keepers]
+
+        async def together() -> list[int]:
+            return await asyncio.gather(*(one.prune_once(server.clock.now() + 31 * DAY) for one in pruners))
+
+        assert sum(server.do(together())) == 10
+        for one in keepers:
+            one.close()
+        with server.client("admin") as admin:
+            assert admin.get("/api/v1/executions").json()["items"] == []
+            assert started(admin, {"playbook": HELLO})["status"] == "succeeded"
+    finally:
+        server.close()
+
+
 class Impatient:
     """A clock whose pauses are short, and are counted."""
 
