@@ -80,6 +80,18 @@ def approve(logs: Logs, load: Load) -> tuple[str, Command] | None:
     return None
 
 
+def tell_listeners(logs: Logs, load: Load) -> tuple[str, Command] | None:
+    """Send what a step listens for, the second message once the first was heard."""
+    for execution, log in logs.items():
+        if any(isinstance(event, e.PlaybookProcessed) for event in log):
+            continue
+        listens = sum(isinstance(event, e.StepPaused) and event.until == "event" for event in log)
+        for name in ("first", "second")[:listens]:
+            if not any(isinstance(event, e.MessageReceived) and event.type == name for event in log):
+                return execution, Signal(name, f"{name}-1", {"by": name})
+    return None
+
+
 def pause_and_go_on(logs: Logs, load: Load) -> tuple[str, Command] | None:
     """Pause the run above while the one below waits, let both go on, then answer the one below."""
     above = [event.name for event in logs.get(EXECUTION, [])]
@@ -190,6 +202,7 @@ def _cases(cases: Iterable[Case]) -> dict[str, Case]:
 SPECIAL = _cases(
     [
         Case("wait_signal", operator=approve),
+        Case("classic_listen", operator=tell_listeners),
         Case("signal_early", operator=approve, late=True),
         Case("child_paused", operator=pause_and_go_on),
         Case("child_cancelled", operator=cancel),

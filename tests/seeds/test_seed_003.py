@@ -342,6 +342,20 @@ class TestSection2RoutingControl:
         )
         assert problem.hint == "did you mean 'there'?"
 
+    def test_2_4_args_of_a_computed_target_are_seen_by_steps(self) -> None:
+        compiled(
+            classic(
+                """\
+                - step: sort
+                  tool: {kind: noop}
+                  case:
+                    - when: true
+                      then: [{next: {to: [{step: "{{ 'left' }}", args: {weight: 3}}]}}]
+                - {step: left, tool: {kind: noop, result: "{{ weight }}"}}
+                """
+            )
+        )
+
 
 class TestSection3Chains:
     def test_3_1_tasks_then_next(self) -> None:

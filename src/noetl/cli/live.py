@@ -139,7 +139,7 @@ class Lines:
     def _lines(self, event: e.Event, at: float) -> Iterator[str]:
         match event:
             case e.StepStarted(run=run):
-                if run not in self.started:
+                if run not in self.started and run not in self.looped:
                     self.started[run] = at
                     yield f"{run} started"
             case e.StepRegranted(run=run, reason=reason):

@@ -129,13 +129,18 @@ def rules(task: Any) -> Iterator[tuple[Any, Any, bool]]:
 
 def targets(step: Any) -> Iterator[Target]:
     """Every step that this one leads to; computed targets are not known and left out."""
+    for target in all_targets(step):
+        if isinstance(target.name, str) and not is_template(target.name):
+            yield target
+
+
+def all_targets(step: Any) -> Iterator[Target]:
+    """Everything that this step leads to, computed targets with the template that gives their name."""
     found = [_next_targets(step, "next")] if "next" in step else []
     for branch in step.get("case", []):
         found += [_next_targets(container, "next") for name, _, container in chain_items(branch) if name == "next"]
     for some in found:
-        for target in some:
-            if isinstance(target.name, str) and not is_template(target.name):
-                yield target
+        yield from some
 
 
 def _next_targets(container: Any, key: str) -> Iterator[Target]:

@@ -274,6 +274,72 @@ CASES: dict[str, Case] = {
         [18, "***"],
         logs=("the token is ***",),
     ),
+    "classic": Case(
+        playbook(
+            "classic",
+            """\
+            workload: {limit: 10}
+            workflow:
+              - step: start
+                loop: {collection: [1, 2, 3, 4], element: n, spec: {mode: parallel, batch_size: 2}}
+                tool: {kind: python, args: {n: "{{ n }}", i: "{{ loop_index }}"}, code: "result = n * 10 + i"}
+                retry: {max_attempts: 2, initial_delay: 0.1}
+                vars: {all: "{{ result }}"}
+                case:
+                  - when: "{{ event.name == 'call.error' }}"
+                    then: {next: broken}
+                  - when: "{{ event.name == 'step.exit' and result | sum > workload.limit }}"
+                    then:
+                      - add: {tool: {kind: python, args: {all: "{{ vars.all }}"}, code: "result = sum(all)"}}
+                      - set: {sum: "{{ add.result }}"}
+                      - next: {to: [{step: "{{ 'pick' }}", args: {sum: "{{ vars.sum }}"}}]}
+                next: broken
+              - step: pick
+                spec: {case_mode: inclusive, next_policy: defer}
+                tool: {kind: noop, result: "{{ sum }}"}
+                case:
+                  - when: "{{ result > 1 }}"
+                    then:
+                      - next: {to: [{step: broken}]}
+                      - more: {tool: {kind: shell, cmds: ["printf more"]}}
+                      - set: {more: "{{ more.result.stdout }}"}
+                  - when: "{{ result > 2 }}"
+                    then: [{next: {to: [{step: end}], priority: 5}}]
+              - step: broken
+                tool: {kind: python, code: "raise ValueError('not here')"}
+              - step: end
+                tool: {kind: noop, result: ["{{ vars.sum }}", "{{ vars.more }}"]}
+            """,
+        ),
+        [106, "more"],
+        ctx={"vars": {"all": [10, 21, 32, 43], "sum": 106, "more": "more"}},
+    ),
+    "classic_listener": Case(
+        playbook(
+            "classic_listener",
+            """\
+            workflow:
+              - step: start
+                tool: {kind: noop}
+                next: [watch, work]
+              - step: watch
+                spec: {eval_mode: on_event, case_mode: inclusive, timers: {soon: 1s}}
+                case:
+                  - when: "{{ event.name == 'step.done' and event.data.step == 'work' }}"
+                    then: [{set: {work: "{{ event.data.result }}"}}]
+                  - when: "{{ event.name == 'timer.fired' and event.data.timer_id == 'soon' }}"
+                    then:
+                      - say: {tool: {kind: noop, result: "{{ event.data.timer_id | upper }}"}}
+                      - next: {to: [{step: end, args: {timer: "{{ say.result }}"}}]}
+              - step: work
+                tool: {kind: noop, result: 42}
+              - step: end
+                tool: {kind: noop, result: ["{{ vars.work }}", "{{ timer }}"]}
+            """,
+        ),
+        [42, "SOON"],
+        ctx={"vars": {"work": 42}},
+    ),
     "paths_meet": Case(
         playbook(
             "paths_meet",

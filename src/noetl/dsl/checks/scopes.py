@@ -156,7 +156,7 @@ def names_of(root: Any) -> Names:
             for name, body, _ in outline.chain_items(branch):
                 if name == "set":
                     variables |= set(body)
-        for target in outline.targets(step):
+        for target in outline.all_targets(step):
             if isinstance(target.container, dict) and target.key == "step":
                 args |= set(target.container.get("args", {}))
     final = root.get("executor", {}).get("spec", {}).get("final_step")
