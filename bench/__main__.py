@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bench import engine, http, language, redaction, transfer
+from bench import engine, footprint, http, language, redaction, transfer
 from bench.measure import print_figures
 
 
 def main() -> None:
-    for part in (language, engine, http, redaction, transfer):
+    for part in (language, engine, http, redaction, transfer, footprint):
         print_figures(part.figures())
 
 
