@@ -110,6 +110,10 @@ def rotate_command(forget_old: bool, place: Place, output: str | None) -> None:
     if output is not None:
         emit(done._asdict() | {"key": safe.keys.read().current.id.hex()}, output)
     count = done.credentials
+    if count == 0 and not safe.keys.is_file:
+        text = "every credential is wrapped with the first key of NOETL_MASTER_KEY: put a new one in front of it"
+        click.echo(f"{text}, with a comma between, and call this again", err=True)
+        return
     click.echo(f"{count:,} credential{'s' * (count != 1)} wrapped with a new master key", err=True)
 
 

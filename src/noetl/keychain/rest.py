@@ -76,7 +76,7 @@ def _decoded(body: bytes) -> Any:
 
 def refused(where: str, server: str, answer: Answer, word: str = "", kind: str = "auth") -> Failure:
     """The failure that an answer is: worth another try where the server itself is in trouble."""
-    said = f"{answer.status} {word}".strip() if not answer.ok else "an answer that makes no sense"
+    said = f"{answer.status} {word}".strip() if not answer.ok else "something that is not what was asked for"
     if answer.status in RETRYABLE:
         return Failure(kind, f"{where}: {server} answered {said}; try again later", retryable=True)
     return Failure(kind, f"{where}: {server} answered {said}")

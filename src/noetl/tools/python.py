@@ -1,8 +1,9 @@
 """kind: python. A piece of Python in a child process.
 
 The args are variables of the code and `result` is its answer at the end. Code that sets none but defines `main` has it
-called with those args that it accepts, and `async def main` is awaited. What a result may hold, and what becomes of
-dates, decimals and the like, is in `python_child/inside/plain.py`; how the processes live and die in `python_child`.
+called with those args that it accepts, and `async def main` is awaited. `sys.exit()` ends the code early, with an error
+unless it is given nothing or 0. What a result may hold, and what becomes of dates, decimals and the like, is in
+`python_child/inside/plain.py`; how the processes live and die in `python_child`.
 
 A child is kept for further calls of the same execution with the same credentials and the same sandbox. Each call has
 a fresh namespace, environment and folder, but imported modules stay as they are. Variables of the worker whose names

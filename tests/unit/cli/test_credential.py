@@ -142,6 +142,8 @@ def test_a_key_in_the_environment(home: Path) -> None:
     credential(home, "set", "api", "--kind", "bearer", stdin=TOKEN, NOETL_MASTER_KEY=KEY)
     assert not (home / "config").exists()
     assert stored(home, "api", KEY) == {"token": TOKEN}
+    done = credential(home, "rotate", NOETL_MASTER_KEY=KEY)
+    assert (done.code, "put a new one in front of it" in done.err) == (0, True)
     done = credential(home, "rotate", NOETL_MASTER_KEY=f"{'cd' * 32},{KEY}")
     assert done.err == "1 credential wrapped with a new master key\n"
     assert stored(home, "api", "cd" * 32) == {"token": TOKEN}

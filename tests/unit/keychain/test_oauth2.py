@@ -158,12 +158,12 @@ def test_a_client_that_is_not_known(endpoint: Endpoint) -> None:
     [
         (lambda: Response("busy", 503), True, "answered 503; try again later"),
         (lambda: Response("slow down", 429), True, "answered 429; try again later"),
-        (lambda: Response("<html>", 200), False, "an answer that makes no sense"),
-        (lambda: reply(200, {"access_token": ""}), False, "an answer that makes no sense"),
-        (lambda: reply(200, ["access_token"]), False, "an answer that makes no sense"),
+        (lambda: Response("<html>", 200), False, "answered something that is not what was asked for"),
+        (lambda: reply(200, {"access_token": ""}), False, "answered something that is not what was asked for"),
+        (lambda: reply(200, ["access_token"]), False, "answered something that is not what was asked for"),
         (lambda: Response("", 302, {"Location": "http://127.0.0.1:9/"}), False, "answered 302"),
         (lambda: reply(400, {"error": "a" * 100}), False, "answered 400"),
-        (lambda: Response("x" * (2**20 + 1), 200), False, "an answer that makes no sense"),
+        (lambda: Response("x" * (2**20 + 1), 200), False, "answered something that is not what was asked for"),
     ],
     ids=["503", "429", "html", "empty", "list", "redirect", "long", "large"],
 )

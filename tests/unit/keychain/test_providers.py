@@ -160,7 +160,7 @@ def test_versions_in_vault(the_vault: Vault) -> None:
         ("shop/api", {"role_id": "the-role", "secret_id": "wrong-s3cret"}, "auth", False, "Vault answered 400"),
         ("shop/api", {"role_id": "the-role"}, "auth", False, "Vault needs a `token`"),
         ("busy", {"token": "hvs.token-9"}, "auth", True, "Vault answered 503"),
-        ("odd", {"token": "hvs.token-9"}, "auth", False, "an answer that makes no sense"),
+        ("odd", {"token": "hvs.token-9"}, "auth", False, "answered something that is not what was asked for"),
         ("../../sys/x", {"token": "hvs.token-9"}, "input", False, "is not the path of a secret"),
     ],
     ids=["none", "token", "approle", "half", "busy", "odd", "path"],

@@ -994,3 +994,12 @@ def test_server_without_tls_behind_https() -> None:
     error = failure(whole(main()))
     assert (error.kind, error.retryable) == ("connect", False)
     assert "TLS failed" in error.message
+    assert error.message.endswith("is it a server without TLS, at http:// rather than https://?")
+
+
+def test_server_that_is_not_there() -> None:
+    url = f"http://127.0.0.1:{free_port()}/"
+    error = failure(call(url))
+    assert (error.kind, error.retryable) == ("connect", True)
+    words = "the connection was refused: nothing listens there, or something keeps others out"
+    assert error.message == f"GET {url}: {words}"

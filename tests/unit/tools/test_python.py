@@ -198,13 +198,19 @@ class TestAnswer:
     def test_an_arg_named_result_does_not_keep_main_from_being_called(self) -> None:
         assert result("def main(result): return result + 1", {"result": 1}) == 2
 
+    def test_to_exit_with_nothing_wrong_is_an_end_like_any_other(self) -> None:
+        assert result("import sys\nresult = 7\nsys.exit()\nresult = 8") == 7
+        assert result("import sys\ndef main():\n  sys.exit(0)") is None
+
     def test_libs_are_imported_first(self) -> None:
         assert result("result = json.dumps([os.path.sep])", libs=["json", "os.path"]) == '["/"]'
         assert result("result = [j.dumps(1), p.sep]", libs={"j": "json", "p": "os.path"}) == ["1", "/"]
 
     def test_a_lib_that_is_not_there(self) -> None:
         found = outcome("result = 1", libs=["no_such_module"])
-        assert message(found) == "ModuleNotFoundError: No module named 'no_such_module'"
+        assert message(found) == (
+            "ModuleNotFoundError: No module named 'no_such_module' (of `libs`): install it where the worker runs"
+        )
         assert found.extra["py"]["exception_type"] == "ModuleNotFoundError"
 
     def test_a_credential_that_is_not_there(self) -> None:
@@ -387,7 +393,7 @@ class TestError:
         ("code", "says", "exception"),
         [
             ("import sys; sys.exit(3)", "SystemExit: 3 (line 1)", "SystemExit"),
-            ("exit()", "SystemExit: None (line 1)", "SystemExit"),
+            ("import sys; sys.exit('no more')", "SystemExit: no more (line 1)", "SystemExit"),
             ("raise KeyboardInterrupt", "KeyboardInterrupt (line 1)", "KeyboardInterrupt"),
             ("raise GeneratorExit", "GeneratorExit (line 1)", "GeneratorExit"),
             ("def f(): f()\nf()", "RecursionError: maximum recursion depth exceeded (line 1)", "RecursionError"),

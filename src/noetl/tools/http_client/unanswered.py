@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from errno import ECONNREFUSED
+
 import httpx2
 
 from noetl.model.outcome import Outcome, failed
@@ -28,11 +30,17 @@ def unanswered(error: httpx2.RequestError, first: httpx2.Request, veil: Veil) ->
     if is_refusal(error):
         return failed("connect", f"{call}: {error}", extra=extra)
     if (tls := tls_failure(error)) is not None:
-        return failed("connect", f"{call}: TLS failed: {tls}", extra=extra)
+        return failed("connect", f"{call}: TLS failed: {tls}{_perhaps(str(tls))}", extra=extra)
     return failed("connect", f"{call}: {_reason(error)}", retryable=True, extra=extra)
 
 
 def _reason(error: BaseException) -> str:
     """What the system said, which is closer to the matter than what the layers above made of it."""
-    spoken = [str(cause) for cause in causes(error) if isinstance(cause, OSError) and cause.errno]
-    return (spoken or [str(error)])[-1] or type(error).__name__
+    spoken = [cause for cause in causes(error) if isinstance(cause, OSError) and cause.errno]
+    if spoken and spoken[-1].errno == ECONNREFUSED:
+        return "the connection was refused: nothing listens there, or something keeps others out"
+    return str(spoken[-1] if spoken else error) or type(error).__name__
+
+
+def _perhaps(tls: str) -> str:
+    return ": is it a server without TLS, at http:// rather than https://?" if "WRONG_VERSION_NUMBER" in tls else ""

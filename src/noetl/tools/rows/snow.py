@@ -67,7 +67,7 @@ def login(fields: Mapping[str, Any]) -> SnowflakeConnection:
             log_imported_packages_in_telemetry=False,
         )
     except Error as error:
-        raise _shut_out(error) from None
+        raise _shut_out(error, str(settings.get("host") or settings["account"])) from None
 
 
 def _private_key(text: str | bytes, passphrase: str | None) -> bytes:
@@ -229,14 +229,14 @@ def failure(error: Error) -> Failure:
     return Failure("sql", f"snowflake: {text}", retryable=code == LOCKED, extra=extra, **place)
 
 
-def _shut_out(error: Error) -> Failure:
+def _shut_out(error: Error, where: str) -> Failure:
     """The outcome where no session came about."""
     extra = about(error.errno, error.sqlstate, None)
     text = _spoken(error)
     refused = str(error.errno or "").startswith(("390", "394")) or (error.sqlstate or "").startswith("28")
     if refused or "Incorrect username" in text:
         return Failure("auth", f"snowflake refuses the credential: {text}", extra=extra)
-    return Failure("connect", f"snowflake can't be reached: {text}", retryable=True, extra=extra)
+    return Failure("connect", f"snowflake can't be reached at {where}: {text}", retryable=True, extra=extra)
 
 
 def _spoken(error: Error) -> str:

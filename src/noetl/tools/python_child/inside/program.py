@@ -129,7 +129,7 @@ class Child:
         return fault is None, out_of_memory or self.is_worn(), answer
 
     def evaluate(self, file: str, call: dict[str, Any]) -> Any:
-        """The value of `result`, or else what `main` returns, or else null."""
+        """The value of `result`, or else what `main` returns, or else null. `sys.exit()` is an end like any other."""
         args = call["args"]
         module = Module("__main__")
         space = module.__dict__
@@ -139,10 +139,15 @@ class Child:
         if call["auth"] is not None:
             space["auth"] = call["auth"]
         space.update(args)
-        exec(self.compile(file, call["line"], call["code"]), space)
-        main = space.get("main")
-        if callable(main) and ("result" not in space or ("result" in args and space["result"] is args["result"])):
-            return call_main(main, args)
+        code = self.compile(file, call["line"], call["code"])
+        try:
+            exec(code, space)
+            main = space.get("main")
+            if callable(main) and ("result" not in space or ("result" in args and space["result"] is args["result"])):
+                return call_main(main, args)
+        except SystemExit as end:
+            if end.code not in (None, 0):
+                raise
         return space.get("result")
 
     def compile(self, file: str, line: int, code: str) -> CodeType:
@@ -236,13 +241,17 @@ def open_text(fd: int) -> TextIO:
 
 def import_libs(libs: list[str] | dict[str, str], space: dict[str, Any]) -> None:
     """A list imports as `import a.b` does, a map as `import a.b as name`."""
-    if isinstance(libs, dict):
-        for name, module in libs.items():
-            __import__(module)
-            space[name] = sys.modules[module]
-    else:
-        for module in libs:
-            space[module.partition(".")[0]] = __import__(module)
+    try:
+        if isinstance(libs, dict):
+            for name, module in libs.items():
+                __import__(module)
+                space[name] = sys.modules[module]
+        else:
+            for module in libs:
+                space[module.partition(".")[0]] = __import__(module)
+    except ModuleNotFoundError as error:
+        error.msg += " (of `libs`): install it where the worker runs"
+        raise
 
 
 def call_main(main: Any, args: dict[str, Any]) -> Any:
