@@ -18,7 +18,7 @@ import pytest
 from tests.acceptance.modes import stage
 from tests.acceptance.modes.playbooks import playbook
 from tests.acceptance.modes.stage import noetl, until
-from tests.acceptance.modes.test_kills import BUSY_SECONDS, REQUEST, check
+from tests.acceptance.modes.test_kills import BUSY_SECONDS, REQUEST, check, kills
 from tests.servers.nats import TOKEN, RestartedNats, nats_server, restarted_nats
 from tests.servers.postgres import PostgresServer
 from tests.servers.s3 import KEYS, REGION, s3_server
@@ -48,11 +48,12 @@ def is_ok(mode: stage.Served) -> bool:
     return all(health(mode, number)["checks"]["nats"] == "ok" for number in range(len(mode.servers)))
 
 
-def test_runs_go_on_while_nats_goes_and_comes(tmp_path: Path, db: str, broker: RestartedNats) -> None:
-    dice = random.Random(1)
+@kills(1)
+def test_runs_go_on_while_nats_goes_and_comes(tmp_path: Path, db: str, broker: RestartedNats, times: int) -> None:
+    dice = random.Random(times)
     with stage.served(tmp_path, db, 2, 3, "--nats", broker.url) as mode:
         until(lambda: is_ok(mode))
-        for _ in range(2):
+        for _ in range(times):
             execution = mode.client.start(REQUEST)
             time.sleep(dice.uniform(0, BUSY_SECONDS))
             broker.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from nats.js import JetStreamContext
 from tests.servers.nats import LIMITED, TOKEN, RestartedNats, nats_server, restarted_nats
 
 from noetl.bus import connection
-from noetl.bus.connection import Away, Bus
+from noetl.bus.connection import Bus
+from noetl.errors import Away, UsageError
 from noetl.settings import NatsSettings
 
 SECONDS = 120.0
@@ -132,6 +134,12 @@ def test_a_refused_login_is_told_without_the_secret(tmp_path: Path) -> None:
             await until(lambda: bus.status() == "ok")
 
         play(NatsSettings((server.url,), token="s3cret-token"), good)
+
+
+def test_without_the_driver_the_command_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nats.js.errors", None)
+    with pytest.raises(UsageError, match=r"pip install 'noetl-engine\[nats\]'"):
+        Bus(NatsSettings(("nats://127.0.0.1:9",)), Told())
 
 
 def test_a_password_in_the_address_is_never_shown() -> None:
