@@ -106,7 +106,7 @@ NEEDS = {
     "postgres": ("table",),
     "snowflake": ("table",),
 }
-DRIVERS = {"postgres": "psycopg", "snowflake": "snowflake.connector"}
+DRIVERS = {"duckdb": "duckdb", "postgres": "psycopg", "snowflake": "snowflake.connector"}
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
@@ -124,12 +124,14 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
 
 
 def _missing(inputs: Inputs) -> Outcome | None:
-    from importlib.util import find_spec
+    """The outcome where a driver is not there. DuckDB stands between any two places."""
+    from importlib import import_module
 
-    if find_spec("duckdb") is None:
-        return missing_driver("transfer", "duckdb")
-    for kind in (inputs.source.kind, inputs.target.kind):
-        if kind in DRIVERS and find_spec(DRIVERS[kind].partition(".")[0]) is None:
+    for kind in ("duckdb", inputs.source.kind, inputs.target.kind):
+        try:
+            if kind in DRIVERS:
+                import_module(DRIVERS[kind])
+        except ImportError:
             return missing_driver("transfer", kind)
     return None
 

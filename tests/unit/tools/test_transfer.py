@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -356,6 +357,23 @@ def test_json_that_is_none_is_an_error(calls: Calls, tmp_path: Path, content: st
     found = calls.outcome(source=file(tmp_path / "in.json"), target=file(tmp_path / "out.csv"))
     assert found.error is None or found.error.kind in ("sql", "input")
     assert (found.error is None) is (content == "")
+
+
+@pytest.mark.parametrize(
+    ("driver", "extra", "source"),
+    [
+        ("duckdb", "duckdb", SOURCE),
+        ("psycopg", "postgres", {"kind": "postgres", "auth": {"dsn": "host=x"}, "query": "SELECT 1 AS i"}),
+        ("snowflake.connector", "snowflake", {"kind": "snowflake", "auth": {"account": "a"}, "query": "SELECT 1 AS i"}),
+    ],
+)
+def test_a_driver_that_is_not_there_is_named(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch, driver: str, extra: str, source: dict[str, Any]
+) -> None:
+    monkeypatch.setitem(sys.modules, driver, None)
+    error = calls.error(source=source, target=TARGET)
+    assert (error.kind, error.retryable) == ("not_found", False)
+    assert f"pip install 'noetl-engine[{extra}]'" in error.message
 
 
 # -- stopping and sharing ---------------------------------------------------------------------------------------------
