@@ -30,8 +30,8 @@ SLEEP_FOR_EVER = "import time\nwhile True: time.sleep(60)\n"
 def nothing_is_left() -> Iterator[None]:
     descriptors, children = len(os.listdir("/proc/self/fd")), _children()
     yield
-    assert _children() <= children  # other tests may keep processes of their own
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert _children() <= children  # other tests may keep processes of their own, and files that close meanwhile
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
 def _children() -> set[str]:
