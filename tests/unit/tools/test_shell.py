@@ -33,7 +33,7 @@ def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     descriptors, children = len(os.listdir("/proc/self/fd")), _children()
     yield
     assert _children() <= children  # other tests may keep processes of their own
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
     assert not list(tmp_path.glob("noetl-*"))
 
 
