@@ -180,7 +180,8 @@ class TestSection4Step:
         assert labels(step) == ["call", "sink", "result"]
         assert step.tasks[0].args == {"box": "{{ workload.box }}"}
         assert [do for _, do in directives(step.tasks[0])] == ["retry", "fail", "continue"]
-        assert arcs(step) == [("lost", "{{ event.name == 'step.failed' }}"), ("end", True)]
+        failed = "(event.name == 'step.failed') and (event.data.task | default('')) != 'sink'"
+        assert arcs(step) == [("lost", f"{{{{ {failed} }}}}"), ("end", True)]
 
     def test_4_1_a_tool_has_a_kind(self) -> None:
         problem = refused_once(

@@ -1,24 +1,27 @@
-"""The classic dialect, rewritten into the canonical one.
+"""The classic dialect: made ready for the model (`prepare`), and rewritten into the canonical one (`rewrite`).
 
-One rewriting serves two masters: `compile` builds the model from the rewritten tree, `migrate` writes it back to text.
-So a migrated playbook compiles to an equal model by construction, and the engine knows one language.
-
-What becomes what:
+Both share what the dialects have in common:
 
     args              args of every task of the step, below the task's own
     retry, on_error   rules of the task's policy
-    vars              a patch of `ctx.vars` in the rule that continues; `vars.x` reads `ctx.vars.x`
-    sink              a task after the call, then a `noop` that restores the result
     next              `next.arcs`, inclusive where there are several targets
     loop              `in`, `iterator`, `spec`
+    vars.x            reads `ctx.vars.x`
+
+`prepare` is for the compiler: `vars`, `case` and `sink` stay with their step and become its `Tail`
+(`noetl.pipeline.tail` runs it). `rewrite` is for `noetl migrate`, and has another spelling for them:
+
+    vars              a patch of `ctx.vars` in the rule that continues
+    sink              a task after the call, then a `noop` that restores the result
     case, exclusive   guarded arcs; a branch that calls tools becomes a step of its own, `STEP_case_N`
 
 A branch is looked at twice: when the call is done, then on exit if nothing has routed. So the arcs stand in that
-order too: branches that name `call.done` or `call.error`, those that name `step.exit`, `else`, and last `next`.
+order too: branches that name `call.done` or `call.error`, those that name `step.exit`, `else`, and last `next`. A step
+whose sink has failed ends with `step.failed` like one whose call has, so guards that see failures leave the sink out.
 
-What has no canonical spelling stays in the step and is listed: inclusive cases, `on_event`, `defer`, `poll`, computed
-targets, chains retried as a whole, `vars` and `sink` of a loop, `this.meta`, and templates that read what the place
-they would move to can't see (`event` in a chain, for instance). The compiler gives such a step a `Tail`.
+What has no canonical spelling is listed: inclusive cases, `on_event`, `defer`, `poll`, computed targets, chains retried
+as a whole, `vars` and `sink` of a loop, a `sink` behind chains, `this.meta`, and templates that read what the place
+they would move to can't see (`event` in a chain, for instance). That both behave the same is tested by running both.
 """
 
 from __future__ import annotations
@@ -269,6 +272,9 @@ class _Rewriter:
         if "loop" in step and "sink" in step:
             what = "`sink` of a loop step (it stores the results of all items)"
             self._refuse(step, "sink", what, "move it to a step that follows the loop")
+        if "sink" in step and any(name != "next" for one in _list(step.get("case")) for name in _chain_names(one)):
+            what = "`sink` of a step whose branches do something (it runs behind their chains)"
+            self._refuse(step, "sink", what, "move it to a step of its own, or into the chains")
         if "sink" in step:
             self._refuse_names(step, "sink", EVENT, "in `sink`")
         if "loop" in step and "vars" in step:
@@ -494,12 +500,16 @@ class _Rewriter:
         on_exit: list[Any] = []
         otherwise: list[Any] = []
         names = self._step_names(step)
+        stored = self._sink_label(step) if "sink" in step else None
         for number, branch in branches:
             arc = self._branch_arc(step, number, branch, names, fallback, added)
             if "else" in branch:
                 otherwise.append(arc)
                 continue
-            for guard, exits in self._guards(branch, names, "loop" in step):
+            for renamed, exits in self._guards(branch, names, "loop" in step):
+                guard = renamed
+                if stored is not None and self._sees_failure(renamed):  # that of a sink is not for branches
+                    guard = f"{{{{ ({_inner(renamed, {})}) and (event.data.task | default('')) != '{stored}' }}}}"
                 copy = _map_at(branch)
                 _keep_places(copy, branch, "when")
                 copy["step"] = arc["step"]
@@ -513,6 +523,16 @@ class _Rewriter:
         router = _map_at(case)
         router["arcs"] = on_call
         return router
+
+    def _sees_failure(self, guard: Any) -> bool:
+        """Whether a guard, as arcs see it, can match after a failure (S3)."""
+        try:
+            reads = parse(guard).reads if isinstance(guard, str) else []
+        except TemplateSyntax:
+            return False
+        ends = (("steps", self.current, "status"), ("steps", self.current, "error"))
+        bare = ((self.current, "status"), (self.current, "error"))
+        return any(read.path[0] == "event" or read.path[:3] in ends or read.path[:2] in bare for read in reads)
 
     def _guards(self, branch: Any, names: dict[str, str], loop: bool) -> Iterator[tuple[Any, bool]]:
         """The guard of a branch as arcs see it, for the call and for the exit."""
@@ -596,9 +616,13 @@ class _Rewriter:
         if goto is None and fallback is not None:
             self._refuse_names(step, "next", EVENT, "in `args` of the `next` that follows a chain")
             arcs = self._fallback_arcs(step)
-        return self._chain_step(
-            step, number, branch, chain, arcs, retry if retry is not None else step.get("retry"), names, added
-        )
+            if self._sees_failure(_rename(branch.get("when"), names)):
+                for arc in arcs:  # a branch may take a failure up, and `next` is not for failures
+                    arc["when"] = f"{{{{ {_path('steps', step['step'])}.status == 'succeeded' }}}}"
+        default = retry if retry is not None else step.get("retry")
+        if default is None and _map(step.get("spec")).get("on_error") == "retry":
+            default = _map_at(step)
+        return self._chain_step(step, number, branch, chain, arcs, default, names, added)
 
     def _single(self, chain: Any, key: str) -> Any:
         item = _map_at(chain)
@@ -619,10 +643,11 @@ class _Rewriter:
     ) -> Any:
         tasks = _seq_at(branch)
         labels: set[str] = set()
+        ignore = "continue" if _map(step.get("spec")).get("on_error") == "ignore" else None
         for item in chain:
             self._refuse_moved(item, labels)
             for name, body in item.items():
-                tasks.extend(self._chain_tasks(item, name, body, retry, names, labels))
+                tasks.extend(self._chain_tasks(item, name, body, retry, names, labels, ignore))
         router = self._arcs_router(branch, arcs) if arcs else None
         arc = self._routing_step(step, f"{step['step']}_case_{number}", branch, router, added)
         if tasks:
@@ -655,7 +680,14 @@ class _Rewriter:
                     self._refuse_names(body, key, foreign - (visible if key == "tool" else set()), "in a chain")
 
     def _chain_tasks(
-        self, at: Any, name: str, body: Any, retry: Any, names: dict[str, str], labels: set[str]
+        self,
+        at: Any,
+        name: str,
+        body: Any,
+        retry: Any,
+        names: dict[str, str],
+        labels: set[str],
+        ignore: str | None,
     ) -> Iterator[Any]:
         if name == "next":
             return
@@ -676,7 +708,7 @@ class _Rewriter:
             task["args"] = merged
         if "retry" in body:
             task["retry"] = body["retry"]
-        self._policy(task, retry)
+        self._policy(task, retry, ignore)
         labels.add(name)
         yield self._labelled(at, name, task)
         for sink in self._entry_sinks(task):
@@ -772,6 +804,16 @@ class _Rewriter:
             found += [entry["sink"]] if "sink" in entry else []
             task = entry["tool"]
         return found
+
+    def _sink_label(self, step: Any) -> str:
+        """The label that the step's own sink will have in its pipeline."""
+        tool = step["tool"]
+        labels = {label for label, *_ in labelled_items(tool)} if isinstance(tool, list) else set()
+        if isinstance(tool, dict):
+            self._label("call", labels)
+        for _ in self._sinks(step):
+            self._label("sink", labels)
+        return self._label("sink", labels)
 
     def _store(self, step: Any, sinks: list[Any]) -> None:
         """Append the sinks to the pipeline, and restore the result of the call behind them."""
@@ -960,6 +1002,13 @@ def _chain_calls(case: Any) -> Iterator[Any]:
     for branch in _list(case):
         for item in _list(_map(branch).get("then", _map(branch).get("else"))):
             yield from (body for name, body in _map(item).items() if name not in ("sink", "set", "next"))
+
+
+def _chain_names(branch: Any) -> Iterator[str]:
+    """What a branch does, by name: calls, `sink`, `set`, `next`."""
+    chain = _map(branch).get("then", _map(branch).get("else"))
+    for item in [chain] if isinstance(chain, dict) else _list(chain):
+        yield from (name for name in _map(item) if name != "retry")
 
 
 def _map_at(node: Any) -> Map:

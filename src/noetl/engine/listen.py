@@ -181,4 +181,5 @@ def last_outcome(run: Run) -> dict[str, Any]:
     if tail is not None and tail.looped:
         return {"status": "ok", "result": tail.result, "error": None, "meta": {}}
     calls = list(progress.tasks.values()) if progress is not None else []
-    return calls[-1] if calls else {"status": "ok", "result": None, "error": None, "meta": {}}
+    nothing: dict[str, Any] = {"status": "ok", "result": None, "error": None, "meta": {}}
+    return calls[-1] if calls and calls[-1]["status"] == "ok" else nothing  # an error that is ignored is not seen

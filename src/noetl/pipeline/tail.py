@@ -103,9 +103,11 @@ class TailRun:
             if isinstance(end, Waiting):
                 return end
             self.ended = end
-        self._show(self._outcome())
+        outcome = self._outcome()
+        ignored = isinstance(self.ended, Done) and outcome["status"] != "ok"
+        self._show({**NOTHING, "meta": outcome["meta"]} if ignored else outcome)
         self._hear(self._event(self._point()))
-        if "vars" in self.plan.chains and isinstance(self.ended, Done):
+        if "vars" in self.plan.chains and outcome["status"] == "ok" and isinstance(self.ended, Done):
             end = await self._chain("vars")
             if isinstance(end, Waiting):
                 return end

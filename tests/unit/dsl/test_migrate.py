@@ -384,12 +384,12 @@ STEPS = {
     "names that are taken": """
         - step: s
           tool: {kind: http, url: http://x}
-          sink: {tool: {kind: postgres, table: t}}
           case:
             - when: "{{ result }}"
               then: {set: {n: 1}, next: call}
         - step: s_case_0
           tool: {kind: http, url: http://x}
+          sink: {tool: {kind: postgres, table: t}}
           next: sink
         - step: call
           tool: {kind: http, url: http://x}
@@ -902,6 +902,19 @@ def test_all_leftovers_of_all_steps_are_listed() -> None:
     )
     found = [problem.message.split("`")[1] for problem in migrate("p.yaml", text, KINDS).leftovers]
     assert found == ["case_mode: inclusive", "eval_mode: on_event", "poll", "vars", "sink"]
+
+
+def test_a_sink_behind_chains_stays_with_its_step() -> None:
+    text = playbook(
+        """\
+        - step: s
+          tool: {kind: noop}
+          sink: {tool: {kind: http, url: u}}
+          case: [{when: "{{ true }}", then: {set: {n: 1}, next: a}}]
+        """
+    )
+    found = [problem.message.split("`")[1] for problem in migrate("p.yaml", text, KINDS).leftovers]
+    assert found == ["sink"]
 
 
 def test_vars_that_read_the_event_stay_with_the_step() -> None:

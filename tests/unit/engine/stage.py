@@ -197,6 +197,22 @@ def text_of(workflow: str, head: str = "") -> str:
     return HEAD + dedent(head) + "workflow:\n" + indent(dedent(workflow), "  ")
 
 
+def play_text(text: str, tools: dict[str, Tool], limit: float = 60) -> Stage:
+    """Play a whole playbook to its end."""
+    stage = Stage(text, tools, {})
+
+    async def whole() -> None:
+        async with asyncio.timeout(limit):
+            await stage.engine.start(EXECUTION, stage.digest, {}, {})
+            await stage.drive()
+        await stage.engine.worker.stop()
+        stage.engine.runtime.thread.shutdown()
+
+    asyncio.run(whole())
+    stage.check()
+    return stage
+
+
 def play(
     workflow: str,
     *commands: Command,

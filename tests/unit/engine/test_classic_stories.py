@@ -564,6 +564,14 @@ def test_on_error_ignores_or_retries() -> None:
     assert ignored.of("token.enqueued")[1].args == {"k": True}
 
 
+def test_an_error_that_is_ignored_is_done_with_the_result_null_and_gives_no_variables() -> None:
+    line = when("event.name == 'call.done' and response.status == 'ok' and result is none", "{next: a}")
+    steps = branches(line, spec="on_error: ignore", rest='vars: {seen: "{{ result.n }}"}\n      next: d')
+    stage = play(steps, tools={"f": broken})
+    assert (ran(stage), stage.state.ctx) == (["start", "a"], {})
+    assert (stage.state.steps["start"].status, stage.state.steps["start"].result) == ("succeeded", None)
+
+
 # -- polls -----------------------------------------------------------------------------------------------------------
 
 
