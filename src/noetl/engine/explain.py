@@ -18,6 +18,7 @@ import msgspec
 
 from noetl.engine import events as e
 from noetl.engine.evolve import merged_args
+from noetl.engine.listen import branch_number, branch_scope, call_event
 from noetl.engine.net import StepPlan, guard_test
 from noetl.engine.state import Ended, Execution, Run, Token
 from noetl.engine.task_scope import task_at, task_scope
@@ -25,7 +26,7 @@ from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
 from noetl.expression import Missing, lookup, parse
 from noetl.model.identity import step_of
-from noetl.model.playbook import Guard, Rule, Task
+from noetl.model.playbook import Guard, Poll, Rule, Task
 from noetl.reference import Need, Reference, preview_of, shape_of
 from noetl.scope import Scope, StepView
 
@@ -33,6 +34,8 @@ MOST = 200
 """So many decisions are told, the latest ones."""
 SHOWN_BYTES = 2_000
 DEFAULT_ATTEMPTS = 3
+BEHIND_RULES = ("template", "ctx_conflict", "too_large")
+"""Errors that can come up after a rule has matched: what it writes can't be evaluated, stored, or be written twice."""
 
 Verdict = Literal["matched", "not matched", "not reached", "error"]
 
@@ -58,7 +61,7 @@ class Decision(msgspec.Struct, frozen=True):
 
     seq: int
     at: float
-    kind: Literal["arcs", "rules", "admission"]
+    kind: Literal["arcs", "rules", "admission", "case"]
     about: str
     """The run, the visit of a task, or the step that tokens wanted to enter."""
     says: str
@@ -228,21 +231,38 @@ def _arc_reasons(state: Execution, ended: Ended, at: float) -> Iterator[Reason]:
 def rules_of(state: Execution, event: e.TaskDone, seq: int, at: float) -> Decision | None:
     """Why a rule of a task's policy decided what came after an outcome; None where there was nothing to decide."""
     task = task_at(state, event.task)
-    if task is None or (task.policy is None and event.outcome.ok):
+    if task is None or (task.policy is None and event.outcome.ok and event.do == "continue"):
         return None
     about = f"{event.task}"
     came_to = "skipped" if event.skipped else f"attempt {event.attempt}: {_outcome(event)}"
+    if task.poll is not None:
+        return _poll(task.poll, event, seq, at, f"{about}, {came_to}; {_what(event)}", task_scope(state, event, at))
     if task.policy is None:
-        return Decision(seq, at, "rules", about, f"{about}, {came_to}; it has no policy, and an error fails", [])
+        why = "it has no policy, and an error fails" if event.do == "fail" else _what(event)
+        return Decision(seq, at, "rules", about, f"{about}, {came_to}; {why}", [])
     scope = task_scope(state, event, at)
     reasons = list(_rule_reasons(event, task, scope))
     chosen = next((i for i, one in enumerate(reasons) if one.verdict == "matched"), None)
     do, note = _directive(event, task.policy[chosen].then.do if chosen is not None else "continue", task, chosen)
     expected = "" if do == event.do or any(one.verdict == "error" for one in reasons) else do
+    error = event.outcome.error
+    if expected and event.do == "fail" and error is not None and error.kind in BEHIND_RULES:
+        expected, note = "", f": {error.message}"  # what the rule was to write could not be, and stands in its place
     says = f"{about}, {came_to}; {_what(event)}{note}"
     if chosen is None and not expected and event.do == "continue":
         says = f"{about}, {came_to}; no rule matches, so it continues"
     return Decision(seq, at, "rules", about, says, reasons, expected)
+
+
+def _poll(poll: Poll, event: e.TaskDone, seq: int, at: float, says: str, scope: Scope) -> Decision:
+    """A call that is made again until something holds (classic)."""
+    until = Guarded(_owner(event), "ready", poll.until, guard_test(poll.until))
+    return Decision(seq, at, "rules", str(event.task), says, [_looked_at(until, scope)])
+
+
+def _owner(event: e.TaskDone) -> str:
+    labels = "/".join(part.partition("#")[0] for part in event.task.path.split("/"))
+    return f"{step_of(event.task.run)}/{labels}"
 
 
 def _outcome(event: e.TaskDone) -> str:
@@ -264,8 +284,7 @@ def _directive(event: e.TaskDone, do: str, task: Task, chosen: int | None) -> tu
 
 def _rule_reasons(event: e.TaskDone, task: Task, scope: Scope) -> Iterator[Reason]:
     """Rules that skip are looked at before the first attempt, the others after each."""
-    labels = "/".join(part.partition("#")[0] for part in event.task.path.split("/"))
-    owner = f"{step_of(event.task.run)}/{labels}"
+    owner = _owner(event)
     over = False
     early = Scope({name: value for name, value in scope.items() if name != "outcome"})
     for i, rule in enumerate(task.policy or ()):
@@ -283,6 +302,48 @@ def _rule_reasons(event: e.TaskDone, task: Task, scope: Scope) -> Iterator[Reaso
 
 def _leads_to(rule: Rule) -> str:
     return f"jump to {rule.then.to}" if rule.then.do == "jump" else rule.then.do
+
+
+# -- branches of a classic step -------------------------------------------------------------------------------------
+
+
+def case_of(state: Execution, event: e.CaseEvaluated, seq: int, at: float) -> Decision:
+    """Why branches of a case fired or did not."""
+    run = state.runs[event.run]
+    plan = state.net.steps[run.step]
+    assert plan.cases is not None
+    assert run.tail is not None
+    turn = Turn(state, at)
+    scope = branch_scope(turn, run, event.event or call_event(run, event.trigger_event))
+    if not plan.cases.listens:  # its worker sees ctx as of the first grant
+        scope["ctx"] = run.ctx
+    reasons = []
+    for branch in plan.cases.branches:
+        one = Guarded(f"{run.step}/{branch.name}", branch.name, _branch_guard(plan, branch.name), branch.test)
+        if branch.name in run.tail.fired:
+            reasons.append(_reason(one, "not reached", note="it has fired before"))
+        elif run.tail.failure is not None and not branch.sees_failure and not branch.otherwise:
+            reasons.append(_reason(one, "not reached", note=BLIND))
+        else:
+            reasons.append(_branch_reason(one, branch.otherwise, branch.name in event.matched, scope))
+    fired = f"{', '.join(event.order)} fire{'s' * (len(event.order) == 1)}" if event.order else "no branch fires"
+    says = f"{event.run}, at {event.trigger_event}: {fired} ({event.case_mode})"
+    differs = [one.leads_to for one in reasons if one.leads_to in event.matched and one.verdict == "not matched"]
+    return Decision(seq, at, "case", event.run, says, reasons, f"{', '.join(differs)} would not" if differs else "")
+
+
+def _branch_guard(plan: StepPlan, name: str) -> Guard | None:
+    assert plan.step.tail is not None
+    assert plan.step.tail.cases is not None
+    return plan.step.tail.cases.branches[branch_number(name)].when
+
+
+def _branch_reason(one: Guarded, otherwise: bool, fired: bool, scope: Scope) -> Reason:
+    """An `else` has no guard, and one that holds behind an exclusive one that fired is not reached."""
+    if otherwise:
+        return _reason(one, "matched" if fired else "not reached")
+    found = _looked_at(one, scope)
+    return found if fired or found.verdict != "matched" else _reason(one, "not reached")
 
 
 # -- admission ------------------------------------------------------------------------------------------------------
@@ -345,6 +406,8 @@ class Explainer:
                     self._keep(found)
             case e.TokenEnqueued(step=step) if step == self.step:
                 self.came = True
+            case e.CaseEvaluated(run=run) if self._is_mine(run) and run in state.runs:
+                self._keep(case_of(state, event, seq, at))
             case e.StepScheduled(run=run) if step_of(run) == self.step:
                 self.entered = True
                 if self._is_mine(run):

@@ -65,7 +65,7 @@ def _hear(turn: Turn, run: Run, event: e.Event) -> None:
     failed = heard["name"] == "call.error"
     asked = heard["name"] in ("message.received", "timer.fired")
     try:
-        chosen = plan.cases.chosen(_scope(turn, run, heard), run.tail.fired, failed, last=asked)
+        chosen = plan.cases.chosen(branch_scope(turn, run, heard), run.tail.fired, failed, last=asked)
     except TemplateError as error:
         turn.emit(e.StepFailed(run.id, Error("template", f"case: {error.message} in {error.source[:200]!r}")))
         return
@@ -156,7 +156,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _scope(turn: Turn, run: Run, heard: dict[str, Any]) -> Scope:
+def branch_scope(turn: Turn, run: Run, heard: dict[str, Any]) -> Scope:
     """What a branch of a listener sees; its own result once its tool has ended."""
     scope = turn.scope(run.args, run.args_by, heard)
     plan, tail = turn.state.net.steps[run.step], run.tail

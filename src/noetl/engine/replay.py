@@ -104,7 +104,7 @@ class Replay:
                     decide(turn, Start(payload, self.ctx, parent))
                 case e.TimerFired(timer=timer):
                     decide(turn, TimerDue(timer))
-                case _ if type(event) in ACCEPT:
+                case e.IterationDone() | e.IterationFailed():  # a loop may be over with it
                     ACCEPT[type(event)](turn, 0, event)
                 case _:
                     turn.emit(event)
@@ -118,6 +118,8 @@ class Replay:
         task = task_at(self.state, event.task)
         if task is None:
             raise KeyError(event.task.label)
+        if task.poll is not None or event.task.chain:  # what follows is not up to its policy alone
+            return None
         if task.policy is None:
             do = "continue" if event.outcome.ok else "fail"
         else:

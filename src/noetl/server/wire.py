@@ -293,7 +293,7 @@ class DecisionView(msgspec.Struct, frozen=True):
 
     seq: int
     timestamp: str
-    kind: Literal["arcs", "rules", "admission"]
+    kind: Literal["arcs", "rules", "admission", "case"]
     about: str
     says: str
     reasons: list[ReasonView]

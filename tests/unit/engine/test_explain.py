@@ -356,3 +356,34 @@ def test_every_decision_comes_out_as_it_did() -> None:
             assert one.differs == "", one
             kinds.add(one.kind)
     assert kinds == {"arcs", "rules", "admission"}
+
+
+# -- classic steps --------------------------------------------------------------------------------------------------
+
+
+def test_branches_of_a_case_tell_what_they_saw() -> None:
+    steps = """\
+    - step: start
+      tool: {kind: python, code: ask}
+      case:
+        - {when: "{{ event.name == 'call.done' and result.n > 5 }}", then: [{next: [{step: big}]}]}
+        - {when: "{{ event.name == 'call.done' and result.n > 1 }}", then: [{next: [{step: small}]}]}
+        - {when: "{{ event.name == 'call.done' }}", then: [{next: [{step: big}]}]}
+    - {step: big, tool: {kind: noop}}
+    - {step: small, tool: {kind: noop}}
+    """
+    stage = play(steps, tools={"ask": lambda: {"n": 3}})
+    (found,) = of(explained(stage, "start"), "case")
+    assert found.says == "start#1, at call.done: case_1 fires (exclusive)"
+    assert verdicts(found) == [("case_0", "not matched"), ("case_1", "matched"), ("case_2", "not reached")]
+    assert found.reasons[0].values == {"event.name": "call.done", "result.n": 3}
+    assert (found.reasons[1].place, found.differs) == ("start/case_1", "")
+
+
+def test_what_a_rule_could_not_write_is_told() -> None:
+    rules = policy("{else: {then: {do: continue, set_ctx: {n: {$add: 1}}}}}")
+    stage = play(f"- {{step: a, tool: {{kind: noop, {rules}}}}}", ctx={"n": "text"})
+    (found,) = of(explained(stage, "a"), "rules")
+    assert (verdicts(found), found.differs) == ([("continue", "matched")], "")
+    assert "; fail: " in found.says
+    assert "$add can't combine text with a number" in found.says
