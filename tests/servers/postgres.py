@@ -16,6 +16,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,19 @@ class PostgresServer:
             self.process.wait()
         self.process = None
 
+    def kill(self) -> None:
+        """kill -9 of every process of it: nothing is written any more, and nobody says good-bye."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)  # or it has another child by the time that these are killed
+        pids = [self.process.pid, *_children(self.process.pid)]
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        while any(_is_alive(pid) for pid in pids[1:]):  # the next one would find the memory that they share in use
+            time.sleep(0.01)
+        self.process = None
+
     def close(self) -> None:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -180,6 +194,17 @@ def _program(name: str) -> str:
     assert spec.submodule_search_locations
     (found,) = Path(spec.submodule_search_locations[0]).glob(f"pginstall18/bin/{name}")
     return str(found)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _free_port() -> int:

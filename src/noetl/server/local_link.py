@@ -44,7 +44,8 @@ class LocalLink:
         self.reporting.add((execution, report.fence))
         try:
             await self.keep_lines()
-            return await self.service.report(execution, report)
+            found = await self.service.report(execution, report)
+            return found.held, found.works
         finally:
             self.reporting.discard((execution, report.fence))
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -26,6 +26,7 @@ from noetl.model.identity import uuid7
 from noetl.runtime.family import Family, Find, starts_others
 from noetl.runtime.runtime import Answer, OpenCredential, Refresh, Runtime
 from noetl.store.ports import Store, WorkerSession
+from noetl.worker.wire import Verdict
 from noetl.worker.work import Work
 
 TICK_SECONDS = 0.1
@@ -39,6 +40,7 @@ next one that is handed out are one commit, and nobody waits in the queue at eac
 GRANT_SECONDS = 15.0
 """A lease that its worker does not name by then never reached it."""
 KEPT_CLAIMS = 1_000
+KEPT_FINISHED = 10_000
 KEPT_TURNS = 10_000
 """So many executions wait here for their turn; the others wait in the store."""
 AT_ONCE = 100
@@ -57,6 +59,15 @@ class Waiting:
     def __init__(self) -> None:
         self.event = asyncio.Event()
         self.waiters = 0
+
+
+class Reported(NamedTuple):
+    """What became of a report."""
+
+    verdict: Verdict
+    held: bool
+    """Whether the lease goes on."""
+    works: list[Work]
 
 
 class Service:
@@ -84,6 +95,8 @@ class Service:
         self.closing = False
         self.claims: dict[tuple[str, str], list[Work]] = {}
         """Answers to the latest claims, for a worker that asks again because none has reached it."""
+        self.finished: dict[tuple[str, int], int] = {}
+        """Leases that have ended lately with a report, and how many facts had been told by then."""
         self.sessions: dict[str, float] = {}
         """When the process of each worker was started, as far as it has been heard here."""
         self.related: set[str] = set()
@@ -143,7 +156,8 @@ class Service:
         """Something is durable: who waits for it hears of it."""
         if state.ready and state.status == "running":
             for pool in set(state.ready.values()):
-                self._queue(pool, state.id)
+                if len(self.turns.get(pool, ())) < KEPT_TURNS:
+                    self._queue(pool, state.id)
                 self.announce(pool)
         if state.parent is not None or (self._may_start_others(state.digest) and any(map(_concerns_others, events))):
             self.related.add(state.id)
@@ -160,9 +174,7 @@ class Service:
         return self.parents[digest]
 
     def _queue(self, pool: str, execution: str) -> None:
-        turns = self.turns.setdefault(pool, {})
-        if len(turns) < KEPT_TURNS:
-            turns.setdefault(execution)
+        self.turns.setdefault(pool, {}).setdefault(execution)
         if (event := self.stirred.get(pool)) is not None:
             event.set()
 
@@ -255,23 +267,24 @@ class Service:
         return works
 
     async def _find_ready(self, pool: str, enough: int) -> None:
-        """Queue executions with ready work that are known to the store only, until enough wait here.
+        """Queue executions with ready work that may be known to the store only: some at least, until enough wait here.
 
-        Each look goes on where the last one ended, round and round: so everybody's turn comes, however many there are.
+        Each look goes on where the last one ended, round and round: so everybody's turn comes, however many there are,
+        and also if those that are served do not stop being ready.
         """
         turns = self.turns.setdefault(pool, {})
         self.searched[pool] = self.clock.now()
-        while len(turns) < enough:
-            page = min(PAGE, enough)
+        page = min(PAGE, enough)
+        while True:
             found = await self._in_store(self.store.waiting, pool, page, self.looked.get(pool, ""))
             for execution in found:
                 if not self._is_left_alone(execution):
                     self._queue(pool, execution)
             self.looked[pool] = found[-1] if len(found) == page else ""
-            if len(found) < page:
+            if len(found) < page or len(turns) >= enough:
                 return
 
-    async def report(self, execution: str, report: Report, *, again: bool = False) -> tuple[bool, list[Work]]:
+    async def report(self, execution: str, report: Report, *, again: bool = False) -> Reported:
         """Facts from a worker. It goes on with the same execution, unless its turn is over and others wait. `again`
         says that it may have been told before, and given work then."""
         claim = report.claim
@@ -284,7 +297,20 @@ class Service:
                 self._remember(claim, works)
             else:
                 works = await self.claim(claim, again=again)
-        return report.fence in answer.state.leases, works
+        return Reported(self._verdict(execution, report, answer), report.fence in answer.state.leases, works)
+
+    def _verdict(self, execution: str, report: Report, answer: Answer) -> Verdict:
+        key, told = (execution, report.fence), report.first + len(report.facts)
+        held = report.fence in answer.state.leases
+        if any(event.source == "worker" or isinstance(event, e.StepPaused) for event in answer.events):
+            if not held:
+                self.finished[key] = told
+                while len(self.finished) > KEPT_FINISHED:
+                    del self.finished[next(iter(self.finished))]
+            return "accepted"
+        if held:
+            return "duplicate" if report.facts else "accepted"
+        return "duplicate" if told <= self.finished.get(key, -1) else "rejected"
 
     def _is_due_elsewhere(self, pool: str, execution: str) -> bool:
         turns = self.turns.get(pool, {})
@@ -379,8 +405,6 @@ class Service:
             for name in names:
                 try:
                     await self._look_at(name)
-                except NotFound:
-                    pass  # it was removed meanwhile
                 except NoetlError as error:
                     self._leave_alone(name, error)
 
@@ -453,9 +477,8 @@ class Service:
                 raise answer
 
     def _leave_alone(self, execution: str, error: NoetlError) -> None:
-        if not isinstance(error, NotFound):
-            self.left[execution] = self.clock.now() + LEAVE_SECONDS
-            self.complain(f"{execution} is left alone for {LEAVE_SECONDS:g} s: {error}")
+        self.left[execution] = self.clock.now() + LEAVE_SECONDS
+        self.complain(f"{execution} is left alone for {LEAVE_SECONDS:g} s: {error}")
 
     def _is_left_alone(self, execution: str) -> bool:
         until = self.left.get(execution)

@@ -116,7 +116,7 @@ class HttpLink:
             blobs = tuple(blob for blob in report.blobs if blob not in apart)
             verdicts = await self._tell(execution, msgspec.structs.replace(report, claim=claim, blobs=blobs))
         works = [wire.decode_work(work) for work in verdicts.works]
-        return verdicts.verdict == "accepted", await self.arrived(works)
+        return verdicts.held, await self.arrived(works)
 
     async def _tell(self, execution: str, report: Report) -> wire.Verdicts:
         lines = self.output.take()

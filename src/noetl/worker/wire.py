@@ -22,7 +22,8 @@ from noetl.worker.work import Work
 CONTENT_BYTES = 64 << 20
 """What a server takes as one content from a worker, and as one request."""
 
-Verdict = Literal["accepted", "rejected"]
+Verdict = Literal["accepted", "duplicate", "rejected"]
+"""Of a report: it counts; it was told before and counts once; the lease was not the worker's."""
 
 
 class BadMessage(NoetlError):
@@ -59,6 +60,8 @@ class Verdicts(msgspec.Struct, frozen=True):
     """What became of a report, and the work that was asked for with it."""
 
     verdict: Verdict
+    held: bool = False
+    """Whether the lease goes on; without it there is nothing more to do under it."""
     works: list[msgspec.Raw] = []
 
 

@@ -50,10 +50,13 @@ class Process:
         self.folder, self.name, self.args, self.env = folder, name, args, env
         self.output = folder / f"{name}.out"
         self.output.unlink(missing_ok=True)
+        self.began = 0
+        """Where the output of the process begins that runs now."""
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Process:
         with self.output.open("ab") as file:
+            self.began = file.tell()
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "noetl.cli", *self.args],
                 cwd=self.folder,
@@ -146,6 +149,15 @@ class Client:
         found: dict[str, Any] = until(look, seconds)
         return found
 
+    def events(self, execution: str) -> list[dict[str, Any]]:
+        """The whole log, page by page."""
+        found: list[dict[str, Any]] = []
+        after: int | None = 0
+        while after is not None:
+            page = self.ask("GET", f"/executions/{execution}/events?limit=1000&after={after}")
+            found, after = found + page["items"], page["next"]
+        return found
+
     def register(self, text: str) -> None:
         answer = self.http.post(
             f"{self.urls[0]}/api/v1/playbooks", content=text.encode(), headers={"Content-Type": "application/yaml"}
@@ -235,7 +247,10 @@ def dev(folder: Path) -> Iterator[Served]:
 @contextmanager
 def served(folder: Path, db: str, servers: int = 1, workers: int = 2, *more: str) -> Iterator[Served]:
     """Servers and workers as processes of their own; worker N works for server N, as far as there are that many.
-    `more` are further arguments of the servers."""
+    `more` are further arguments of the servers.
+
+    A worker that is started again has the same name, so its server knows at once that the old one is gone.
+    """
     token = make_token(folder, db, "admin")
     with ExitStack() as stack:
         ports = [free_port() for _ in range(servers)]
@@ -245,7 +260,8 @@ def served(folder: Path, db: str, servers: int = 1, workers: int = 2, *more: str
         urls = [f"http://127.0.0.1:{port}" for port in ports]
         for one in listening:
             one.until_said("noetl server at")
-        working = [worker(folder, db, f"worker{n}", urls[n % servers]).start() for n in range(workers)]
+        names = [f"worker{n}" for n in range(workers)]
+        working = [worker(folder, db, name, urls[n % servers], "--name", name).start() for n, name in enumerate(names)]
         for one in working:
             stack.callback(_end, one)
         client = Client(urls, token)

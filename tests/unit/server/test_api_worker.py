@@ -89,7 +89,10 @@ def test_reports_that_travel_together_are_all_taken(admin: httpx2.Client, mine: 
         works += claimed(mine)
     requests = [wire.report_request(one.execution, Report(one.fence, (e.StepDone(one.run, 1),))) for one in works]
     answer = told(mine, "report", requests)
-    assert [one.verdict for one in wire.decode_as(list[wire.Verdicts], answer.content)] == ["rejected"] * 3
+    verdicts = wire.decode_as(list[wire.Verdicts], answer.content)
+    assert [(one.verdict, one.held) for one in verdicts] == [("accepted", False)] * 3
+    answer = told(mine, "report", requests)
+    assert [one.verdict for one in wire.decode_as(list[wire.Verdicts], answer.content)] == ["duplicate"] * 3
     for one in works:
         assert until(admin, one.execution, "running", "waiting")["steps"]["start"]["status"] == "succeeded"
         admin.post(f"/api/v1/executions/{one.execution}/cancel")

@@ -26,6 +26,7 @@ from noetl.store.ports import Store, WorkerSession
 from noetl.store.sqlite import SqliteStore
 from noetl.tools.registry import KINDS
 from noetl.worker.output import Output
+from noetl.worker.work import Work
 from noetl.worker.worker import Worker
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: story, path: tests/story}\n"
@@ -41,6 +42,7 @@ LOOP = """
   loop: {in: "{{ range(2000) }}", iterator: n, spec: {mode: parallel, collect: false}}
   tool: {kind: noop}
 """
+LONG = LOOP.replace("2000", "20000")
 CHILD = "- {step: start, tool: {kind: noop, result: '{{ workload.n * 2 }}'}}\n"
 PARENT = """
 - step: start
@@ -67,11 +69,12 @@ class House:
             raise NotFound("no such playbook")
         return self.add(CHILD)
 
-    def add(self, workflow: str) -> str:
+    def add(self, workflow: str, *, stored: bool = True) -> str:
         text = text_of(workflow)
         playbook = load("story.yaml", text, KINDS).require()
         runtime = self.service.runtime
-        runtime.thread.submit(runtime.store.put_playbook, playbook.digest, "story.yaml", text.encode()).result()
+        if stored:
+            runtime.thread.submit(runtime.store.put_playbook, playbook.digest, "story.yaml", text.encode()).result()
         return runtime.add(playbook)
 
     def open(self, worker: bool = True) -> None:
@@ -111,10 +114,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "noetl.db")
 
 
-def play(store: Store, story: Callable[[House], Awaitable[None]], *, worker: bool = True) -> None:
+def play(
+    store: Store, story: Callable[[House], Awaitable[None]], *, worker: bool = True, opened: bool = True
+) -> None:
     async def whole() -> None:
         house = House(store)
-        house.open(worker)
+        if opened:
+            house.open(worker)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await story(house)
@@ -226,6 +232,122 @@ def test_a_lease_that_never_arrived_is_given_to_another(store: Store, monkeypatc
         assert (await house.service.wait(state.id, 20)).status == "succeeded"
 
     play(store, story, worker=False)
+
+
+def test_a_process_that_bears_the_name_of_another_gives_its_leases_back(store: Store) -> None:
+    async def story(house: House) -> None:
+        state = await house.service.start(house.add(CHAIN), {}, {})
+        await house.service.heartbeat(WorkerSession("w1", "default", 4, started=1.0))
+        (work,) = await house.service.claim(Claim("w1", 1, "default", "c1"))
+        lease = {work.execution: [work.fence]}
+        assert await house.service.heartbeat(WorkerSession("w1", "default", 4, started=1.0, leases=lease)) == ([], [])
+        assert await house.service.heartbeat(WorkerSession("w1", "default", 4, started=1.0)) == ([], [])
+        assert house.service.runtime.cells[state.id].state.leases  # it may be on its way
+        other = Service(store, SystemClock(), house._find)  # which has never heard of the worker
+        await other.heartbeat(WorkerSession("w1", "default", 4, started=2.0))
+        other.runtime.thread.shutdown()
+        house.tasks.append(asyncio.create_task(house.work()))
+        assert (await house.service.wait(state.id, PATIENCE_SECONDS)).status == "succeeded"
+        assert [row.type for row in store.read(state.id)].count("step.regranted") == 1
+
+    play(store, story, worker=False)
+
+
+def test_a_claim_that_is_repeated_at_another_server_gets_its_leases(store: Store) -> None:
+    async def story(house: House) -> None:
+        chain, loop = house.add(CHAIN), house.add(LOOP)
+        await house.service.start(chain, {}, {})
+        await house.service.start(loop, {}, {})
+        works = await house.service.claim(Claim("w1", 3, "default", "c1"))
+        await house.service.claim(Claim("w2", 1, "default", "c1"))  # a worker of another name
+        other = Service(store, SystemClock(), house._find)
+        again = await other.claim(Claim("w1", 3, "default", "c1"), again=True)
+        assert sorted(again, key=_lease) == sorted(works, key=_lease)
+        assert len(works) == 3
+        assert await other.claim(Claim("w1", 3, "default", "c0"), again=True) != again
+        other.runtime.thread.shutdown()
+        for one in store.summaries():
+            await house.service.handle(one.execution_id, Cancel("enough"))
+
+    play(store, story, worker=False)
+
+
+def _lease(work: Work) -> tuple[str, int]:
+    return work.execution, work.fence
+
+
+def test_everybodys_turn_comes_however_many_wait(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that was started anew knows nothing but the store, and some of them never stop being ready."""
+    for name, value in {"AT_ONCE": 3, "PAGE": 4, "KEPT_TURNS": 5, "SWEEP_SECONDS": 0.05, "TICK_SECONDS": 0.01}.items():
+        monkeypatch.setattr(service_module, name, value)
+
+    async def story(house: House) -> None:
+        loop, chain = house.add(LONG), house.add(CHAIN)
+        for _ in range(7):  # more than are looked at, and they come first in every list
+            await house.service.start(loop, {}, {})
+        last = await house.service.start(chain, {}, {})
+        other = House(store)
+        other.add(LONG), other.add(CHAIN)
+        other.open()
+        found = await other.service.wait(last.id, PATIENCE_SECONDS)
+        assert found.status == "succeeded"
+        assert not all(one.status == "succeeded" for one in store.summaries())  # nobody had to wait for the loops
+        for one in store.summaries(status="running"):
+            await other.service.handle(one.execution_id, Cancel("enough"))
+        await other.close()
+        other.service.runtime.thread.shutdown()
+
+    play(store, story, worker=False)
+
+
+def test_many_ready_runs_of_a_store_are_all_done_by_a_new_server(store: Store) -> None:
+    async def story(house: House) -> None:
+        digest = house.add(CHAIN)
+        names = [(await house.service.start(digest, {}, {})).id for _ in range(250)]
+        other = House(store)
+        other.add(CHAIN)
+        other.open()
+        for name in names:
+            assert (await other.service.wait(name, PATIENCE_SECONDS)).status == "succeeded"
+        await other.close()
+        other.service.runtime.thread.shutdown()
+
+    play(store, story, worker=False)
+
+
+def test_what_can_not_be_read_is_in_nobodys_way(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The playbook of the first ones is gone. It is told, and claims and timers of the others go on."""
+    for name, value in {"AT_ONCE": 1, "TICK_SECONDS": 0.01, "SWEEP_SECONDS": 0.05}.items():
+        monkeypatch.setattr(service_module, name, value)
+    waits = WAITS.replace("timeout: 60", "timeout: 0.1")
+    told: list[str] = []
+
+    async def story(house: House) -> None:
+        before = House(store)  # nobody keeps its time, nor works for it
+        gone, good = before.add(waits, stored=False), before.add(waits.replace("go", "come"))
+        chain_gone, chain = before.add(CHAIN, stored=False), before.add(CHAIN + CHILD.replace("start", "other"))
+        names = [(await before.service.start(digest, {}, {})).id for digest in (gone, good)]
+        before.worker.take(await before.service.claim(Claim("w1", 8, "default")))
+        await _until(lambda: len(store.summaries(status="waiting")) == 2)
+        names += [(await before.service.start(digest, {}, {})).id for digest in (chain_gone, chain)]
+        await before.close()
+        before.service.runtime.thread.shutdown()
+        house.service.complain = told.append
+        house.open()
+        assert (await house.service.wait(names[1], PATIENCE_SECONDS)).status == "failed"  # its time was over
+        assert (await house.service.wait(names[3], PATIENCE_SECONDS)).status == "succeeded"
+        await _until(lambda: {one.execution_id for one in store.summaries(status="running")} == {names[2]})
+        assert {text.partition(" ")[0] for text in told} == {names[0], names[2]}
+        house.add(waits), house.add(CHAIN)  # for the proof at the end
+        for name in (names[0], names[2]):
+            await house.service.handle(name, Cancel("enough"))
+
+    play(store, story, opened=False)
+
+
+async def _until(look: Callable[[], bool]) -> None:
+    while not look():
+        await asyncio.sleep(0.01)
 
 
 def test_another_pool_does_not_get_the_work(store: Store) -> None:

@@ -92,7 +92,7 @@ class Scripted:
 def plain(asked: Asked) -> Answer:
     match asked.path:
         case "/report":
-            return 200, [{"verdict": "accepted", "works": []} for _ in asked.json]
+            return 200, [{"verdict": "accepted", "held": True, "works": []} for _ in asked.json]
         case "/claim":
             return 200, []
         case "/heartbeat":

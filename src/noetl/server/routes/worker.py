@@ -88,12 +88,12 @@ async def _told(call: Call, execution: str, report: Report) -> wire.Verdicts:
     again = lease is None
     mine = lease is not None and _is_mine(call, lease.worker)
     if not mine or lease is None or not all(_belongs(fact, lease.run) for fact in report.facts):
-        if lease is not None or report.claim is None:
+        if lease is not None:
             return wire.Verdicts("rejected")
-        report = Report(report.fence, (), report.first, report.claim)
-    held, works = await api.service.report(execution, report, again=again)
-    api.metrics.count("noetl_leases_granted_total", len(works))
-    return wire.Verdicts("accepted" if held else "rejected", [wire.encode_work(work) for work in works])
+        report = Report(report.fence, (), report.first + len(report.facts), report.claim)
+    found = await api.service.report(execution, report, again=again)
+    api.metrics.count("noetl_leases_granted_total", len(found.works))
+    return wire.Verdicts(found.verdict, found.held, [wire.encode_work(work) for work in found.works])
 
 
 def _report(call: Call, request: wire.ReportRequest) -> Report:
