@@ -45,6 +45,8 @@ Value = TypeVar("Value")
 SERVER_BYTES = 8 << 20
 WORKER_BYTES = 64 << 20
 """How much a template may load on the server and on a worker."""
+BATCH_SECONDS = 0.05
+"""How long commands are decided before what follows from them is stored: nobody else is listened to meanwhile."""
 SNAPSHOT_EVENTS = 10_000
 """How many events may lie behind a snapshot."""
 
@@ -85,6 +87,18 @@ class Asked(NamedTuple):
     execution: str
     command: Command | Refresh
     answer: asyncio.Future[Answer]
+
+
+def in_turn(asked: list[Asked]) -> list[Asked]:
+    """Each execution's first command, then each one's second, and so on: who has much to say keeps nobody waiting."""
+    if len(asked) < 2:
+        return asked
+    counts: dict[str, int] = {}
+    ranks = []
+    for one in asked:
+        ranks.append(counts.get(one.execution, 0))
+        counts[one.execution] = ranks[-1] + 1
+    return [one for _, _, one in sorted(zip(ranks, range(len(asked)), asked, strict=True))]
 
 
 class Cell:
@@ -204,11 +218,15 @@ class Runtime:
     async def _commit(self) -> None:
         """Decide and store everything that has been asked, until nothing is left."""
         while self.asked:
-            batch, self.asked, self.unstored = self.asked, [], {}
+            batch, self.asked, self.unstored = in_turn(self.asked), [], {}
             decided: dict[str, list[tuple[Asked, Answer]]] = {}
             changes: dict[str, Change] = {}
-            for asked in batch:
+            give_up = perf_counter() + BATCH_SECONDS
+            for place, asked in enumerate(batch, start=1):
                 await self._decide(asked, decided, changes)
+                if perf_counter() > give_up:
+                    self.asked = batch[place:] + self.asked
+                    break
             written = {}
             if self.shared:
                 for execution, answers in decided.items():

@@ -40,8 +40,9 @@ from noetl.worker.work import Work
 
 SHAPES = {b"{": "map", b"[": "list", b'"': "text"}
 """What JSON is, by its first byte."""
-FACTS_AT_ONCE = 500
-"""So many are reported at once even where the playbook asks for a commit a step only."""
+FACTS_AT_ONCE = 200
+"""So many are reported at once, also where the playbook asks for a commit a step only, and where a lane has done many
+quick items that nobody had to wait for. Whoever takes a report has others to listen to."""
 KEPT_REDACTORS = 1_000
 SCALARS = frozenset([bool, type(None)])
 """Results that are small and storable as they are."""
@@ -292,16 +293,18 @@ class Lease:
             match end:
                 case Done(result=result):
                     self.tell(e.IterationDone(run, index, result))
+                    soon = len(self.facts) > FACTS_AT_ONCE
                 case Failed(error=error, task=task, attempt=attempt):
                     self.tell(e.IterationFailed(run, index, error, task, attempt))
-                    if offset + 1 < len(items):
-                        await self.send()
+                    soon = True
                 case Waiting(until="resume"):
                     await self._hand_back()
                     return
                 case Waiting():
                     self.tell(self._pause(end, index))
                     return
+            if soon and offset + 1 < len(items):
+                await self.send()
 
     def _pause(self, wait: Waiting, index: int | None) -> e.StepPaused:
         until: Any = wait.until

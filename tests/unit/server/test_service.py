@@ -114,9 +114,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "noetl.db")
 
 
-def play(
-    store: Store, story: Callable[[House], Awaitable[None]], *, worker: bool = True, opened: bool = True
-) -> None:
+def play(store: Store, story: Callable[[House], Awaitable[None]], *, worker: bool = True, opened: bool = True) -> None:
     async def whole() -> None:
         house = House(store)
         if opened:
@@ -346,7 +344,7 @@ def test_what_can_not_be_read_is_in_nobodys_way(store: Store, monkeypatch: pytes
 
 
 async def _until(look: Callable[[], bool]) -> None:
-    while not look():
+    while not look():  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 
