@@ -49,6 +49,8 @@ SLOTS = "64"
 def figures() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(dir=os.environ.get("NOETL_BENCH_DIR")) as text:
         folder = Path(text)
+        busy = f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+        yield Figure("machine: others that want to run, before anything is measured", busy)
         with desk() as url:
             limit = max((asked(url, "x", "/", RUNS, "{}") for _ in range(TRIES)), key=lambda one: RUNS / one.seconds)
         yield Figure(f"client: {RUNS} requests at once, answered at once", f"{RUNS / limit.seconds:,.0f} /s")
