@@ -8,10 +8,34 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs import _cli, _events, _invariants, _language, _metrics, _outcomes, _problems, _settings, _templates, _tools
+from docs import (
+    _cli,
+    _constructs,
+    _events,
+    _invariants,
+    _language,
+    _metrics,
+    _outcomes,
+    _problems,
+    _settings,
+    _templates,
+    _tools,
+)
 from docs._markdown import page
 
-MODULES = (_language, _templates, _tools, _problems, _cli, _settings, _metrics, _events, _outcomes, _invariants)
+MODULES = (
+    _language,
+    _templates,
+    _tools,
+    _problems,
+    _cli,
+    _settings,
+    _metrics,
+    _events,
+    _outcomes,
+    _invariants,
+    _constructs,
+)
 REFERENCE = Path(__file__).parent / "reference"
 
 
@@ -33,6 +57,7 @@ def _index() -> str:
                 "- [Tool kinds](tools/index.md): what a task can call, and its inputs",
                 "- [Outcomes and errors](outcomes.md): what a call comes to, and the kinds of errors",
                 "- [Events](events.md): everything the log of a run can say",
+                "- [Constructs of the specifications](constructs.md): what they ask for, and the test that shows it",
                 "- [Invariants](invariants.md): what `noetl verify` proves",
                 "- [Problems](problems/index.md): every error and warning, with an example and its remedy",
                 "- [The command line](cli.md): verbs, options and exit codes",
