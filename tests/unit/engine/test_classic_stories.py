@@ -572,6 +572,53 @@ def test_an_error_that_is_ignored_is_done_with_the_result_null_and_gives_no_vari
     assert (stage.state.steps["start"].status, stage.state.steps["start"].result) == ("succeeded", None)
 
 
+# -- waits and pauses in chains ----------------------------------------------------------------------------------------
+
+
+def test_a_chain_waits_for_a_signal_and_gets_it_whoever_is_there_then() -> None:
+    line = when(
+        "true",
+        '[{ask: {tool: {kind: wait, signal: go}}}, {next: {to: [{step: a, args: {k: "{{ ask.result }}"}}]}}]',
+    )
+    stage = play(branches(line), Signal("go", "1", 5), tools={"f": lambda: 1})
+    assert ran(stage) == ["start", "a"]
+    assert stage.of("token.enqueued")[1].args == {"k": 5}
+    assert [event.chain for event in stage.of("step.paused")] == ["case_0/"]
+    carried_on_from_every_commit(stage, {"f": lambda: 1}, first=2)
+
+
+def test_a_chain_calls_another_playbook() -> None:
+    child = (
+        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: child, path: child}\n"
+        "workflow: [{step: s, tool: [{t: {kind: noop, result: 8}}]}]\n"
+    )
+    line = when(
+        "true",
+        '[{sub: {tool: {kind: playbook, path: child}}}, {next: {to: [{step: a, args: {k: "{{ sub.result }}"}}]}}]',
+    )
+    stage = play(branches(line), tools={"f": lambda: 1}, children={"child": child})
+    assert stage.of("token.enqueued")[1].args == {"k": 8}
+
+
+def test_a_pause_stops_a_chain_between_its_tasks_and_it_goes_on_there() -> None:
+    async def during(stage: Stage) -> None:
+        async def g() -> int:
+            await stage.handle(Pause())
+            return 1
+
+        stage.registry.tools["g"] = g
+        await stage.drive()
+        assert stage.live().status == "paused"
+        assert calls(stage) == ["task_1#1", "case_0/one#1"]
+        await stage.handle(Resume())
+        await stage.drive()
+
+    line = when("true", "[{one: {tool: {kind: python, code: g}}}, {two: {tool: {kind: python, code: h}}}, {next: a}]")
+    stage = play(branches(line), tools={"f": lambda: 1, "h": lambda: 2}, during=during)
+    assert calls(stage)[:3] == ["task_1#1", "case_0/one#1", "case_0/two#1"]
+    assert ran(stage) == ["start", "a"]
+
+
 # -- polls -----------------------------------------------------------------------------------------------------------
 
 
