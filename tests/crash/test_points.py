@@ -20,7 +20,12 @@ BY_NO_PLAYBOOK = {
     "runtime.runtime:Runtime._decide:1": "the same; and in processes that only send a command, such as `runs cancel`",
     "runtime.runtime:Runtime.work:1": "only a server is asked for leases again: it is killed in tests/acceptance/modes",
     "runtime.runtime:Runtime.work:2": "the same",
+    "runtime.runtime:Runtime._content:1": "an object store: content is there before a fact speaks of it",
+    "runtime.runtime:Runtime.fetch_bytes:1": "the same",
+    "worker.worker:Lease._kept:2": "the same",
+    "runtime.runtime:Runtime.shelve:1": "NATS, which tests/acceptance/modes takes away and brings back",
     "runtime.store_thread:StoreThread.look:1": "only a server has many who ask the same",
+    "worker.worker:Lease._kept:3": "NATS as well",
 }
 """Places that no reference playbook comes by, and why that has to be so."""
 

@@ -370,19 +370,14 @@ class Lease:
     async def _without_bytes(self, plan: TaskPlan, outcome: Outcome) -> Outcome:
         """Bytes are stored as they are, whatever their size: JSON has none."""
         result = outcome.result
-        kept: Any
-        if isinstance(result, bytes):
-            kept = await self._kept(plan, reference_to(result, hint=BINARY), result)
-        elif isinstance(result, dict) and any(isinstance(value, bytes) for value in result.values()):
-            kept = {
-                key: await self._kept(plan, reference_to(value, hint=BINARY), value)
-                if isinstance(value, bytes)
-                else value
-                for key, value in result.items()
-            }
-        else:
+        parts = result if isinstance(result, dict) else {"": result}
+        if not any(isinstance(value, bytes) for value in parts.values()):
             return outcome
-        return msgspec.structs.replace(outcome, result=kept)
+        kept = {
+            key: await self._kept(plan, reference_to(value, hint=BINARY), value) if isinstance(value, bytes) else value
+            for key, value in parts.items()
+        }
+        return msgspec.structs.replace(outcome, result=kept if isinstance(result, dict) else kept[""])
 
     async def _opened(self, value: Any) -> Any:
         """Args for a tool that is handed them: the JSON of stored values, which nobody has to build and take apart."""
