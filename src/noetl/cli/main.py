@@ -47,7 +47,7 @@ VERBS = {
     "token": "Make, list and revoke tokens for a server",
     "user": "Add, list and remove people who can sign in to a server",
     "tools": "List the tool kinds, or print the inputs of one",
-    "dev": "Server, worker and page in one process, for one person",
+    "dev": "Server and worker in one process, for one person",
     "server": "Serve executions of a database to workers and people",
     "worker": "Take work from a server, run it, and report what happened",
 }

@@ -116,7 +116,7 @@ def _added(store: Store, name: str, request: dict[str, Any], replaces: bool) -> 
         made, _ = schedules.put_in(store, name, wanted, now)
     elif not store.triggers.add_schedule(made):
         raise Conflict(f"there is a schedule {name!r} already: --replace changes it")
-    return schedules.shown(made)
+    return schedules.shown(store, made)
 
 
 def _checked(request: dict[str, Any]) -> ScheduleRequest:
@@ -138,7 +138,7 @@ def list_command(place: Place, output: str | None) -> None:
             found = list(remote.pages("/schedules", ALL))
     else:
         with opened(place.db) as store:
-            found = [schedules.shown(one) for one in store.triggers.schedules(limit=ALL)]
+            found = [schedules.shown(store, one) for one in store.triggers.schedules(limit=ALL)]
     emit(found if output is not None else [_line(one) for one in found], output or "table")
 
 
@@ -156,9 +156,9 @@ def show_command(name: str, place: Place, output: str | None) -> None:
     else:
         with opened(place.db) as store:
             one = store.triggers.schedule(name)
-        if one is None:
-            raise _missing(name)
-        found = schedules.shown(one)
+            if one is None:
+                raise _missing(name)
+            found = schedules.shown(store, one)
     emit(found, output or "yaml")
 
 
@@ -189,7 +189,7 @@ def _changed(place: Place, name: str, verb: str) -> dict[str, Any]:
             return answer
     change, now = {"pause": schedules.paused, "resume": schedules.resumed}[verb], SystemClock().now()
     with opened(place.db, "write") as store:
-        return schedules.shown(schedules.change_in(store, name, lambda old, _: change(old, now)))
+        return schedules.shown(store, schedules.change_in(store, name, lambda old, _: change(old, now)))
 
 
 @command.command("trigger")

@@ -8,7 +8,7 @@ import socket
 import click
 
 from noetl.cli.log_option import flags_of, log_option
-from noetl.cli.pool import Pool
+from noetl.cli.pool import Member, Pool
 from noetl.cli.run import collect_garbage
 from noetl.cli.serving import Serving, make_token, retention_option, revoke, running, served
 from noetl.cli.worker import on_signal
@@ -18,6 +18,7 @@ from noetl.server.listen import bound, url_of
 from noetl.server.options import check_address
 from noetl.settings import nats_settings, traces_endpoint
 from noetl.store.ports import Store
+from noetl.worker.shift import GRACE_SECONDS
 
 PORT = 8082
 TRACES_HELP = (
@@ -70,7 +71,8 @@ async def _serve(store: Store, found: socket.socket, workers: int, slots: int, n
     try:
         async with running(store, found, how) as one:
             arguments = ["--server", url, "--slots", str(slots), *(["--nats", nats] if nats else [])]
-            pool = Pool([*arguments, *flags_of(how.log)], [secret for _, secret in tokens], how.log)
+            members = [Member(secret) for _, secret in tokens]
+            pool = Pool([*arguments, *flags_of(how.log)], members, GRACE_SECONDS, how.log)
             working = asyncio.create_task(_work(pool, one.ended))
             on_signal(pool.end if workers else one.ended.set)
             how.log.write("info", f"noetl server at {url}{f', {workers} workers' if workers else ''}")

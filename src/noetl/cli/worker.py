@@ -38,6 +38,7 @@ NATS_HELP = (
     "NATS, where results of `nats_object` are put and read without the server; else NOETL_NATS. Not needed: without it "
     "the server does that."
 )
+NAME_HELP = "What it is called in lists, with a number behind it if there are several; else made from host and process."
 GRACE_HELP = f"How long running tasks may take to finish when it is told to end; {GRACE_SECONDS:g} if not given."
 
 
@@ -48,7 +49,7 @@ GRACE_HELP = f"How long running tasks may take to finish when it is told to end;
 @click.option("--slots", type=click.IntRange(1, 1000), default=16, show_default=True, help="How much at once.")
 @click.option("--nats", metavar="URL", help=NATS_HELP)
 @click.option("--processes", type=click.IntRange(1, 100), default=1, show_default=True, help="So many of them.")
-@click.option("--name", metavar="NAME", help="What it is called in lists; else made from host and process.")
+@click.option("--name", metavar="NAME", help=NAME_HELP)
 @click.option("--grace", type=click.FloatRange(0), default=GRACE_SECONDS, metavar="SECONDS", help=GRACE_HELP)
 @click.option("--until-eof", is_flag=True, hidden=True, help="End when standard input is closed.")
 @log_option
@@ -77,9 +78,10 @@ def command(
     collect_garbage()
     forbid_addresses()
     if processes > 1:
-        arguments = ["--server", address.url, "--pool", pool, "--slots", str(slots), "--grace", str(grace)]
+        arguments = ["--server", address.url, "--pool", pool, "--slots", str(slots)]
         arguments += [*(["--nats", nats] if nats else []), *flags_of(log)]
-        asyncio.run(_many(arguments, address.token, processes, log))
+        names = [None if name is None else f"{name}-{number}" for number in range(1, processes + 1)]
+        asyncio.run(_many(arguments, address.token, names, grace, log))
         return
     name = name or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
     asyncio.run(_work(address, name, pool, slots, grace, until_eof, log, nats_settings(nats)))
@@ -127,10 +129,10 @@ async def _work(
             log.write("info", f"worker {name} has ended", worker=name)
 
 
-async def _many(arguments: list[str], token: str, processes: int, log: Log) -> None:
-    from noetl.cli.pool import Pool
+async def _many(arguments: list[str], token: str, names: list[str | None], grace: float, log: Log) -> None:
+    from noetl.cli.pool import Member, Pool
 
-    pool = Pool(arguments, [token] * processes, log)
+    pool = Pool(arguments, [Member(token, name) for name in names], grace, log)
     on_signal(pool.end)
     if await pool.run():
         raise AuthError("the workers were refused; what they said stands above")

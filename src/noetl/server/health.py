@@ -54,7 +54,7 @@ class Health:
     async def look(self) -> dict[str, Standing]:
         """Every dependency as it stands at this moment."""
         self._note("store", await self._store(), required=True)
-        if self.bus is not None:
+        if self.bus is not None and self.bus.attempted.is_set():
             self._note("nats", self.bus.status(), required=False)
         return self.standing
 

@@ -245,8 +245,9 @@ def payload_of(one: Schedule, firing: Firing) -> dict[str, Any]:
     return {OWN_KEY: {"name": one.name, "time": stamped(firing.due)}} | one.payload
 
 
-def shown(one: Schedule) -> dict[str, Any]:
-    """A schedule as the API and the command line show it."""
+def shown(store: Store, one: Schedule) -> dict[str, Any]:
+    """A schedule as the API and the command line show it. What has ended since it last fired runs no more. Blocks."""
+    one = _with_running(one, open_of(store, one.running))
     recent = [_fired(fired) for fired in one.recent]
     return {
         "name": one.name,

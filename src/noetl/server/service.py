@@ -149,8 +149,8 @@ class Service:
     def let_go(self) -> None:
         """Whoever waits is told how things stand: the server is about to end."""
         self.closing = True
-        for waiting in self.ended.values():
-            waiting.event.set()
+        for event in (*(waiting.event for waiting in self.ended.values()), *self.stirred.values()):
+            event.set()
 
     def _told(self, state: Execution, events: list[e.Event]) -> None:
         """Something is durable: who waits for it hears of it."""
@@ -195,7 +195,7 @@ class Service:
         while True:
             works = await self._claim(command, pool)
             left = give_up - self.clock.now()
-            if works or left <= 0:
+            if works or left <= 0 or self.closing:
                 break
             await self._wait_for_work(pool, left)
         self._remember(command, works)

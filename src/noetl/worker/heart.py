@@ -103,12 +103,13 @@ class Heart(Thread):
         return pulse
 
     def _missed(self, error: Exception) -> None:
+        if isinstance(error, AuthError):  # it answers, and whoever is refused says so
+            self._in_loop(lambda: self.refused(error))
+            return
         if not self.missing:
             self.missing = True
             self.say("warning", f"the server does not answer: {str(error) or type(error).__name__}")
-        if isinstance(error, AuthError):
-            self._in_loop(lambda: self.refused(error))
-        elif time.monotonic() - self.heard > LEASE_SECONDS:
+        if time.monotonic() - self.heard > LEASE_SECONDS:
             self._in_loop(self._stop_all)
 
     # -- in the loop ------------------------------------------------------------------------------------------------

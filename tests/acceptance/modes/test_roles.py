@@ -106,9 +106,10 @@ def test_workers_of_a_server_that_was_killed_end_by_themselves(tmp_path: Path, d
 
 def test_a_worker_can_be_many_processes(tmp_path: Path, db: str) -> None:
     with stage.served(tmp_path, db, workers=0) as mode:
-        many = stage.worker(tmp_path, db, "many", mode.client.urls[0], "--processes", "2").start()
+        many = stage.worker(tmp_path, db, "many", mode.client.urls[0], "--processes", "2", "--name", "fred").start()
         assert mode.client.ended(mode.client.start(CHAIN))["result"] == [5, 50]
-        until(lambda: len(mode.client.ask("GET", "/workers")["items"]) == 2)
+        found = until(lambda: len(found := mode.client.ask("GET", "/workers")["items"]) == 2 and found)
+        assert {one["worker"].partition("@")[0] for one in found} == {"fred-1", "fred-2"}
         left = children(many)
         assert many.stop() == 0
         assert [pid for pid in left if is_alive(pid)] == []

@@ -407,3 +407,14 @@ def test_a_pause_holds_until_it_is_resumed(server: ApiServer, client: httpx2.Cli
     assert (resumed["status"], resumed["last"]) == ("active", None)
     assert due(server, "minutely") > moment + 600
     server.clock.offset = 0.0
+
+
+def test_an_execution_that_has_ended_is_not_shown_as_running(server: ApiServer, client: httpx2.Client) -> None:
+    add(client, MINUTELY | {"path": "tests/waits"})
+    execution = client.post("/api/v1/schedules/minutely/trigger").json()["execution_id"]
+    assert shown(client, "minutely")["running"] == [execution]
+    client.post("/api/v1/schedules/minutely/pause")
+    assert client.post(f"/api/v1/executions/{execution}/cancel").status_code == 202
+    until(client, execution, "cancelled")
+    assert shown(client, "minutely")["running"] == []
+    assert client.get("/api/v1/schedules").json()["items"][0]["running"] == []

@@ -123,6 +123,16 @@ def test_own_sessions_can_be_ended_and_those_of_others_not(fresh: ApiServer) -> 
             assert admin.delete(f"{API}/sessions/{ids['bob']}").status_code == 404
 
 
+def test_a_token_that_is_called_like_somebody_does_not_see_those_sessions(fresh: ApiServer) -> None:
+    fresh.add_token("viewer", "ada")
+    fresh.add_token("viewer", "*")
+    person, _ = signed_in(fresh)
+    with person, fresh.client("ada") as ada, fresh.client("*") as all_of_them:
+        assert ada.get(f"{API}/sessions?user=ada").status_code == 403
+        assert all_of_them.get(f"{API}/sessions?user=*").status_code == 403
+        assert ada.get(f"{API}/sessions").json()["items"] == []
+
+
 # -- signing in -----------------------------------------------------------------------------------------------------
 
 

@@ -359,3 +359,14 @@ def test_another_pool_does_not_get_the_work(store: Store) -> None:
         assert (await house.service.wait(state.id, 20)).result == 7
 
     play(store, story)
+
+
+def test_who_waits_for_work_is_let_go_when_the_server_ends(store: Store) -> None:
+    async def story(house: House) -> None:
+        waiting = asyncio.create_task(house.service.claim(Claim("w1", 4, "default"), 10 * PATIENCE_SECONDS))
+        await _until(lambda: house.service.idle["default"] == 1)
+        house.service.let_go()
+        assert await waiting == []
+        assert await house.service.claim(Claim("w1", 4, "default"), 10 * PATIENCE_SECONDS) == []
+
+    play(store, story, worker=False)

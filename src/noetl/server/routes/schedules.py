@@ -39,7 +39,7 @@ async def add(call: Call) -> Response:
     await _check_path(call, request)
     if not await call.in_store(call.api.store.triggers.add_schedule, made):
         raise Conflict(f"there is a schedule {request.name!r} already: PUT changes it")
-    return _answer(made, 201)
+    return await _answer(call, made, 201)
 
 
 @routes.add(
@@ -56,13 +56,14 @@ async def list_all(call: Call) -> Response:
     limit = call.number("limit", 100)
     found = await call.in_store(call.api.store.triggers.schedules, call.text("cursor"), limit + 1)
     more = found[limit - 1].name if len(found) > limit else None
-    return json_response({"items": list(map(schedules.shown, found[:limit])), "next": more})
+    items = await call.in_store(lambda: [schedules.shown(call.api.store, one) for one in found[:limit]])
+    return json_response({"items": items, "next": more})
 
 
 @routes.add("GET", "/schedules/{name}", answers={200: ScheduleView})
 async def show_one(call: Call) -> Response:
     """A schedule: when it fires next, and what became of its latest firings."""
-    return json_response(schedules.shown(await _found(call)))
+    return await _answer(call, await _found(call), 200)
 
 
 @routes.add("PUT", "/schedules/{name}", body=ScheduleRequest, limit=MIB, answers={200: ScheduleView, 201: ScheduleView})
@@ -71,7 +72,7 @@ async def put(call: Call) -> Response:
     request, name, api = await call.read(ScheduleRequest), call.params["name"], call.api
     await _check_path(call, request)
     one, new = await call.in_store(schedules.put_in, api.store, name, request, api.clock.now())
-    return _answer(one, 201 if new else 200)
+    return await _answer(call, one, 201 if new else 200)
 
 
 @routes.add("DELETE", "/schedules/{name}", answers={204: None})
@@ -136,7 +137,7 @@ async def _firing(call: Call) -> Firing:
 
 async def _changed(call: Call, change: Callable[[Schedule, float], Schedule]) -> Response:
     now = call.api.clock.now()
-    return _answer(await _change(call, lambda old, _: change(old, now)), 200)
+    return await _answer(call, await _change(call, lambda old, _: change(old, now)), 200)
 
 
 async def _change(call: Call, change: schedules.Change) -> Schedule:
@@ -158,6 +159,6 @@ async def _check_path(call: Call, request: ScheduleRequest) -> None:
         raise unknown(path, request.version)
 
 
-def _answer(one: Schedule, status: int) -> Response:
+async def _answer(call: Call, one: Schedule, status: int) -> Response:
     location = {"Location": f"{PREFIX}/schedules/{quote(one.name)}"} if status == 201 else None
-    return json_response(schedules.shown(one), status, location)
+    return json_response(await call.in_store(schedules.shown, call.api.store, one), status, location)
