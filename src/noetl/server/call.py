@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from noetl.server.problems import Refused
-from noetl.server.roles import PREFIX
+from noetl.server.roles import PREFIX, may
 from noetl.server.traces import Point, caller_of
 
 if TYPE_CHECKING:
@@ -140,6 +140,14 @@ class Call:
 
     def known_as(self, caller: Caller) -> None:
         self._caller = caller
+
+    async def is_still_let_in(self) -> bool:
+        """Whether who asks would be let in now: an answer that goes on and on must not outlive its token."""
+        try:
+            caller = await self.api.doors.caller(self.headers, changes=False)
+        except Refused:
+            return False
+        return may(caller.role, self.endpoint.method, self.endpoint.path)
 
     def begins(self, execution: str) -> None:
         """The request begins an execution: lines and spans of the one name the other."""

@@ -80,6 +80,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, api: Api, endpoints: Iterable[Endpoint]) -> None:
         self.app, self.api, self.table = app, api, Table(endpoints)
+        self._names = frozenset(map(_host_name, api.settings.hosts))
         self._good_hosts: set[bytes] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -181,19 +182,17 @@ class Gate:
         host = headers.get(b"host", b"")
         if host not in self._good_hosts:
             if not self._is_ours(host):
-                raise Refused(421, "this server is not known by that name: see the setting `hosts`")
+                raise Refused(421, "this server is not known by that name: `noetl server --allow-host NAME` tells it")
             if len(self._good_hosts) < KEPT_HOSTS:
                 self._good_hosts.add(host)
         origin = headers.get(b"origin")
-        if origin is None or origin.decode("latin-1") in self.api.settings.origins:
-            return
-        if origin not in (b"http://" + host, b"https://" + host):
+        if origin not in (None, b"http://" + host, b"https://" + host):
             raise Refused(403, "pages of other servers may not ask here", kind="origin")
 
     def _is_ours(self, host: bytes) -> bool:
         """Names that others give out must be listed; an address can't be rebound."""
         name = _host_name(host.decode("latin-1"))
-        if name == "localhost" or name in self.api.settings.hosts:
+        if name == "localhost" or name in self._names:
             return True
         try:
             ip_address(name)
@@ -275,7 +274,7 @@ def _decoded(parts: dict[str, str]) -> dict[str, str] | None:
 
 
 def _host_name(host: str) -> str:
-    """Without the port."""
+    """Without the port, in small letters."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].lower()

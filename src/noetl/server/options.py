@@ -21,8 +21,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     hosts: tuple[str, ...] = ()
     """Names under which it may be asked, beside `localhost` and addresses."""
-    origins: tuple[str, ...] = ()
-    """Origins of pages on other hosts that may ask it, such as `https://noetl.example.com`."""
     version: str = ""
     log_requests: bool = True
     safe: Safe | None = None
@@ -39,7 +37,7 @@ def check_address(host: str, access: Access, now: float) -> None:
     """UsageError where a server would be open to others and nobody could be told apart."""
     if is_loopback(host):
         return
-    if access.users() or any(token.is_valid(now) for token in access.tokens()):
+    if access.users() or any(token.is_valid(now) and token.role != "worker" for token in access.tokens()):
         return
     raise UsageError(
         f"{host} can be reached by others, and nobody can sign in yet: make a token (`noetl token create --role "

@@ -97,6 +97,12 @@ FORMS = {
 """What may stand in the place of a part, as it stands in the request."""
 
 
+def may(role: Role, method: str, path: str) -> bool:
+    """Whether a role may use a route."""
+    roles = ALLOWED[method, path]
+    return roles is None or role in roles
+
+
 def pattern(path: str) -> re.Pattern[str]:
     """Matches the paths of a route, and no others."""
     parts = re.split(r"\{(\w+)\}", path)

@@ -8,7 +8,7 @@ found by looking now and then.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 import msgspec
@@ -23,18 +23,24 @@ LOOK_SECONDS = 0.5
 PAUSE_SECONDS = 0.02
 """The least time between two looks: what happens in between comes together."""
 BEAT_SECONDS = 15.0
-"""How often a silent stream shows that it is alive."""
+"""How often a silent stream shows that it is alive, and whether its reader may still read is asked."""
 PAGE = 500
 
+Ask = Callable[[], Awaitable[bool]]
 
-async def stream(api: Api, execution: str, after: int) -> AsyncIterator[bytes]:
-    """The events behind a seq as they come, until the execution has ended."""
+
+async def stream(api: Api, execution: str, after: int, may_go_on: Ask) -> AsyncIterator[bytes]:
+    """The events behind a seq as they come, until the execution has ended, or who reads them may not any more."""
     api.metrics.streams += 1
     loop = asyncio.get_running_loop()
-    beat = loop.time() + BEAT_SECONDS
+    beat = ask = loop.time() + BEAT_SECONDS
     try:
         yield b": events of an execution\nretry: 1000\n\n"
         while not api.closing.is_set():
+            if loop.time() > ask:
+                if not await may_go_on():
+                    return
+                ask = loop.time() + BEAT_SECONDS
             moved = api.runtime.moved
             rows = await api.in_store(api.store.read, execution, after, PAGE)
             if rows:

@@ -14,6 +14,7 @@ from api_server import HELLO, WAITS, ApiServer, begun, register, started, until
 from noetl.clock import SystemClock
 from noetl.engine.commands import Signal
 from noetl.runtime.runtime import Runtime
+from noetl.server import sse
 
 API = "/api/v1/executions"
 STREAM = {"Accept": "text/event-stream"}
@@ -150,3 +151,18 @@ def test_a_stream_ends_when_the_server_does() -> None:
         server.close()
         assert ended.wait(20)
         thread.join()
+
+
+def test_a_stream_ends_when_its_token_is_revoked(
+    server: ApiServer, admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sse, "BEAT_SECONDS", 0.1)
+    execution = begun(admin, {"path": "tests/waits"})
+    server.add_token("viewer", "onlooker")
+    with server.client("onlooker") as client:
+        seen = followed(client, execution)
+        assert next(seen)[0] == 1
+        assert admin.delete(f"/api/v1/tokens/{server.ids['onlooker']}").status_code == 204
+        assert {one["event_type"] for _, one in seen}.isdisjoint({"playbook.processed"})
+    assert admin.get(f"{API}/{execution}").json()["status"] in ("running", "waiting")
+    assert admin.post(f"{API}/{execution}/cancel").status_code == 202

@@ -16,6 +16,7 @@ from api_server import HELLO, SECONDS, YAML, ApiServer, register
 
 from noetl.errors import UsageError
 from noetl.server.app import endpoints
+from noetl.server.auth import new_token
 from noetl.server.gate import Table
 from noetl.server.options import ServerSettings, check_address, is_loopback
 from noetl.server.roles import ALLOWED
@@ -238,16 +239,17 @@ def test_a_header_that_is_there_twice_counts_for_nothing(server: ApiServer) -> N
 
 @pytest.fixture
 def named() -> Iterator[ApiServer]:
-    settings = ServerSettings(hosts=("noetl.example.com",), origins=("https://page.example.com",))
-    server = ApiServer(settings=settings)
+    server = ApiServer(settings=ServerSettings(hosts=("noetl.example.com", "Noetl.Example.Org:8443")))
     yield server
     server.close()
 
 
 def test_names_and_origins_that_are_allowed(named: ApiServer) -> None:
     headers = {"Host": "noetl.example.com", "Authorization": f"Bearer {named.tokens['viewer']}"}
-    assert Raw(named).ask("GET", "/api/v1/workers", headers)[0] == 200
-    assert Raw(named).ask("GET", "/api/v1/workers", headers | {"Origin": "https://page.example.com"})[0] == 200
+    for host in ("noetl.example.com", "NOETL.example.com:8082", "noetl.example.org", "noetl.example.org:443"):
+        assert Raw(named).ask("GET", "/api/v1/workers", headers | {"Host": host})[0] == 200
+    assert Raw(named).ask("GET", "/api/v1/workers", headers | {"Host": "example.org"})[0] == 421
+    assert Raw(named).ask("GET", "/api/v1/workers", headers | {"Origin": "https://noetl.example.com"})[0] == 200
     assert Raw(named).ask("GET", "/api/v1/workers", headers | {"Origin": "https://other.example.com"})[0] == 403
 
 
@@ -259,6 +261,9 @@ def test_a_public_address_needs_somebody_who_can_sign_in() -> None:
     for host in ("0.0.0.0", "::", "10.0.0.1", "example.com", ""):
         with pytest.raises(UsageError, match="nobody can sign in"):
             check_address(host, store.access, 0.0)
+    store.access.add_token(new_token("worker", "", 0.0)[1])  # it only works; it can't be used to sign in
+    with pytest.raises(UsageError, match="nobody can sign in"):
+        check_address("0.0.0.0", store.access, 0.0)
     store.access.put_user(User("ada", "admin", "hash", 0.0), new=True)
     check_address("0.0.0.0", store.access, 0.0)
 

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +18,7 @@ import msgspec
 import nats
 import pytest
 from api_server import ApiServer
+from nats.js.errors import NoKeysError
 from nats.js.kv import KeyValue
 from test_api_sessions import API, DAY, PASSWORD, signed_in
 from tests.servers.nats import RestartedNats, restarted_nats
@@ -94,6 +96,16 @@ def entry_of(shop: Shop, client: httpx2.Client) -> dict[str, Any]:
     return found
 
 
+async def all_keys(bucket: KeyValue, count: int) -> list[str]:
+    """All keys, of which there are so many. What the driver lists may end before the answers on their way have come."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            with suppress(NoKeysError):
+                if len(found := await bucket.keys()) == count:
+                    return found
+            await asyncio.sleep(0.05)
+
+
 def seconds(stamp: str) -> float:
     return datetime.fromisoformat(stamp).timestamp()
 
@@ -129,7 +141,7 @@ def test_the_secret_is_nowhere_in_the_bucket(shop: Shop) -> None:
 
     async def everything(bucket: KeyValue) -> str:
         found = []
-        for key in await bucket.keys():
+        for key in await all_keys(bucket, 2):
             found.append(key)
             found.append(str((await bucket.get(key)).value))
         return " ".join(found)
@@ -143,7 +155,7 @@ def test_the_sessions_of_a_user_can_be_listed(shop: Shop) -> None:
     name = "ada=40example=2Eorg"
 
     async def listed(bucket: KeyValue) -> list[str]:
-        return [key for key in await bucket.keys() if key.startswith(f"noetl.sessions.user.{name}.")]
+        return [key for key in await all_keys(bucket, 4) if key.startswith(f"noetl.sessions.user.{name}.")]
 
     ids = {key.rpartition(".")[2] for key in shop.keys(listed)}
     assert ids == {one.id for one in shop.store.access.sessions(EMAIL)}

@@ -233,7 +233,8 @@ async def _stream(call: Call, execution: str, after: int) -> Response:
     elif not await call.in_store(call.api.store.seq, execution):
         raise NotFound(f"no execution {execution}")
     headers = {"X-Accel-Buffering": "no"}
-    return StreamingResponse(sse.stream(call.api, execution, after), headers=headers, media_type="text/event-stream")
+    written = sse.stream(call.api, execution, after, call.is_still_let_in)
+    return StreamingResponse(written, headers=headers, media_type="text/event-stream")
 
 
 @routes.add(
