@@ -578,8 +578,23 @@ async def _kv_keys(store: JetStreamContext, inputs: Inputs) -> Outcome:
     try:
         keys = await (await store.key_value(_bucket(inputs))).keys()
     except NoKeysError:
-        keys = []
+        keys = await _keys_one_by_one(store, _bucket(inputs))
     return _done({"keys": sorted(keys), "count": len(keys)})
+
+
+async def _keys_one_by_one(store: JetStreamContext, name: str) -> list[str]:
+    """The keys of a bucket of which the driver says that there are none: it also says so if they were sent to it all at
+    once, and it had not come to read them yet."""
+    from nats.js.errors import KeyNotFoundError
+
+    bucket, start = await store.key_value(name), f"$KV.{name}."
+    about = await store.stream_info(f"KV_{name}", subjects_filter=f"{start}>")
+    found = []
+    for subject in about.state.subjects or {}:
+        with suppress(KeyNotFoundError):  # it was deleted
+            await bucket.get(key := subject.removeprefix(start))
+            found.append(key)
+    return found
 
 
 class Conflict(Failure):

@@ -12,6 +12,8 @@ import msgspec
 import nats as driver
 import pytest
 from nats.js import JetStreamContext
+from nats.js.errors import NoKeysError
+from nats.js.kv import KeyValue
 from tests.servers.listening import listening
 from tests.servers.nats import LIMITED, TOKEN, USER, NatsServer, nats_server
 from tests.servers.tool_call import ACTION, Caller, context
@@ -212,6 +214,20 @@ def test_keys_are_written_read_and_deleted(server: NatsServer, caller: Caller) -
     assert caller.result(operation="kv_keys", bucket=bucket)["keys"] == []
     missing = caller.error(operation="kv_get", **on)
     assert missing == ("not_found", f"'orders/A-1.state' of bucket {bucket!r}: it is not there", False)
+
+
+def test_keys_are_listed_also_when_the_driver_misses_them(
+    server: NatsServer, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none(self: KeyValue) -> list[str]:
+        raise NoKeysError
+
+    bucket = server.keys()
+    for key in ("a", "b/c.d", "gone"):
+        caller.result(context(action=key), operation="kv_put", bucket=bucket, key=key, data="x")
+    caller.result(context(action="delete"), operation="kv_delete", bucket=bucket, key="gone")
+    monkeypatch.setattr(KeyValue, "keys", none)
+    assert caller.result(operation="kv_keys", bucket=bucket) == {"keys": ["a", "b/c.d"], "count": 2}
 
 
 def test_a_revision_guards_a_key(server: NatsServer, caller: Caller) -> None:
