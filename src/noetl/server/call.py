@@ -28,6 +28,8 @@ JSON = "application/json"
 YAML = "application/yaml"
 BYTES = "application/octet-stream"
 MIB = 1 << 20
+LEFT = 499
+"""The status of requests whose client has left: nobody reads it, and counts of failures leave it out."""
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -260,7 +262,7 @@ class Call:
         try:
             await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                raise Refused(503, "nobody waits for the answer any more")
+                raise Refused(LEFT, "nobody waits for the answer any more")
             return task.result()
         finally:
             gone.cancel()

@@ -35,6 +35,7 @@ TITLES = {
     421: "This server does not answer to that name",
     422: "The request makes no sense",
     429: "Too often",
+    499: "The client has left",
     500: "A defect of the server",
     503: "Not at the moment",
     507: "No room left",

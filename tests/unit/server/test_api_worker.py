@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
@@ -224,3 +226,26 @@ def test_content_with_a_report_must_have_its_hash(mine: httpx2.Client, work: Wor
         wire.report_request(work.execution, Report(work.fence, ())), blobs=[(KEY, b64encode(b"other").decode())]
     )
     assert told(mine, "report", [request]).status_code == 422
+
+
+def test_a_worker_that_leaves_while_it_waits_is_no_failure_of_the_server(server: ApiServer) -> None:
+    body = b'{"worker": "short", "slots": 1, "pool": "quiet", "claim_id": "left", "wait": 60}'
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        token = server.tokens["worker"]
+        head = f"POST {API}/claim HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}"
+            f"POST /api/v1/worker/claim HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.tokens['worker']}"
+        )
+        more = f"\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nX-Request-Id: left\r\n\r\n"
+        connection.sendall((head + more).encode() + body)
+        _soon(lambda: server.service.idle["quiet"] == 1)
+    _soon(lambda: '"request_id":"left"' in server.log.getvalue())
+    line = next(line for line in server.log.getvalue().splitlines() if '"request_id":"left"' in line)
+    assert '"status":499' in line
+    _soon(lambda: server.service.idle["quiet"] == 0)
+
+
+def _soon(look: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + 120
+    while not look():
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
