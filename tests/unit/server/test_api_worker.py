@@ -233,8 +233,6 @@ def test_a_worker_that_leaves_while_it_waits_is_no_failure_of_the_server(server:
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         token = server.tokens["worker"]
         head = f"POST {API}/claim HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}"
-            f"POST /api/v1/worker/claim HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.tokens['worker']}"
-        )
         more = f"\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nX-Request-Id: left\r\n\r\n"
         connection.sendall((head + more).encode() + body)
         _soon(lambda: server.service.idle["quiet"] == 1)
