@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,26 @@ def test_a_worker_can_be_many_processes(tmp_path: Path, db: str) -> None:
         left = children(many)
         assert many.stop() == 0
         assert [pid for pid in left if is_alive(pid)] == []
+
+
+def listening(pid: int) -> bool:
+    """Whether a process takes connections of others."""
+    held = set()
+    for number in range(1024):
+        with suppress(FileNotFoundError, ProcessLookupError):  # closed, or the process has ended
+            held.add(os.readlink(f"/proc/{pid}/fd/{number}"))
+    lines = "".join(Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")).splitlines()
+    return any(row[3] == "0A" and f"socket:[{row[9]}]" in held for row in map(str.split, lines))
+
+
+def test_a_worker_listens_to_nobody(tmp_path: Path, db: str) -> None:
+    with stage.served(tmp_path, db, workers=1) as mode:
+        assert mode.client.ended(mode.client.start(CHAIN))["result"] == [5, 50]
+        (server,), (worker,) = mode.servers, mode.workers
+        assert server.process is not None
+        assert worker.process is not None
+        assert listening(server.process.pid)
+        assert not any(map(listening, [worker.process.pid, *children(worker)]))
 
 
 def test_a_worker_waits_for_a_server_that_is_not_there_yet(tmp_path: Path, db: str) -> None:

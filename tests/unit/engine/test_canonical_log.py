@@ -1,0 +1,194 @@
+"""What the log of a canonical playbook tells: its phases, who wrote what, the envelope, and what templates are given."""
+
+# ruff: noqa: E501 (playbooks in one line a step are easier to compare)
+
+from __future__ import annotations
+
+from typing import Any
+
+from stage import EXECUTION, Stage, play
+
+from noetl.engine.commands import Claim, Pause, Resume
+from noetl.engine.envelope import envelope
+from noetl.model.outcome import failed
+
+ROUTE = """
+    - step: start
+      loop: {in: [5, 6], iterator: n}
+      tool:
+        - double: {kind: noop, result: "{{ iter.n * 2 }}"}
+      next: {arcs: [{step: last, args: {all: "{{ steps.start.result }}"}}]}
+    - step: last
+      tool: {kind: noop, result: "{{ args.all }}"}
+"""
+
+
+def envelopes(stage: Stage) -> list[dict[str, Any]]:
+    rows = stage.store.read(EXECUTION)
+    return [envelope(EXECUTION, row.seq, row.at, event) for row, event in zip(rows, stage.events, strict=True)]
+
+
+def of(stage: Stage, name: str) -> list[dict[str, Any]]:
+    return [one for one in envelopes(stage) if one["event_type"] == name]
+
+
+def test_the_phases_of_a_run_are_told_in_order() -> None:
+    end = play("- {step: start, tool: {kind: noop}}")
+    assert end.names == [
+        "playbook.execution.requested", "playbook.request.evaluated", "playbook.started", "workflow.started",
+        "token.enqueued", "step.scheduled", "step.started", "task.started", "task.done", "step.done",
+        "next.evaluated", "workflow.finished", "playbook.processed",
+    ]  # fmt: skip
+
+
+def test_a_loop_tells_its_beginning_each_item_and_its_end() -> None:
+    names = [name for name in play(ROUTE).names if name.startswith("loop.")]
+    assert names == ["loop.started", *["loop.iteration.started", "loop.iteration.done"] * 2, "loop.done"]
+
+
+def test_each_event_says_who_wrote_it() -> None:
+    bad = "- {step: start, loop: {in: [0], iterator: n}, tool: {kind: noop, result: '{{ 1 / iter.n }}'}}"
+    written: dict[str, set[str]] = {"server": set(), "worker": set()}
+    for stage in (play(ROUTE), play(bad), play("- {step: start, tool: {kind: noop, result: '{{ 1 / 0 }}'}}")):
+        for one in envelopes(stage):
+            written[one["source"]].add(one["event_type"])
+    assert written == {
+        "server": {
+            "playbook.execution.requested", "playbook.request.evaluated", "playbook.started", "workflow.started",
+            "token.enqueued", "step.scheduled", "step.started", "loop.started", "loop.done", "next.evaluated",
+            "workflow.finished", "playbook.processed",
+        },
+        "worker": {
+            "task.started", "task.done", "step.done", "step.failed",
+            "loop.iteration.started", "loop.iteration.done", "loop.iteration.failed",
+        },
+    }  # fmt: skip
+
+
+def test_every_event_has_the_whole_envelope_in_both_spellings() -> None:
+    found = envelopes(play(ROUTE))
+    always = "event_id event_type ts timestamp execution_id source name entity entity_type entity_id status trace_id"
+    for one in found:
+        assert all(one[field] for field in always.split())
+        assert (one["ts"], one["entity"], one["data"]) == (one["timestamp"], one["entity_type"], one["payload"])
+        assert {"step_run_id", "task_run_id", "parent_id"} <= set(one)
+    assert len({one["event_id"] for one in found}) == len(found)
+    assert {one["trace_id"] for one in found} == {EXECUTION.replace("-", "")}
+    assert [one["timestamp"] for one in found] == sorted(one["timestamp"] for one in found)
+    assert {"PlaybookExecutionRequested", "StepScheduled", "TaskStarted", "LoopDone", "PlaybookProcessed"} <= {
+        one["name"] for one in found
+    }
+    assert {one["entity"] for one in found} == {"playbook", "workflow", "token", "step", "task", "loop", "next"}
+
+
+def test_ids_of_a_task_in_a_loop_name_all_that_it_is_part_of() -> None:
+    second = of(play(ROUTE), "task.done")[1]
+    ids = ("execution_id", "step_run_id", "iteration_id", "task_run_id", "task_label", "attempt", "parent_id")
+    assert [second[name] for name in ids] == [
+        EXECUTION,
+        "start#1",
+        "start#1[1]",
+        "start#1[1]/double#1",
+        "double",
+        1,
+        "start#1[1]",
+    ]
+    assert of(play(ROUTE), "loop.iteration.done")[1]["parent_id"] == "start#1"
+
+
+def test_an_event_is_in_progress_a_success_an_error_or_paused() -> None:
+    stage = play("- {step: start, tool: {kind: noop, result: '{{ 1 / 0 }}'}}", Pause(), Resume())
+    status = {one["event_type"]: one["status"] for one in envelopes(stage)}
+    expected = {
+        "playbook.paused": "paused",
+        "task.started": "in_progress",
+        "workflow.started": "in_progress",
+        "playbook.request.evaluated": "success",
+        "task.done": "error",
+        "step.failed": "error",
+        "playbook.processed": "error",
+    }
+    assert {name: status[name] for name in expected} == expected
+
+
+def test_a_token_names_its_step_its_args_and_the_run_it_comes_from() -> None:
+    first, second = play(ROUTE).of("token.enqueued")
+    assert (first.step, first.args, first.origin) == ("start", {}, None)
+    assert (second.step, second.args, second.origin) == ("last", {"all": [10, 12]}, "start#1")
+
+
+def test_a_rule_sees_one_outcome_whether_the_call_went_well_or_not() -> None:
+    text = """
+        - step: start
+          tool:
+            - t: {kind: python, code: f, spec: {policy: {rules: [{else: {then: {do: continue, set_ctx: {seen: "{{ outcome }}"}}}}]}}}
+    """
+    good = play(text, tools={"f": lambda: 7}).state.ctx["seen"]
+    assert (good["status"], good["result"], good["error"], good["meta"]["attempt"]) == ("ok", 7, None, 1)
+    assert {"attempt", "duration_ms", "ts"} <= set(good["meta"])
+    bad = play(text, tools={"f": lambda: failed("shaky", "it broke", retryable=True, code=5)}).state.ctx["seen"]
+    assert (bad["status"], bad["result"]) == ("error", None)
+    assert bad["error"] == {"kind": "shaky", "message": "it broke", "retryable": True, "details": {"code": 5}}
+
+
+def test_a_task_knows_what_came_before_its_label_its_attempt_and_the_execution() -> None:
+    end = play("""
+        - step: start
+          tool:
+            - one: {kind: noop, result: 1}
+            - two:
+                kind: noop
+                result: "{{ [_prev, _task, _attempt, execution_id] if _attempt == 2 else 1 / 0 }}"
+                spec: {policy: {rules: [{when: "{{ outcome.status == 'error' }}", then: {do: retry, delay: 0}}]}}
+    """)
+    assert end.state.result == [1, "two", 2, EXECUTION]
+
+
+def test_ctx_is_told_as_patches_and_workload_stays_as_it_was() -> None:
+    end = play(
+        """
+        - step: start
+          loop: {in: [1, 2], iterator: n}
+          tool:
+            - t: {kind: noop, spec: {policy: {rules: [{else: {then: {do: continue, set_ctx: {sum: {$add: "{{ iter.n }}"}, level: "{{ iter.n }}"}}}}]}}}
+          next: {arcs: [{step: last}]}
+        - {step: last, tool: {kind: noop, result: ["{{ workload }}", "{{ ctx }}"]}}
+        """,
+        head="workload: {level: 9}\n",
+        ctx={"given": True},
+    )
+    assert end.state.result == [{"level": 9}, {"given": True, "sum": 3, "level": 2}]
+    assert [event.set_ctx for event in end.of("task.done") if event.set_ctx] == [
+        (("sum", "$add", 1), ("level", "=", 1)),
+        (("sum", "$add", 2), ("level", "=", 2)),
+    ]
+
+
+def test_items_of_a_loop_go_to_any_worker_that_asks() -> None:
+    async def during(stage: Stage) -> None:
+        works = [(await stage.engine.runtime.claim(Claim(name)))[0] for name in ("here", "there")]
+        assert [(work.step, work.items) for work in works] == [("start", [0]), ("start", [1])]
+        await stage.crash()
+        await stage.drive()
+
+    end = play(
+        "- {step: start, loop: {in: '{{ range(8) }}', iterator: n, spec: {mode: parallel}}, tool: {kind: noop, result: '{{ iter.n }}'}}",
+        during=during,
+    )
+    assert [event.worker for event in end.of("step.started")][:2] == ["here", "there"]
+    assert end.state.result == list(range(8))
+
+
+def test_an_item_reaches_the_items_around_it() -> None:
+    end = play("""
+        - step: start
+          loop: {in: [a, b], iterator: region}
+          tool:
+            - towns:
+                kind: iterator
+                in: [1, 2]
+                iterator: town
+                tool:
+                  - piers: {kind: iterator, in: [x], iterator: pier, tool: {kind: noop, result: "{{ iter.parent.parent.region ~ iter.parent.town ~ iter.pier ~ iter.parent.index }}"}}
+    """)
+    assert end.state.result == [[["a1x0"], ["a2x1"]], [["b1x0"], ["b2x1"]]]
