@@ -44,6 +44,8 @@ class Health:
     def __init__(self, store: Store, bus: Bus | None, in_store: Callable[..., Awaitable[Any]], log: Log) -> None:
         self.store, self.bus, self.in_store, self.log = store, bus, in_store, log
         self.standing: dict[str, Standing] = {}
+        self._told: set[str] = set()
+        """Dependencies of which the log says that they are down."""
 
     async def run(self) -> None:
         """Look until it is cancelled."""
@@ -54,8 +56,8 @@ class Health:
     async def look(self) -> dict[str, Standing]:
         """Every dependency as it stands at this moment."""
         self._note("store", await self._store(), required=True)
-        if self.bus is not None and self.bus.attempted.is_set():
-            self._note("nats", self.bus.status(), required=False)
+        if self.bus is not None:
+            self._note("nats", self.bus.status(), required=False, settled=self.bus.attempted.is_set())
         return self.standing
 
     async def _store(self) -> str:
@@ -68,13 +70,16 @@ class Health:
             return str(error)
         return OK
 
-    def _note(self, name: str, word: str, required: bool) -> None:
-        before = self.standing.get(name)
-        if before is not None and before.is_up is (word == OK):
+    def _note(self, name: str, word: str, required: bool, settled: bool = True) -> None:
+        """Note how a dependency stands. That it is down is told as soon as that is settled, and then that it is up."""
+        before, is_up = self.standing.get(name), word == OK
+        if before is not None and before.is_up is is_up:
             self.standing[name] = before._replace(word=word)
-            return
-        self.standing[name] = Standing(word, time(), monotonic(), required)
-        if word != OK:
+        else:
+            self.standing[name] = Standing(word, time(), monotonic(), required)
+        if not is_up and settled and name not in self._told:
+            self._told.add(name)
             self.log.write("error" if required else "warning", "dependency down", dependency=name, error=word)
-        elif before is not None:
+        elif is_up and name in self._told and before is not None:
+            self._told.discard(name)
             self.log.write("info", "dependency up", dependency=name, down_seconds=round(before.seconds, 3))

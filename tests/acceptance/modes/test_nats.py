@@ -18,10 +18,13 @@ import pytest
 from tests.acceptance.modes import stage
 from tests.acceptance.modes.playbooks import playbook
 from tests.acceptance.modes.stage import noetl, until
-from tests.acceptance.modes.test_kills import BUSY_SECONDS, REQUEST, check, kills
+from tests.acceptance.modes.test_kills import ITEMS, check, request
 from tests.servers.nats import TOKEN, RestartedNats, nats_server, restarted_nats
 from tests.servers.postgres import PostgresServer
 from tests.servers.s3 import KEYS, REGION, s3_server
+
+BUSY_SECONDS = 3.0
+"""About how long a loop takes when nothing happens."""
 
 
 @pytest.fixture
@@ -48,16 +51,16 @@ def is_ok(mode: stage.Served) -> bool:
     return all(health(mode, number)["checks"]["nats"] == "ok" for number in range(len(mode.servers)))
 
 
-@kills(1)
+@pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_runs_go_on_while_nats_goes_and_comes(tmp_path: Path, db: str, broker: RestartedNats, times: int) -> None:
     dice = random.Random(times)
     with stage.served(tmp_path, db, 2, 3, "--nats", broker.url) as mode:
         until(lambda: is_ok(mode))
         for _ in range(times):
-            execution = mode.client.start(REQUEST)
+            execution = mode.client.start(request(ITEMS))
             time.sleep(dice.uniform(0, BUSY_SECONDS))
             broker.stop()
-            other = mode.client.start(REQUEST)
+            other = mode.client.start(request(ITEMS))
             time.sleep(dice.uniform(0, BUSY_SECONDS))
             broker.start()
             check(mode, execution)
@@ -71,7 +74,7 @@ def test_a_server_starts_works_and_is_ready_without_nats(tmp_path: Path, broker:
     with stage.served(tmp_path, str(tmp_path / "data" / "noetl.db"), 1, 1, "--nats", broker.url) as mode:
         found = until(lambda: one if "no connection" in (one := health(mode))["checks"]["nats"] else None)
         assert (found["status"], found["checks"]["store"]) == ("ok", "ok")
-        check(mode, mode.client.start(REQUEST))
+        check(mode, mode.client.start(request(ITEMS)))
         broker.start()
         until(lambda: is_ok(mode))
         until(lambda: "can be used again" in mode.servers[0].said())

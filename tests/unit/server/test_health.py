@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
+from io import StringIO
 
 import httpx2
 import msgspec
@@ -12,6 +14,11 @@ from api_server import HELLO, ApiServer, started
 from exposition import parsed
 from tests.servers.postgres import PASSWORD, PostgresServer
 
+from noetl.bus.connection import Bus
+from noetl.log import Log
+from noetl.server.health import Health
+from noetl.settings import NatsSettings
+from noetl.store.memory import MemoryStore
 from noetl.store.postgres import PostgresStore
 
 
@@ -63,3 +70,21 @@ def test_a_database_that_is_down_is_named_with_how_long(database: PostgresServer
     told = [(line["msg"], line["dependency"]) for line in lines if "dependency" in line]
     assert told[:2] == [("dependency down", "store"), ("dependency up", "store")]
     assert PASSWORD not in server.log.getvalue()
+
+
+def test_nats_that_has_not_been_tried_yet_is_down_and_no_trouble() -> None:
+    async def story() -> None:
+        bus, written = Bus(NatsSettings(("nats://127.0.0.1:1",)), lambda level, text: None), StringIO()
+
+        async def in_store(ask: Callable[..., object], *arguments: object) -> object:
+            return ask(*arguments)
+
+        health = Health(MemoryStore(), bus, in_store, Log(stream=written))
+        assert not (await health.look())["nats"].is_up
+        assert written.getvalue() == ""
+        bus.attempted.set()
+        await health.look()
+        await health.look()
+        assert written.getvalue().count("dependency down") == 1
+
+    asyncio.run(story())
