@@ -250,10 +250,17 @@ def claimable(state: Execution, run: Run) -> bool:
         return False
     if plan.step.loop is None or (tail is not None and tail.begun):
         return run.fence is None and NO_LOOP not in run.parked and not _only_listens(plan, tail)
-    if loop is None:
+    if loop is None or (plan.local and loop.lanes):  # what one worker has, no other gets a part of
         return False
-    waits = bool(loop.returned) or loop.next < loop.total
-    return waits and len(loop.lanes) + len(run.parked) < plan.lanes
+    return has_room(state, run)
+
+
+def has_room(state: Execution, run: Run) -> bool:
+    """Whether items of a loop wait and one more lane may run."""
+    loop = run.loop
+    if loop is None or not (loop.returned or loop.next < loop.total):
+        return False
+    return len(loop.lanes) + len(run.parked) < state.net.steps[run.step].lanes
 
 
 def _only_listens(plan: StepPlan, tail: Tail | None) -> bool:

@@ -103,6 +103,8 @@ class StepPlan:
         self.tasks = {task.label: task for task in step.tasks}
         loop = step.loop
         self.lanes = 1 if loop is None or loop.mode == "sequential" else loop.max_in_flight or 10
+        self.local = loop is not None and loop.exec == "local"
+        """Whether one worker keeps all items of its loop."""
         self.pool: str | None = step.spec.get("pool")
         self.iterators = dict(_iterators(step.tasks, ""))
         for name, chain in step.tail.chains.items() if step.tail else ():

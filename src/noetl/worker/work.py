@@ -32,6 +32,8 @@ class Work(msgspec.Struct):
     iterator: str = ""
     items: list[Any] | None = None
     """The items of the lane, the first of which has the index `first`; None without a loop."""
+    kept: bool = False
+    """Whether this worker keeps the items, however long they take."""
     pool: str = "default"
     durability: str = "task"
     inline_bytes: int = 65_536
@@ -61,6 +63,7 @@ def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[An
         first=event.items[0] if event.items else 0,
         iterator=loop.iterator if loop else "",
         items=lane,
+        kept=state.net.steps[run.step].local,
         pool=state.net.steps[run.step].pool or state.net.playbook.executor.pool,
         durability=state.net.playbook.executor.durability,
         inline_bytes=state.net.playbook.executor.inline_bytes,

@@ -284,7 +284,8 @@ class Lease:
     async def _lane(self, items: list[Any]) -> None:
         run, started = self.work.run, self.now()
         for offset, item in enumerate(items):
-            if offset and (self.paused() or self.now() - started > FAST_LANE_SECONDS):
+            slow = not self.work.kept and self.now() - started > FAST_LANE_SECONDS
+            if offset and (slow or self.paused()):
                 await self._hand_back()  # a slow item must not make those behind it wait for this worker
                 return
             index = self.work.first + offset
