@@ -16,12 +16,12 @@ import pytest
 import yaml
 
 from noetl.cli.main import noetl_command
-from noetl.cli.pool import END_SECONDS
+from noetl.cli.pool import SPARE_SECONDS
 from noetl.cli.server import PORT
 from noetl.server.listen import CLOSE_SECONDS
 from noetl.server.roles import ALLOWED
 from noetl.settings import VARIABLES
-from noetl.worker.shift import HAND_BACK_SECONDS
+from noetl.worker.shift import GRACE_SECONDS, HAND_BACK_SECONDS
 
 HOME = Path(__file__).parents[1]
 DEPLOY = HOME / "deploy"
@@ -134,7 +134,7 @@ def test_who_is_told_to_end_has_the_time_that_it_takes(one: Container) -> None:
     if context.info_name == "worker":
         needed = context.params["grace"] + HAND_BACK_SECONDS
     else:
-        needed = CLOSE_SECONDS + (END_SECONDS if context.params["workers"] else 0)
+        needed = CLOSE_SECONDS + (GRACE_SECONDS + SPARE_SECONDS if context.params["workers"] else 0)
     assert one.grace > needed
 
 
