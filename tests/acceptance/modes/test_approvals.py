@@ -6,7 +6,6 @@ run is alive any more, and it counts once.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,10 +60,7 @@ def own_postgres() -> Iterator[PostgresServer]:
 def kill_everything(mode: stage.Served, postgres: PostgresServer) -> None:
     for process in (*mode.servers, *mode.workers):
         process.kill()
-    assert postgres.process is not None
-    postgres.process.send_signal(signal.SIGQUIT)
-    postgres.process.wait(60)
-    postgres.stop()
+    postgres.kill()
     postgres.start()
     for process in (*mode.servers, *mode.workers):
         process.start()
