@@ -169,6 +169,12 @@ def test_what_the_login_may_not_do_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         play(NatsSettings((server.url,), user=LIMITED["user"], password=LIMITED["password"]), story)
 
 
+def stands_still(pid: int) -> bool:
+    """Whether all threads of a process are stopped: until the last one is, it may answer."""
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(thread.read_text().rpartition(")")[2].split()[0] == "T" for thread in threads)
+
+
 def test_a_server_that_hangs_is_asked_once_and_then_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "REST_SECONDS", 3600.0)
     monkeypatch.setattr(connection, "ANSWER_SECONDS", 2.0)
@@ -179,6 +185,7 @@ def test_a_server_that_hangs_is_asked_once_and_then_left_alone(tmp_path: Path, m
         async def story(bus: Bus, told: Told) -> None:
             await until(lambda: bus.status() == "ok")
             os.kill(pid, signal.SIGSTOP)
+            await until(lambda: stands_still(pid))
             try:
                 with pytest.raises(Away, match="no answer within"):
                     await bus.ask("streams", streams)
