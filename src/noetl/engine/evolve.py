@@ -11,6 +11,7 @@ from typing import Any
 from noetl.engine import events as e
 from noetl.engine.afresh import begin_afresh
 from noetl.engine.fit import weight
+from noetl.engine.loops import give_back, return_items, take_items
 from noetl.engine.net import StepPlan
 from noetl.engine.patch import APPEND, SET, Write, apply_patch
 from noetl.engine.state import (
@@ -134,7 +135,7 @@ def _forked(state: Execution, event: e.ExecutionForked, at: float) -> None:
     for run in state.runs.values():
         if run.loop is not None:
             for rest in run.loop.lanes.values():
-                _give_back(run, run.loop, *rest)
+                give_back(run, run.loop, *rest)
             run.loop.lanes.clear()
     begin_afresh(state, event, at)
     _patch_ctx(state, event.set_ctx)
@@ -286,19 +287,9 @@ def _granted(state: Execution, event: e.StepStarted | e.StepRegranted, at: float
         run.fence = event.fence
     else:
         assert run.loop is not None
-        _take_items(run.loop, event.items)
+        take_items(run.loop, event.items)
         run.loop.lanes[event.fence] = event.items
     refresh_ready(state, run)
-
-
-def _take_items(loop: Loop, items: e.Interval) -> None:
-    if items in loop.returned:
-        loop.returned.remove(items)
-    elif items[0] == loop.next:
-        loop.next = items[1]
-    else:  # the front of what was returned
-        first = next(part for part in loop.returned if part[0] == items[0])
-        loop.returned[loop.returned.index(first)] = (items[1], first[1])
 
 
 def _step_paused(state: Execution, event: e.StepPaused, at: float) -> None:
@@ -327,17 +318,8 @@ def _step_paused(state: Execution, event: e.StepPaused, at: float) -> None:
     if rest is not None and run.loop is not None:
         if event.reason == "returned":
             run.loop.lane = max(1, run.loop.lane // 2)
-        _give_back(run, run.loop, *rest)
+        give_back(run, run.loop, *rest)
     refresh_ready(state, run)
-
-
-def _give_back(run: Run, loop: Loop, first: int, last: int) -> None:
-    """What is left of a lane. An item that was started comes first again: it is still in flight."""
-    if f"{first}:" in run.progress:
-        loop.returned.insert(0, (first, first + 1))
-        first += 1
-    if first < last:
-        loop.returned.append((first, last))
 
 
 def _step_resumed(state: Execution, event: e.StepResumed, at: float) -> None:
@@ -350,7 +332,7 @@ def _step_resumed(state: Execution, event: e.StepResumed, at: float) -> None:
     if event.message is not None:
         _consume(state, event.message)
     if run.loop is not None and event.index is not None:
-        run.loop.returned.insert(0, (event.index, event.index + 1))
+        return_items(run, run.loop, (event.index, event.index + 1))
     refresh_ready(state, run)
 
 
