@@ -98,6 +98,7 @@ def _workflow_started(state: Execution, event: e.WorkflowStarted, at: float) -> 
 
 def _workflow_finished(state: Execution, event: e.WorkflowFinished, at: float) -> None:
     state.finished = event.outcome
+    state.failure = state.failure or event.error
     _stop_everything(state)
 
 
