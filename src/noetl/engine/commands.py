@@ -17,6 +17,8 @@ class Start(msgspec.Struct, frozen=True):
     payload: dict[str, Any] = {}
     ctx: dict[str, Any] = {}
     parent: tuple[str, str, int] | None = None
+    refused: dict[str, Any] | None = None
+    """Why the execution fails before its first step."""
 
 
 class Claim(msgspec.Struct, frozen=True):

@@ -272,6 +272,8 @@ def remedy_for(command: Command, error: dict[str, Any]) -> Command | None:
     without them, then without its final step.
     """
     match command:
+        case Start(parent=(_, _, _), refused=None):  # its parent waits for it
+            return Start(parent=command.parent, refused=error)
         case Report():
             return Abandon(error, command)
         case Claim() | Lost() | TimerDue() | ChildEnded() | Abandon(report=Report()):

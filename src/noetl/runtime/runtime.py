@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from noetl.clock import Clock
 from noetl.dsl.tree import Mark
 from noetl.engine import events as e
-from noetl.engine.commands import Claim, Command, Report
+from noetl.engine.commands import Claim, Command, Report, Start
 from noetl.engine.decide import carry_on, decide, remedy_for
 from noetl.engine.evolve import evolve
 from noetl.engine.net import Net
@@ -296,7 +296,7 @@ class Runtime:
             works = [await self._work(cell, event) for event in events if _hands_out(cell.state, event)]
         except Undecidable as undecidable:
             self._forget(execution, decided, changes)
-            self._remedy(asked, undecidable)
+            self._remedy(asked, undecidable, cell.state.digest)
             return
         except Exception as error:
             self._forget(execution, decided, changes)
@@ -322,14 +322,16 @@ class Runtime:
         changes.pop(execution, None)
         self.asked += [asked for asked, _ in decided.pop(execution, [])]
 
-    def _remedy(self, asked: Asked, undecidable: Undecidable) -> None:
+    def _remedy(self, asked: Asked, undecidable: Undecidable, digest: str) -> None:
         """Decide something else in place of a command that cannot be decided, or tell its sender."""
         assert not isinstance(asked.command, Refresh)
         remedy = remedy_for(asked.command, undecidable.as_data())
         if remedy is None:
             _raise(asked, undecidable.error)
-        else:
-            self.asked.append(asked._replace(command=remedy))
+            return
+        if isinstance(remedy, Start):
+            self.create(asked.execution, digest)
+        self.asked.append(asked._replace(command=remedy))
 
     async def _turn(self, state: Execution, command: Command, now: float) -> Turn:
         """Decide, loading what templates want to look into on the way."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stage import Stage, play
+from stage import Stage, play, text_of
 
 from noetl.engine import decide as deciding
 from noetl.engine import settle as settling
@@ -107,6 +107,23 @@ def test_a_timer_that_cannot_be_decided_fails_the_run(monkeypatch: pytest.Monkey
         - {step: late, tool: {kind: noop}}
     """)
     check_failed(end, "KeyError")
+
+
+def test_a_child_that_cannot_be_started_fails_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = deciding.start
+
+    def broken(turn: Any, command: Any) -> None:
+        if command.parent is not None and command.refused is None:
+            raise KeyError("gone")
+        start(turn, command)
+
+    monkeypatch.setattr(deciding, "start", broken)
+    child = text_of("- {step: start, tool: {kind: noop}}")
+    end = play("- {step: ask, tool: {kind: playbook, path: child}}", children={"child": child})
+    assert end.state.status == "failed"
+    assert end.state.error is not None
+    assert end.state.error["kind"] == "child_failed"
+    assert "KeyError" in end.state.error["message"]
 
 
 def test_data_that_cannot_be_stored_never_repeats_an_effect() -> None:
