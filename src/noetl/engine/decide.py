@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from noetl.engine import events as e
+from noetl.engine.admissible import check_fact
 from noetl.engine.commands import (
     Abandon,
     Cancel,
@@ -47,7 +48,6 @@ from noetl.engine.start import start
 from noetl.engine.state import MAX_CTX_BYTES, Execution, Run
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateFailed
-from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome, failed
 from noetl.reference import Reference, spell
 
@@ -117,20 +117,14 @@ def _report(turn: Turn, report: Report) -> None:
     known = max(0, lease.facts - report.first)
     _look_into(turn, report.facts[known:], report.blobs)
     turn.blobs += report.blobs
-    for fact in report.facts[known:]:
-        if report.fence not in turn.state.leases or _run_of(fact) != lease.run:
+    for previous, fact in zip((None, *report.facts[known:]), report.facts[known:], strict=False):
+        if report.fence not in turn.state.leases:
             return
+        check_fact(turn.state, report.fence, fact, previous)
         ACCEPT.get(type(fact), _accept)(turn, report.fence, fact)
     lease = turn.state.leases.get(report.fence)
     if report.hand_back and lease is not None:
         turn.emit(e.StepPaused(lease.run, report.fence, "returned"))
-
-
-def _run_of(fact: Any) -> str:
-    """The run that a fact is about: a worker may speak of what it holds, and of nothing else."""
-    task = getattr(fact, "task", None)
-    found: str = task.run if isinstance(task, TaskId) else fact.run
-    return found
 
 
 def _accept(turn: Turn, fence: int, fact: e.Event) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from noetl.clock import Clock
 from noetl.dsl.tree import Mark
 from noetl.engine import events as e
+from noetl.engine.admissible import Inadmissible
 from noetl.engine.commands import Claim, Command, Report, Start
 from noetl.engine.decide import carry_on, decide, remedy_for
 from noetl.engine.evolve import evolve
@@ -347,6 +348,8 @@ class Runtime:
                 self.unstored.update(turn.blobs)
                 contents[need.reference.key] = await self.looked_into(need.reference)
                 step = carry_on if turn.events else decide
+            except Inadmissible:  # a report of no account: its sender hears of it, and the execution goes on
+                raise
             except Exception as error:  # whatever it is, the same command would raise it again
                 raise Undecidable(error) from error
 
