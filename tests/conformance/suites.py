@@ -37,6 +37,7 @@ from noetl.store.triggers import Fired, Firing, Hook, Schedule
 
 A = "0198c0de-0000-7000-8000-00000000000a"
 B = "0198c0de-0000-7000-8000-00000000000b"
+DIGEST = "d" * 64
 C = "0199ffff-0000-7000-8000-00000000000c"
 NEVER = "0198c0de-0000-7000-8000-0000000000ff"
 AT = 1_760_000_000.123456
@@ -431,6 +432,25 @@ class WorkerSuite:
         assert store.held("nobody") == []
         store.commit([change(A, 1, leases={2: None})])
         assert store.lost(AT + 106) == []
+
+    def test_content_is_read_by_who_holds_a_lease_of_an_execution_that_refers_to_it(self, store: Store) -> None:
+        chunk, part = (refer([[0, text]]) for text in ("one", "two"))
+        manifest = canonical({"chunks": [chunk[0].key], "marked": [], "total": 1})
+        whole = reference_to(manifest, hint="chunks")
+        other = refer("of nobody here")
+        lease = {1: Leased("a#1", "w@mine", AT)}
+        brought = [(chunk[0].key, chunk[1]), (whole.key, manifest)]
+        store.commit([change(A, 0, summary=summary(A, digest=DIGEST), leases=lease, blobs=brought[1:])])
+        store.commit([change(B, 0, summary=summary(B), blobs=[*brought, (part[0].key, part[1])])])
+        for key, refers in ((whole.key, True), (chunk[0].key, True), (part[0].key, False), (other[0].key, False)):
+            assert (store.refers(A, key), store.may_read("@mine", key)) == (refers, refers)
+            assert (store.may_read("@theirs", key), store.may_read("@in", key)) == (False, False)
+        assert store.refers(B, part[0].key)
+        assert not store.refers("no-execution", whole.key)
+        assert store.may_read("@mine", DIGEST)
+        assert not store.may_read("@theirs", DIGEST)
+        store.commit([change(A, store.seq(A), leases={1: None})])
+        assert not store.may_read("@mine", whole.key)
 
     def test_leases_of_a_worker_that_was_never_heard_are_lost_as_well(self, store: Store) -> None:
         leases = {1: Leased("a#1", "unheard", AT), 2: Leased("b#1", "unheard", AT + 20)}

@@ -97,6 +97,13 @@ class MemoryStore:
     def blob(self, key: str) -> bytes | None:
         return self.blobs.get(key)
 
+    def refers(self, execution: str, key: str) -> bool:
+        wholes, found = {key}, {key}
+        while wholes:
+            wholes = {whole for whole, part in self.parts if part in wholes} - found
+            found |= wholes
+        return not found.isdisjoint(self.uses.get(execution, ()))
+
     def log(self, lines: Sequence[LogLine]) -> None:
         first = max(self.lines, default=0) + 1
         self.lines.update(enumerate(lines, start=first))
@@ -211,6 +218,14 @@ class MemoryStore:
             for fence, lease in kept.leases.items()
             if lease.worker == worker and self._is_served(execution)
         )
+
+    def may_read(self, suffix: str, key: str) -> bool:
+        held = [
+            execution
+            for execution, kept in self.kept.items()
+            if any(lease.worker.endswith(suffix) for lease in kept.leases.values())
+        ]
+        return any(self.refers(one, key) or (one in self.runs and self.runs[one].digest == key) for one in held)
 
     def orphans(self, limit: int) -> list[str]:
         served = (run for run in self._open() if self._is_served(run.execution_id))

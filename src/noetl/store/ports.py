@@ -196,6 +196,9 @@ class Log(Protocol):
     def blob(self, key: str) -> bytes | None:
         """Stored content."""
 
+    def refers(self, execution: str, key: str) -> bool:
+        """Whether an execution has brought the content or refers to it, directly or as a part of other content."""
+
     def log(self, lines: Sequence[LogLine]) -> None:
         """Keep output of tasks."""
 
@@ -254,6 +257,10 @@ class Work(Protocol):
 
     def held(self, worker: str) -> list[tuple[str, int, float]]:
         """The leases of a worker: execution, fence, and when each was given."""
+
+    def may_read(self, suffix: str, key: str) -> bool:
+        """Whether a worker whose name ends so holds a lease of an execution that refers to the content, or that runs
+        the playbook with that digest."""
 
     def orphans(self, limit: int) -> list[str]:
         """Open executions whose parent has ended, by id."""

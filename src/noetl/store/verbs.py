@@ -100,6 +100,9 @@ class SqlVerbs:
         rows = self._rows("get_blob", (key,))
         return rows[0][0] if rows else None
 
+    def refers(self, execution: str, key: str) -> bool:
+        return bool(self._rows("refers", (self._key(execution), key))[0][0])
+
     # -- executions -------------------------------------------------------------------------------------------------
 
     def summaries(
@@ -161,6 +164,9 @@ class SqlVerbs:
 
     def held(self, worker: str) -> list[tuple[str, int, float]]:
         return [(self._id(key), fence, since) for key, fence, since in self._rows("list_held", (worker,))]
+
+    def may_read(self, suffix: str, key: str) -> bool:
+        return bool(self._rows("may_read", (suffix, key))[0][0])
 
     def orphans(self, limit: int) -> list[str]:
         return [self._id(key) for (key,) in self._rows("find_orphans", (limit,))]
