@@ -68,8 +68,12 @@ numbers = count()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ApiServer]:
-    address = address_of(request, request.param, tmp_path)
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return address_of(request, request.param, tmp_path)
+
+
+@pytest.fixture
+def server(address: str) -> Iterator[ApiServer]:
     with closing(server_at(address)) as one:
         with one.client("author") as author:
             for text in (PAY, SALARIES, HARMLESS, MINE, LOOP, LENGTH):
@@ -243,6 +247,22 @@ def test_nothing_of_a_refused_report_is_stored(admin: httpx2.Client, evil: httpx
     assert reported(evil, work, *honest, e.TaskStarted(TaskId(work.run, "c#2"))).verdict == "rejected"
     assert events(admin, work.execution) == before
     assert reported(evil, work, *honest).verdict == "accepted"
+
+
+def test_facts_follow_those_that_went_to_another_server(
+    server: ApiServer, admin: httpx2.Client, evil: httpx2.Client, address: str
+) -> None:
+    work = leased(admin, evil, "mine")
+    with closing(server_at(address)) as second, second.client("admin") as elsewhere:
+        elsewhere.get(f"/api/v1/executions/{work.execution}")  # it has the execution in memory, as it is now
+        assert work.fence in second.service.runtime.cells[work.execution].state.leases
+        task = TaskId(work.run, "n#1")
+        assert reported(evil, work, e.TaskStarted(task)).verdict == "accepted"
+        done = e.TaskDone(task, 1, Outcome(), "continue", "c")
+        assert reported(evil, work, done, first=1).verdict == "accepted"
+        with httpx2.Client(base_url=second.url, headers=evil.headers, timeout=60, trust_env=False) as there:
+            assert reported(there, work, e.TaskStarted(TaskId(work.run, "c#1")), first=2).verdict == "accepted"
+            assert reported(there, work, e.TaskStarted(TaskId(work.run, "d#1")), first=3).verdict == "rejected"
 
 
 # -- stored values ---------------------------------------------------------------------------------------------------

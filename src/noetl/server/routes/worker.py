@@ -26,6 +26,7 @@ from noetl.server.api import Api
 from noetl.server.auth import unauthorised
 from noetl.server.call import BYTES, MIB, YAML, Call, Query, Routes, json_response
 from noetl.server.problems import Refused
+from noetl.server.service import Reported
 from noetl.store import codec
 from noetl.store.access import Token
 from noetl.store.ports import Change, LogLine, Store, WorkerSession
@@ -106,13 +107,22 @@ async def _told(call: Call, execution: str, report: Report) -> wire.Verdicts:
         return wire.Verdicts("rejected")
     try:
         await _check_references(call, state, report)
-        found = await api.service.report(execution, report, again=lease is None)
+        found = await _decided(api, execution, report, again=lease is None)
     except Inadmissible as error:
         name = lease.worker if lease is not None else _token(call)
         api.log.write("warning", f"report refused: {error}", execution=execution, worker=name)
         return wire.Verdicts("rejected")
     api.metrics.count("noetl_leases_granted_total", len(found.works))
     return wire.Verdicts(found.verdict, found.held, [wire.encode_work(work) for work in found.works])
+
+
+async def _decided(api: Api, execution: str, report: Report, *, again: bool) -> Reported:
+    """What became of a report. One that does not fit may follow another that went to another server: the state in
+    memory was dropped with it, and is read from the store for the second try."""
+    try:
+        return await api.service.report(execution, report, again=again)
+    except Inadmissible:
+        return await api.service.report(execution, report, again=again)
 
 
 async def _check_references(call: Call, state: Execution, report: Report) -> None:
