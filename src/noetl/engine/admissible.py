@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn
 
 from noetl.engine import events as e
 from noetl.engine.evolve import POINTS, item_of, progress_key, split_path
@@ -31,7 +31,7 @@ from noetl.engine.state import Epoch, Execution, Progress, Run, Tail
 from noetl.errors import NoetlError, TemplateError
 from noetl.expression import parse, render
 from noetl.model.identity import TaskId, action_id, child_id
-from noetl.model.playbook import Directive, Goto, Task
+from noetl.model.playbook import Goto, Task
 from noetl.reference import Need, Reference
 from noetl.scope import Scope
 
@@ -61,6 +61,8 @@ def check_fact(state: Execution, fence: int, fact: e.Event, previous: e.Event | 
 class Facts:
     """The facts of one lease, and what they are checked against."""
 
+    __slots__ = ("fence", "plan", "previous", "run", "state")
+
     def __init__(self, state: Execution, fence: int, previous: e.Event | None) -> None:
         self.state, self.fence, self.previous = state, fence, previous
         self.run: Run = state.runs[state.leases[fence].run]
@@ -84,7 +86,8 @@ class Facts:
             require(self.run.fence == self.fence, "the lease is of items of the loop, not of the whole run")
             return
         lane = self.run.loop.lanes.get(self.fence) if self.run.loop is not None else None
-        require(lane is not None and lane[0] == index, f"item {index} is not the next one of the lease")
+        if lane is None or lane[0] != index:
+            refuse(f"item {index} is not the next one of the lease")
 
     def progress(self, index: int | None, prefix: str) -> Progress:
         return self.run.progress.get(progress_key(index, prefix)) or Progress()
@@ -149,7 +152,7 @@ class Facts:
     def next_link(self, index: int | None, prefix: str) -> tuple[Sequence[Link], Link, Progress]:
         """The pipeline, and the task or `next` at which it stands."""
         links, at = self.links(index, prefix), self.progress(index, prefix)
-        link = _named(links, at.at) if at.at is not None else next(iter(links), None)
+        link = _named(links, at.at) if at.at is not None else links[0] if links else None
         if at.ended or link is None:
             refuse("its tasks have ended")
         return links, link, at
@@ -159,12 +162,12 @@ class Facts:
         self.holds(task.index)
         prefix, label, visit = _split(task)
         links, link, at = self.next_link(task.index, prefix)
-        require(isinstance(link, Task) and link.label == label, f"the next task is {link.label!r}, not {label[:200]!r}")
-        assert isinstance(link, Task)
+        if not isinstance(link, Task) or link.label != label:
+            refuse(f"the next task is {link.label!r}, not {label[:200]!r}")
         fresh = not at.started and at.attempt == 1 and at.delivered is None
         due = at.visits.get(label, 0) + fresh
-        require(visit == due, f"{label!r} is at visit {due}, not {visit}")
-        require(attempt in (None, at.attempt), f"{label!r} is at attempt {at.attempt}, not {attempt}")
+        if visit != due or (attempt is not None and attempt != at.attempt):
+            refuse(f"{label!r} is at visit {due} and attempt {at.attempt}, not at {visit} and {attempt}")
         return links, link, at
 
     def failed_at(self, index: int | None, place: str | None, attempt: int) -> None:
@@ -189,46 +192,55 @@ class Facts:
 
 def _task_started(facts: Facts, fact: e.TaskStarted) -> None:
     _, task, _ = facts.task(fact.task, fact.attempt)
-    require(task.sink == isinstance(fact, e.SinkStarted), f"{task.label!r} is {'' if task.sink else 'not '}a sink")
+    _check_sink(task, isinstance(fact, e.SinkStarted))
 
 
 def _task_done(facts: Facts, fact: e.TaskDone) -> None:
     links, task, _ = facts.task(fact.task, fact.attempt)
-    require(task.sink == isinstance(fact, e.SinkProcessed), f"{task.label!r} is {'' if task.sink else 'not '}a sink")
-    require(fact.do in get_args(Directive), f"there is no directive {fact.do[:200]!r}")
-    require(fact.skipped == (fact.do == "skip"), "only `skip` skips a task")
-    broken = fact.error is not None or not fact.outcome.ok
-    ends = broken if fact.do == "fail" else fact.outcome.ok or task.policy is not None or fact.do != "continue"
-    require(ends, f"`{fact.do}` does not follow from the outcome of {task.label!r}")
-    leads = fact.to in _targets(facts, links, task, fact)
-    require(leads, f"`{fact.do}` does not lead from {task.label!r} to {str(fact.to)[:200]!r}")
-    patches = [_written(rule.then.set_iter, rule.then.set_ctx) for rule in task.policy or ()]
-    told = tuple([(key, operator) for key, operator, _ in patch] for patch in (fact.set_iter, fact.set_ctx))
-    require(told in [([], []), *patches], f"no rule of {task.label!r} writes that")
+    _check_sink(task, isinstance(fact, e.SinkProcessed))
+    if fact.skipped != (fact.do == "skip") or fact.to not in _targets(facts, links, task, fact):
+        refuse(f"`{fact.do[:200]}` does not lead from {task.label!r} to {str(fact.to)[:200]!r}")
+    if fact.do == "fail":
+        require(fact.error is not None or not fact.outcome.ok, "it fails without an error")
+    elif fact.do == "continue":
+        require(fact.outcome.ok or task.policy is not None, "no rule lets it continue after an error")
+    if fact.set_iter or fact.set_ctx:
+        told = tuple([(key, operator) for key, operator, _ in patch] for patch in (fact.set_iter, fact.set_ctx))
+        patches = [_written(rule.then.set_iter, rule.then.set_ctx) for rule in task.policy or ()]
+        require(told in patches, "no rule of the task writes that")
+
+
+def _check_sink(task: Task, told: bool) -> None:
+    if task.sink != told:
+        refuse(f"{task.label!r} is {'a' if task.sink else 'no'} sink")
 
 
 def _targets(facts: Facts, links: Sequence[Link], task: Task, fact: e.TaskDone) -> Sequence[str | None]:
     """Where a directive can lead from a task; nowhere if no rule has it."""
+    if fact.do == "continue":
+        return (_after(links, task),)
     rules = [rule.then for rule in task.policy or () if rule.then.do == fact.do]
     match fact.do:
         case "jump":
             polled = [task.label] if task.poll is not None else []
             return [*(then.to for then in rules), *polled, *facts.begins_anew(fact.task, links)]
-        case "continue":
-            return [_after(links, task)]
         case "skip":
             return [_after(links, task)] if rules else []
         case "retry":
             return [task.label] if rules else []
         case "break":
             return [None] if rules else []
-    return [None]
+        case "fail":
+            return [None]
+    return []
 
 
 def _after(links: Sequence[Link], link: Link) -> str | None:
     """The label behind one."""
-    labels = [one.label for one in links]
-    return [*labels[1:], None][labels.index(link.label)]
+    for place, one in enumerate(links, start=1):
+        if one is link:
+            return links[place].label if place < len(links) else None
+    return None
 
 
 def _written(*patches: dict[str, Any]) -> tuple[list[tuple[str, str]], ...]:
@@ -541,7 +553,10 @@ def require(holds: bool, reason: str) -> None:
 
 
 def _named(links: Sequence[Link], label: str) -> Link | None:
-    return next((link for link in links if link.label == label), None)
+    for link in links:
+        if link.label == label:
+            return link
+    return None
 
 
 def _split(task: TaskId) -> tuple[str, str, int]:
@@ -550,5 +565,6 @@ def _split(task: TaskId) -> tuple[str, str, int]:
         prefix, label, visit = split_path(task)
     except ValueError:
         refuse(f"{task.path[:200]!r} is not the path of a task")
-    require(f"{prefix}{label}#{visit}" == task.path, f"{task.path[:200]!r} is not the path of a task")
+    if f"{prefix}{label}#{visit}" != task.path:
+        refuse(f"{task.path[:200]!r} is not the path of a task")
     return prefix, label, visit
