@@ -36,7 +36,7 @@ VERBS = {
     "explain": "Tell why a step of a run went as it did",
     "backup": "Copy a database while it is in use",
     "restore": "Make a database from its backup",
-    "verify": "Prove that the logs of runs keep every invariant",
+    "verify": "Check the logs of runs against every invariant",
     "validate": "Check playbooks and show every problem with its place",
     "graph": "Draw a playbook's net as text, mermaid, dot or svg",
     "schema": "Print the JSON Schema of playbooks, for editors",

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
+import msgspec
 
 from noetl.cli.live import Follower, Lines, Tree, span
 from noetl.cli.local import Engine, engine, json_or_file, opened_file, owned
@@ -37,6 +38,7 @@ from noetl.store.sqlite import SqliteStore
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set a part of the payload to a YAML scalar.")
 @click.option("--set-string", "strings", multiple=True, metavar="KEY=TEXT", help="Set a part of the payload to text.")
 @click.option("--payload", metavar="JSON|@FILE", help="The payload: a JSON object, or a file that holds one.")
+@click.option("--verify", is_flag=True, help="Check the run's log against every invariant after its end.")
 @place_option
 @output_option()
 @click.pass_context
@@ -46,6 +48,7 @@ def command(
     sets: tuple[str, ...],
     strings: tuple[str, ...],
     payload: str | None,
+    verify: bool,
     place: Place,
     output: str | None,
 ) -> None:
@@ -53,27 +56,52 @@ def command(
 
     The payload is laid over the playbook's workload; dots in the KEY of `--set` lead into maps. The exit code is 0 if
     the run succeeded, 1 if it failed or was cancelled, 3 if the playbook can't run, and 130 after Ctrl-C: then the run
-    can be resumed.
+    can be resumed. With `--verify` it is also 1 if the log breaks an invariant of the engine; the violations are on
+    stderr, for a bug report.
     """
     given = payload_of(json_or_file(payload, "--payload"), sets, strings)
     source = read(file)
     if not runnable(source, output is not None, there=place.server is not None):
         ctx.exit(3)
     if place.server is not None:
-        ctx.exit(_run_there(place.server, source, given, output))
+        ctx.exit(_run_there(place.server, source, given, output, verify))
     collect_garbage()
     with opened_file(place.db, "create") as store:
-        ctx.exit(asyncio.run(_run(store, source, given, output, place)))
+        execution = uuid7(time.time(), os.urandom(8))
+        code = asyncio.run(_run(store, execution, source, given, output, place))
+    ctx.exit(max(code, _verify(place, execution)) if verify else code)
 
 
-def _run_there(address: ServerAddress, source: Source, payload: dict[str, Any], output: str | None) -> int:
+def _run_there(
+    address: ServerAddress, source: Source, payload: dict[str, Any], output: str | None, verify: bool
+) -> int:
     """The text of the playbook goes to the server, and runs there without being registered."""
-    from noetl.cli.remote import server
+    from noetl.cli.remote import LONG, server
     from noetl.cli.remote_runs import watch
 
     with server(address) as one:
-        text = source.text.decode("utf-8-sig")
-        return watch(one, one.start({"playbook": text, "payload": payload}), output, source=source)
+        execution = one.start({"playbook": source.text.decode("utf-8-sig"), "payload": payload})
+        code = watch(one, execution, output, source=source)
+        if not verify:
+            return code
+        return max(code, _tell_violations(one.get(f"/executions/{execution}/verify", timeout=LONG)["violations"]))
+
+
+def _verify(place: Place, execution: str) -> int:
+    from noetl.runtime.audit import Audit
+
+    with opened_file(place.db) as store:
+        (summary,) = store.summaries(prefix=execution, limit=1)
+        return _tell_violations([msgspec.to_builtins(violation) for violation in Audit(store).of(summary)])
+
+
+def _tell_violations(violations: list[dict[str, Any]]) -> int:
+    """The exit code."""
+    from noetl.cli.verify import print_violations, verdict
+
+    print_violations(violations, err=True)
+    click.echo(f"log: {verdict(violations)}", err=True)
+    return 1 if violations else 0
 
 
 def collect_garbage() -> None:
@@ -82,8 +110,9 @@ def collect_garbage() -> None:
     gc.enable()
 
 
-async def _run(store: SqliteStore, source: Source, payload: dict[str, Any], output: str | None, place: Place) -> int:
-    execution = uuid7(time.time(), os.urandom(8))
+async def _run(
+    store: SqliteStore, execution: str, source: Source, payload: dict[str, Any], output: str | None, place: Place
+) -> int:
     with owned(store, execution):
         async with engine(store) as one:
             digest = one.catalog.add(source)

@@ -62,9 +62,13 @@ def _count(state: Execution, event: e.Event) -> None:
     fence = run.fence
     if run.loop is not None and fence is None:
         index = getattr(at, "index", None)
-        fence = next((fence for fence, items in run.loop.lanes.items() if items[0] == index), None)
-    if fence is not None and fence in state.leases:
-        state.leases[fence].facts += 1
+        for lane, items in run.loop.lanes.items():
+            if items[0] == index:
+                fence = lane
+                break
+    lease = None if fence is None else state.leases.get(fence)
+    if lease is not None:
+        lease.facts += 1
 
 
 def _heard(state: Execution, event: e.Event) -> bool:
@@ -610,7 +614,8 @@ def _finish_iteration(state: Execution, name: str, index: int, at: float) -> tup
     run = state.runs[name]
     loop = run.loop
     assert loop is not None
-    for key in [key for key in run.progress if key.startswith(f"{index}:")]:
+    inside = f"{index}:"
+    for key in [key for key in run.progress if key.startswith(inside)]:
         del run.progress[key]
     for fence, (first, last) in loop.lanes.items():
         if first == index:
