@@ -123,7 +123,7 @@ async def heartbeat(call: Call) -> Response:
         raise Refused(422, f"slots are 0 to {MOST_SLOTS:,}; host and version are short and printable")
     await _keep_lines(call, beat.lines)
     session = WorkerSession(worker, pool, beat.slots, beat.host, beat.started, 0.0, beat.leases, beat.version)
-    revoked, paused = await call.api.service.heartbeat(session)
+    revoked, paused = await call.api.service.heartbeat(session, beat.number)
     return json_response(wire.Pulse(revoked, paused))
 
 
