@@ -27,10 +27,10 @@ class Backoff:
     def __len__(self) -> int:
         return len(self.pauses)
 
-    def fail(self, execution: str) -> float:
-        """Begin the next pause of an execution; its length in seconds."""
+    def fail(self, execution: str, seconds: float | None = None) -> float:
+        """Begin the next pause of an execution, of the given length or twice as long as the last; its seconds."""
         before = self.pauses.get(execution)
-        seconds = FIRST_SECONDS if before is None else min(LAST_SECONDS, 2 * before.seconds)
+        seconds = seconds or (FIRST_SECONDS if before is None else min(LAST_SECONDS, 2 * before.seconds))
         self.pauses[execution] = Pause(self.clock.now() + seconds, seconds)
         return seconds
 

@@ -26,7 +26,7 @@ from noetl.errors import NoetlError, NotFound, StoreError
 from noetl.model.identity import uuid7
 from noetl.runtime.family import Family, Find, starts_others
 from noetl.runtime.runtime import Answer, OpenCredential, Refresh, Runtime
-from noetl.server.backoff import Backoff
+from noetl.server.backoff import FIRST_SECONDS, Backoff
 from noetl.server.stall import StallDetector
 from noetl.server.unheard import UnheardChildren
 from noetl.store.ports import Held, Store, WorkerSession
@@ -113,6 +113,8 @@ class Service:
         """When the process of each worker was started, and the number of its latest heartbeat."""
         self.related: set[str] = set()
         """Executions with a parent or children to which something has happened."""
+        self.unrelated: set[str] = set()
+        """Those with which that went wrong."""
         self.related_stirred = asyncio.Event()
         self.idle: Counter[str] = Counter()
         """How many claims wait here for work of each pool."""
@@ -125,7 +127,7 @@ class Service:
         self.backoff = Backoff(clock)
         """Executions that could not be dealt with."""
         self.stall = StallDetector()
-        self.unheard = UnheardChildren(store, self._in_store, self._stored_state, self._is_parental)
+        self.unheard = UnheardChildren(store, self._in_store, self._try_to_read, self._is_parental)
         self.on_error = on_error
         """Told what goes wrong where nobody waits for an answer, and in which execution."""
 
@@ -429,8 +431,10 @@ class Service:
                 try:
                     await self._look_at(name)
                     self.backoff.succeed(name)
+                    self.unrelated.discard(name)
                 except Exception as error:  # the families behind it must not wait for it
                     self._back_off(name, error)
+                    self.unrelated.add(name)
 
     async def _look_at(self, name: str) -> None:
         state = await self._state(name)
@@ -457,10 +461,24 @@ class Service:
             orphans = await self._in_store(self.store.orphans, AT_ONCE + len(self.backoff))
             unheard = await self.unheard.scan()
             for child in {child for children in unheard.values() for child in children}:
-                with suppress(NotFound):  # it is still to be started
-                    await self._stored_state(child)
-            self._relate_soon(one for one in (*orphans, *unheard) if not self.backoff.is_paused(one))
+                await self._try_to_read(child)
+            found = {*orphans, *unheard, *self.unrelated}
+            self._relate_soon(one for one in found if not self.backoff.is_paused(one))
             await asyncio.sleep(RECOVER_SECONDS)
+
+    async def _try_to_read(self, name: str) -> Execution | None:
+        """The stored state; None for an execution that is not there, or cannot be read."""
+        if self.backoff.is_paused(name):
+            return None
+        try:
+            return await self._stored_state(name)
+        except NotFound:  # a child that is still to be started, or a playbook that is gone
+            return None
+        except StoreError:
+            raise
+        except Exception as error:  # the executions behind it must not wait for it
+            self._back_off(name, error)
+            return None
 
     def _relate_soon(self, executions: Iterable[str]) -> None:
         self.related.update(executions)
@@ -493,13 +511,19 @@ class Service:
         with is left alone for a while, so that it is not in the way of others."""
         todo = [(execution, command) for execution, command in commands if not self.backoff.is_paused(execution)]
         asked = (self.runtime.handle(execution, command) for execution, command in todo)
+        unstored: StoreError | None = None
         for (execution, _), answer in zip(todo, await asyncio.gather(*asked, return_exceptions=True), strict=True):
-            if isinstance(answer, Exception):
+            if isinstance(answer, StoreError):  # not its fault: it is retried soon, and told once for all
+                self.backoff.fail(execution, seconds=FIRST_SECONDS)
+                unstored = answer
+            elif isinstance(answer, Exception):
                 self._back_off(execution, answer)
             elif isinstance(answer, BaseException):
                 raise answer
             else:
                 self.backoff.succeed(execution)
+        if unstored is not None:
+            self.on_error(f"the database failed, retrying in {FIRST_SECONDS:g} s: {unstored}", None)
 
     def _back_off(self, execution: str, error: Exception) -> None:
         seconds = self.backoff.fail(execution)

@@ -37,13 +37,14 @@ class Sighting(NamedTuple):
 
 
 class UnheardChildren:
-    """Scans a store. `ask` calls a verb of it; `read` gives the state of an execution as it is stored."""
+    """Scans a store. `ask` calls a verb of it; `read` gives the state of an execution as it is stored, None if that is
+    not possible now."""
 
     def __init__(
         self,
         store: Store,
         ask: Ask,
-        read: Callable[[str], Awaitable[Execution]],
+        read: Callable[[str], Awaitable[Execution | None]],
         may_start_others: Callable[[str], Awaitable[bool]],
     ) -> None:
         self.store, self.ask, self.read, self.may_start_others = store, ask, read, may_start_others
@@ -73,8 +74,9 @@ class UnheardChildren:
             if name not in self.awaited and stands_still and reads < READS_PER_SCAN:
                 reads += 1
                 state = await self.read(name)
-                self.sightings[name] = Sighting(seq, now)
-                self.awaited[name] = Awaited(state.seq, awaited_children(state))
+                if state is not None:
+                    self.sightings[name] = Sighting(seq, now)
+                    self.awaited[name] = Awaited(state.seq, awaited_children(state))
 
     async def _all(self, verb: Callable[..., object], *arguments: object) -> list:  # type: ignore[type-arg]
         found = await self.ask(verb, *arguments)
