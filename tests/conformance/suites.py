@@ -387,6 +387,15 @@ class WorkSuite:
         assert store.orphans(9) == [B]
         assert store.orphans(0) == []
 
+    def test_open_executions_are_found_by_their_playbooks(self, store: Store) -> None:
+        store.commit([change(A, 0, 2, summary=summary(A, digest="d1"))])
+        store.commit([change(B, 0, summary=summary(B, "waiting", digest="d2", parent=A))])
+        store.commit([change(C, 0, summary=summary(C, "succeeded", digest="d3", parent=A, ended=AT))])
+        assert store.open_digests() == ["d1", "d2"]
+        assert store.open_of(["d1", "d3"]) == [(A, 2)]
+        assert store.open_of(["d1", "d2"]) == [(A, 2), (B, 1)]
+        assert (store.open_of([]), store.open_children()) == ([], [B])
+
     def test_a_parent_that_was_removed_has_ended(self, store: Store) -> None:
         store.commit(
             [change(B, 0, summary=summary(B, parent=A)), change(C, 0, summary=summary(C, parent=A, local=True))]
@@ -428,7 +437,7 @@ class WorkerSuite:
         assert store.lost() == [(A, 1), (A, 2)]
         store.beat(worker("w"), AT + 100)
         assert store.lost(AT + 106) == [(A, 2)]
-        assert store.held("w") == [(A, 1, AT), (A, 2, AT + 100)]
+        assert store.held("w") == [(A, 1, AT, False), (A, 2, AT + 100, False)]
         assert store.held("nobody") == []
         store.commit([change(A, 1, leases={2: None})])
         assert store.lost(AT + 106) == []
@@ -467,6 +476,14 @@ class WorkerSuite:
         store.commit([change(B, 0, summary=summary(B, "paused"), leases=lease)])
         store.beat(worker("w"), AT)
         assert store.lost(AT + 99) == [(B, 1)]
+        assert store.held("w") == [(B, 1, AT, True)]
+
+    def test_who_was_silent_itself_waits_for_the_lifetime_of_a_lease(self, store: Store) -> None:
+        leases = {1: Leased("a#1", "w", AT), 2: Leased("b#1", "w", AT, 60.0)}
+        store.commit([change(A, 0, summary=summary(A), leases=leases)])
+        assert store.lost(AT + 99, 9, 30.0) == []
+        assert store.lost(AT + 99, 9, 31.0) == [(A, 1)]
+        assert store.lost(AT + 99, 9, 61.0) == [(A, 1), (A, 2)]
 
 
 def worker(name: str, **more: Any) -> WorkerSession:
@@ -835,7 +852,8 @@ def _remember(store: Store, key: str, answer: bytes, at: float) -> Any:
 
 def _look(store: Store, execution: str, limit: int, at: float) -> Any:
     found = store.waiting("pool", limit, execution), store.due(at, limit), store.next_due(), store.lost(at, limit)
-    return found, store.children(execution), store.orphans(limit)
+    families = store.open_digests(), store.open_of([""]), store.open_children()
+    return found, store.children(execution), store.orphans(limit), families
 
 
 def _prune(store: Store, before: float, limit: int, now: float) -> Any:

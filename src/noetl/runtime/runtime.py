@@ -226,6 +226,11 @@ class Runtime:
         answer = await self.handle(execution, report)
         return report.fence in answer.state.leases, answer.works
 
+    async def holds(self, execution: str, fence: int) -> bool:
+        """For workers: whether a lease is alive."""
+        cell = self.cells.get(execution) or await self.load(execution)
+        return fence in cell.state.leases
+
     def paused(self, execution: str) -> bool:
         """For workers: whether nothing new is to be begun."""
         cell = self.cells.get(execution)

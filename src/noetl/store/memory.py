@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from math import inf
 from typing import TypeVar
 
 import msgspec
@@ -18,6 +19,7 @@ from noetl.store.ports import (
     CatalogVersion,
     Change,
     Derived,
+    Held,
     LogLine,
     Row,
     SealedCredential,
@@ -201,19 +203,19 @@ class MemoryStore:
         run = self.runs.get(execution)
         return run is not None and not run.local
 
-    def lost(self, now: float | None = None, limit: int = 100) -> list[tuple[str, int]]:
+    def lost(self, now: float | None = None, limit: int = 100, attentive: float = inf) -> list[tuple[str, int]]:
         at, found = _or_clock(now), []
         for execution, kept in self.kept.items():
             for fence, lease in kept.leases.items():
                 session = self.sessions.get(lease.worker)
                 heard = session.beat if session is not None else 0.0
-                if self._is_served(execution):
+                if self._is_served(execution) and lease.ttl < attentive:
                     found.append((max(heard, lease.since) + lease.ttl, execution, fence))
         return [(execution, fence) for end, execution, fence in sorted(found) if end < at][:limit]
 
-    def held(self, worker: str) -> list[tuple[str, int, float]]:
+    def held(self, worker: str) -> list[Held]:
         return sorted(
-            (execution, fence, lease.since)
+            Held(execution, fence, lease.since, self.runs[execution].status == "paused")
             for execution, kept in self.kept.items()
             for fence, lease in kept.leases.items()
             if lease.worker == worker and self._is_served(execution)
@@ -226,6 +228,19 @@ class MemoryStore:
             if any(lease.worker.endswith(suffix) for lease in kept.leases.values())
         ]
         return any(self.refers(one, key) or (one in self.runs and self.runs[one].digest == key) for one in held)
+
+    def open_digests(self) -> list[str]:
+        return sorted({run.digest for run in self._moving()})
+
+    def open_of(self, digests: Sequence[str]) -> list[tuple[str, int]]:
+        return [(run.execution_id, self.seq(run.execution_id)) for run in self._moving() if run.digest in digests]
+
+    def open_children(self) -> list[str]:
+        children = [(run.parent, run.execution_id) for run in self._open() if run.parent is not None]
+        return [execution for _, execution in sorted(children)]
+
+    def _moving(self) -> list[Summary]:
+        return [run for run in self._open() if run.status in ("running", "waiting") and not run.local]
 
     def orphans(self, limit: int) -> list[str]:
         served = (run for run in self._open() if self._is_served(run.execution_id))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from math import inf
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -47,6 +48,17 @@ class Leased(NamedTuple):
     worker: str
     since: float
     ttl: float = 30.0
+
+
+class Held(NamedTuple):
+    """A lease of a worker."""
+
+    execution: str
+    fence: int
+    since: float
+    """When it was granted."""
+    paused: bool = False
+    """Whether its execution is paused."""
 
 
 class Change(msgspec.Struct):
@@ -251,12 +263,22 @@ class Work(Protocol):
     def next_due(self) -> float | None:
         """When the next timer is due that `due` would give."""
 
-    def lost(self, now: float | None = None, limit: int = 100) -> list[tuple[str, int]]:
+    def lost(self, now: float | None = None, limit: int = 100, attentive: float = inf) -> list[tuple[str, int]]:
         """Leases, by execution and fence, whose time to live is over since their worker was last heard (or since they
-        were given, if that was later, or it was never heard); the longest lost first."""
+        were given, if that was later, or it was never heard); the longest lost first. Only those that live for less
+        than `attentive`, the seconds for which the caller has recorded heartbeats without a pause."""
 
-    def held(self, worker: str) -> list[tuple[str, int, float]]:
-        """The leases of a worker: execution, fence, and when each was given."""
+    def held(self, worker: str) -> list[Held]:
+        """The leases of a worker."""
+
+    def open_digests(self) -> list[str]:
+        """The playbooks of running and waiting executions."""
+
+    def open_of(self, digests: Sequence[str]) -> list[tuple[str, int]]:
+        """Running and waiting executions of these playbooks, and how many events each has."""
+
+    def open_children(self) -> list[str]:
+        """The open executions that others have started."""
 
     def may_read(self, suffix: str, key: str) -> bool:
         """Whether a worker whose name ends so holds a lease of an execution that refers to the content, or that runs

@@ -5,8 +5,9 @@ under the same names.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from noetl.store.ports import (
     Backlog,
     CatalogVersion,
     Derived,
+    Held,
     Leased,
     Snapshot,
     Summary,
@@ -159,11 +161,22 @@ class SqlVerbs:
         rows = self._rows("next_due", ())
         return rows[0][0] if rows else None
 
-    def lost(self, now: float | None = None, limit: int = 100) -> list[tuple[str, int]]:
-        return [(self._id(key), fence) for key, fence in self._rows("find_lost", (now, limit))]
+    def lost(self, now: float | None = None, limit: int = 100, attentive: float = inf) -> list[tuple[str, int]]:
+        return [(self._id(key), fence) for key, fence in self._rows("find_lost", (now, attentive, limit))]
 
-    def held(self, worker: str) -> list[tuple[str, int, float]]:
-        return [(self._id(key), fence, since) for key, fence, since in self._rows("list_held", (worker,))]
+    def held(self, worker: str) -> list[Held]:
+        rows = self._rows("list_held", (worker,))
+        return [Held(self._id(key), fence, since, bool(paused)) for key, fence, since, paused in rows]
+
+    def open_digests(self) -> list[str]:
+        return [digest for (digest,) in self._rows("list_open_digests", ())]
+
+    def open_of(self, digests: Sequence[str]) -> list[tuple[str, int]]:
+        known = msgspec.json.encode(list(digests)).decode()
+        return [(self._id(key), seq) for key, seq in self._rows("list_open_of", (known,))]
+
+    def open_children(self) -> list[str]:
+        return [self._id(key) for (key,) in self._rows("list_open_children", ())]
 
     def may_read(self, suffix: str, key: str) -> bool:
         return bool(self._rows("may_read", (suffix, key))[0][0])

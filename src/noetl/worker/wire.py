@@ -94,6 +94,8 @@ class Heartbeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: str = ""
     lines: list[LogLine] = []
     """What its tasks have written since it was last heard."""
+    number: int = 0
+    """Counts the heartbeats of the process."""
 
 
 class SecretRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

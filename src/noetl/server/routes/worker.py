@@ -187,7 +187,7 @@ async def heartbeat(call: Call) -> Response:
         raise Refused(422, "leases are listed by the ids of their executions")
     await _keep_lines(call, beat.lines)
     session = WorkerSession(worker, pool, beat.slots, beat.host, beat.started, 0.0, beat.leases, beat.version)
-    revoked, paused = await call.api.service.heartbeat(session)
+    revoked, paused = await call.api.service.heartbeat(session, beat.number)
     return json_response(wire.Pulse(revoked, paused))
 
 
