@@ -11,7 +11,7 @@ import pytest
 from tests.servers.wire import Asked, ask, call, context, failure, reply, whole, wire
 
 from noetl.model.outcome import Outcome
-from noetl.tools.http_client.addresses import LINK_LOCAL, METADATA, forbid_addresses, is_forbidden
+from noetl.tools.addresses import LINK_LOCAL, METADATA, forbid_addresses, is_forbidden
 
 METADATA_IP = "169.254.169.254"
 
@@ -45,6 +45,17 @@ def server_role() -> Iterator[None]:
         "fd20:ce::254",
         "100.100.100.200",
         "168.63.129.16",
+        "::ffff:0:a9fe:a9fe",
+        "::ffff:0:169.254.169.254",
+        "64:ff9b:1::a9fe:a9fe",
+        "64:ff9b:1:ffff:ffff:ffff:169.254.169.254",
+        "64:ff9b:1:a9fe:a9:fe00::",
+        "64:ff9b:1:a9:fe:a9fe::",
+        "64:ff9b:1:0:a9:fea9:fe00:0",
+        "2001:0:a9fe:a9fe::1",
+        "2001:0:808:808:0:0:5601:5601",
+        "[fe80::1]",
+        "[::ffff:169.254.169.254]",
         "2852039166",
         "0xa9fea9fe",
         "0251.0376.0251.0376",
@@ -56,7 +67,21 @@ def test_address_is_forbidden_in_every_spelling(address: str) -> None:
     assert is_forbidden(address)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "8.8.8.8", "::1", "2001:db8::1", "localhost", "", "ü"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "10.0.0.1",
+        "8.8.8.8",
+        "::1",
+        "2001:db8::1",
+        "2001:0:808:808::1",
+        "64:ff9b:1::808:808",
+        "localhost",
+        "",
+        "ü",
+    ],
+)
 def test_other_addresses_and_names_are_not(address: str) -> None:
     assert not is_forbidden(address)
 
