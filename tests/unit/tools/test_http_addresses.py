@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.servers.wire import Asked, ask, call, context, failure, reply, whole, wire
 
+from noetl.keychain.redact import Redactor
 from noetl.model.outcome import Outcome
 from noetl.tools.addresses import LINK_LOCAL, METADATA, forbid_addresses, is_forbidden
 
@@ -211,3 +212,16 @@ def test_name_that_takes_too_long_is_a_timeout(monkeypatch: pytest.MonkeyPatch) 
 
     error = failure(whole(main()))
     assert (error.kind, error.retryable) == ("timeout", True)
+
+
+def test_a_secret_in_the_host_is_hidden_as_the_host_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts are in small letters, whatever was written."""
+
+    def unknown(*asked: Any, **more: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    redactor = Redactor(["Tr0ub4dor-And-3"])
+    outcome = call("http://Tr0ub4dor-And-3.invalid:1/", given=context(redact=redactor.redact))
+    assert "//***.invalid:1/" in failure(outcome).message
+    assert outcome.extra["http"]["url"] == "http://***.invalid:1/"
