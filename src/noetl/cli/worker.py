@@ -20,7 +20,7 @@ from noetl.clock import SystemClock
 from noetl.errors import AuthError, UsageError
 from noetl.log import Log
 from noetl.settings import NatsSettings, ServerAddress, nats_settings, server_address
-from noetl.tools.http_client.addresses import forbid_addresses
+from noetl.tools.addresses import forbid_addresses
 from noetl.tools.registry import KINDS
 from noetl.worker.heart import Heart
 from noetl.worker.http_link import HttpLink

@@ -352,7 +352,7 @@ class Lease:
     async def call(self, call: Call) -> Outcome:
         """Call the tool; secrets in its outcome are hidden, and a large result is stored and becomes a reference."""
         plan = call.plan
-        outcome = self.redact(await self._call(call))
+        outcome = await self.keychain.redactor.redact_apart(await self._call(call))
         if type(outcome.result) in SCALARS:
             return outcome
         try:
