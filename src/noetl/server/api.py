@@ -10,7 +10,9 @@ from noetl.engine.state import Execution
 from noetl.log import Log
 from noetl.runtime.runtime import Refresh
 from noetl.server.auth import Doors
+from noetl.server.bodies import BodyMemory
 from noetl.server.health import Health
+from noetl.server.hooks import Decoy
 from noetl.server.metrics import Metrics
 from noetl.server.options import ServerSettings
 from noetl.server.playbooks import Playbooks
@@ -39,6 +41,8 @@ class Api:
         self.throttle = Throttle(service.clock)
         self.hashing = asyncio.Semaphore(1)
         """Passwords are checked one at a time: each takes a core and 19 MB."""
+        self.anonymous_bodies = BodyMemory()
+        self.decoy = Decoy()
         self.metrics = Metrics()
         self.log = settings.log or Log()
         self.upkeep = Upkeep(service.store, self.in_store)
