@@ -16,6 +16,8 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from noetl.printable import printable, printable_json
+
 Form = Literal["text", "json"]
 Level = Literal["debug", "info", "warning", "error"]
 ORDER: dict[Level, int] = {"debug": 0, "info": 1, "warning": 2, "error": 3}
@@ -44,9 +46,10 @@ class Log:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         known = {name: value for name, value in fields.items() if value is not None}
         if self.form == "json":
-            line = msgspec.json.encode({"ts": at, "level": level, "msg": message} | known).decode()
+            line = printable_json(msgspec.json.encode({"ts": at, "level": level, "msg": message} | known).decode())
         else:
-            line = " ".join([at, level.upper(), message, *(f"{name}={_text(value)}" for name, value in known.items())])
+            words = [at, level.upper(), message, *(f"{name}={_text(value)}" for name, value in known.items())]
+            line = printable(" ".join(words))
         try:
             (self._stream or sys.stderr).write(line + "\n")
         except (OSError, ValueError):  # nobody reads any more, and there is nobody else to tell

@@ -10,6 +10,7 @@ import msgspec
 from noetl.cli.local import ALL, opened, pick
 from noetl.cli.output import emit, output_option
 from noetl.cli.place import Place, place_option
+from noetl.printable import printable
 from noetl.runtime.audit import Audit
 from noetl.settings import ServerAddress
 
@@ -57,6 +58,6 @@ def _there(run: str | None, address: ServerAddress) -> tuple[int, list[dict[str,
 def _tell(executions: int, found: list[dict[str, Any]]) -> None:
     for one in found:
         name = click.style(one["invariant"], fg="red", bold=True)
-        click.echo(f"{one['execution_id']}.{one['seq']}: {name}: {one['message']}")
+        click.echo(f"{one['execution_id']}.{one['seq']}: {name}: {printable(one['message'])}")
     verdict = f"{len(found):,} violation{'s' * (len(found) != 1)}" if found else click.style("sound", fg="green")
     click.echo(f"{executions:,} execution{'s' * (executions != 1)}: {verdict}", err=True)
