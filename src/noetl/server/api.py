@@ -19,6 +19,7 @@ from noetl.server.playbooks import Playbooks
 from noetl.server.scheduler import Scheduler
 from noetl.server.service import Service
 from noetl.server.sessions import Sessions
+from noetl.server.sse import Streams
 from noetl.server.throttle import Throttle
 from noetl.server.traces import Traces, open_traces
 from noetl.server.upkeep import Upkeep
@@ -50,7 +51,8 @@ class Api:
         self.traces: Traces | None = None
         if settings.traces:
             self.traces = open_traces(settings.traces, service.store, self.in_store, settings.version)
-        watch = Watch(service.runtime.told, self.log, self.metrics, self.traces)
+        self.streams = Streams(service.store, self.in_store)
+        watch = Watch(service.runtime.told, self.log, self.metrics, self.traces, self.streams.moved)
         service.runtime.told, service.runtime.committed = watch.told, watch.committed
         self.scheduler = Scheduler(self)
         self.closing = asyncio.Event()
@@ -83,6 +85,7 @@ class Api:
     def stop(self) -> None:
         """Send away who waits or follows, so that the server can end."""
         self.closing.set()
+        self.streams.wake_all()
         self.service.let_go()
 
     def close(self) -> None:
