@@ -332,6 +332,15 @@ class LogSuite:
         assert numbers == sorted(set(numbers))
         assert [line[4] for line in store.logs(A, after=numbers[2])] == ["3", "4"]
 
+    def test_no_more_lines_are_read_than_are_wanted(self, store: Store) -> None:
+        store.log([(A, "t", AT, "stdout", str(number)) for number in range(5)])
+        store.log([(B, "t", AT, "stdout", "other")])
+        numbers = [line[0] for line in store.logs(A)]
+        assert [line[4] for line in store.logs(A, limit=2)] == ["0", "1"]
+        assert [line[4] for line in store.logs(A, after=numbers[2], limit=1)] == ["3"]
+        assert [line[4] for line in store.logs(A, after=numbers[3], limit=9)] == ["4"]
+        assert store.logs(A, limit=0) == []
+
     def test_no_lines_are_fine(self, store: Store) -> None:
         store.log([])
         assert store.logs(A) == []
@@ -509,6 +518,7 @@ class CatalogSuite:
         assert store.register("p", "d1") == 1
         assert [store.find("p"), store.find("p", 2)] == ["d1", "d2"]
         assert [one.version for one in store.versions("p")] == [1, 2]
+        assert [one.version for one in store.versions("p", 1)] == [1]
         assert store.register("p", "d3") == 3
         assert [store.find("p"), store.find("p", 4), store.find("q"), store.find("q", 1)] == ["d3", None, None, None]
 

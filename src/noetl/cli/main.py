@@ -25,6 +25,7 @@ from noetl.errors import (
     TimedOut,
     UsageError,
 )
+from noetl.printable import printable
 from noetl.settings import no_colour
 
 VERBS = {
@@ -115,7 +116,7 @@ def main() -> None:
     try:
         noetl_command(prog_name="noetl")
     except NoetlError as error:
-        click.echo(f"noetl: {error}", err=True)
+        click.echo(printable(f"noetl: {error}", lines=True), err=True)
         sys.exit(next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1))
     except OSError as error:  # files are read with errors of their own; what is left is where we write to
         click.echo(f"noetl: can't write: {error.strerror or error}", err=True)

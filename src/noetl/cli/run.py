@@ -25,6 +25,7 @@ from noetl.cli.report import excerpt, print_problems, summary
 from noetl.engine.state import Execution
 from noetl.errors import Interrupted, StoreError, UsageError
 from noetl.model.identity import uuid7
+from noetl.printable import printable
 from noetl.runtime.catalog import Source, read
 from noetl.runtime.embedded import LOOK_SECONDS, Embedded
 from noetl.runtime.obstacles import Obstacle, obstacles
@@ -202,7 +203,7 @@ def follow(one: Engine, state: Execution, after: int = 0) -> Follower:
     name = state.net.playbook.name
     if sys.stderr.isatty():
         return Follower(runtime.store, runtime.thread, state.id, Tree(name, state.id))
-    click.echo(f"{name} {state.id}", err=True)
+    click.echo(f"{printable(name)} {state.id}", err=True)
     return Follower(runtime.store, runtime.thread, state.id, Lines(after))
 
 
@@ -219,10 +220,11 @@ def conclude(one: Engine, state: Execution, output: str | None) -> int:
 def _tell(found: dict[str, Any], source: Source, state: Execution) -> None:
     colour = "green" if state.status == "succeeded" else "red"
     verdict = click.style(state.status, fg=colour, bold=True)
-    reason = f": {state.cancel_reason}" if state.status == "cancelled" and state.cancel_reason else ""
+    reason = f": {printable(state.cancel_reason)}" if state.status == "cancelled" and state.cancel_reason else ""
     if found["error"] is not None:
         click.echo(error_text(found["error"], source), err=True)
-    click.echo(f"{state.net.playbook.name} {verdict} in {span(found['duration_ms'] / 1000)}{reason}", err=True)
+    name = printable(state.net.playbook.name)
+    click.echo(f"{name} {verdict} in {span(found['duration_ms'] / 1000)}{reason}", err=True)
     if state.status == "succeeded":
         emit(found["result"], "json")
 
@@ -231,10 +233,11 @@ def error_text(error: dict[str, Any], source: Source | None) -> str:
     """`playbook.yaml:12:9: step fetch, task call, attempt 3: http_status: ...`, and the line, where it is at hand, with
     a caret under it."""
     line, column = error["line"], error["column"]
-    place = f"{error['file']}:{line}:{column}" if line else error["file"]
-    who = [f"{word} {error[word]}" for word in ("step", "task", "attempt") if error[word]]
+    place = printable(f"{error['file']}:{line}:{column}" if line else error["file"])
+    who = [printable(f"{word} {error[word]}") for word in ("step", "task", "attempt") if error[word]]
     parts = [click.style(place, bold=True), *([", ".join(who)] if who else [])]
-    text = f"{': '.join(parts)}: {click.style(str(error['kind']), fg='red', bold=True)}: {error['message']}"
+    kind, message = printable(str(error["kind"])), printable(str(error["message"]), lines=True)
+    text = f"{': '.join(parts)}: {click.style(kind, fg='red', bold=True)}: {message}"
     shown = excerpt(line, column, source.line(line), "red") if line and source is not None else []
     return "\n".join([text, *shown])
 

@@ -14,6 +14,7 @@ from noetl.cli.local import ALL, opened, pick
 from noetl.cli.output import emit, output_option
 from noetl.cli.place import Place, place_option
 from noetl.cli.run import collect_garbage
+from noetl.printable import printable
 from noetl.runtime.audit import Audit, Progress
 from noetl.runtime.audit_process import LARGE, verify_large
 from noetl.settings import ServerAddress, settings
@@ -78,7 +79,9 @@ def print_violations(violations: list[dict[str, Any]], *, err: bool = False) -> 
     """A line for each."""
     for violation in violations:
         name = click.style(violation["invariant"], fg="red", bold=True)
-        click.echo(f"{violation['execution_id']}.{violation['seq']}: {name}: {violation['message']}", err=err)
+        click.echo(
+            f"{violation['execution_id']}.{violation['seq']}: {name}: {printable(violation['message'])}", err=err
+        )
 
 
 def verdict(violations: list[dict[str, Any]]) -> str:

@@ -31,6 +31,8 @@ class Shape(NamedTuple):
 SERVICE_ACCOUNT = ("type", "client_email", "private_key")
 CLIENT = ("token_url", "client_id", "client_secret")
 ACCOUNT = ("account", "user")
+WEBHOOK = "webhook"
+"""The secret that a sender shares with a hook: only the server opens it, never a lease."""
 
 SHAPES: dict[str, Shape] = {
     "postgres_credential": Shape(
@@ -61,7 +63,7 @@ SHAPES: dict[str, Shape] = {
         "token",
     ),
     "s3_credential": Shape((("access_key_id", "secret_access_key"),), ("session_token", "region", "endpoint")),
-    "webhook": Shape((("secret",),), (), "secret"),
+    WEBHOOK: Shape((("secret",),), (), "secret"),
     "secret_manager": Shape(((),), (), "value"),
 }
 """The kinds of noetl itself. `secret_manager` has whatever fields it is given, and so have the kinds of plug-ins."""

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from math import inf
 from typing import TypeVar
 
@@ -110,8 +111,9 @@ class MemoryStore:
         first = max(self.lines, default=0) + 1
         self.lines.update(enumerate(lines, start=first))
 
-    def logs(self, execution: str, after: int = 0) -> list[tuple[int, str, float, str, str]]:
-        return [(n, *line[1:]) for n, line in self.lines.items() if line[0] == execution and n > after]
+    def logs(self, execution: str, after: int = 0, limit: int | None = None) -> list[tuple[int, str, float, str, str]]:
+        found = ((n, *line[1:]) for n, line in self.lines.items() if line[0] == execution and n > after)
+        return list(islice(found, limit))
 
     def changed(self) -> bool:
         return False
@@ -272,8 +274,8 @@ class MemoryStore:
         known.append(CatalogVersion(version, digest, label, _or_clock(now)))
         return version
 
-    def versions(self, path: str) -> list[CatalogVersion]:
-        return self.catalog.get(path, [])[::-1]
+    def versions(self, path: str, limit: int | None = None) -> list[CatalogVersion]:
+        return self.catalog.get(path, [])[::-1][:limit]
 
     def find(self, path: str, version: int | None = None) -> str | None:
         return next((one.digest for one in self.versions(path) if version in (None, one.version)), None)

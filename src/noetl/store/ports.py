@@ -214,8 +214,8 @@ class Log(Protocol):
     def log(self, lines: Sequence[LogLine]) -> None:
         """Keep output of tasks."""
 
-    def logs(self, execution: str, after: int = 0) -> list[tuple[int, str, float, str, str]]:
-        """Output of tasks in order: number, task, time, stream, line."""
+    def logs(self, execution: str, after: int = 0, limit: int | None = None) -> list[tuple[int, str, float, str, str]]:
+        """Output of tasks in order: number, task, time, stream, line. No more is read than is returned."""
 
     def changed(self) -> bool:
         """Whether another process has written since this was last asked. A hint: between machines it comes a little
@@ -310,8 +310,8 @@ class Catalog(Protocol):
         """The version that this content has under the path: the next number, or the one it already has. Either way it
         is what the path means from now on."""
 
-    def versions(self, path: str) -> list[CatalogVersion]:
-        """All versions under a path, the one registered last first."""
+    def versions(self, path: str, limit: int | None = None) -> list[CatalogVersion]:
+        """The versions under a path, the one registered last first."""
 
     def find(self, path: str, version: int | None = None) -> str | None:
         """The digest of a version, without a number of the one registered last."""

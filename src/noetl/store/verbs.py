@@ -208,8 +208,9 @@ class SqlVerbs:
         ((version,),) = self._written([("register_version", (path, digest, self._text(label), now))])[-1]
         return int(version)
 
-    def versions(self, path: str) -> list[CatalogVersion]:
-        return [CatalogVersion(*row) for row in self._rows("list_versions", (path,))]
+    def versions(self, path: str, limit: int | None = None) -> list[CatalogVersion]:
+        rows = self._rows("list_versions", (path, EVERYTHING if limit is None else limit))
+        return [CatalogVersion(*row) for row in rows]
 
     def find(self, path: str, version: int | None = None) -> str | None:
         name, bindings = ("find_latest", (path,)) if version is None else ("find_version", (path, version))
