@@ -144,6 +144,24 @@ def server_address(
     return ServerAddress(url.rstrip("/"), token or _secret("NOETL_TOKEN", environment))
 
 
+def allowed_folders(
+    use: Literal["secret", "tool"], environment: Mapping[str, str] = os.environ
+) -> tuple[str, list[str]]:
+    """The variable with the folders whose files playbooks may name, and these folders; none means all."""
+    name = "NOETL_SECRET_FILES" if use == "secret" else "NOETL_TOOL_FILES"
+    return name, [os.path.expanduser(folder) for folder in environment.get(name, "").split(os.pathsep) if folder]
+
+
+def own_files(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Files that are noetl's alone: the database that it uses by default, the master key, what `NOETL_*_FILE` names,
+    and NOETL_PROTECTED_FILES."""
+    named = [value for name, value in environment.items() if re.fullmatch("NOETL_[A-Z_]+_FILE", name) and value]
+    more = [file for file in environment.get("NOETL_PROTECTED_FILES", "").split(os.pathsep) if file]
+    db = environment.get("NOETL_DB") or DEFAULT_DB
+    database = [] if "://" in db else [db.removeprefix("sqlite:")]
+    return [os.path.expanduser(file) for file in (master_key_settings(environment).file, *database, *named, *more)]
+
+
 def nats_settings(url: str | None = None, environment: Mapping[str, str] = os.environ) -> NatsSettings | None:
     """Where NATS is; None if nothing says so. `url` is what a flag says."""
     given = url or _secret("NOETL_NATS", environment)
@@ -213,6 +231,19 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "NOETL_NATS_TOKEN_FILE": ("", "A file that holds it."),
     "NOETL_NATS_CREDS": ("", "The text of a `.creds` file for NATS."),
     "NOETL_NATS_CREDS_FILE": ("", "The `.creds` file itself."),
+    "NOETL_SECRET_FILES": (
+        "",
+        "Folders that `provider: file` may read, with `:` between them. Default: every folder.",
+    ),
+    "NOETL_TOOL_FILES": (
+        "",
+        "Folders whose files the inputs of tools may name, with `:` between them. Default: every folder.",
+    ),
+    "NOETL_PROTECTED_FILES": (
+        "",
+        "Further files that no playbook may name, with `:` between them. Databases, the master key and files named by "
+        "a `NOETL_*_FILE` never can be.",
+    ),
     "NO_COLOR": ("", "No colours, also on a terminal."),
 }
 """Every variable: the flag that wins over it, and what it means. The reference is made of this."""

@@ -76,7 +76,10 @@ def _from_file(path: str, folder: str) -> tuple[str, bytes]:
     """The file, and how its script begins."""
     import os
 
+    from noetl.tools.files import task_file
+
     path = os.path.join(folder, path)
+    task_file(path, "path")
     try:
         with open(path, "rb") as file:
             return os.path.abspath(path), file.readline(256)
