@@ -182,6 +182,16 @@ def nats_settings(url: str | None = None, environment: Mapping[str, str] = os.en
     )
 
 
+def nats_variables(url: str | None = None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The same as variables, for a process that is started by this one."""
+    chosen = nats_settings(url, environment)
+    if chosen is None:
+        return {}
+    fields = {"": ",".join(chosen.servers), "_USER": chosen.user, "_PASSWORD": chosen.password}
+    fields |= {"_TOKEN": chosen.token, "_CREDS": chosen.creds}
+    return {f"NOETL_NATS{name}": value for name, value in fields.items() if value}
+
+
 def _secret(name: str, environment: Mapping[str, str]) -> str:
     """The value of a variable, or the content of the file that NAME_FILE names."""
     if value := environment.get(name):
@@ -195,6 +205,11 @@ def _secret(name: str, environment: Mapping[str, str]) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise UsageError(f"{name}_FILE: can't read {file}: {reason}") from None
+
+
+def take_over(handed: Mapping[str, str]) -> None:
+    """Settings of noetl that a process gets from the one that started it, and not by its environment."""
+    os.environ.update({name: value for name, value in handed.items() if name.startswith("NOETL_")})
 
 
 def variables() -> Mapping[str, str]:

@@ -6,9 +6,10 @@ unless it is given nothing or 0. What a result may hold, and what becomes of dat
 `python_child/inside/plain.py`; how the processes live and die in `python_child`.
 
 A child is kept for further calls of the same execution with the same credentials and the same sandbox. Each call has
-a fresh namespace, environment and folder, but imported modules stay as they are. Variables of the worker whose names
-begin with `NOETL_` are not in its environment. A child may have 2 GiB of memory and 512 processes below it, or what
-`spec.sandbox` says: more memory is a MemoryError, and more processes are the end of all of them.
+a fresh namespace, environment and folder, but imported modules stay as they are. Of the worker's environment it has
+what a `shell` has (`PATH`, `HOME`, `LANG` and the like), `TMPDIR`, and what Python needs to start. A child may have 2
+GiB of memory and 512 processes below it, or what `spec.sandbox` says: more memory is a MemoryError, and more processes
+are the end of all of them.
 """
 
 from __future__ import annotations

@@ -55,6 +55,11 @@ def limit(what: int, wanted: int) -> None:
         resource.setrlimit(what, (wanted, wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)))
 
 
+def forbid_core_dumps() -> None:
+    """A dump would have the credentials of a call in a file."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
 def limit_address_space(more_bytes: int) -> None:
     """Let this process have so much memory beyond what it has."""
     with open("/proc/self/statm") as file:
@@ -66,7 +71,7 @@ def limit_address_space(more_bytes: int) -> None:
 
 def limit_program(limits: dict[str, Any]) -> None:
     """The limits of a program. Address space that is only reserved is not counted: many programs reserve a lot."""
-    limit(resource.RLIMIT_CORE, 0)
+    forbid_core_dumps()
     for name, what in (
         ("memory_bytes", resource.RLIMIT_DATA),
         ("file_bytes", resource.RLIMIT_FSIZE),
