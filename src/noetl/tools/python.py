@@ -145,11 +145,19 @@ def _lane(context: Context, auth: dict[str, Any] | None) -> tuple[str, dict[str,
     life = {
         "memory_bytes": box.memory_bytes or MEMORY_BYTES,
         "processes": box.processes,
-        "landlock": landlock(box, (), read=[*sys.path, "."]),
+        "landlock": landlock(box, (), read=_importable()),
         "exec": confined_python(box, *interpreter()),
     }
     key = sha256(msgspec.json.encode([context.execution, auth, life], order="deterministic")).hexdigest()
     return f"{context.execution}/{key}", life
+
+
+def _importable() -> list[str]:
+    """Where modules are, but for the folder that the worker happens to run in: it may hold anything."""
+    import os
+
+    here = os.getcwd()
+    return [path for path in sys.path if path and os.path.realpath(path) != here]
 
 
 async def warm() -> None:

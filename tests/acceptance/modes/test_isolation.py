@@ -210,6 +210,7 @@ def test_a_server_and_its_workers_of_one_user_can_not_be_looked_into(tmp_path: P
     db, port = folder / "data" / "noetl.db", free_port()
     token = make_token(folder, str(db), "admin")
     (folder / "tmp").mkdir(exist_ok=True)
+    (folder / "mine").touch(0o600)
     owned_by(NOBODY, folder)
     process = Anywhere(folder, "server", "server", "--port", str(port), "--db", str(db), "--workers", "1", **SECRETS)
     process.uid = NOBODY
@@ -227,6 +228,12 @@ result = dict(
         shell["workflow"][0]["tool"] = {"kind": "shell", "command": "id -u; ulimit -c"}
         ended = client.ended(client.start({"playbook": json.dumps(shell)}))
         assert ended["result"]["stdout"].split() == [str(NOBODY), "0"], ended
+        shell["workflow"][0]["tool"] |= {
+            "command": f"cat {folder}/mine 2>/dev/null || echo shut; chmod 644 {folder}/mine 2>/dev/null || echo no",
+            "spec": {"sandbox": "landlock"},
+        }
+        ended = client.ended(client.start({"playbook": json.dumps(shell)}))
+        assert ended["result"]["stdout"].split() == ["shut", "no"], "a sandbox needs no root"
         assert client.http.get(f"{client.urls[0]}/metrics").status_code == 200
 
 

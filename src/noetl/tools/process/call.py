@@ -67,8 +67,15 @@ class Surroundings:
     def __init__(self, kind: str, context: Context, scratch: str, cwd: str, env: dict[str, str], box: Sandbox) -> None:
         self.kind, self.context, self.scratch, self.cwd, self.env, self.box = kind, context, scratch, cwd, env, box
 
-    async def run(self, argv: list[str], stdin: bytes | None, more_env: Mapping[str, str] | None = None) -> Outcome:
-        """One program to its end."""
+    async def run(
+        self,
+        argv: list[str],
+        stdin: bytes | None,
+        more_env: Mapping[str, str] | None = None,
+        *,
+        read: Iterable[str] = (),
+    ) -> Outcome:
+        """One program to its end. `read`: files that it has to read whatever the sandbox says."""
         from noetl.tools.process.program import Order, run_program
 
         env = {**self.env, **(more_env or {})}
@@ -79,7 +86,7 @@ class Surroundings:
             env,
             self.cwd,
             self.box.limits(),
-            landlock(self.box, folders),
+            landlock(self.box, folders, read=read),
         )
         output = Output(self.context)
         try:
