@@ -133,15 +133,46 @@ def master_key_settings(environment: Mapping[str, str] = os.environ) -> MasterKe
 
 
 def server_address(
-    url: str | None = None, token: str | None = None, environment: Mapping[str, str] = os.environ
+    url: str | None = None,
+    token: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+    *,
+    insecure: bool = False,
 ) -> ServerAddress | None:
-    """The server that verbs are to act on; None if there is none. The arguments are what flags say."""
+    """The server that verbs are to act on; None if there is none. The arguments are what flags say.
+
+    A token goes to another machine only encrypted: UsageError for http:// beyond this machine, unless it is allowed.
+    """
     url = url or environment.get("NOETL_SERVER")
     if not url:
         return None
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"the address of a server begins with http:// or https://, and not as {url!r} does")
-    return ServerAddress(url.rstrip("/"), token or _secret("NOETL_TOKEN", environment))
+    address = ServerAddress(url.rstrip("/"), token or _secret("NOETL_TOKEN", environment))
+    allowed = insecure or environment.get("NOETL_INSECURE", "") not in ("", "0")
+    if address.token and not allowed and url.startswith("http://") and not is_this_machine(url):
+        raise UsageError(
+            f"{address.url} is not encrypted: everybody on the way could read the token and the credentials of tasks. "
+            "Use https://, or allow it where the network is yours alone: --insecure, or NOETL_INSECURE=1"
+        )
+    return address
+
+
+def is_this_machine(url: str) -> bool:
+    """Whether what is sent to a URL never leaves this machine. No name is looked up."""
+    from ipaddress import ip_address
+    from urllib.parse import urlsplit
+
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def allowed_folders(
@@ -224,6 +255,10 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "NOETL_SERVER": ("`--server`", "The server that verbs act on and workers take work from."),
     "NOETL_TOKEN": ("`--token` of workers", "The token for that server."),
     "NOETL_TOKEN_FILE": ("", "A file that holds the token."),
+    "NOETL_INSECURE": (
+        "`--insecure`",
+        "`1` lets a token travel to another machine by `http://`, which others can read.",
+    ),
     "NOETL_RETENTION": ("`--retention`", "How long executions are kept after their end; `off` or `0`: for ever."),
     "NOETL_LOG_FORMAT": ("`--log-format`", "`text` or `json`. Default: text on a terminal, JSON elsewhere."),
     "NOETL_LOG_LEVEL": ("`--log-level`", "`debug`, `info` (default), `warning` or `error`."),

