@@ -10,6 +10,7 @@ from functools import partial
 import click
 
 import noetl
+from noetl.cli.harden import harden
 from noetl.cli.log_option import log_option
 from noetl.cli.run import collect_garbage
 from noetl.cli.serving import Running, Serving, make_token, retention_option, revoke, running, served
@@ -41,7 +42,9 @@ def command(port: int, db: str | None, retention: float | None, log: Log) -> Non
     """Serve this machine: the API and a worker in one process, until Ctrl-C.
 
     It makes a token that is good while it runs, and prints the address to open and what to type for the other verbs.
+    Code of tasks runs as you: who may write a playbook here can do what you can.
     """
+    harden()
     collect_garbage()
     how = Serving((), retention, log, nats_settings(), traces_endpoint())
     with served(db) as store:

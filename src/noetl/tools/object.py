@@ -209,7 +209,9 @@ def _folder(address: Address, create: bool) -> Place:
 
     from obstore.store import LocalStore
 
-    folder = Path(unquote(address.folder))
+    from noetl.tools.files import task_file
+
+    folder = Path(task_file(unquote(address.folder), "url"))
     if not create and not folder.is_dir():
         raise Failure("not_found", f"this worker has no folder {str(folder)!r}")
     store = LocalStore(folder, mkdir=create)

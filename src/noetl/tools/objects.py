@@ -13,6 +13,7 @@ The second half works through obstore: s3 and object differ only in how they fin
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -257,14 +258,10 @@ def _media(content_type: str) -> str:
 def readable(name: str) -> tuple[Path, int]:
     from pathlib import Path
 
-    path = Path(name)
-    try:
-        with path.open("rb"):
-            return path.absolute(), path.stat().st_size
-    except FileNotFoundError:
-        raise Failure("not_found", f"`file`: this worker has no file {name!r}") from None
-    except (OSError, ValueError) as error:
-        raise Failure("input", f"`file`: {name!r} can't be read: {error}") from None
+    from noetl.tools.files import open_task_file
+
+    with open_task_file(name, "file") as file:
+        return Path(file.name), os.fstat(file.fileno()).st_size
 
 
 @contextmanager
@@ -273,9 +270,12 @@ def incoming(name: str) -> Iterator[BinaryIO]:
     from pathlib import Path
     from uuid import uuid4
 
+    from noetl.tools.files import task_file
+
     path = Path(name)
     if not path.name or "\0" in name:
         raise Failure("input", f"`file`: {name!r} can't be the name of a file")
+    task_file(name, "file")
     part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
         with part.open("xb") as file:
@@ -317,6 +317,10 @@ class Place(NamedTuple):
         if any(part in ("", ".", "..") for part in whole.split("/")):
             what = "a `/` at its beginning or end, or an empty, `.` or `..` part"
             raise Failure("input", f"{key!r} can't be used as a key here: it has {what}")
+        if self.local:
+            from noetl.tools.files import task_file
+
+            task_file(f"{self.name.removeprefix('file://')}/{whole}", "key")
         return whole
 
     def key(self, path: str) -> str:
