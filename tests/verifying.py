@@ -116,5 +116,10 @@ def databases(folder: Path) -> Iterator[Path]:
     for place, _, names in os.walk(folder):
         for name in names:
             path = Path(place) / name
-            if name.endswith(".db") and path.is_file() and path.open("rb").read(len(MAGIC)) == MAGIC:
+            if name.endswith(".db") and path.is_file() and is_sqlite(path):
                 yield path
+
+
+def is_sqlite(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
