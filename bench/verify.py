@@ -24,7 +24,7 @@ from noetl.engine import events as e
 from noetl.model.identity import TaskId, uuid7
 from noetl.model.outcome import Outcome
 from noetl.store import codec
-from noetl.store.ports import Change, Summary
+from noetl.store.ports import Change, Store, Summary
 from noetl.store.sqlite import SqliteStore
 from noetl.tools.registry import KINDS
 
@@ -73,20 +73,27 @@ def item(index: int) -> Iterator[e.Event]:
 
 
 def write(path: Path, events: int) -> int:
+    """Make a database with a log of about so many events; how many it has."""
+    store = SqliteStore(path, synchronous="normal")
+    try:
+        return fill(store, events)
+    finally:
+        store.close()
+
+
+def fill(store: Store, events: int) -> int:
     """Write a log of about so many events; how many it has."""
     text = loop(10, NOOP)
     playbook = load("bench.yaml", text, KINDS).require()
-    execution = uuid7(time.time(), os.urandom(8))
-    told, head, seq, at = log(playbook.digest, events // 4), codec.ZERO, 0, time.time()
-    store = SqliteStore(path, synchronous="normal")
     store.put_playbook(playbook.digest, "bench.yaml", text.encode())
+    execution, at = uuid7(time.time(), os.urandom(8)), time.time()
     summary = Summary(execution, "bench", "bench/engine", "succeeded", at, at, playbook.digest)
+    told, head, seq = log(playbook.digest, events // 4), codec.ZERO, 0
     while batch := list(islice(told, BATCH)):
         at += 0.01
         rows = codec.rows_of(batch, seq + 1, at, head)
         store.commit([Change(execution, seq, rows, summary)])
         head, seq = rows[-1].hash, rows[-1].seq
-    store.close()
     return seq
 
 
