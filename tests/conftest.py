@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.verifying import check_databases, remember_runtimes, verified
+from tests.verifying import check_databases, is_damaged, remember_runtimes, verified
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,7 +27,7 @@ def module_is_sound(session_is_sound: None) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def test_is_sound(request: pytest.FixtureRequest, module_is_sound: None) -> Iterator[None]:
-    damaged = request.node.get_closest_marker("damaged_log") is not None
+    damaged = is_damaged(request.node)
     folder: Path | None = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
     with verified(damaged):
         yield

@@ -7,15 +7,16 @@ log, or makes the engine misbehave, says so with `@pytest.mark.damaged_log("why"
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from noetl.engine.net import Net
 from noetl.engine.verify import Violation
-from noetl.errors import StoreError
+from noetl.errors import FileMissing, NotFound, StoreError
 from noetl.runtime.audit import Audit
 from noetl.runtime.runtime import Runtime
 from noetl.store.ports import Store
@@ -23,7 +24,6 @@ from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
 
 ALL = 1_000_000
-MAGIC = b"SQLite format 3\0"
 
 runtimes: list[Runtime] = []
 """Those of this process that nobody has verified yet."""
@@ -58,11 +58,16 @@ def check(violations: Iterable[Violation]) -> None:
 
 def violations_of(made: list[Runtime]) -> Iterator[Violation]:
     """Violations in the stores of runtimes, each store once."""
-    nets = {digest: net for runtime in made for digest, net in runtime.nets.items()}
+    nets = known_nets(made)
     for store in {id(runtime.store): runtime.store for runtime in made}.values():
         with reopened(store) as readable:
             if readable is not None:
                 yield from violations_in(readable, nets)
+
+
+def known_nets(made: list[Runtime]) -> dict[str, Net]:
+    """By digest: not every test stores the text of its playbooks."""
+    return {digest: net for runtime in made for digest, net in runtime.nets.items()}
 
 
 def violations_in(store: Store, nets: dict[str, Net]) -> Iterator[Violation]:
@@ -84,42 +89,50 @@ class KnowingAudit(Audit):
 
 @contextmanager
 def reopened(store: Store) -> Iterator[Store | None]:
-    """The store, which its runtime may have closed; None if its database is gone."""
-    if not isinstance(store, SqliteStore | PostgresStore):
+    """The store, which its runtime may have closed; None if its database is gone. Postgres is looked at earlier."""
+    if isinstance(store, PostgresStore):
+        yield None
+    elif isinstance(store, SqliteStore):
+        with opened(store.path) as readable:
+            yield readable
+    else:
         yield store
-        return
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[SqliteStore | None]:
+    """None for what is gone, is something else, or can't be read by intention."""
     try:
-        readable = SqliteStore.open_existing(store.path) if isinstance(store, SqliteStore) else store.again()
-    except (StoreError, OSError):
+        store = SqliteStore.open_existing(path)
+    except (StoreError, FileMissing):
         yield None
         return
     try:
-        yield readable
+        yield store
     finally:
-        readable.close()
+        store.close()
 
 
 def check_databases(folder: Path) -> None:
     """Verify the executions of every database in a folder."""
-    for path in databases(folder):
-        try:
-            store = SqliteStore.open_existing(path)
-        except StoreError:  # something else's
-            continue
-        try:
-            check(violations_in(store, {}))
-        finally:
-            store.close()
+    for path in sorted(folder.rglob("*.db")):
+        with opened(path) as store:
+            if store is not None:
+                check(violations_in(store, known_nets(runtimes)))
 
 
-def databases(folder: Path) -> Iterator[Path]:
-    for place, _, names in os.walk(folder):
-        for name in names:
-            path = Path(place) / name
-            if name.endswith(".db") and path.is_file() and is_sqlite(path):
-                yield path
+def check_postgres(address: str) -> None:
+    """Verify the executions in Postgres, if there is a store of ours."""
+    try:
+        store = PostgresStore(address, mode="read")
+    except (StoreError, NotFound):
+        return
+    try:
+        check(violations_in(store, known_nets(runtimes)))
+    finally:
+        store.close()
 
 
-def is_sqlite(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+def is_damaged(test: pytest.Item) -> bool:
+    """Whether a test breaks invariants on purpose."""
+    return test.get_closest_marker("damaged_log") is not None

@@ -61,11 +61,11 @@ class Outcomes(Check):
 
     def _before(self, task: TaskId, name: str, visit: int) -> tuple[int, bool]:
         """The last attempt of the visit that has an outcome, and whether no other may follow."""
-        run = self.runs.get(task.run)
-        item = run.get(task.index) if run is not None else None
+        run, index = self.runs.get(task.run), task.index
+        item = run.get(index) if run is not None else None
         if item is None:
-            finished = self.log.finished.get(task.run) if task.index is not None else None
-            return 0, finished is not None and task.index in finished
+            finished = self.log.finished.get(task.run)
+            return 0, finished is not None and index is not None and index in finished
         latest, attempt, closed = item.get(name, NONE)
         if visit < latest:
             return 0, True
