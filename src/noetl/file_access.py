@@ -21,7 +21,7 @@ from noetl.errors import NoetlError
 from noetl.settings import allowed_folders, own_files
 
 KERNEL = ("/proc", "/sys", "/dev")
-BESIDE = ("", "-wal", "-shm", "-journal", ".lock", ".new")
+BESIDE = ("", "-wal", "-shm", "-journal", ".lock", ".new", ".revisions")
 """What SQLite and the master key write beside a file."""
 
 Use = Literal["secret", "tool"]
