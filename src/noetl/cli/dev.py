@@ -21,7 +21,7 @@ from noetl.server.listen import bound, url_of
 from noetl.server.local_link import LocalLink, Pulse
 from noetl.settings import nats_settings, traces_endpoint
 from noetl.store.ports import Store, WorkerSession
-from noetl.tools.http_client.addresses import forbid_addresses
+from noetl.tools.addresses import forbid_addresses
 from noetl.tools.registry import KINDS
 from noetl.worker.output import Output
 from noetl.worker.shift import Shift

@@ -168,6 +168,8 @@ class Server:
     def _stream(self, execution: str, after: int, until: float | None) -> Iterator[Envelope]:
         path, headers = f"/executions/{execution}/events", {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
         with self._reached(), self.client.stream("GET", path, headers=headers, timeout=_left(until)) as answer:
+            if answer.status_code == 429:  # too many streams of this token: until one of them ends
+                return
             if not answer.is_success:
                 answer.read()
                 raise refusal(answer)

@@ -13,6 +13,7 @@ from noetl.cli.report import print_problems, summary
 from noetl.dsl.problem import Problem
 from noetl.errors import FileMissing
 from noetl.files import STDIN, load_file, read_file
+from noetl.printable import printable
 from noetl.settings import ServerAddress, server_address
 
 KEYS = ("file", "line", "column", "code", "severity", "message", "hint")
@@ -48,7 +49,7 @@ def command(
         try:
             checked = _here(name, strict) if address is None else _there(name, strict, address)
         except FileMissing as error:
-            click.echo(f"noetl: {error}", err=True)
+            click.echo(printable(f"noetl: {error}", lines=True), err=True)
             missing = True
             continue
         problems += checked.problems

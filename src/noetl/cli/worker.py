@@ -31,7 +31,7 @@ from noetl.settings import (
     server_address,
     take_over,
 )
-from noetl.tools.http_client.addresses import forbid_addresses
+from noetl.tools.addresses import forbid_addresses
 from noetl.tools.registry import KINDS
 from noetl.worker.heart import Heart
 from noetl.worker.http_link import HttpLink

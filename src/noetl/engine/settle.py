@@ -326,17 +326,23 @@ def _quiet(turn: Turn) -> bool:
 def _finish(turn: Turn, outcome: Any) -> bool:
     """End the workflow, run the final step, end the execution: one of them per call."""
     state = turn.state
-    final = state.net.playbook.final
     if state.finished is None:
         turn.emit(e.WorkflowFinished(outcome))
-        if final is not None and outcome != "cancelled":
-            schedule(turn, state.net.steps[final], (), {"summary": _summary(state, outcome)})
+        start_final_step(turn, outcome)
         return True
     result, error = _result(turn, state)
     if outcome != "cancelled" and (error is not None or state.failure is not None):
         outcome = "failed"
     turn.emit(e.PlaybookProcessed(outcome, result, error or state.failure if outcome == "failed" else None))
     return False
+
+
+def start_final_step(turn: Turn, outcome: Any) -> None:
+    """Schedule the final step, if the playbook has one and the workflow was not cancelled."""
+    state = turn.state
+    final = state.net.playbook.final
+    if final is not None and outcome != "cancelled":
+        schedule(turn, state.net.steps[final], (), {"summary": _summary(state, outcome)})
 
 
 def _summary(state: Execution, outcome: str) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from noetl.engine import events as e
 from noetl.engine.commands import Start
 from noetl.engine.fit import Oversized, fitted
@@ -19,6 +21,9 @@ def start(turn: Turn, command: Start) -> None:
     state = turn.state
     if state.seq:
         return
+    if command.refused is not None:
+        _refuse(turn, command, command.refused)
+        return
     playbook = state.net.playbook
     try:
         requested = fitted(
@@ -28,10 +33,10 @@ def start(turn: Turn, command: Start) -> None:
         evaluated = fitted(e.RequestEvaluated(workload), turn.blobs)
         patched = fitted(e.CtxPatched(plain_patch(command.ctx)), turn.blobs) if command.ctx else None
     except TemplateError as error:
-        _refuse(turn, command, "template", f"workload: {error.message} in {error.source[:200]!r}")
+        _refuse(turn, command, _failure("template", f"workload: {error.message} in {error.source[:200]!r}"))
         return
     except Oversized as error:
-        _refuse(turn, command, "too_large", f"the request can't be stored: {error}")
+        _refuse(turn, replace(command, payload={}), _failure("too_large", f"the request can't be stored: {error}"))
         return
     turn.emit(requested)
     turn.emit(evaluated)
@@ -42,11 +47,14 @@ def start(turn: Turn, command: Start) -> None:
     turn.emit(e.TokenEnqueued(state.next_token, playbook.entry))
 
 
-def _refuse(turn: Turn, command: Start, kind: str, message: str) -> None:
-    """The request is kept, unless it is what can't be stored, and the execution ends at once."""
-    state, failure = turn.state, {"kind": kind, "message": message, "place": "workload"}
-    payload = {} if kind == "too_large" else command.payload
-    turn.emit(e.ExecutionRequested(state.digest, state.net.playbook.path, payload, command.parent))
+def _failure(kind: str, message: str) -> dict[str, Any]:
+    return {"kind": kind, "message": message, "place": "workload"}
+
+
+def _refuse(turn: Turn, command: Start, failure: dict[str, Any]) -> None:
+    """Record the request, and end the execution at once."""
+    state = turn.state
+    turn.emit(e.ExecutionRequested(state.digest, state.net.playbook.path, command.payload, command.parent))
     turn.emit(e.RequestEvaluated(error=failure))
     turn.emit(e.PlaybookProcessed("failed", error=failure))
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from noetl.errors import NotFound, UsageError
+from noetl.errors import AuthError, NotFound, UsageError
 from noetl.keychain.keychain import StoredCredential
-from noetl.keychain.kinds import PLUGIN, SHAPES, faults, is_known
+from noetl.keychain.kinds import PLUGIN, SHAPES, WEBHOOK, faults, is_known
 from noetl.keychain.master import MasterKeySource
 from noetl.keychain.revisions import Revisions
 from noetl.keychain.sealed import Label, MasterKeys, revision_of, rewrap, seal, unseal
@@ -61,10 +61,24 @@ class Safe:
         return max(int(now * 1_000_000), before + 1, self.revisions.newest(name) + 1)
 
     def open(self, name: str) -> StoredCredential:
-        """A credential with its fields. Who asks has to see to its restrictions, as `Keychain` does."""
+        """A credential with its fields, for a lease. Who asks has to see to its restrictions, as `Keychain` does.
+        AuthError for the secret of a webhook: no lease needs it."""
+        row = self._row(name)
+        if row.kind == WEBHOOK:
+            raise AuthError(f"credential {name!r} is the secret of a webhook and may not be used by playbooks")
+        return self._opened(row)
+
+    def open_webhook(self, name: str) -> StoredCredential:
+        """The secret of a webhook, for the server that checks signatures."""
+        return self._opened(self._row(name))
+
+    def _row(self, name: str) -> SealedCredential:
         row = self.store.get(name)
         if row is None:
             raise NotFound(f"there is no credential {name!r}: `noetl credential set {name}` makes one")
+        return row
+
+    def _opened(self, row: SealedCredential) -> StoredCredential:
         fields = unseal(row.sealed, _label(row), self.keys.read())
         self.revisions.check(row.name, revision_of(row.sealed))
         return StoredCredential(row.name, row.kind, fields, row.paths, row.pools)

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from noetl.clock import Clock
 from noetl.dsl.tree import Mark
 from noetl.engine import events as e
-from noetl.engine.commands import Claim, Command, Report
-from noetl.engine.decide import carry_on, decide
+from noetl.engine.admissible import Inadmissible
+from noetl.engine.commands import Claim, Command, Report, Start
+from noetl.engine.decide import carry_on, decide, remedy_for
 from noetl.engine.evolve import evolve
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
@@ -47,6 +48,7 @@ WORKER_BYTES = 64 << 20
 """How much a template may load on the server and on a worker."""
 BATCH_SECONDS = 0.05
 """How long commands are decided before what follows from them is stored: nobody else is listened to meanwhile."""
+MAX_ERROR_CHARACTERS = 1_000
 SNAPSHOT_EVENTS = 10_000
 """How many events may lie behind a snapshot."""
 
@@ -79,6 +81,20 @@ class File(NamedTuple):
 
 class Refresh:
     """Not a command to an execution: look whether another process has written to its log."""
+
+
+class Undecidable(Exception):
+    """What follows from a command could not be decided or encoded."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+    def as_data(self) -> dict[str, Any]:
+        """The error that ends the execution."""
+        text = f"{type(self.error).__name__}: {self.error}"[:MAX_ERROR_CHARACTERS]
+        readable = text.encode("utf-8", "backslashreplace").decode()
+        return {"kind": "internal", "message": f"the engine could not decide what comes next: {readable}"}
 
 
 class Asked(NamedTuple):
@@ -210,6 +226,11 @@ class Runtime:
         answer = await self.handle(execution, report)
         return report.fence in answer.state.leases, answer.works
 
+    async def holds(self, execution: str, fence: int) -> bool:
+        """For workers: whether a lease is alive."""
+        cell = self.cells.get(execution) or await self.load(execution)
+        return fence in cell.state.leases
+
     def paused(self, execution: str) -> bool:
         """For workers: whether nothing new is to be begun."""
         cell = self.cells.get(execution)
@@ -276,9 +297,13 @@ class Runtime:
             else:
                 turn = await self._turn(cell.state, asked.command, now)
             events = turn.events
-            rows = rows_of(events, before + 1, now, cell.head)
+            rows = _rows(events, before + 1, now, cell.head)
             self.unstored.update(turn.blobs)
             works = [await self._work(cell, event) for event in events if _hands_out(cell.state, event)]
+        except Undecidable as undecidable:
+            self._forget(execution, decided, changes)
+            self._remedy(asked, undecidable, cell.state.digest)
+            return
         except Exception as error:
             self._forget(execution, decided, changes)
             _raise(asked, error)
@@ -303,6 +328,17 @@ class Runtime:
         changes.pop(execution, None)
         self.asked += [asked for asked, _ in decided.pop(execution, [])]
 
+    def _remedy(self, asked: Asked, undecidable: Undecidable, digest: str) -> None:
+        """Decide something else in place of a command that cannot be decided, or tell its sender."""
+        assert not isinstance(asked.command, Refresh)
+        remedy = remedy_for(asked.command, undecidable.as_data())
+        if remedy is None:
+            _raise(asked, undecidable.error)
+            return
+        if isinstance(remedy, Start):
+            self.create(asked.execution, digest)
+        self.asked.append(asked._replace(command=remedy))
+
     async def _turn(self, state: Execution, command: Command, now: float) -> Turn:
         """Decide, loading what templates want to look into on the way."""
         turn = Turn(state, now)
@@ -317,6 +353,10 @@ class Runtime:
                 self.unstored.update(turn.blobs)
                 contents[need.reference.key] = await self.looked_into(need.reference)
                 step = carry_on if turn.events else decide
+            except Inadmissible:  # a report of no account: its sender hears of it, and the execution goes on
+                raise
+            except Exception as error:  # whatever it is, the same command would raise it again
+                raise Undecidable(error) from error
 
     async def looked_into(self, reference: Reference) -> Any:
         """What a template on the server sees where it looks into a reference."""
@@ -376,7 +416,7 @@ class Runtime:
         if deciding:
             return cell
         seq = await self._in_thread(self.store.seq, cell.state.id)
-        return cell if seq == cell.state.seq else await self.load(cell.state.id)
+        return cell if seq == cell.state.seq else await self._reload(cell.state.id)
 
     def _summarise(self, cell: Cell, change: Change, now: float) -> None:
         old = cell.summary
@@ -404,7 +444,7 @@ class Runtime:
             else:  # somebody else wrote first: read again, decide again
                 self.asked = [asked for asked, _ in answers] + self.asked
                 try:
-                    await self.load(execution)
+                    await self._reload(execution)
                 except Exception:  # whoever asked will hear of it when the command is decided again
                     self.cells.pop(execution, None)
         self._wake()
@@ -440,8 +480,16 @@ class Runtime:
         started, local = (listed.started, listed.local) if listed else (first.at, False)
         cell = Cell(state, head, _summary(state, started, last.at, local))
         cell.frozen = frozen
+        present = self.cells.get(execution)
+        if present is not None and present.state.seq >= state.seq:
+            return present  # loaded by another task meanwhile, and perhaps moved on
         self.cells[execution] = cell
         return cell
+
+    async def _reload(self, execution: str) -> Cell:
+        """Drop a state that the log does not have, and fold the log again."""
+        self.cells.pop(execution, None)
+        return await self.load(execution)
 
     async def begin(self, execution: str, first: Row) -> Execution:
         """The state before the first event of a log, which names the playbook."""
@@ -521,6 +569,13 @@ def _derive(change: Change, state: Execution) -> None:
         for fence, lease in leases.items()
     )
     change.timers.update(timers)
+
+
+def _rows(events: list[e.Event], first: int, now: float, head: bytes) -> list[Row]:
+    try:
+        return rows_of(events, first, now, head)
+    except Exception as error:
+        raise Undecidable(error) from error
 
 
 def _raise(asked: Asked, error: Exception) -> None:

@@ -102,6 +102,7 @@ class Gate:
         request_id = _request_id(headers)
         answer = _Answer(send, request_id)
         route = "none"
+        call: Call | None = None
         api.metrics.open_requests += 1
         try:
             endpoint, params = self._route(scope)
@@ -117,6 +118,8 @@ class Gate:
             api.log.defect(error, request_id=request_id, route=route)
             await self._refuse(Refused(500, "look into the server's log"), scope, receive, answer, request_id)
         finally:
+            if call is not None:
+                call.close()
             api.metrics.open_requests -= 1
             seconds = perf_counter() - started
             method = scope["method"] if route != "none" else "none"

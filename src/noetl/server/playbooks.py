@@ -55,6 +55,7 @@ class Playbooks:
     async def keep(self, text: bytes, loaded: Loaded) -> str:
         """Keep what has been compiled; Refused if this version can't run all of it."""
         playbook = loaded.require()
+        check_path(playbook.path)
         self._check(playbook)
         digest = playbook.digest
         await self._in_store(self.store.put_playbook, digest, playbook.path, text)

@@ -115,11 +115,13 @@ def _engine() -> AsyncClient:
 
     import httpx2
 
+    from noetl.tools.http_client.network import guard
+
     timeout = httpx2.Timeout(ANSWER_SECONDS)
     host = os.environ.get("DOCKER_HOST", "")
     if host.startswith(("tcp://", "http://")):
         address = "http://" + host.partition("://")[2]
-        return httpx2.AsyncClient(base_url=address, timeout=timeout, trust_env=False)
+        return guard(httpx2.AsyncClient(base_url=address, timeout=timeout, trust_env=False))
     transport = httpx2.AsyncHTTPTransport(uds=_socket(host))
     return httpx2.AsyncClient(base_url="http://engine", transport=transport, timeout=timeout, trust_env=False)
 

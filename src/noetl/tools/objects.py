@@ -83,6 +83,7 @@ UNTOLD = frozenset(["", "application/octet-stream", "binary/octet-stream"])
 TEXT_TYPE = r"text/.+|.+\+xml|application/((x-)?(javascript|ndjson|yaml)|graphql|jsonl|sql|toml|xml)"
 CHARSET = r"(?i)charset\s*=\s*[\"']?([^\s;\"']+)"
 BUCKET = r"[A-Za-z0-9][A-Za-z0-9._:-]{1,221}"
+ENDPOINT = r"https?://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?(/[^\s\\]*)?"
 CONTROL = r"[\x00-\x1f\x7f]"
 NO_IDENTITY = (
     r"(?i)credential|token request|Missing *(Account|\w*AccessKey)|Invalid Access Key|Account must be specified"
@@ -145,18 +146,25 @@ def check_bucket(bucket: str) -> str:
     return bucket
 
 
-def check_endpoint(endpoint: str) -> str:
-    """The address of a store, without a slash at its end."""
-    from urllib.parse import urlsplit
+async def check_endpoint(endpoint: str, what: str = "endpoint") -> str:
+    """The address of a store, without a slash at its end, if anything may be sent there.
 
-    try:
-        parts = urlsplit(endpoint)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        sound = False
-    if not sound or re.search(r"\s", endpoint):
-        raise Failure("input", "`endpoint` must be an address that begins with http:// or https://")
+    The driver reads it too, by rules of its own: so only what all read alike is taken.
+    """
+    from noetl.tools.addresses import check_host
+
+    found = re.fullmatch(ENDPOINT, endpoint)
+    if found is None or int(found["port"] or 1) not in range(1, 65_536):
+        raise Failure("input", f"`{what}` must be an address that begins with http:// or https://")
+    await check_host(found["host"].strip("[]"))
     return endpoint.rstrip("/")
+
+
+def check_label(text: str, what: str) -> str:
+    """A region or an account, if it can be one: it becomes a part of the host's name."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", text):
+        raise Failure("input", f"`{what}` must have letters, digits and hyphens only")
+    return text
 
 
 def text_fields(fields: dict[str, Any], *names: str) -> dict[str, str]:

@@ -225,6 +225,51 @@ def test_output_of_tasks_is_in_the_logs(admin: httpx2.Client, server: ApiServer)
     assert admin.get(f"{API}/executions/{execution}/vars").json() == {"execution_id": execution, "vars": {}}
 
 
+def test_a_page_of_long_lines_ends_before_its_limit(admin: httpx2.Client, server: ApiServer) -> None:
+    execution = started(admin, {"path": "tests/hello"})["execution_id"]
+    server.store.log([(execution, "t", 1.5, "stdout", f"{n}" + "x" * 65_000) for n in range(300)])
+    url, after, found = f"{API}/executions/{execution}/logs", 0, []
+    while after is not None:
+        page = admin.get(url, params={"limit": 1000, "after": after}).json()
+        assert len(page["items"]) <= 200
+        found += [one["line"].rstrip("x") for one in page["items"]]
+        after = page["next"]
+    assert found == [str(n) for n in range(300)]
+
+
+READS = ("logs", "read", "summaries", "paths", "versions")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/executions", "/executions?path=tests/hello", "/executions/ID/logs", "/executions/ID/events", "/playbooks"],
+)
+def test_a_page_costs_what_it_asks_for(
+    admin: httpx2.Client, server: ApiServer, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """The store returns no more rows than the page has, and one to know whether there is another page."""
+    executions = [started(admin, {"path": "tests/hello"})["execution_id"] for _ in range(6)]
+    for number in range(6):
+        register(admin, HELLO.replace("hello {{", f"hello {number} {{{{").replace("tests/hello", "a/first"))
+    server.store.log([(executions[0], "t", 1.5, "stdout", f"line {n}") for n in range(500)])
+    rows = []
+    for name in READS:
+        original = getattr(server.store, name)
+
+        def counting(*arguments: Any, original: Any = original, **more: Any) -> Any:
+            found = original(*arguments, **more)
+            rows.extend(found)
+            return found
+
+        monkeypatch.setattr(server.store, name, counting)
+    target = f"{API}{path.replace('ID', executions[0])}"
+    with server.client("viewer") as viewer:
+        answer = viewer.get(f"{target}{'&' if '?' in target else '?'}limit=1")
+    assert answer.status_code == 200
+    assert len(answer.json()["items"]) == 1
+    assert len(rows) <= 4
+
+
 # -- commands -------------------------------------------------------------------------------------------------------
 
 

@@ -179,8 +179,8 @@ class SqliteStore(SqlVerbs):
         with self._lock:
             self._transaction(lambda: self._db.executemany(sql("append_log"), rows))
 
-    def logs(self, execution: str, after: int = 0) -> list[tuple[int, str, float, str, str]]:
-        return self._rows("read_log", (key_of(execution), after))
+    def logs(self, execution: str, after: int = 0, limit: int | None = None) -> list[tuple[int, str, float, str, str]]:
+        return self._rows("read_log", (key_of(execution), after, ALL if limit is None else limit))
 
     def changed(self) -> bool:
         with self._lock:
