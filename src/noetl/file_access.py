@@ -21,7 +21,7 @@ from noetl.errors import NoetlError
 from noetl.settings import allowed_folders, own_files
 
 KERNEL = ("/proc", "/sys", "/dev")
-BESIDE = ("", "-wal", "-shm", "-journal", ".lock", ".new")
+BESIDE = ("", "-wal", "-shm", "-journal", ".lock", ".new", ".revisions")
 """What SQLite and the master key write beside a file."""
 
 Use = Literal["secret", "tool"]
@@ -73,12 +73,23 @@ def check_folder(path: str | os.PathLike[str], environment: Mapping[str, str] = 
 
 def own_file_in(path: str, environment: Mapping[str, str] = os.environ) -> str | None:
     """A file of noetl itself that a folder contains, or that the path is; None if there is none."""
-    real = os.path.realpath(path)
-    for one in protected(environment):
-        if os.path.exists(one) and (one == real or one.startswith(f"{real.rstrip('/')}/")):
-            return one
-    own = {_identity(one) for one in protected(environment)} - {None}
-    return real if _identity(real) in own else None
+    return OwnFiles(environment).inside(path)
+
+
+class OwnFiles:
+    """noetl's own files that exist at this moment, for many questions in a row."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        found = {one: _identity(one) for one in protected(environment)}
+        self.identities = {one: identity for one, identity in found.items() if identity is not None}
+
+    def inside(self, path: str) -> str | None:
+        """The first of them that a folder contains, or that the path is."""
+        if not self.identities:
+            return None
+        real = os.path.realpath(path)
+        found = next((one for one in self.identities if _is_in(one, real)), None)
+        return found or (real if _identity(real) in self.identities.values() else None)
 
 
 def open_checked(

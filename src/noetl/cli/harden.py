@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import sys
 
 OWN = b"NOETL_"
 PR_SET_DUMPABLE = 4
@@ -23,6 +24,8 @@ PR_SET_DUMPABLE = 4
 def harden() -> None:
     """Close this process to others of the same user. Call it after the last NOETL_ variable was set."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform != "linux":
+        return  # there is no /proc to close
     blank_environment()
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         number = ctypes.get_errno()

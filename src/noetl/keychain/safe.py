@@ -10,7 +10,8 @@ from noetl.errors import AuthError, NotFound, UsageError
 from noetl.keychain.keychain import StoredCredential
 from noetl.keychain.kinds import PLUGIN, SHAPES, WEBHOOK, faults, is_known
 from noetl.keychain.master import MasterKeySource
-from noetl.keychain.sealed import Label, MasterKeys, rewrap, seal, unseal
+from noetl.keychain.revisions import Revisions
+from noetl.keychain.sealed import Label, MasterKeys, revision_of, rewrap, seal, unseal
 from noetl.store.ports import Credentials, SealedCredential
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,199}")
@@ -28,6 +29,7 @@ class Safe:
 
     def __init__(self, store: Credentials, keys: MasterKeySource) -> None:
         self.store, self.keys = store, keys
+        self.revisions = Revisions(keys)
 
     def put(
         self,
@@ -43,12 +45,20 @@ class Safe:
         check(name, kind, fields)
         label = Label(name, kind, tuple(paths), tuple(pools))
         keys = self.keys.read_or_create()
+        label = label._replace(revision=self._next_revision(name, now))
         while True:
             sealed = seal(fields, label, keys.current)
             self.store.put(SealedCredential(name, kind, sealed, now, now, label.paths, label.pools))
             before, keys = keys.current, self.keys.read()
             if keys.find(before.id):  # else a rotation has forgotten it meanwhile
+                self.revisions.check(name, label.revision)
                 return
+
+    def _next_revision(self, name: str, now: float) -> int:
+        """Above every one before: by the clock, so that it stays so when a credential is deleted and set again."""
+        row = self.store.get(name)
+        before = 0 if row is None else revision_of(row.sealed)
+        return max(int(now * 1_000_000), before + 1, self.revisions.newest(name) + 1)
 
     def open(self, name: str) -> StoredCredential:
         """A credential with its fields, for a lease. Who asks has to see to its restrictions, as `Keychain` does.
@@ -70,6 +80,7 @@ class Safe:
 
     def _opened(self, row: SealedCredential) -> StoredCredential:
         fields = unseal(row.sealed, _label(row), self.keys.read())
+        self.revisions.check(row.name, revision_of(row.sealed))
         return StoredCredential(row.name, row.kind, fields, row.paths, row.pools)
 
     def rotate(self, *, forget_older: bool = False) -> Rotated:

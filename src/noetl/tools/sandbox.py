@@ -12,12 +12,15 @@ A sandbox that this machine does not have fails the call. Nothing ever runs with
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from noetl.tools.base import Failure
+
+if TYPE_CHECKING:
+    from noetl.file_access import OwnFiles
 
 PROCESSES = 512
 """How many processes a call may have at once if nothing is said."""
@@ -72,13 +75,16 @@ def landlock(sandbox: Sandbox, folders: Iterable[str], *, read: Iterable[str] = 
         return None
     import sys
 
+    from noetl.file_access import OwnFiles
     from noetl.tools.process.seccomp import filter_program
 
     write = [*folders, *sandbox.write]
+    own = OwnFiles()
     for path in (*sandbox.read, *write):
-        _check_declared(path)
-    needed = [*SYSTEM, "/proc", *DEVICES, *RANDOM, NAMES, sys.prefix, sys.base_prefix, *read]
-    readable = [one for path in dict.fromkeys(needed) for one in _without_own_files(path)]
+        _check_declared(path, own)
+    needed = [*SYSTEM, NAMES, sys.prefix, sys.base_prefix, *read]
+    readable = ["/proc", *DEVICES, *RANDOM]
+    readable += [one for path in dict.fromkeys(needed) for one in _without_own_files(path, own)]
     return {
         "read": [*readable, *sandbox.read],
         "write": [*write, *DEVICES],
@@ -87,29 +93,23 @@ def landlock(sandbox: Sandbox, folders: Iterable[str], *, read: Iterable[str] = 
     }
 
 
-def _check_declared(path: str) -> None:
-    from noetl.file_access import own_file_in
-
-    own = own_file_in(path)
-    if own is not None:
-        message = (
-            f"the sandbox would open {path!r}, which holds {own} of noetl itself: name folders that do not hold it"
-        )
+def _check_declared(path: str, own: OwnFiles) -> None:
+    found = own.inside(path)
+    if found is not None:
+        message = f"the sandbox would open {path!r}, which holds {found} of noetl itself: name folders that do not"
         raise Failure("input", message)
 
 
-def _without_own_files(path: str) -> list[str]:
+def _without_own_files(path: str, own: OwnFiles) -> list[str]:
     """A path that every program needs, or what is left of it where noetl's own files are inside."""
     import os
 
-    from noetl.file_access import own_file_in
-
-    own = own_file_in(path)
-    if own is None:
+    found = own.inside(path)
+    if found is None:
         return [path]
-    if not os.path.isdir(path) or os.path.dirname(own) == os.path.realpath(path):
+    if not os.path.isdir(path) or os.path.dirname(found) == os.path.realpath(path):
         return []
-    return [one for name in os.listdir(path) for one in _without_own_files(os.path.join(path, name))]
+    return [one for name in os.listdir(path) for one in _without_own_files(os.path.join(path, name), own)]
 
 
 def confined_python(sandbox: Sandbox, argv: list[str], folders: Iterable[str]) -> list[str] | None:
