@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_network
 from typing import Literal, NamedTuple, cast, get_args
 
 from noetl.errors import UsageError
@@ -125,6 +126,20 @@ def traces_endpoint(said: str | None = None, environment: Mapping[str, str] = os
     return found
 
 
+def trusted_proxies(said: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The addresses and networks whose X-Forwarded-For counts; `said` is what flags say."""
+    texts = list(said) or environment.get("NOETL_TRUSTED_PROXIES", "").split(",")
+    found = tuple(text.strip() for text in texts if text.strip())
+    for text in found:
+        try:
+            ip_network(text)
+        except ValueError:
+            name = "--trusted-proxy" if said else "NOETL_TRUSTED_PROXIES"
+            example = "10.0.0.7 or 10.0.0.0/8"
+            raise UsageError(f"{name} is {text!r}; write an address or a network, such as {example}") from None
+    return found
+
+
 def master_key_settings(environment: Mapping[str, str] = os.environ) -> MasterKeySettings:
     """The settings of the master key."""
     home = environment.get("XDG_CONFIG_HOME") or os.path.join("~", ".config")
@@ -191,6 +206,10 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "NOETL_SERVER": ("`--server`", "The server that verbs act on and workers take work from."),
     "NOETL_TOKEN": ("`--token` of workers", "The token for that server."),
     "NOETL_TOKEN_FILE": ("", "A file that holds the token."),
+    "NOETL_TRUSTED_PROXIES": (
+        "`--trusted-proxy`",
+        "Addresses or networks of proxies in front of a server, with commas between: their `X-Forwarded-For` counts.",
+    ),
     "NOETL_RETENTION": ("`--retention`", "How long executions are kept after their end; `off` or `0`: for ever."),
     "NOETL_LOG_FORMAT": ("`--log-format`", "`text` or `json`. Default: text on a terminal, JSON elsewhere."),
     "NOETL_LOG_LEVEL": ("`--log-level`", "`debug`, `info` (default), `warning` or `error`."),
