@@ -26,7 +26,7 @@ Subject = tuple[str, ...]
 class Failures(NamedTuple):
     """How many there were, and when the last one was."""
 
-    count: int = 0
+    number: int = 0
     last: float = 0.0
 
 
@@ -54,8 +54,8 @@ class Throttle:
         now = self.clock.now()
         for subject in ((user, address), (user,)):
             before = self._failures.pop(subject, Failures())
-            count = 1 if now - before.last > FORGOTTEN_SECONDS else before.count + 1
-            self._failures[subject] = Failures(count, now)
+            number = 1 if now - before.last > FORGOTTEN_SECONDS else before.number + 1
+            self._failures[subject] = Failures(number, now)
         while len(self._failures) > KEPT:
             self._failures.popitem(last=False)
 
@@ -64,14 +64,14 @@ class Throttle:
         self._failures.pop((user, address), None)
         all_of_user = self._failures.get((user,))
         if all_of_user is not None:
-            self._failures[(user,)] = all_of_user._replace(count=all_of_user.count - 1)
+            self._failures[(user,)] = all_of_user._replace(number=all_of_user.number - 1)
         self._signed_in[user, address] = None
         self._signed_in.move_to_end((user, address))
         while len(self._signed_in) > KEPT:
             self._signed_in.popitem(last=False)
 
     def _until(self, subject: Subject, tries: int, longest: float) -> float:
-        count, last = self._failures.get(subject, Failures())
-        if count < tries:
+        number, last = self._failures.get(subject, Failures())
+        if number < tries:
             return 0.0
-        return last + min(longest, FIRST_SECONDS * 2.0 ** min(count - tries, 20))
+        return last + min(longest, FIRST_SECONDS * 2.0 ** min(number - tries, 20))
