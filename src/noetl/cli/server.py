@@ -25,9 +25,7 @@ TRACES_HELP = (
     "An OTLP/HTTP receiver for traces, such as http://collector:4318; off: none. Else NOETL_TRACES, else "
     "OTEL_EXPORTER_OTLP_ENDPOINT."
 )
-PROXY_HELP = (
-    "A proxy (address or network) whose X-Forwarded-For counts; else NOETL_TRUSTED_PROXIES, else none."
-)
+PROXY_HELP = "A proxy (address or network) whose X-Forwarded-For counts; else NOETL_TRUSTED_PROXIES, else none."
 NATS_HELP = "NATS beside the database: nats://HOST:4222, several with commas; else NOETL_NATS, else none."
 
 
