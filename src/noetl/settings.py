@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_network
 from typing import Literal, NamedTuple, cast, get_args
 
 from noetl.errors import UsageError
@@ -122,6 +123,20 @@ def traces_endpoint(said: str | None = None, environment: Mapping[str, str] = os
         return None
     if not found.startswith(("http://", "https://")):
         raise UsageError(f"the address for traces begins with http:// or https://, and not as {base or exact!r} does")
+    return found
+
+
+def trusted_proxies(said: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The addresses and networks whose X-Forwarded-For counts; `said` is what flags say."""
+    texts = list(said) or environment.get("NOETL_TRUSTED_PROXIES", "").split(",")
+    found = tuple(text.strip() for text in texts if text.strip())
+    for text in found:
+        try:
+            ip_network(text)
+        except ValueError:
+            name = "--trusted-proxy" if said else "NOETL_TRUSTED_PROXIES"
+            example = "10.0.0.7 or 10.0.0.0/8"
+            raise UsageError(f"{name} is {text!r}; write an address or a network, such as {example}") from None
     return found
 
 
@@ -258,6 +273,10 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "NOETL_INSECURE": (
         "`--insecure`",
         "`1` lets a token travel to another machine by `http://`, which others can read.",
+    ),
+    "NOETL_TRUSTED_PROXIES": (
+        "`--trusted-proxy`",
+        "Addresses or networks of proxies in front of a server, with commas between: their `X-Forwarded-For` counts.",
     ),
     "NOETL_RETENTION": ("`--retention`", "How long executions are kept after their end; `off` or `0`: for ever."),
     "NOETL_LOG_FORMAT": ("`--log-format`", "`text` or `json`. Default: text on a terminal, JSON elsewhere."),

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from noetl.errors import UsageError
-from noetl.settings import is_this_machine, log_settings, nats_settings, nats_variables, retention, server_address
+from noetl.settings import (
+    is_this_machine,
+    log_settings,
+    nats_settings,
+    nats_variables,
+    retention,
+    server_address,
+    trusted_proxies,
+)
 
 DAY = 86_400.0
 
@@ -28,6 +36,17 @@ def test_an_age_that_is_no_duration_is_refused(word: str) -> None:
         retention(word, {})
     with pytest.raises(UsageError, match="NOETL_RETENTION is"):
         retention(None, {"NOETL_RETENTION": word})
+
+
+def test_proxies_are_addresses_or_networks() -> None:
+    assert trusted_proxies((), {}) == ()
+    assert trusted_proxies((), {"NOETL_TRUSTED_PROXIES": "10.0.0.7, fd00::/8"}) == ("10.0.0.7", "fd00::/8")
+    assert trusted_proxies(("10.0.0.0/8",), {"NOETL_TRUSTED_PROXIES": "::1"}) == ("10.0.0.0/8",)
+    for word in ("*", "proxy.example", "10.0.0.1/8"):
+        with pytest.raises(UsageError, match="--trusted-proxy is"):
+            trusted_proxies((word,), {})
+        with pytest.raises(UsageError, match="NOETL_TRUSTED_PROXIES is"):
+            trusted_proxies((), {"NOETL_TRUSTED_PROXIES": word})
 
 
 def test_lines_are_text_on_a_terminal_and_json_elsewhere() -> None:

@@ -21,7 +21,7 @@ from noetl.errors import UsageError
 from noetl.log import Log
 from noetl.server.listen import bound, url_of
 from noetl.server.options import check_address
-from noetl.settings import nats_settings, traces_endpoint
+from noetl.settings import nats_settings, traces_endpoint, trusted_proxies
 from noetl.store.ports import Store
 from noetl.worker.shift import GRACE_SECONDS
 
@@ -30,6 +30,7 @@ TRACES_HELP = (
     "An OTLP/HTTP receiver for traces, such as http://collector:4318; off: none. Else NOETL_TRACES, else "
     "OTEL_EXPORTER_OTLP_ENDPOINT."
 )
+PROXY_HELP = "A proxy (address or network) whose X-Forwarded-For counts; else NOETL_TRUSTED_PROXIES, else none."
 NATS_HELP = "NATS beside the database: nats://HOST:4222, several with commas; else NOETL_NATS, else none."
 
 
@@ -42,6 +43,7 @@ NATS_HELP = "NATS beside the database: nats://HOST:4222, several with commas; el
 @click.option("--workers-user", metavar="USER", help=WORKERS_USER_HELP)
 @click.option("--slots", type=click.IntRange(1, 1000), default=16, show_default=True, help="Of each of its workers.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name by which clients know it.")
+@click.option("--trusted-proxy", "proxies", multiple=True, metavar="ADDRESS", help=PROXY_HELP)
 @click.option("--traces", metavar="URL", help=TRACES_HELP)
 @retention_option
 @log_option
@@ -54,6 +56,7 @@ def command(
     workers_user: str | None,
     slots: int,
     hosts: tuple[str, ...],
+    proxies: tuple[str, ...],
     traces: str | None,
     retention: float | None,
     log: Log,
@@ -70,7 +73,7 @@ def command(
     user = None if workers_user is None else user_of(workers_user)
     harden()
     collect_garbage()
-    how = Serving(hosts, retention, log, nats_settings(nats), traces_endpoint(traces))
+    how = Serving(hosts, retention, log, nats_settings(nats), traces_endpoint(traces), trusted_proxies(proxies))
     with served(db) as store:
         check_address(host, store.access, SystemClock().now())
         found = bound(host, port)

@@ -80,6 +80,8 @@ class Serving(NamedTuple):
     nats: NatsSettings | None = None
     traces: str | None = None
     """The address that gets spans over OTLP/HTTP."""
+    proxies: tuple[str, ...] = ()
+    """Proxies whose forwarded headers count."""
 
 
 class Running(NamedTuple):
@@ -117,7 +119,7 @@ async def running(store: Store, found: socket.socket, how: Serving) -> AsyncIter
     if how.retention is not None:
         pruner = Pruner(api.upkeep, service.clock, how.retention, api.log, api.metrics)
         background.append(asyncio.create_task(pruner.run()))
-    serving = asyncio.create_task(listen(app, found, ended))
+    serving = asyncio.create_task(listen(app, found, ended, proxies=how.proxies))
     serving.add_done_callback(lambda _: ended.set())
     try:
         yield Running(service, ended)

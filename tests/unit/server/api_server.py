@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from io import StringIO
@@ -81,8 +81,9 @@ class ApiServer:
         store: Store | None = None,
         settings: ServerSettings | None = None,
         limits: ConnectionLimits | None = None,
+        proxies: Sequence[str] = (),
     ) -> None:
-        self.limits = limits
+        self.limits, self.proxies = limits, proxies
         self.store: Store = store or MemoryStore()
         self.clock = OffsetClock()
         self.log = StringIO()
@@ -112,7 +113,7 @@ class ApiServer:
         claiming = asyncio.create_task(_claim(worker))
         found = bound("127.0.0.1", 0)
         self.port: int = found.getsockname()[1]
-        self.ear = HttpServer(self.app, self.limits)
+        self.ear = HttpServer(self.app, self.limits, self.proxies)
         self._ready.set()
         with suppress(asyncio.CancelledError):
             await self.ear.serve([found])

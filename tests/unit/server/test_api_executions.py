@@ -57,6 +57,18 @@ def test_a_digest_names_a_playbook(admin: httpx2.Client) -> None:
     assert started(admin, {"playbook_id": digest})["playbook_id"] == digest
 
 
+def test_operators_start_what_is_registered_and_no_drafts(server: ApiServer, admin: httpx2.Client) -> None:
+    registered = register(admin)["playbook_id"]
+    draft = started(admin, {"playbook": HELLO.replace("hello {{", "draft {{")})["playbook_id"]
+    with server.client("operator") as operator, server.client("author") as author:
+        assert operator.post(f"{API}/executions", json={"playbook_id": registered}).status_code == 202
+        refused = operator.post(f"{API}/executions", json={"playbook_id": draft})
+        unknown = operator.post(f"{API}/executions", json={"playbook_id": "0" * 64})
+        assert (refused.status_code, unknown.status_code) == (404, 404)
+        assert refused.json()["detail"].replace(draft, "") == unknown.json()["detail"].replace("0" * 64, "")
+        assert author.post(f"{API}/executions", json={"playbook_id": draft}).status_code == 202
+
+
 def test_request_ctx_is_there_from_the_start(admin: httpx2.Client) -> None:
     assert started(admin, {"path": "tests/hello", "ctx": {"a": [1]}})["ctx"] == {"a": [1]}
 

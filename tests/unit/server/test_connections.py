@@ -257,12 +257,14 @@ def little_server(folder: Path, descriptors: int) -> Iterator[tuple[int, Path]]:
         process.wait(PATIENCE_SECONDS)
 
 
-def test_half_sent_requests_shut_nobody_out_and_fill_no_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("descriptors", "held"), [(512, 1_100), (64, 200)], ids=["few", "none left"])
+def test_half_sent_requests_shut_nobody_out_and_fill_no_log(tmp_path: Path, descriptors: int, held: int) -> None:
+    """With 64 there are not even enough for what is accepted at once, and the server runs out of them."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     raise_descriptor_limit()
     try:
-        with little_server(tmp_path, 512) as (port, log), ExitStack() as stack:
-            for number in range(1_100):
+        with little_server(tmp_path, descriptors) as (port, log), ExitStack() as stack:
+            for number in range(held):
                 stack.enter_context(closing(connected(port, HALF)))
                 if number % 100 == 0:
                     assert livez(port) == 200

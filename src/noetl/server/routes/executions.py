@@ -102,12 +102,25 @@ async def _playbook(call: Call, request: StartRequest) -> str:
     if request.path is not None:
         return await playbooks.named(request.path, request.version)
     if request.playbook_id is not None:
-        await playbooks.know(request.playbook_id)
-        return request.playbook_id
+        return await _known(call, request.playbook_id)
     if call.caller.role not in WRITE:
         raise Refused(403, f"the role {call.caller.role} may start registered playbooks; a text takes author")
     assert request.playbook is not None
     return await playbooks.add(request.playbook.encode("utf-8", "surrogatepass"))
+
+
+async def _known(call: Call, digest: str) -> str:
+    """The digest of a stored playbook. Drafts of authors, which are stored and not registered, are theirs."""
+    unknown = NotFound(f"there is no playbook {digest[:64]!r}")
+    try:
+        playbook = await call.api.playbooks.know(digest)
+    except NotFound:
+        raise unknown from None
+    if call.caller.role not in WRITE:
+        versions = await call.in_store(call.api.store.versions, playbook.path)
+        if not any(version.digest == digest for version in versions):
+            raise unknown
+    return digest
 
 
 async def once(call: Call, execution: str, about: str = "") -> str:
