@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from noetl.engine import events as e
 from noetl.engine.evolve import POINTS, item_of, progress_key, split_path
@@ -29,7 +29,7 @@ from noetl.engine.net import CasePlan, StepPlan
 from noetl.engine.patch import BadPatch, apply_patch, operator_of
 from noetl.engine.state import Epoch, Execution, Progress, Run, Tail
 from noetl.errors import NoetlError, TemplateError
-from noetl.expression import parse, render
+from noetl.expression import Budget, parse, render
 from noetl.model.identity import TaskId, action_id, child_id
 from noetl.model.playbook import Goto, Task
 from noetl.reference import Need, Reference
@@ -342,8 +342,8 @@ def _waits_for_task(facts: Facts, fact: e.StepPaused) -> None:
         _waits_for_child(facts, fact, link, at)
     else:
         require(fact.request is None, "a signal takes no request")
-        scope = _stable_scope(facts, fact.index, fact.chain, {})
-        require(_fits(link.inputs["signal"], fact.key, scope), "the task waits for another signal")
+        known = _known(facts, fact.index, fact.chain)
+        require(_fits_text(link.inputs["signal"], fact.key, known), "the task waits for another signal")
 
 
 def _waits_for_child(facts: Facts, fact: e.StepPaused, task: Task, at: Progress) -> None:
@@ -354,57 +354,41 @@ def _waits_for_child(facts: Facts, fact: e.StepPaused, task: Task, at: Progress)
     request = fact.request or {}
     require(set(request) == {"path", "version", "payload", "step"}, "the request of a child has other fields")
     require(request["step"] == facts.run.step, "the step is another one")
-    payload = request["payload"]
-    scope = _stable_scope(facts, fact.index, fact.chain, {})
-    require(_fits(task.args, payload, scope), "the task has another payload")
-    scope = _stable_scope(facts, fact.index, fact.chain, payload)
-    require(_fits_text(task.inputs["path"], request["path"], scope), "the task has another path")
-    require(_fits_text(task.inputs.get("version"), request["version"], scope), "the task has another version")
+    known = _known(facts, fact.index, fact.chain)
+    require(_fits(task.args, request["payload"], known), "the task has another payload")
+    known = known.with_args(request["payload"])
+    require(_fits_text(task.inputs["path"], request["path"], known), "the task has another path")
+    require(_fits_text(task.inputs.get("version"), request["version"], known), "the task has another version")
 
 
 # -- what templates give --------------------------------------------------------------------------------------------
 
 
-def _stable_scope(facts: Facts, index: int | None, chain: str, own: dict[str, Any]) -> Scope:
-    """The names that a task and the server see alike; a name that is left out can't be derived. `own` are the args of
-    the task itself, which its inputs see."""
-    state, run = facts.state, facts.run
-    scope = Scope(
-        workload=state.workload, args={**run.args, **own}, args_by=run.args_by, execution_id=state.id, steps=None
-    )
-    if not facts.plan.listens:  # else it may have changed while the worker was at work
-        ctx = dict(run.ctx)
-        if item_of(state, run, TaskId(run.id, "", index)) is not None:
-            with suppress(BadPatch):
-                apply_patch(ctx, facts.progress(index, "").writes)
-        scope["ctx"] = ctx
-    loop = facts.plan.step.loop
-    if not chain and index is not None and run.loop is not None and loop is not None:
-        items = run.loop.items
-        if isinstance(items, list):
-            scope["iter"] = {loop.iterator: items[index], "index": index, **facts.progress(index, "").iter}
-    return scope
+class Known(NamedTuple):
+    """What a task and the server see alike. A name that is left out can't be derived."""
 
+    scope: Scope
+    budget: Budget
+    """For all templates of a fact. What it does not suffice for is not derived."""
 
-def _fits(written: Any, told: Any, scope: Scope) -> bool:
-    """Whether a reported value is what a value of the playbook gives, as far as that can be derived."""
-    if isinstance(written, str):
-        return _agrees(_derived(written, scope), told)
-    if isinstance(written, dict):
-        if not isinstance(told, dict):
-            return False
-        hidden = any(HIDDEN in key for key in told)
-        return hidden or (set(told) == set(written) and all(_fits(written[key], told[key], scope) for key in written))
-    if isinstance(written, list | tuple):
-        same = isinstance(told, list | tuple) and len(told) == len(written)
-        return same and all(_fits(one, other, scope) for one, other in zip(written, told, strict=True))
-    return _agrees(written, told)
+    def with_args(self, own: Any) -> Known:
+        """The same for the inputs of a task, which see its own args too."""
+        args = {**self.scope["args"], **own} if isinstance(own, dict) else self.scope["args"]
+        return Known(Scope(self.scope, args=args), self.budget)
 
-
-def _fits_text(written: Any, told: Any, scope: Scope) -> bool:
-    """The same for an input that may be converted on its way: `"3"` is version 3."""
-    expected = _derived(written, scope) if isinstance(written, str) else written
-    return _agrees(expected, told) or (told is not None and _agrees(str(expected), str(told)))
+    def value(self, source: str) -> Any:
+        """What a template gives; UNKNOWN if only the worker can tell."""
+        template = parse(source)
+        if template.is_constant:
+            return source
+        names = {read.path[0] for read in template.reads}
+        timed = any(use.name == "now" for use in template.functions)
+        if timed or not all(name in STABLE and name in self.scope for name in names):
+            return UNKNOWN
+        try:
+            return render(source, self.scope, self.budget)
+        except (TemplateError, Need):  # what is stored elsewhere is not loaded for this
+            return UNKNOWN
 
 
 class _Unknown:
@@ -414,17 +398,38 @@ class _Unknown:
 UNKNOWN = _Unknown()
 
 
-def _derived(source: str, scope: Scope) -> Any:
-    template = parse(source)
-    if template.is_constant:
-        return source
-    names = {read.path[0] for read in template.reads}
-    if not names <= STABLE or not all(name in scope for name in names) or template.functions:
-        return UNKNOWN
-    try:
-        return render(source, scope)
-    except (TemplateError, Need):  # what is stored elsewhere is not loaded for this
-        return UNKNOWN
+def _known(facts: Facts, index: int | None, chain: str) -> Known:
+    state, run = facts.state, facts.run
+    scope = Scope(workload=state.workload, args=run.args, args_by=run.args_by, execution_id=state.id)
+    if not facts.plan.listens:  # else it may have changed while the worker was at work
+        scope["ctx"] = ctx = dict(run.ctx)
+        if item_of(state, run, TaskId(run.id, "", index)) is not None:
+            with suppress(BadPatch):
+                apply_patch(ctx, facts.progress(index, "").writes)
+    loop = facts.plan.step.loop
+    if not chain and index is not None and run.loop is not None and loop is not None:
+        items = run.loop.items
+        if isinstance(items, list):
+            scope["iter"] = {loop.iterator: items[index], "index": index, **facts.progress(index, "").iter}
+    return Known(scope, Budget())
+
+
+def _fits(written: Any, told: Any, known: Known) -> bool:
+    """Whether a reported value is what a value of the playbook gives, as far as that can be derived."""
+    if isinstance(written, str):
+        return _agrees(known.value(written), told)
+    if isinstance(written, dict):
+        return isinstance(told, dict) and _match(written, told, lambda one, other: _fits(one, other, known))
+    if isinstance(written, list | tuple):
+        same = isinstance(told, list | tuple) and len(told) == len(written)
+        return same and all(_fits(one, other, known) for one, other in zip(written, told, strict=True))
+    return _agrees(written, told)
+
+
+def _fits_text(written: Any, told: Any, known: Known) -> bool:
+    """The same for an input that may be converted on its way: `"3"` is version 3."""
+    expected = known.value(written) if isinstance(written, str) else written
+    return _agrees(expected, told) or (told is not None and _agrees(str(expected), str(told)))
 
 
 def _agrees(expected: Any, told: Any) -> bool:
@@ -435,13 +440,18 @@ def _agrees(expected: Any, told: Any) -> bool:
         parts = told.split(HIDDEN)
         return told == HIDDEN or (isinstance(expected, str) and _in_order(parts, expected))
     if isinstance(expected, dict) and isinstance(told, dict):
-        hidden = any(HIDDEN in key for key in told)
-        same = set(expected) == set(told)
-        return hidden or (same and all(_agrees(expected[key], told[key]) for key in expected))
+        return _match(expected, told, _agrees)
     if isinstance(expected, list | tuple) and isinstance(told, list | tuple):
         pairs = zip(expected, told, strict=False)
         return len(expected) == len(told) and all(_agrees(one, other) for one, other in pairs)
     return bool(expected == told)
+
+
+def _match(expected: dict[str, Any], told: dict[str, Any], same: Callable[[Any, Any], bool]) -> bool:
+    """Whether maps have the same keys, apart from those in which a secret is hidden, with the same values."""
+    plain = [key for key in told if HIDDEN not in key]
+    as_many = len(told) == len(expected) or len(plain) < len(told) < len(expected)
+    return as_many and all(key in expected and same(expected[key], told[key]) for key in plain)
 
 
 def _in_order(parts: Sequence[str], text: str) -> bool:
@@ -507,10 +517,10 @@ def _next_requested(facts: Facts, fact: e.NextRequested) -> None:
     then = _after(links, link) if policy == "defer" else None
     require(told == (policy, link.priority, policy != "end_step", then), "the playbook says otherwise")
     require(len(fact.to) == len(link.to), "it leads to other steps")
-    scope = _stable_scope(facts, None, prefix, {})
+    known = _known(facts, None, prefix)
     for target, arc in zip(fact.to, link.to, strict=True):
         delay = arc.delay if arc.delay is not None else link.delay
-        fits = _fits(arc.step, target.step, scope) and _fits(arc.args, target.args, scope)
+        fits = _fits(arc.step, target.step, known) and _fits(arc.args, target.args, known)
         require(fits and target.delay == delay, "it leads to other steps")
 
 

@@ -277,7 +277,15 @@ def _requests(fact: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for field, values in {
         "path": ["finance/pay", "", None, 5, ["child"], {}],
         "version": [1, "1", "latest", {}],
-        "payload": [None, [], {}, {"n": 1_000_000}, {**request["payload"], "more": 1}],
+        "payload": [
+            None,
+            [],
+            {},
+            {"n": 1_000_000},
+            {**request["payload"], "more": 1},
+            {**request["payload"], "***": 1},
+            {"***": 1, "n": 9, "m": 9},
+        ],
         "step": ["", "end", None],
     }.items():
         for value in values:

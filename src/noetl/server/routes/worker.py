@@ -131,9 +131,9 @@ async def _check_references(call: Call, state: Execution, report: Report) -> Non
     brought = {key for key, _ in report.blobs}
     references = {one.key: one for fact in report.facts for one in wire.references_in(fact) if not one.is_secret}
     for reference in references.values():
-        if reference.digest in brought and reference.store in ("db", "nats_object"):
+        if reference.store == "db" and reference.key in brought:
             continue
-        if reference.store in ("file", "object") and is_named(state.net.playbook, reference):
+        if reference.store != "db" and is_named(state.net.playbook, reference):
             continue
         if not await call.in_store(call.api.store.refers, state.id, reference.digest):
             raise Inadmissible(f"the stored value {reference.digest[:12]} is none of this execution")
