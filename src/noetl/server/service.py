@@ -23,7 +23,9 @@ from noetl.engine.commands import Claim, Command, Lost, Report, Start, TimerDue
 from noetl.engine.state import Execution
 from noetl.errors import NoetlError, NotFound, StoreError
 from noetl.model.identity import uuid7
-from noetl.runtime.family import Family, Find, starts_others
+from noetl.model.playbook import Playbook
+from noetl.runtime.family import Family, Find
+from noetl.runtime.loaded import starts_others
 from noetl.runtime.runtime import Answer, OpenCredential, Refresh, Runtime
 from noetl.store.ports import Store, WorkerSession
 from noetl.worker.wire import Verdict
@@ -41,6 +43,7 @@ GRANT_SECONDS = 15.0
 """A lease that its worker does not name by then never reached it."""
 KEPT_CLAIMS = 1_000
 KEPT_FINISHED = 10_000
+KEPT_PARENTS = 10_000
 KEPT_TURNS = 10_000
 """So many executions wait here for their turn; the others wait in the store."""
 AT_ONCE = 100
@@ -109,7 +112,8 @@ class Service:
         self.listen: Callable[[str], None] = lambda pool: None
         """Called when a claim begins to wait for work of a pool."""
         self.parents: dict[str, bool] = {}
-        """By digest: whether executions of a playbook may start others."""
+        """By digest: whether executions of a playbook may start others. Outlasts the playbook in memory, since every
+        sweep asks it of all that wait."""
         self.swept = ""
         """Where the last look at waiting executions ended."""
         self.left: dict[str, float] = {}
@@ -124,7 +128,7 @@ class Service:
     ) -> Execution:
         """Begin an execution."""
         name = execution or uuid7(self.clock.now(), os.urandom(8))
-        self.runtime.create(name, digest)
+        await self.runtime.create(name, digest)
         return (await self.runtime.handle(name, Start(payload, ctx))).state
 
     async def handle(self, execution: str, command: Command) -> Answer:
@@ -159,7 +163,9 @@ class Service:
                 if len(self.turns.get(pool, ())) < KEPT_TURNS:
                     self._queue(pool, state.id)
                 self.announce(pool)
-        if state.parent is not None or (self._may_start_others(state.digest) and any(map(_concerns_others, events))):
+        if state.parent is not None or (
+            self._may_start_others(state.digest, state.net.playbook) and any(map(_concerns_others, events))
+        ):
             self.related.add(state.id)
             self.related_stirred.set()
         if state.over:
@@ -167,10 +173,12 @@ class Service:
             if (ended := self.ended.get(state.id)) is not None:
                 ended.event.set()
 
-    def _may_start_others(self, digest: str) -> bool:
-        """Whether a playbook that is known here has tasks that start executions."""
+    def _may_start_others(self, digest: str, playbook: Playbook) -> bool:
+        """Whether a playbook has tasks that start executions."""
         if digest not in self.parents:
-            self.parents[digest] = starts_others(self.runtime.playbook(digest))
+            self.parents[digest] = starts_others(playbook)
+            if len(self.parents) > KEPT_PARENTS:
+                del self.parents[next(iter(self.parents))]
         return self.parents[digest]
 
     def _queue(self, pool: str, execution: str) -> None:
@@ -459,11 +467,12 @@ class Service:
 
     async def _is_parental(self, digest: str) -> bool:
         """Whether executions of a stored playbook may start others."""
+        if digest in self.parents:
+            return self.parents[digest]
         try:
-            await self.runtime.know(digest)
+            return self._may_start_others(digest, (await self.runtime.net(digest)).playbook)
         except NoetlError:  # what is wrong with it is said when one of them is looked at
             return True
-        return self._may_start_others(digest)
 
     async def _quietly(self, commands: Iterable[tuple[str, Command]]) -> None:
         """Commands that nobody waits for, all at once. What has gone meanwhile is no trouble, and what can't be dealt

@@ -146,7 +146,7 @@ async def _claim(worker: Worker) -> None:
             await asyncio.sleep(0.005)
 
 
-def _nothing(parent: Execution, request: dict[str, Any]) -> str:
+async def _nothing(parent: Execution, request: dict[str, Any]) -> str:
     raise NotFound("nothing")
 
 
