@@ -22,7 +22,7 @@ from noetl.pipeline.plan import PipelinePlan
 
 MAX_PLAYBOOKS = 100
 MAX_BYTES = 4 << 20
-"""Total size of the cached playbooks, as JSON. One takes about 20 times as much memory."""
+"""Total size of the cached playbooks, as JSON. One takes up to ten times as much memory."""
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
