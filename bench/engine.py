@@ -98,7 +98,7 @@ async def _watch(engine: Embedded, execution: str, total: int, marks: list[float
             marks.append(time.perf_counter())
 
 
-def _no_children(parent: Execution, request: dict[str, object]) -> str:
+async def _no_children(parent: Execution, request: dict[str, object]) -> str:
     raise AssertionError("there are no children in a benchmark")
 
 

@@ -242,7 +242,7 @@ async def _beats(service: Service) -> None:
         await asyncio.sleep(10 / WORKERS)
 
 
-def _no_children(parent: Execution, request: dict[str, Any]) -> str:
+async def _no_children(parent: Execution, request: dict[str, Any]) -> str:
     raise AssertionError("there are no children in a benchmark")
 
 

@@ -13,7 +13,9 @@ from click.testing import CliRunner
 import noetl.dsl.migrate  # noqa: F401  declares the checks, with all it imports
 from docs._markdown import capital, fence, page, sentence, table
 from noetl.cli.main import noetl_command
+from noetl.dsl.compile import TOO_EXPENSIVE, too_expensive
 from noetl.dsl.problem import CHECKS, Check
+from noetl.server.compiler import BUDGET_SECONDS
 
 EXAMPLES = Path(__file__).parents[1] / "tests" / "checks"
 FILE = "playbook.yaml"
@@ -87,18 +89,27 @@ def _index() -> str:
 
 def _problem(check: Check) -> str:
     bad, good = example(check.code, "bad"), example(check.code, "good")
-    command = " ".join([*_command(check.code), FILE])
     return page(
         f"{check.code}: {check.title}",
         f"{check.severity.capitalize()} · {FAMILIES[check.code[3]][0]} · [all problems](index.md)",
         sentence(check.why),
         "## With the problem",
         fence(bad.shown, "yaml"),
-        f"`noetl {command}` prints:",
-        fence(_printed(check.code, bad), "text"),
+        *_answer(check, bad),
         "## Without it",
         fence(good.shown, "yaml"),
     )
+
+
+def _answer(check: Check, bad: Example) -> list[str]:
+    """How the problem shows."""
+    if check is TOO_EXPENSIVE:
+        (problem,) = too_expensive(
+            FILE, bad.data, f"takes more than {BUDGET_SECONDS:g} s of CPU time to compile"
+        ).problems
+        return ["A server answers:", fence(f"{problem}\nhint: {problem.hint}\n", "text")]
+    command = " ".join([*_command(check.code), FILE])
+    return [f"`noetl {command}` prints:", fence(_printed(check.code, bad), "text")]
 
 
 def _command(code: str) -> list[str]:

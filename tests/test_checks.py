@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from docs._problems import EXAMPLES, example
 
 from noetl.dsl.checks import net
-from noetl.dsl.compile import load
+from noetl.dsl.compile import TOO_EXPENSIVE, load
 from noetl.dsl.migrate import NOT_CANONICAL, migrate
 from noetl.dsl.problem import CHECKS, Check, Problem
+from noetl.server.compiler import Compiler
 from noetl.tools.registry import KINDS
 
 STRICT = {"NTL114"}
 """Found only by `noetl validate --strict`."""
+
+TINY_SECONDS = 0.001
+"""CPU time in which no playbook is compiled."""
 
 WITH_PATH = {
     "NTL212",
@@ -25,10 +31,20 @@ WITH_PATH = {
 
 def problems(code: str, data: bytes) -> list[Problem]:
     """What the command that a check belongs to finds."""
+    if code == TOO_EXPENSIVE.code and data.startswith(b"# expect"):
+        return asyncio.run(_compiled_by_a_server(data))
     if code == NOT_CANONICAL.code:
         found = migrate("playbook.yaml", data, KINDS)
         return [*found.problems, *found.leftovers]
     return load("playbook.yaml", data, KINDS, strict=code in STRICT).problems
+
+
+async def _compiled_by_a_server(data: bytes) -> list[Problem]:
+    compiler = Compiler(TINY_SECONDS)
+    try:
+        return (await compiler.check("anybody", data)).problems
+    finally:
+        compiler.close()
 
 
 def test_every_check_has_a_bad_and_a_good_example_and_every_example_a_check() -> None:

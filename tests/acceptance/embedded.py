@@ -85,5 +85,5 @@ def _references(row: Row) -> list[dict[str, Any]]:
     return found
 
 
-def _no_children(parent: Execution, request: dict[str, Any]) -> str:
+async def _no_children(parent: Execution, request: dict[str, Any]) -> str:
     raise AssertionError("no children here")

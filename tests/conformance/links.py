@@ -204,7 +204,7 @@ def opened(name: str) -> StoredCredential:
     return StoredCredential("open", "bearer", {"token": "s3cret-value"})
 
 
-def no_children(parent: Execution, request: dict[str, Any]) -> str:
+async def no_children(parent: Execution, request: dict[str, Any]) -> str:
     raise NotFound("no children here")
 
 
@@ -225,7 +225,7 @@ def play(opening: Open, story: Callable[[Any], Awaitable[None]]) -> None:
 
 def _prove(stand: Stand, execution: str) -> None:
     store, (summary,) = stand.store, stand.store.summaries(prefix=execution)
-    net = stand.runtime.nets[summary.digest]
+    net = stand.runtime.loaded_playbook(summary.digest)
     load_blob = lambda place, key: store.blob(key)  # noqa: E731
     rows, derived = store.read(execution), store.derived(execution)
     assert verify(execution, rows, net, codec, load_blob, summary.status, derived=derived) == []
@@ -239,7 +239,7 @@ async def start(stand: Stand, workflow: str, **payload: Any) -> str:
     await stand.runtime.thread.ask(stand.store.put_playbook, playbook.digest, "link.yaml", text.encode())
     stand.runtime.add(playbook, "link.yaml")
     execution = uuid7(SystemClock().now(), len(stand.store.summaries()).to_bytes(8))
-    stand.runtime.create(execution, playbook.digest)
+    await stand.runtime.create(execution, playbook.digest)
     await stand.runtime.handle(execution, Start(payload, {}))
     return execution
 

@@ -149,7 +149,7 @@ def _bus(nats: NatsSettings, service: Service, log: Log) -> Bus:
     return bus
 
 
-def _no_children(parent: Execution, request: dict[str, Any]) -> str:
+async def _no_children(parent: Execution, request: dict[str, Any]) -> str:
     """Until the API brings its catalog."""
     raise NotFound("playbooks are found in the catalog")
 

@@ -11,9 +11,18 @@ from noetl.dsl.document import ROOT
 from noetl.dsl.problem import Check, Problem, Problems
 from noetl.dsl.reader import read
 from noetl.dsl.shape import KindSource, Walk
-from noetl.dsl.tree import Map, Mark, key_span
+from noetl.dsl.tree import Map, Mark, Text, key_span
 from noetl.errors import PlaybookInvalid
 from noetl.model.playbook import Playbook
+
+TOO_EXPENSIVE = Check(
+    "NTL010",
+    "error",
+    "the playbook is too expensive to compile",
+    "A server compiles a playbook within 5 s of CPU time, so that one text does not keep others waiting. Hardly any "
+    "playbook takes a tenth of that. Split a larger one into several that call each other, or make its templates and "
+    "its net simpler.",
+)
 
 
 class Loaded(NamedTuple):
@@ -54,6 +63,14 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
         return Loaded(None, problems.sorted(), dialect, {})
     playbook, places = _build(root, problems, kinds, is_classic)
     return Loaded(playbook, problems.sorted(), dialect, places)
+
+
+def too_expensive(file: str, data: bytes, why: str) -> Loaded:
+    """What becomes of a text whose compilation was given up."""
+    problems = Problems(Text(file, data.decode("utf-8", "replace")))
+    hint = "split it into several playbooks that call each other, or make its templates and its net simpler"
+    problems.add(TOO_EXPENSIVE, 0, f"the playbook {why}", hint)
+    return Loaded(None, problems.sorted(), "canonical", {})
 
 
 def _defaults(root: Map, kinds: KindSource) -> dict[str, set[str]]:

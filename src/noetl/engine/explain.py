@@ -553,7 +553,7 @@ def _busy(state: Execution, run: Run) -> str:
 
 def _rivals(state: Execution, step: str) -> Iterator[str]:
     """What is alive elsewhere and can still reach a join."""
-    rivals = state.net.rivals.get(step, frozenset())
+    rivals = state.net.rivals[step]
     for run in state.runs.values():
         if run.step in rivals and run.step != step:
             yield f"the run {run.id}"

@@ -1,8 +1,9 @@
-"""A playbook made ready to run: guards compiled, arcs prepared, and who can reach whom worked out once."""
+"""A playbook made ready to run: guards compiled, arcs prepared, and the steps before a join worked out once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from noetl.errors import TemplateError
@@ -10,6 +11,8 @@ from noetl.expression import Read, parse, prepare
 from noetl.model.playbook import Arc, Branch, Cases, Goto, Guard, Playbook, Step, Task
 
 Test = Callable[[Mapping[str, Any]], bool]
+MAX_RIVALS = 100
+"""So many joining steps of a net are remembered with the steps before them."""
 
 
 class ArcPlan:
@@ -193,23 +196,44 @@ class Net:
         self.playbook = playbook
         self.steps = {step.name: StepPlan(step, i) for i, step in enumerate(playbook.steps)}
         self.output = prepare(playbook.executor.output) if playbook.executor.output is not None else None
-        self.rivals = {name: self._rivals(name) for name, plan in self.steps.items() if plan.joins}
-        """For each joining step, the steps from which a token could still come to it, not passing through it."""
+        self.rivals = Rivals(self.steps)
 
-    def _rivals(self, join: str) -> frozenset[str]:
-        sources: dict[str, list[str]] = {}
-        for name, plan in self.steps.items():
-            if name != join:
-                for target in plan.targets(self.steps):
-                    sources.setdefault(target, []).append(name)
+
+class Rivals(dict[str, frozenset[str]]):
+    """For each joining step, the steps from which a token could still come to it, not passing through it.
+
+    Worked out when it is first asked for: of a net with thousands of joins all of it would take gigabytes.
+    """
+
+    def __init__(self, steps: Mapping[str, StepPlan]) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def __missing__(self, join: str) -> frozenset[str]:
+        if len(self) >= MAX_RIVALS:
+            self.clear()
+        plan = self._steps.get(join)
+        found = self[join] = self._before(join) if plan is not None and plan.joins else frozenset()
+        return found
+
+    def _before(self, join: str) -> frozenset[str]:
         seen: set[str] = set()
         todo = [join]
         while todo:
-            for source in sources.get(todo.pop(), ()):
-                if source not in seen:
+            for source in self._sources.get(todo.pop(), ()):
+                if source not in seen and source != join:
                     seen.add(source)
                     todo.append(source)
         return frozenset(seen)
+
+    @cached_property
+    def _sources(self) -> dict[str, list[str]]:
+        """The steps that lead to each step."""
+        sources: dict[str, list[str]] = {}
+        for name, plan in self._steps.items():
+            for target in plan.targets(self._steps):
+                sources.setdefault(target, []).append(name)
+        return sources
 
 
 def guard_test(guard: Guard | None) -> Test:

@@ -7,6 +7,7 @@ The text of each is kept in the store under its digest, so an execution can be r
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from noetl.tools.registry import KINDS
 
 Answer = TypeVar("Answer")
 ENDINGS = ("", ".yaml", ".yml")
+MAX_SOURCES = 100
 
 
 class Source:
@@ -49,12 +51,13 @@ class Catalog:
     """The playbooks of one runtime. `find` is what Embedded asks for the playbook of a child."""
 
     def __init__(self) -> None:
-        self.sources: dict[str, Source] = {}
+        self.sources: OrderedDict[str, Source] = OrderedDict()
+        """By digest: those that were used last."""
         self.digests: dict[str, str] = {}
         """By file: a playbook that is called a thousand times is read once."""
         self.runtime: Runtime | None = None
 
-    def find(self, parent: Execution, request: dict[str, Any]) -> str:
+    async def find(self, parent: Execution, request: dict[str, Any]) -> str:
         """The digest of the playbook a child is to run; NoetlError says why there is none."""
         path, version = str(request.get("path") or ""), request.get("version")
         number = version if isinstance(version, int) else None
@@ -82,7 +85,7 @@ class Catalog:
         """Keep a playbook in the store and make it known to the runtime."""
         self._check_keychain(source.loaded.require())
         digest = self._runtime.add(source.loaded.require(), source.shown, source.places)
-        self.sources[digest] = source
+        self._remember(digest, source)
         file = os.path.abspath(source.file)  # resumed from another folder, it still finds its children
         self._stored(lambda: self._runtime.store.put_playbook(digest, file, source.text))
         return digest
@@ -103,12 +106,20 @@ class Catalog:
 
     def source(self, digest: str) -> Source:
         """Text and places of a playbook that is known here or in the store."""
-        if digest not in self.sources:
+        source = self.sources.get(digest)
+        if source is None:
             stored = self._stored(lambda: self._runtime.store.playbook(digest))
             if stored is None:
                 raise NotFound(f"the playbook {digest[:12]} of this execution is not in the store")
-            self.sources[digest] = Source(*stored, load(stored[0], stored[1], KINDS))
-        return self.sources[digest]
+            source = Source(*stored, load(stored[0], stored[1], KINDS))
+        self._remember(digest, source)
+        return source
+
+    def _remember(self, digest: str, source: Source) -> None:
+        self.sources[digest] = source
+        self.sources.move_to_end(digest)
+        if len(self.sources) > MAX_SOURCES:
+            self.sources.popitem(last=False)
 
     @property
     def _runtime(self) -> Runtime:

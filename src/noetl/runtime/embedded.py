@@ -48,7 +48,7 @@ class Embedded:
 
     async def start(self, execution: str, digest: str, payload: dict[str, Any], ctx: dict[str, Any]) -> Execution:
         """Begin a new execution."""
-        self.runtime.create(execution, digest)
+        await self.runtime.create(execution, digest)
         return (await self.runtime.handle(execution, Start(payload, ctx))).state
 
     async def adopt(self, execution: str) -> Execution:

@@ -5,23 +5,20 @@ Nothing is remembered here. Whatever is to be done follows from the logs of both
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
-
-import msgspec
 
 from noetl.engine.commands import Cancel, ChildEnded, Pause, Resume, Start
 from noetl.engine.state import Execution, Parked
 from noetl.errors import NoetlError
 from noetl.model.outcome import Outcome, failed
-from noetl.model.playbook import Task
 from noetl.reference import Reference
 from noetl.runtime.runtime import Refresh, Runtime
 
 MAX_DEPTH = 20
 
-Find = Callable[[Execution, dict[str, Any]], str]
-"""Finds the playbook of a child and makes it known to the runtime: the digest. NoetlError if there is none."""
+Find = Callable[[Execution, dict[str, Any]], Awaitable[str]]
+"""Finds the playbook of a child, and stores it: the digest. NoetlError if there is none."""
 
 
 class Family:
@@ -87,26 +84,15 @@ class Family:
             await self.runtime.handle(parent.id, ChildEnded(child, deep))
             return
         try:
-            digest = self.find(parent, request)
+            digest = await self.find(parent, request)
             payload = request.get("payload", {})
             payload = await self.runtime.fetch(payload) if isinstance(payload, Reference) else payload
         except NoetlError as error:
             await self.runtime.handle(parent.id, ChildEnded(child, failed("not_found", str(error))))
             return
-        self.runtime.create(child, digest)
+        await self.runtime.create(child, digest)
         origin = (parent.id, request.get("step", ""), parent.depth + 1)
         await self.runtime.handle(child, Start(payload, {}, origin))
-
-
-def starts_others(part: Any) -> bool:
-    """Whether a playbook, or a part of one, has a task that starts executions, wherever it stands."""
-    if isinstance(part, Task) and part.kind == "playbook":
-        return True
-    if isinstance(part, msgspec.Struct):
-        return any(starts_others(getattr(part, name)) for name in part.__struct_fields__)
-    if isinstance(part, dict):
-        return any(map(starts_others, part.values()))
-    return isinstance(part, tuple | list) and any(map(starts_others, part))
 
 
 def _parked(state: Execution, until: str) -> Iterator[tuple[str, Parked]]:

@@ -9,8 +9,7 @@ the state is dropped, read again, and the command decided anew.
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -31,6 +30,7 @@ from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan, step_plan
 from noetl.reference import Gone, Need, Reference, TooLarge, loaded
 from noetl.results.read import Damaged, read_json, read_value
+from noetl.runtime.loaded import LoadedPlaybook, PlaybookCache, single_flight
 from noetl.runtime.store_thread import StoreThread
 from noetl.store.codec import ZERO, decode, rows_of
 from noetl.store.ports import Change, Leased, Row, Snapshot, Store, Summary
@@ -53,6 +53,8 @@ SNAPSHOT_EVENTS = 10_000
 """How many events may lie behind a snapshot."""
 
 
+Compile = Callable[[str, bytes], Awaitable[LoadedPlaybook]]
+"""Compiles a stored text, by its file name. NoetlError if this version can't read it."""
 OpenCredential = Callable[[str], StoredCredential]
 """Finds a credential and opens it; NoetlError if there is none. Blocks."""
 
@@ -68,15 +70,6 @@ class Answer(NamedTuple):
     events: list[e.Event]
     works: list[Work]
     state: Execution
-
-
-class File(NamedTuple):
-    """Where a playbook comes from."""
-
-    name: str
-    folder: str
-    """Empty if the file is not on this machine."""
-    places: Mapping[str, Mark]
 
 
 class Refresh:
@@ -142,9 +135,10 @@ class Runtime:
     def __init__(self, store: Store, clock: Clock, open_credential: OpenCredential | None = None) -> None:
         self.store, self.clock, self.open_credential = store, clock, open_credential or no_credentials
         self.cells: dict[str, Cell] = {}
-        self.nets: dict[str, Net] = {}
-        self.files: dict[str, File] = {}
-        self.plans: dict[tuple[str, str], PipelinePlan] = {}
+        self.playbooks = PlaybookCache()
+        self.compile: Compile = compile_here
+        self._loading: dict[str, asyncio.Task[LoadedPlaybook]] = {}
+        self._reading: dict[str, asyncio.Task[Cell]] = {}
         self.thread = StoreThread()
         self.asked: list[Asked] = []
         self.committing: asyncio.Task[None] | None = None
@@ -165,34 +159,64 @@ class Runtime:
     # -- playbooks --------------------------------------------------------------------------------------------------
 
     def add(self, playbook: Playbook, file: str = "", places: Mapping[str, Mark] | None = None) -> str:
-        """Make a playbook known to this runtime, with the places of its parts in its file; returns its digest."""
+        """Bring a playbook into memory, with the places of its parts in its file; returns its digest."""
         digest = playbook.digest
-        if digest not in self.nets:
-            self.nets[digest] = Net(playbook)
-            folder = os.path.dirname(os.path.abspath(file)) if os.path.isfile(file) else ""
-            self.files[digest] = File(file, folder, places or {})
+        if self.playbooks.get(digest) is None:
+            self.playbooks.add(LoadedPlaybook(playbook, file, places))
         return digest
+
+    def loaded_playbook(self, digest: str) -> LoadedPlaybook:
+        """A playbook that is in memory, as that of every execution in memory is; NotFound if it is not."""
+        playbook = self.playbooks.get(digest)
+        if playbook is None:
+            raise NotFound(f"the playbook {digest[:12]} is not in memory")
+        return playbook
 
     def folder(self, digest: str) -> str:
         """For workers: the folder of a playbook's file; empty if it has none here."""
-        return self.files[digest].folder
+        return self.loaded_playbook(digest).file.folder
 
     def place(self, digest: str, part: str) -> tuple[str, int] | None:
         """For workers: the file and line where a part of a playbook stands."""
-        found = self.files[digest]
-        mark = found.places.get(part)
-        return None if mark is None else (found.name, mark.line)
+        file = self.loaded_playbook(digest).file
+        mark = file.places.get(part)
+        return None if mark is None else (file.name, mark.line)
 
     def plan(self, digest: str, step: str) -> PipelinePlan:
         """The compiled pipeline of a step, made when it is first asked for."""
-        key = (digest, step)
-        if key not in self.plans:
-            self.plans[key] = step_plan(self.nets[digest].steps[step].step, _kind_of)
-        return self.plans[key]
+        playbook = self.loaded_playbook(digest)
+        if step not in playbook.plans:
+            playbook.plans[step] = step_plan(playbook.steps[step].step, _kind_of)
+        return playbook.plans[step]
 
     def playbook(self, digest: str) -> Playbook:
-        """The playbook of a digest that is known here."""
-        return self.nets[digest].playbook
+        """The playbook of a digest that is in memory."""
+        return self.loaded_playbook(digest).playbook
+
+    async def net(self, digest: str) -> LoadedPlaybook:
+        """A playbook that is in memory or in the store; NotFound if there is none."""
+        playbook = self.playbooks.get(digest)
+        if playbook is None:
+            playbook = await single_flight(self._loading, digest, lambda: self._read(digest))
+        return playbook
+
+    async def _read(self, digest: str) -> LoadedPlaybook:
+        stored = await self._in_thread(self.store.playbook, digest)
+        if stored is None:
+            raise NotFound(f"there is no playbook {digest!r} in the store")
+        playbook = await self.compile(*stored)
+        self.playbooks.add(playbook)
+        return playbook
+
+    def _unload(self) -> None:
+        """Executions that nobody works on leave memory together with a playbook that was evicted. Only while no
+        decision is under way; the next command reads them again."""
+        self.playbooks.evicted = False
+        for execution, cell in list(self.cells.items()):
+            state = cell.state
+            stored = 0 < cell.stored == state.seq and cell.opening is None
+            if stored and not state.leases and not state.ready and state.digest not in self.playbooks:
+                del self.cells[execution]
 
     async def credential(self, execution: str, name: str) -> StoredCredential:
         """For workers: a credential of the store, opened."""
@@ -200,12 +224,20 @@ class Runtime:
 
     # -- commands ---------------------------------------------------------------------------------------------------
 
-    def create(self, execution: str, digest: str) -> None:
+    async def create(self, execution: str, digest: str) -> None:
         """Make room for a new execution; its first command is Start."""
-        self.cells[execution] = Cell(Execution(execution, self.nets[digest], digest), ZERO, None)
+        self._begin(execution, await self.net(digest), digest)
+
+    def _begin(self, execution: str, net: Net, digest: str) -> None:
+        self.cells[execution] = Cell(Execution(execution, net, digest), ZERO, None)
 
     async def handle(self, execution: str, command: Command | Refresh) -> Answer:
-        """Decide a command and store what follows; answered when it is durable."""
+        """Decide a command and store what follows; answered when it is durable.
+
+        An execution is read before its command joins a batch: reading it may take long, and batches come one by one.
+        """
+        if execution not in self.cells:
+            await single_flight(self._reading, execution, lambda: self.load(execution))
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.asked.append(Asked(execution, command, answer))
         if self.committing is None or self.committing.done():
@@ -239,6 +271,8 @@ class Runtime:
     async def _commit(self) -> None:
         """Decide and store everything that has been asked, until nothing is left."""
         while self.asked:
+            if self.shared and self.playbooks.evicted:
+                self._unload()
             batch, self.asked, self.unstored = in_turn(self.asked), [], {}
             decided: dict[str, list[tuple[Asked, Answer]]] = {}
             changes: dict[str, Change] = {}
@@ -302,7 +336,7 @@ class Runtime:
             works = [await self._work(cell, event) for event in events if _hands_out(cell.state, event)]
         except Undecidable as undecidable:
             self._forget(execution, decided, changes)
-            self._remedy(asked, undecidable, cell.state.digest)
+            self._remedy(asked, undecidable, cell.state)
             return
         except Exception as error:
             self._forget(execution, decided, changes)
@@ -328,7 +362,7 @@ class Runtime:
         changes.pop(execution, None)
         self.asked += [asked for asked, _ in decided.pop(execution, [])]
 
-    def _remedy(self, asked: Asked, undecidable: Undecidable, digest: str) -> None:
+    def _remedy(self, asked: Asked, undecidable: Undecidable, state: Execution) -> None:
         """Decide something else in place of a command that cannot be decided, or tell its sender."""
         assert not isinstance(asked.command, Refresh)
         remedy = remedy_for(asked.command, undecidable.as_data())
@@ -336,7 +370,7 @@ class Runtime:
             _raise(asked, undecidable.error)
             return
         if isinstance(remedy, Start):
-            self.create(asked.execution, digest)
+            self._begin(asked.execution, state.net, state.digest)
         self.asked.append(asked._replace(command=remedy))
 
     async def _turn(self, state: Execution, command: Command, now: float) -> Turn:
@@ -502,11 +536,6 @@ class Runtime:
         if isinstance(event, e.ExecutionForked):
             state.net = await self.net(event.playbook or state.digest)
 
-    async def net(self, digest: str) -> Net:
-        """A playbook that is known here or in the store."""
-        await self.know(digest)
-        return self.nets[digest]
-
     def _stored(self, execution: str) -> tuple[Row, Snapshot | None, list[Row], Summary | None]:
         """The first row of a log, its latest snapshot, the rows behind that, and how lists show it."""
         first = self.store.read(execution, 0, 1)
@@ -519,21 +548,17 @@ class Runtime:
     async def _in_thread(self, call: Callable[..., Value], *args: Any) -> Value:
         return await self.thread.ask(call, *args)
 
-    async def know(self, digest: str) -> None:
-        """Read a stored playbook, unless it is known; NotFound if there is none."""
-        from noetl.dsl.compile import load
-
-        if digest in self.nets:
-            return
-        stored = await self._in_thread(self.store.playbook, digest)
-        if stored is None:
-            raise NotFound(f"the playbook {digest[:12]} of this execution is not in the store")
-        loaded = load(stored[0], stored[1], KINDS)
-        self.add(loaded.require(), stored[0], loaded.places)
-
     def close(self) -> None:
         self.thread.shutdown()
         self.store.close()
+
+
+async def compile_here(file: str, text: bytes) -> LoadedPlaybook:
+    """Compile in this process, which has nobody else to serve meanwhile."""
+    from noetl.dsl.compile import load
+
+    compiled = load(file, text, KINDS)
+    return LoadedPlaybook(compiled.require(), file, compiled.places)
 
 
 class Contents(NamedTuple):

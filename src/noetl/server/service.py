@@ -24,7 +24,9 @@ from noetl.engine.commands import Claim, Command, Lost, Report, Start, TimerDue
 from noetl.engine.state import Execution
 from noetl.errors import NoetlError, NotFound, StoreError
 from noetl.model.identity import uuid7
-from noetl.runtime.family import Family, Find, starts_others
+from noetl.model.playbook import Playbook
+from noetl.runtime.family import Family, Find
+from noetl.runtime.loaded import starts_others
 from noetl.runtime.runtime import Answer, OpenCredential, Refresh, Runtime
 from noetl.server.backoff import FIRST_SECONDS, Backoff
 from noetl.server.stall import StallDetector
@@ -49,6 +51,7 @@ TURN_SECONDS = 0.1
 """How long a worker goes on with one execution while others wait. Short runs are done by then: a step that ends and the
 next one that is handed out are one commit, and nobody waits in the queue at each step."""
 KEPT_FINISHED = 10_000
+KEPT_PARENTS = 10_000
 KEPT_TURNS = 10_000
 """So many executions wait here for their turn; the others wait in the store."""
 AT_ONCE = 100
@@ -123,7 +126,8 @@ class Service:
         self.listen: Callable[[str], None] = lambda pool: None
         """Called when a claim begins to wait for work of a pool."""
         self.parents: dict[str, bool] = {}
-        """By digest: whether executions of a playbook may start others."""
+        """By digest: whether executions of a playbook may start others. Outlasts the playbook in memory, since every
+        scan asks it of all that are open."""
         self.backoff = Backoff(clock)
         """Executions that could not be dealt with."""
         self.stall = StallDetector()
@@ -138,7 +142,7 @@ class Service:
     ) -> Execution:
         """Begin an execution."""
         name = execution or uuid7(self.clock.now(), os.urandom(8))
-        self.runtime.create(name, digest)
+        await self.runtime.create(name, digest)
         return (await self.runtime.handle(name, Start(payload, ctx))).state
 
     async def handle(self, execution: str, command: Command) -> Answer:
@@ -173,17 +177,21 @@ class Service:
                 if len(self.turns.get(pool, ())) < KEPT_TURNS:
                     self._queue(pool, state.id)
                 self.announce(pool)
-        if state.parent is not None or (self._may_start_others(state.digest) and any(map(_concerns_others, events))):
+        if state.parent is not None or (
+            self._may_start_others(state.digest, state.net.playbook) and any(map(_concerns_others, events))
+        ):
             self._relate_soon([state.id])
         if state.over:
             self.since.pop(state.id, None)
             if (ended := self.ended.get(state.id)) is not None:
                 ended.event.set()
 
-    def _may_start_others(self, digest: str) -> bool:
-        """Whether a playbook that is known here has tasks that start executions."""
+    def _may_start_others(self, digest: str, playbook: Playbook) -> bool:
+        """Whether a playbook has tasks that start executions."""
         if digest not in self.parents:
-            self.parents[digest] = starts_others(self.runtime.playbook(digest))
+            self.parents[digest] = starts_others(playbook)
+            if len(self.parents) > KEPT_PARENTS:
+                del self.parents[next(iter(self.parents))]
         return self.parents[digest]
 
     def _queue(self, pool: str, execution: str) -> None:
@@ -500,11 +508,12 @@ class Service:
 
     async def _is_parental(self, digest: str) -> bool:
         """Whether executions of a stored playbook may start others."""
+        if digest in self.parents:
+            return self.parents[digest]
         try:
-            await self.runtime.know(digest)
+            return self._may_start_others(digest, (await self.runtime.net(digest)).playbook)
         except NoetlError:  # what is wrong with it is said when one of them is looked at
             return True
-        return self._may_start_others(digest)
 
     async def _quietly(self, commands: Iterable[tuple[str, Command]]) -> None:
         """Commands that nobody waits for, all at once. What has gone meanwhile is no trouble, and what can't be dealt

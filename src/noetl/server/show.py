@@ -9,8 +9,8 @@ from typing import Any
 from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution, Token
 from noetl.reference import Reference
+from noetl.runtime.loaded import File
 from noetl.runtime.report import located, report, steps
-from noetl.runtime.runtime import File
 from noetl.store.codec import decode
 from noetl.store.ports import Row, Summary
 

@@ -43,7 +43,7 @@ def _only_hints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_module, "SWEEP_SECONDS", HOUR)
 
 
-def _nothing(parent: Execution, request: dict[str, Any]) -> str:
+async def _nothing(parent: Execution, request: dict[str, Any]) -> str:
     raise NotFound("nothing")
 
 

@@ -77,18 +77,18 @@ def events_of(stage: Stage, execution: str = FORK) -> list[Event]:
 
 def check(stage: Stage, execution: str) -> None:
     """All that `noetl verify` looks at."""
-    nets = stage.engine.runtime.nets
+    playbook_of = stage.engine.runtime.loaded_playbook
     rows = stage.store.read(execution)
     live = stage.engine.runtime.cells[execution].state
     begun = codec.decode(rows[0].type, rows[0].data)
     found = verify(
         execution,
         rows,
-        nets[begun.playbook],  # type: ignore[attr-defined]
+        playbook_of(begun.playbook),  # type: ignore[attr-defined]
         codec,
         lambda store, key: stage.store.blob(key),
         live.shown_status,
         derived=stage.store.derived(execution),
-        net_of=nets.__getitem__,
+        net_of=playbook_of,
     )
     assert found == []

@@ -125,7 +125,7 @@ class Stage:
         self.store.put_playbook(self.digest, "story.yaml", self.text.encode())
         return engine
 
-    def _find(self, parent: Execution, request: dict[str, Any]) -> str:
+    async def _find(self, parent: Execution, request: dict[str, Any]) -> str:
         text = self.children.get(request["path"])
         if text is None:
             raise NotFound(f"no playbook {request['path']}")

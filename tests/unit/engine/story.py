@@ -96,5 +96,5 @@ def _check_fold(live: Execution, log: list[tuple[Event, float]]) -> None:
     assert thaw(freeze(live), live.net) == live
 
 
-def _no_children(parent: Execution, request: dict[str, Any]) -> str:
+async def _no_children(parent: Execution, request: dict[str, Any]) -> str:
     raise AssertionError("no children in this story")

@@ -152,7 +152,7 @@ async def _claim(worker: Worker) -> None:
             await asyncio.sleep(0.005)
 
 
-def _nothing(parent: Execution, request: dict[str, Any]) -> str:
+async def _nothing(parent: Execution, request: dict[str, Any]) -> str:
     raise NotFound("nothing")
 
 

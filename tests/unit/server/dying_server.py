@@ -34,7 +34,7 @@ async def _die(*_: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _nothing(*_: Any) -> str:
+async def _nothing(*_: Any) -> str:
     raise NotFound("nothing")
 
 

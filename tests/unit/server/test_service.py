@@ -64,7 +64,7 @@ class House:
         self.worker = Worker("w1", LocalLink(self.service, "default", Output(SystemClock())), KINDS, SystemClock(), 8)
         self.tasks: list[asyncio.Task[Any]] = []
 
-    def _find(self, parent: Execution, request: dict[str, Any]) -> str:
+    async def _find(self, parent: Execution, request: dict[str, Any]) -> str:
         if request["path"] != "child":
             raise NotFound("no such playbook")
         return self.add(CHILD)
@@ -102,7 +102,7 @@ class House:
 
     def check(self, execution: str) -> None:
         store = self.service.store
-        net = self.service.runtime.nets[store.summaries(prefix=execution)[0].digest]
+        net = self.service.runtime.loaded_playbook(store.summaries(prefix=execution)[0].digest)
         rows, derived = store.read(execution), store.derived(execution)
         status = store.summaries(prefix=execution)[0].status
         load_blob = lambda place, key: store.blob(key)  # noqa: E731
@@ -162,7 +162,10 @@ def test_children_are_started_and_their_results_come_back(store: Store) -> None:
 
 
 def test_a_cancelled_parent_takes_its_children_along(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(House, "_find", lambda self, parent, request: self.add(WAITS))
+    async def find(house: House, parent: Execution, request: dict[str, Any]) -> str:
+        return house.add(WAITS)
+
+    monkeypatch.setattr(House, "_find", find)
 
     async def story(house: House) -> None:
         state = await house.service.start(house.add(PARENT), {}, {})

@@ -137,7 +137,7 @@ def _held(worker: Worker) -> dict[str, list[int]]:
     return held
 
 
-def _no_children(parent: Execution, request: dict[str, Any]) -> str:
+async def _no_children(parent: Execution, request: dict[str, Any]) -> str:
     raise NotFound("no children here")
 
 

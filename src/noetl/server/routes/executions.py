@@ -106,7 +106,7 @@ async def _playbook(call: Call, request: StartRequest) -> str:
     if call.caller.role not in WRITE:
         raise Refused(403, f"the role {call.caller.role} may start registered playbooks; a text takes author")
     assert request.playbook is not None
-    return await playbooks.add(request.playbook.encode("utf-8", "surrogatepass"))
+    return await playbooks.add(call.caller.key, request.playbook.encode("utf-8", "surrogatepass"))
 
 
 async def _known(call: Call, digest: str) -> str:
@@ -170,7 +170,8 @@ def _tag(state: Execution) -> str:
 
 
 def _shown(call: Call, state: Execution, summary: Summary, headers: dict[str, str] | None = None) -> Response:
-    found = show.execution(state, summary, call.api.runtime.files[state.digest], call.api.clock.now())
+    file = call.api.runtime.loaded_playbook(state.digest).file
+    found = show.execution(state, summary, file, call.api.clock.now())
     return json_response(found, headers={"ETag": _tag(state)} | (headers or {}), enc_hook=show.plain)
 
 
@@ -261,7 +262,7 @@ async def state(call: Call) -> Response:
     """The state as it was after an event: the fold of the log up to there."""
     api, execution = call.api, call.params["id"]
     now, _ = await api.look(execution)
-    file = api.runtime.files[now.digest]
+    file = api.runtime.loaded_playbook(now.digest).file
     at = call.number("at", now.seq)
     if at > now.seq:
         raise Refused(404, f"{execution} has {now.seq:,} events")
@@ -269,8 +270,8 @@ async def state(call: Call) -> Response:
         last = await call.in_store(api.store.read, execution, at - 1, 1)
         return json_response(show.state_at(now, last[0].at, file), enc_hook=show.plain)
     past, moment = await state_at(api.runtime, execution, at)
-    await api.runtime.net(past.digest)
-    return json_response(show.state_at(past, moment, api.runtime.files[past.digest]), enc_hook=show.plain)
+    file = (await api.runtime.net(past.digest)).file
+    return json_response(show.state_at(past, moment, file), enc_hook=show.plain)
 
 
 @routes.add("GET", "/executions/{id}/vars", answers={200: VarsView})

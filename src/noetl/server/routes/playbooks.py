@@ -10,7 +10,7 @@ from noetl.server import show
 from noetl.server.api import Api
 from noetl.server.call import MIB, YAML, Call, Query, Routes, json_response
 from noetl.server.playbooks import check_path, unknown
-from noetl.server.problems import Refused, invalid_playbook, shown
+from noetl.server.problems import Refused, shown
 from noetl.server.roles import PREFIX
 from noetl.server.wire import PlaybookPage, PlaybookText, Registered, Validity
 from noetl.store.ports import CatalogVersion
@@ -26,14 +26,13 @@ async def register(call: Call) -> Response:
     """Register a playbook under its `metadata.path`. The same content has the same version again."""
     api = call.api
     text = await call.content()
-    loaded = await api.playbooks.compiled(text)
-    if loaded.playbook is None:
-        raise invalid_playbook(loaded.problems)
-    path, label = loaded.playbook.path, loaded.playbook.version or ""
+    compiled = await api.playbooks.compiled(call.caller.key, text)
+    playbook = compiled.require().playbook
+    path, label = playbook.path, playbook.version or ""
     check_path(path)
-    digest = await api.playbooks.keep(text, loaded)
+    digest = await api.playbooks.keep(text, compiled)
     version = await call.in_store(api.store.register, path, digest, str(label), api.clock.now())
-    answer = {"playbook_id": digest, "path": path, "version": version, "problems": list(map(shown, loaded.problems))}
+    answer = {"playbook_id": digest, "path": path, "version": version, "problems": list(map(shown, compiled.problems))}
     return json_response(answer, 201, {"Location": f"{PREFIX}/playbooks/{quote(path)}?version={version}"})
 
 
@@ -71,8 +70,9 @@ def _page(api: Api, prefix: str, cursor: str, limit: int) -> list[tuple[str, Cat
 )
 async def validate(call: Call) -> Response:
     """Check a playbook: every problem, with its place."""
-    loaded = await call.api.playbooks.compiled(await call.content(), strict=call.flag("strict"))
-    return json_response({"valid": loaded.playbook is not None, "problems": list(map(shown, loaded.problems))})
+    text = await call.content()
+    compiled = await call.api.playbooks.check(call.caller.key, text, strict=call.flag("strict"))
+    return json_response({"valid": compiled.valid, "problems": list(map(shown, compiled.problems))})
 
 
 @routes.add(

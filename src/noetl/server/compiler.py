@@ -1,0 +1,279 @@
+"""Compiling for a server: in processes of its own, within a budget, fairly between callers.
+
+A text is hostile until it is compiled. Compiling on the event loop would silence the server, and a thread can't be
+killed. So texts go to a process (`noetl.server.compile_process`) that the kernel ends when a text has used up its CPU
+time, and that is killed when it takes too long for another reason. The process is started when it is needed, and ended
+when nobody has needed it for a while.
+
+Each caller has one text compiled at a time, and callers take turns. A caller with too many texts on their way is
+refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import signal
+import subprocess
+import sys
+from collections import OrderedDict, deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from multiprocessing.connection import Pipe
+from typing import NamedTuple
+
+from noetl.dsl.compile import Loaded, too_expensive
+from noetl.dsl.problem import Problem
+from noetl.errors import NoetlError, PlaybookInvalid, StoreError
+from noetl.runtime.loaded import LoadedPlaybook
+from noetl.server.compile_process import READY, Request, Response
+from noetl.server.problems import Refused
+from noetl.tools.process.environment import INTERPRETER, passed_on
+from noetl.tools.process.launcher import ending
+
+FILE = "playbook.yaml"
+"""What a text is called that a caller brings. Once it is compiled, it goes by the path that it gives itself."""
+BUDGET_SECONDS = 5.0
+"""CPU time for one text."""
+STORED_FACTOR = 2.0
+"""A stored text was compiled within the budget before; it is not refused for being near it."""
+DEADLINE_SECONDS = 60.0
+"""How long a text may take on a busy machine, and a process to start."""
+PROCESSES = 2
+MAX_TEXTS_PER_CALLER = 16
+IDLE_SECONDS = 60.0
+STARTS = 3
+"""How often a process is started for one text, if it ends without a fault of the text."""
+
+
+class Compiled(NamedTuple):
+    """A compiled text: a playbook unless there are errors, and all problems."""
+
+    playbook: LoadedPlaybook | None
+    problems: list[Problem]
+    valid: bool
+
+    def require(self) -> LoadedPlaybook:
+        """The playbook; PlaybookInvalid with all problems if there is none."""
+        if self.playbook is None:
+            raise PlaybookInvalid(self.problems)
+        return self.playbook
+
+
+class Job(NamedTuple):
+    """A text on its way."""
+
+    request: Request
+    answer: asyncio.Future[Compiled]
+
+
+class Compiler:
+    """Compiles texts for one event loop."""
+
+    def __init__(self, seconds: float = BUDGET_SECONDS, deadline: float = DEADLINE_SECONDS) -> None:
+        self.seconds, self.deadline = seconds, deadline
+        self.waiting: OrderedDict[str | None, deque[Job]] = OrderedDict()
+        """Texts by caller, in the order in which callers are served; those of the server itself have None."""
+        self.running: set[str | None] = set()
+        self._threads = ThreadPoolExecutor(PROCESSES, "noetl-compile")
+        self._idle: list[_Process] = []
+        self._processes: set[_Process] = set()
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def check(self, caller: str, text: bytes, *, strict: bool = False) -> Compiled:
+        """The problems of a text, without its playbook."""
+        return await self._queue(caller, Request(FILE, text, strict, self.seconds, whole=False))
+
+    async def compile(self, caller: str, text: bytes) -> Compiled:
+        """A text that a caller brings; Refused if it brings too many at once."""
+        return await self._queue(caller, Request(FILE, text, False, self.seconds, whole=True))
+
+    async def compile_stored(self, file: str, text: bytes) -> Compiled:
+        """A text of the store, for the server itself."""
+        return await self._queue(None, Request(file, text, False, self.seconds * STORED_FACTOR, whole=True))
+
+    def close(self) -> None:
+        """Kill the processes, and give up the texts on their way."""
+        self._closed = True
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        for jobs in self.waiting.values():
+            for job in jobs:
+                job.answer.cancel()
+        self.waiting.clear()
+        for process in list(self._processes):
+            process.kill()
+        self._threads.shutdown()
+        self._end_idle()
+
+    # -- turns ------------------------------------------------------------------------------------------------------
+
+    async def _queue(self, caller: str | None, request: Request) -> Compiled:
+        jobs = self.waiting.get(caller)
+        count = (len(jobs) if jobs else 0) + (caller in self.running)
+        if caller is not None and count >= MAX_TEXTS_PER_CALLER:
+            detail = f"{count} playbooks of this caller are being compiled; wait for one of them"
+            raise Refused(429, detail, headers={"Retry-After": "1"})
+        job = Job(request, asyncio.get_running_loop().create_future())
+        self.waiting.setdefault(caller, deque()).append(job)
+        self._serve()
+        return await job.answer
+
+    def _serve(self) -> None:
+        """Give waiting texts to free processes, one of each caller in turn."""
+        for caller in list(self.waiting):
+            if len(self.running) >= PROCESSES or self._closed:
+                return
+            if caller in self.running:
+                continue
+            jobs = self.waiting[caller]
+            while jobs and caller not in self.running:
+                job = jobs.popleft()
+                if not job.answer.done():  # else nobody waits for it any more
+                    self._begin(caller, job)
+            if not jobs:
+                del self.waiting[caller]
+
+    def _begin(self, caller: str | None, job: Job) -> None:
+        self.running.add(caller)
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._threads, self._compiled, job.request)
+        work.add_done_callback(lambda done: self._finish(caller, job, done))
+
+    def _finish(self, caller: str | None, job: Job, done: asyncio.Future[Compiled]) -> None:
+        self.running.discard(caller)
+        if caller in self.waiting:
+            self.waiting.move_to_end(caller)
+        if not job.answer.done():
+            if done.cancelled():
+                job.answer.cancel()
+            elif (error := done.exception()) is not None:
+                job.answer.set_exception(error)
+            else:
+                job.answer.set_result(done.result())
+        self._serve()
+        self._rest()
+
+    def _rest(self) -> None:
+        """End the processes when nobody needs them for a while."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if not self._closed:
+            self._idle_timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._threads.submit, self._end_idle)
+
+    # -- in a thread ------------------------------------------------------------------------------------------------
+
+    def _compiled(self, request: Request) -> Compiled:
+        response = self._ask(request)
+        if response.loaded is None:
+            raise NoetlError(response.error)
+        loaded: Loaded = response.loaded
+        playbook = None
+        if loaded.playbook is not None:
+            file = loaded.playbook.path if request.file == FILE else request.file
+            playbook = LoadedPlaybook(loaded.playbook, file, loaded.places)
+        return Compiled(playbook, loaded.problems, response.valid)
+
+    def _ask(self, request: Request) -> Response:
+        """The answer of a process, or the problem that there is none."""
+        for _ in range(STARTS):
+            process = self._take()
+            try:
+                answer = process.ask(request, self.deadline)
+            except TimeoutError:
+                process.kill()
+                why = f"takes more than {self.deadline:g} s to compile"
+            except BrokenPipeError:  # it ended while it was idle
+                self._discard(process)
+                continue
+            except (EOFError, OSError):
+                why = ""
+            else:
+                self._idle.append(process)
+                return Response(*pickle.loads(answer))
+            code = self._discard(process)
+            if why or code:
+                return Response(too_expensive(request.file, request.text, why or _why(code, request)))
+        raise StoreError("no process to compile playbooks in; try again")
+
+    def _end_idle(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._discard(self._idle.pop())
+
+    def _discard(self, process: _Process) -> int:
+        """End a process; its exit code, or the negative number of a signal."""
+        self._processes.discard(process)
+        return process.end()
+
+    def _take(self) -> _Process:
+        """A process that is idle, or a new one."""
+        with suppress(IndexError):
+            return self._idle.pop()
+        if self._closed:
+            raise StoreError("the server is about to stop")
+        try:
+            process = _Process()
+        except OSError as error:
+            raise StoreError(f"no process to compile playbooks in: {error}") from None
+        self._processes.add(process)
+        if self._closed:  # meanwhile
+            process.kill()
+        if not process.is_ready():
+            process.kill()
+            raise StoreError(f"the process to compile playbooks in {ending(self._discard(process))} when it started")
+        return process
+
+
+class _Process:
+    """A process that compiles. It is asked by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._connection, theirs = Pipe()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "noetl.server.compile_process", str(theirs.fileno())],
+                env=passed_on(*INTERPRETER),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        except BaseException:
+            self._connection.close()
+            raise
+        finally:
+            theirs.close()
+
+    def is_ready(self) -> bool:
+        """Wait until the process reads requests; False if it does not come to that."""
+        try:
+            return self._connection.poll(DEADLINE_SECONDS) and self._connection.recv_bytes() == READY
+        except (EOFError, OSError):
+            return False
+
+    def ask(self, request: Request, seconds: float) -> bytes:
+        """The answer; TimeoutError, or EOFError or OSError if the process has ended."""
+        self._connection.send_bytes(pickle.dumps(tuple(request), pickle.HIGHEST_PROTOCOL))
+        if not self._connection.poll(seconds):
+            raise TimeoutError
+        return self._connection.recv_bytes()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def end(self) -> int:
+        """Wait for the end of a process that is idle or dying: its exit code, or the negative number of a signal."""
+        self._connection.close()
+        try:
+            return self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+
+def _why(code: int, request: Request) -> str:
+    if code == -signal.SIGPROF:
+        return f"takes more than {request.seconds:g} s of CPU time to compile"
+    return f"can't be compiled: the process {ending(code)}"

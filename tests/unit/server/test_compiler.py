@@ -1,0 +1,391 @@
+"""Compiling never silences a server: it has processes of its own, a budget, and turns between callers.
+
+The texts that take for ever use tool kinds of a plug-in that only the compiling processes find.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from api_server import HELLO, SECONDS, WAITS, YAML, ApiServer, begun, register, started, until
+from msgspec.structs import replace
+
+from noetl.dsl import compile as dsl_compile
+from noetl.dsl.compile import load
+from noetl.engine.net import Net
+from noetl.runtime.loaded import MAX_PLAYBOOKS, LoadedPlaybook, PlaybookCache
+from noetl.server import compiler as compiler_module
+from noetl.server.compiler import MAX_TEXTS_PER_CALLER, PROCESSES, Compiler
+from noetl.server.playbooks import Playbooks
+from noetl.store.memory import MemoryStore
+from noetl.tools.registry import KINDS
+
+HOME = Path(__file__).parents[3]
+VALIDATE = "/api/v1/playbooks/validate"
+BUSY = HELLO.replace("tests/hello", "tests/busy").replace("kind: noop", "kind: never_compiled")
+"""Uses the CPU for ever."""
+STUCK = HELLO.replace("tests/hello", "tests/stuck").replace("kind: noop", "kind: never_answered")
+"""Waits for ever."""
+PLAYBOOK = load("playbook.yaml", HELLO, KINDS).require()
+CHILD = HELLO.replace("tests/hello", "tests/child")
+PARENT = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: parent, path: tests/parent}
+workflow:
+  - step: start
+    tool: {kind: playbook, path: tests/child, args: {name: moon}}
+"""
+FAILS = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: fails, path: tests/fails}
+workflow:
+  - step: start
+    tool: {kind: noop, result: "{{ 1 // 0 }}"}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installs two tool kinds for processes that begin from now on."""
+    info = tmp_path / "slow-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: slow\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[noetl.tools]\nnever_compiled = busy\nnever_answered = stuck\n")
+    (tmp_path / "busy.py").write_text("while True:\n    pass\n")
+    (tmp_path / "stuck.py").write_text("import time\ntime.sleep(3600)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+
+
+@pytest.fixture
+def serving() -> Iterator[Callable[..., ApiServer]]:
+    """Starts servers whose compiler has a budget."""
+    servers: list[ApiServer] = []
+
+    def serve(seconds: float = SECONDS, store: MemoryStore | None = None) -> ApiServer:
+        server = ApiServer(store)
+        compiler_of(server).seconds = seconds
+        servers.append(server)
+        return server
+
+    yield serve
+    for server in servers:
+        server.close()
+
+
+def playbooks_of(server: ApiServer) -> Playbooks:
+    playbooks: Playbooks = server.app.state.api.playbooks
+    return playbooks
+
+
+def compiler_of(server: ApiServer) -> Compiler:
+    return playbooks_of(server).compiler
+
+
+def validated(client: httpx2.Client, text: str) -> httpx2.Response:
+    return client.post(VALIDATE, content=text.encode(), headers=YAML)
+
+
+def wait_for(fact: Callable[[], Any]) -> None:
+    end = time.monotonic() + SECONDS
+    while not fact():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def cpu_seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+# -- where ----------------------------------------------------------------------------------------------------------
+
+
+def test_no_entrance_compiles_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: dict[str, set[threading.Thread]] = {"load": set(), "net": set()}
+    read, init = dsl_compile.read, Net.__init__
+
+    def reading(*given: Any) -> Any:
+        threads["load"].add(threading.current_thread())
+        return read(*given)
+
+    def building(self: Net, *given: Any) -> None:
+        threads["net"].add(threading.current_thread())
+        init(self, *given)
+
+    monkeypatch.setattr(dsl_compile, "read", reading)
+    monkeypatch.setattr(Net, "__init__", building)
+    store = MemoryStore()
+    loops = []
+
+    @contextmanager
+    def restarted() -> Iterator[httpx2.Client]:
+        """A server that has nothing in memory."""
+        server = ApiServer(store)
+        loops.append(server._thread)
+        with server.client() as client:
+            yield client
+        server.close()
+
+    with restarted() as client:
+        assert validated(client, HELLO).json()["valid"]
+        hello = register(client)
+        register(client, CHILD)
+        register(client, PARENT)
+        failed = started(client, {"playbook": FAILS})["execution_id"]
+        waiting = begun(client, {"playbook": WAITS})
+    with restarted() as client:
+        assert client.get(f"/api/v1/executions/{waiting}").json()["status"] == "waiting"
+    with restarted() as client:
+        assert client.post(f"/api/v1/executions/{waiting}/signals", json={"name": "go"}).status_code == 202
+        until(client, waiting, "succeeded")
+    with restarted() as client:
+        assert started(client, {"path": "tests/hello"})["result"] == "hello world!"
+    with restarted() as client:
+        assert started(client, {"playbook_id": hello["playbook_id"]})["result"] == "hello world!"
+    with restarted() as client:
+        assert started(client, {"playbook": HELLO})["result"] == "hello world!"
+    with restarted() as client:
+        assert started(client, {"path": "tests/parent"})["result"] == "hello moon!"
+    with restarted() as client:
+        assert client.get(f"/api/v1/executions/{failed}/explain", params={"step": "start"}).status_code == 200
+    with restarted() as client:
+        assert client.get(f"/api/v1/executions/{failed}/state", params={"at": 1}).status_code == 200
+    with restarted() as client:
+        edited = client.post(f"/api/v1/executions/{failed}/retry", json={"playbook": FAILS.replace("// 0", "// 1")})
+        assert edited.status_code == 202, edited.text
+        until(client, edited.json()["execution_id"], "succeeded")
+    with restarted() as client:
+        assert client.get("/api/v1/verify").status_code == 200
+    assert len(loops) == 11
+    assert threads["net"]
+    assert not threads["load"] & set(loops)
+    assert not threads["net"] & set(loops)
+
+
+@pytest.mark.parametrize(
+    "file", sorted([*HOME.glob("examples/*.yaml"), *HOME.glob("tests/kinds/*.yaml")]), ids=lambda one: one.name
+)
+def test_a_compiled_text_crosses_the_border_unchanged(file: Path) -> None:
+    compiled = load("playbook.yaml", file.read_bytes(), KINDS)
+    again = pickle.loads(pickle.dumps(compiled, pickle.HIGHEST_PROTOCOL))
+    assert again == compiled
+    assert again.require().digest == compiled.require().digest
+
+
+def test_the_process_has_none_of_the_servers_secrets(
+    serving: Callable[..., ApiServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOETL_MASTER_KEY", "s3cret")
+    server = serving()
+    with server.client() as client:
+        assert validated(client, HELLO).json()["valid"]
+    (process,) = compiler_of(server)._processes
+    assert b"NOETL_" not in Path(f"/proc/{process._process.pid}/environ").read_bytes()
+
+
+# -- the budget -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "why"), [(BUSY, "0.2 s of CPU time"), (STUCK, "2 s to compile")])
+def test_a_text_that_is_too_expensive_is_a_problem_and_the_next_one_is_compiled(
+    serving: Callable[..., ApiServer], text: str, why: str
+) -> None:
+    server = serving(0.2)
+    compiler_of(server).deadline = 2.0 if text is STUCK else SECONDS
+    with server.client() as client:
+        answer = validated(client, text).json()
+        (problem,) = answer["problems"]
+        assert (answer["valid"], problem["code"], problem["line"]) == (False, "NTL010", 1)
+        assert why in problem["message"]
+        assert "split it" in problem["hint"]
+        refused = client.post("/api/v1/playbooks", content=text.encode(), headers=YAML)
+        assert (refused.status_code, refused.json()["problems"][0]["code"]) == (422, "NTL010")
+        refused = client.post("/api/v1/executions", json={"playbook": text})
+        assert (refused.status_code, refused.json()["problems"][0]["code"]) == (422, "NTL010")
+        assert validated(client, HELLO).json() == {"valid": True, "problems": []}
+
+
+def test_a_text_that_kills_its_process_is_a_problem(serving: Callable[..., ApiServer]) -> None:
+    server = serving()
+    compiler = compiler_of(server)
+    with server.client() as client, ThreadPoolExecutor(1) as pool:
+        assert validated(client, HELLO).json()["valid"]
+        (process,) = compiler._processes
+        before = cpu_seconds(process._process.pid)
+        answer = pool.submit(validated, client, BUSY)
+        wait_for(lambda: cpu_seconds(process._process.pid) > before + 0.1)
+        process.kill()
+        (problem,) = answer.result(SECONDS).json()["problems"]
+        assert (problem["code"], "SIGKILL" in problem["message"]) == ("NTL010", True)
+
+
+def test_while_a_text_is_compiled_the_server_answers_everybody_else(serving: Callable[..., ApiServer]) -> None:
+    server = serving()
+    with server.client("viewer") as viewer, server.client("author") as author, ThreadPoolExecutor(1) as pool:
+        stalled = pool.submit(validated, viewer, BUSY)
+        wait_for(lambda: compiler_of(server).running)
+        assert author.get("/livez").status_code == 200
+        assert register(author)["version"] == 1
+        assert started(author, {"playbook": CHILD})["status"] == "succeeded"
+        assert not stalled.done()
+        server.loop.call_soon_threadsafe(compiler_of(server)._processes.copy().pop().kill)
+
+
+def test_an_execution_whose_stored_playbook_is_too_expensive_is_refused_and_others_go_on(
+    serving: Callable[..., ApiServer],
+) -> None:
+    store = MemoryStore()
+    with serving(store=store).client() as client:
+        execution = begun(client, {"playbook": WAITS})
+        until(client, execution, "waiting")
+        digest = store.summaries(prefix=execution)[0].digest
+    store.playbooks[digest] = (store.playbooks[digest][0], BUSY.encode())
+    server = serving(0.2, store)
+    with server.client() as client:
+        for _ in range(3):
+            answer = client.get(f"/api/v1/executions/{execution}")
+            assert (answer.status_code, "0.4 s of CPU time" in answer.json()["detail"]) == (409, True), answer.text
+        assert client.get("/livez").status_code == 200
+        assert started(client, {"playbook": HELLO})["status"] == "succeeded"
+
+
+# -- callers --------------------------------------------------------------------------------------------------------
+
+
+def test_a_caller_with_too_many_texts_is_refused_and_delays_nobody(serving: Callable[..., ApiServer]) -> None:
+    server = serving()
+    count = MAX_TEXTS_PER_CALLER + 5
+    limits = httpx2.Limits(max_connections=count)
+    with (
+        server.client("viewer", limits=limits) as viewer,
+        server.client("author") as author,
+        ThreadPoolExecutor(count) as pool,
+    ):
+        asked = [pool.submit(validated, viewer, BUSY) for _ in range(count)]
+        wait_for(lambda: sum(one.done() for one in asked) == 5)
+        refused = [one.result() for one in asked if one.done()]
+        assert {one.status_code for one in refused} == {429}
+        assert all(one.headers["retry-after"] for one in refused)
+        assert len(compiler_of(server).running) == 1
+        assert register(author)["version"] == 1
+        server.loop.call_soon_threadsafe(compiler_of(server).close)
+
+
+def test_callers_take_turns() -> None:
+    order: list[str] = []
+
+    async def one(compiler: Compiler, caller: str, text: str) -> None:
+        await compiler.check(caller, text.encode())
+        order.append(caller)
+
+    async def story() -> None:
+        compiler = Compiler(0.2)
+        asked = [(f"busy {caller}", BUSY) for caller in range(PROCESSES) for _ in range(3)]
+        await asyncio.gather(*(one(compiler, caller, text) for caller, text in [*asked, ("good", HELLO)]))
+        compiler.close()
+
+    asyncio.run(story())
+    assert len(order) == 3 * PROCESSES + 1
+    assert order.index("good") <= 2 * PROCESSES
+
+
+def test_a_text_that_many_start_at_once_is_compiled_once(serving: Callable[..., ApiServer]) -> None:
+    server = serving()
+    compiler, asked = compiler_of(server), []
+    compiled = compiler.compile
+
+    async def counting(caller: str, text: bytes) -> Any:
+        asked.append(text)
+        return await compiled(caller, text)
+
+    compiler.compile = counting  # type: ignore[method-assign]
+    with server.client() as client, ThreadPoolExecutor(3 * MAX_TEXTS_PER_CALLER) as pool:
+        runs = [pool.submit(started, client, {"playbook": HELLO}) for _ in range(3 * MAX_TEXTS_PER_CALLER)]
+        assert {one.result(SECONDS)["status"] for one in runs} == {"succeeded"}
+    assert len(asked) == 1
+
+
+# -- memory ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_process_ends(serving: Callable[..., ApiServer], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler_module, "IDLE_SECONDS", 0.05)
+    server = serving()
+    with server.client() as client:
+        for _ in range(2):
+            assert validated(client, HELLO).json()["valid"]
+            wait_for(lambda: not compiler_of(server)._processes)
+
+
+def test_the_cache_is_bounded_in_number_and_size() -> None:
+    cache = PlaybookCache()
+    for number in range(3_000):
+        cache.add(loaded(f"tests/number{number}"))
+    assert len(cache) == MAX_PLAYBOOKS
+    assert len(cache.in_memory) <= MAX_PLAYBOOKS + 1
+    size = loaded("tests/number0").size
+    small = PlaybookCache(size=10 * size)
+    for number in range(100):
+        small.add(loaded(f"tests/number{number}"))
+    assert 1 < len(small) <= 10
+    assert small.bytes <= small.max_bytes
+    tiny = PlaybookCache(size=1)
+    tiny.add(loaded("tests/number0"))
+    assert len(tiny) == 1
+
+
+def test_the_playbook_used_last_stays_and_one_in_use_is_found() -> None:
+    cache = PlaybookCache(2)
+    used, *others = (loaded(f"tests/number{number}") for number in range(4))
+    cache.add(used)
+    for one in others:
+        cache.add(one)
+        cache.get(used.digest)
+    assert (used.digest in cache, len(cache)) == (True, 2)
+    assert others[0].digest not in cache
+    assert cache.get(others[0].digest) is others[0]
+    digest = others[1].digest
+    del one, others
+    gc.collect()
+    assert cache.get(digest) is None
+
+
+def test_a_server_that_has_seen_many_texts_holds_few(serving: Callable[..., ApiServer]) -> None:
+    server = serving()
+    runtime = server.service.runtime
+    runtime.playbooks.max_playbooks = 5
+    executions = []
+    with server.client() as client:
+        for number in range(40):
+            ended = started(client, {"playbook": HELLO.replace("tests/hello", f"tests/n{number}")})
+            executions.append(ended["execution_id"])
+            executions.append(begun(client, {"playbook": WAITS.replace("tests/waits", f"tests/w{number}")}))
+            until(client, executions[-1], "waiting")
+        register(client)
+        started(client, {"path": "tests/hello"})  # the last ones leave memory with the next batch
+        gc.collect()
+        assert len(runtime.playbooks) == 5
+        assert len(runtime.playbooks.in_memory) <= 10
+        assert len(runtime.cells) <= 10
+        for execution in executions[1::2]:
+            assert client.post(f"/api/v1/executions/{execution}/signals", json={"name": "go"}).status_code == 202
+        for execution in executions:
+            until(client, execution, "succeeded")
+
+
+def loaded(path: str) -> LoadedPlaybook:
+    return LoadedPlaybook(replace(PLAYBOOK, path=path))
