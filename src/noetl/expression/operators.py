@@ -195,10 +195,8 @@ def has_missing(value: Any, budget: Budget, depth: int = 0) -> Missing | None:
         return None
     if depth >= DEPTH:
         raise OutOfBudget("the value is nested too deeply")
-    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    budget.check()
-    for element in inner:
-        budget.charge(1)
+    inner = list(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    for element in budget.each(inner):
         found = has_missing(element, budget, depth + 1)
         if found is not None:  # a Missing is false
             return found
