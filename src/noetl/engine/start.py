@@ -12,7 +12,7 @@ from noetl.engine.fit import Oversized, fitted
 from noetl.engine.patch import plain_patch
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
-from noetl.expression import NOW_KEY, parse, render
+from noetl.expression import BUDGET_KEY, NOW_KEY, parse, render
 from noetl.scope import Scope
 
 
@@ -29,7 +29,7 @@ def start(turn: Turn, command: Start) -> None:
         requested = fitted(
             e.ExecutionRequested(state.digest, playbook.path, command.payload, command.parent), turn.blobs
         )
-        workload = materialised(playbook.workload, command.payload, state.id, turn.now)
+        workload = materialised(turn, playbook.workload, command.payload)
         evaluated = fitted(e.RequestEvaluated(workload), turn.blobs)
         patched = fitted(e.CtxPatched(plain_patch(command.ctx)), turn.blobs) if command.ctx else None
     except TemplateError as error:
@@ -59,14 +59,16 @@ def _refuse(turn: Turn, command: Start, failure: dict[str, Any]) -> None:
     turn.emit(e.PlaybookProcessed("failed", error=failure))
 
 
-def materialised(defaults: dict[str, Any], payload: dict[str, Any], execution: str, now: float) -> dict[str, Any]:
+def materialised(turn: Turn, defaults: dict[str, Any], payload: dict[str, Any]) -> dict[str, Any]:
     """The payload laid over the defaults as data; then the remaining templates, in document order (S26)."""
     workload: dict[str, Any] = {}
-    scope = Scope(workload=_overlaid(_ready(defaults), payload), execution_id=execution)
-    scope[NOW_KEY] = now
-    for key, value in defaults.items():
-        workload[key] = _rendered(value, payload[key], scope) if key in payload else render(value, scope)
-        scope["workload"] = {**scope["workload"], key: workload[key]}
+    scope = Scope(workload=_overlaid(_ready(defaults), payload), execution_id=turn.state.id)
+    scope[NOW_KEY] = turn.now
+    scope[BUDGET_KEY] = turn.budget
+    with turn.allowance:
+        for key, value in defaults.items():
+            workload[key] = _rendered(value, payload[key], scope) if key in payload else render(value, scope)
+            scope["workload"] = {**scope["workload"], key: workload[key]}
     return {**workload, **{key: value for key, value in payload.items() if key not in defaults}}
 
 

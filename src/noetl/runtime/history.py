@@ -22,7 +22,7 @@ from noetl.engine.verify import LIVE_ONLY
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.model.identity import step_of
 from noetl.reference import Need, loaded
-from noetl.runtime.runtime import Cell, Runtime
+from noetl.runtime.runtime import Cell, LoadedContents, Runtime
 from noetl.store.codec import decode
 from noetl.store.ports import Change, Derived, Row, Snapshot, Store
 from noetl.store.snapshot import thaw
@@ -131,13 +131,13 @@ async def explain(runtime: Runtime, execution: str, step: str, run: str | None) 
 
 async def _evaluated(runtime: Runtime, evaluate: Callable[[], Value]) -> Value:
     """Evaluate guards once more, loading what they look into on the way."""
-    contents: dict[str, Any] = {}
+    contents = LoadedContents()
     while True:
         try:
             with loaded(contents):
                 return evaluate()
         except Need as need:
-            contents[need.reference.key] = await runtime.looked_into(need.reference)
+            await runtime.look_into(need.reference, contents)
 
 
 # -- replay ---------------------------------------------------------------------------------------------------------

@@ -46,6 +46,8 @@ Value = TypeVar("Value")
 SERVER_BYTES = 8 << 20
 WORKER_BYTES = 64 << 20
 """How much a template may load on the server and on a worker."""
+DECISION_BYTES = 16 << 20
+"""How much all templates of one decision may load."""
 BATCH_SECONDS = 0.05
 """How long commands are decided before what follows from them is stored: nobody else is listened to meanwhile."""
 MAX_ERROR_CHARACTERS = 1_000
@@ -376,7 +378,7 @@ class Runtime:
     async def _turn(self, state: Execution, command: Command, now: float) -> Turn:
         """Decide, loading what templates want to look into on the way."""
         turn = Turn(state, now)
-        contents: dict[str, Any] = {}
+        contents = LoadedContents()
         step = decide
         while True:
             try:
@@ -385,19 +387,25 @@ class Runtime:
                 return turn
             except Need as need:
                 self.unstored.update(turn.blobs)
-                contents[need.reference.key] = await self.looked_into(need.reference)
+                await self.look_into(need.reference, contents)
                 step = carry_on if turn.events else decide
             except Inadmissible:  # a report of no account: its sender hears of it, and the execution goes on
                 raise
             except Exception as error:  # whatever it is, the same command would raise it again
                 raise Undecidable(error) from error
 
-    async def looked_into(self, reference: Reference) -> Any:
-        """What a template on the server sees where it looks into a reference."""
+    async def look_into(self, reference: Reference, contents: LoadedContents) -> None:
+        """Load what a template on the server sees where it looks into a reference."""
+        stored = Contents(self.store, self.unstored, contents.bytes_left)
         try:
-            return await self._content(reference, SERVER_BYTES)
+            if contents.bytes_left < reference.size <= SERVER_BYTES:
+                raise ReadTooMuch
+            contents[reference.key] = await self._content(reference, SERVER_BYTES, stored)
+        except ReadTooMuch:
+            contents[reference.key] = TooLarge(DECISION_BYTES, together=True)
         except Damaged as error:  # a template that can't be evaluated, not the end of the engine
-            return Gone(str(error))
+            contents[reference.key] = Gone(str(error))
+        contents.bytes_left -= stored.bytes_read or reference.size
 
     async def work(self, execution: str, fence: int) -> Work:
         """What a lease hands out, for a worker that it has not reached."""
@@ -418,11 +426,11 @@ class Runtime:
             items = cell.items[run.id]
         return work_of(cell.state, event, items)
 
-    async def _content(self, reference: Reference, limit: int) -> Any:
+    async def _content(self, reference: Reference, limit: int, contents: Contents | None = None) -> Any:
         """The value behind a reference, its checksum verified."""
         if reference.size > limit:
             return TooLarge(limit)
-        contents = Contents(self.store, self.unstored)
+        contents = contents or Contents(self.store, self.unstored)
         if reference.store == "object":  # who waits for the store need not wait for another
             return await asyncio.to_thread(read_value, contents, reference)
         return await self._in_thread(read_value, contents, reference)
@@ -561,14 +569,29 @@ async def compile_here(file: str, text: bytes) -> LoadedPlaybook:
     return LoadedPlaybook(compiled.require(), file, compiled.places)
 
 
-class Contents(NamedTuple):
-    """The contents of a store, and those that are on their way into it."""
+class ReadTooMuch(Exception):
+    """More bytes were read than may be: the results of a loop are in many chunks."""
 
-    store: Store
-    unstored: dict[str, bytes]
+
+class Contents:
+    """The contents of a store, and those that are on their way into it. ReadTooMuch beyond `limit` bytes in sum."""
+
+    def __init__(self, store: Store, unstored: dict[str, bytes], limit: int = 1 << 62) -> None:
+        self.store, self.unstored, self.limit = store, unstored, limit
+        self.bytes_read = 0
 
     def blob(self, key: str) -> bytes | None:
-        return self.unstored.get(key) or self.store.blob(key)
+        content = self.unstored.get(key) or self.store.blob(key)
+        self.bytes_read += len(content or b"")
+        if self.bytes_read > self.limit:
+            raise ReadTooMuch
+        return content
+
+
+class LoadedContents(dict[str, Any]):
+    """What the templates of one decision look into, by key, and how many bytes they may still load."""
+
+    bytes_left = DECISION_BYTES
 
 
 def _summary(state: Execution, started: float, now: float, local: bool) -> Summary:
