@@ -79,6 +79,7 @@ class Api:
     def stop(self) -> None:
         """Send away who waits or follows, so that the server can end."""
         self.closing.set()
+        self.playbooks.stop()
         self.service.let_go()
 
     def close(self) -> None:
