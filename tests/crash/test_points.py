@@ -18,6 +18,7 @@ from crash.proof import Nursery
 BY_NO_PLAYBOOK = {
     "runtime.embedded:Embedded.drive:1": "the state is dropped only after the store has failed, and then the run ends",
     "runtime.runtime:Runtime._decide:1": "the same; and in processes that only send a command, such as `runs cancel`",
+    "runtime.runtime:Runtime.handle:1": "the same",
     "runtime.runtime:Runtime.work:1": "only a server is asked for leases again: it is killed in tests/acceptance/modes",
     "runtime.runtime:Runtime.work:2": "the same",
     "runtime.runtime:Runtime._content:1": "an object store: content is there before a fact speaks of it",

@@ -86,6 +86,7 @@ class Api:
         """Send away who waits or follows, so that the server can end."""
         self.closing.set()
         self.streams.wake_all()
+        self.playbooks.stop()
         self.service.let_go()
 
     def close(self) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import pickle
-import resource
 import signal
 import sys
 from multiprocessing.connection import Connection
@@ -18,8 +17,8 @@ from noetl.dsl.compile import Loaded, load
 from noetl.errors import NoetlError
 from noetl.tools.registry import KINDS
 
-MAX_KIB = 256 << 10
-"""A process that has taken so much memory ends after its answer, and another one takes its place."""
+MAX_BYTES = 32 << 20
+"""A process that has compiled so much text ends, and its memory with it; another one takes its place."""
 
 
 READY = b"ready"
@@ -50,18 +49,22 @@ class Response(NamedTuple):
 def main(connection: Connection) -> None:
     """Answer requests until the server closes its end."""
     gc.disable()  # a text is dealt with as a whole, and nothing of it is needed afterwards
+    gc.freeze()
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    connection.send_bytes(READY)
-    while resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < MAX_KIB:
-        try:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the server may have to answer before it ends
+    compiled = 0
+    try:
+        connection.send_bytes(READY)
+        while compiled < MAX_BYTES:
             request = Request(*pickle.loads(connection.recv_bytes()))
-        except EOFError:
-            return
-        signal.setitimer(signal.ITIMER_PROF, request.seconds)
-        answer = pickle.dumps(tuple(_compiled(request)), pickle.HIGHEST_PROTOCOL)
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        connection.send_bytes(answer)
-        gc.collect()
+            signal.setitimer(signal.ITIMER_PROF, request.seconds)
+            answer = pickle.dumps(tuple(_compiled(request)), pickle.HIGHEST_PROTOCOL)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            connection.send_bytes(answer)
+            compiled += len(request.text)
+            gc.collect()
+    except (EOFError, OSError):  # the server has gone
+        return
 
 
 def _compiled(request: Request) -> Response:

@@ -93,23 +93,28 @@ class Compiler:
         """A text of the store, for the server itself."""
         return await self._queue(None, Request(file, text, False, self.seconds * STORED_FACTOR, whole=True))
 
-    def close(self) -> None:
-        """Kill the processes, and give up the texts on their way."""
+    def stop(self) -> None:
+        """Kill the processes, and send away whoever waits for a text."""
         self._closed = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        for jobs in self.waiting.values():
-            for job in jobs:
-                job.answer.cancel()
+        for job in [job for jobs in self.waiting.values() for job in jobs if not job.answer.done()]:
+            job.answer.set_exception(_stopping())
         self.waiting.clear()
         for process in list(self._processes):
             process.kill()
+
+    def close(self) -> None:
+        """Stop, and wait for the end of all processes and threads."""
+        self.stop()
         self._threads.shutdown()
         self._end_idle()
 
     # -- turns ------------------------------------------------------------------------------------------------------
 
     async def _queue(self, caller: str | None, request: Request) -> Compiled:
+        if self._closed:
+            raise _stopping()
         jobs = self.waiting.get(caller)
         count = (len(jobs) if jobs else 0) + (caller in self.running)
         if caller is not None and count >= MAX_TEXTS_PER_CALLER:
@@ -193,6 +198,8 @@ class Compiler:
                 self._idle.append(process)
                 return Response(*pickle.loads(answer))
             code = self._discard(process)
+            if self._closed:
+                raise _stopping()
             if why or code:
                 return Response(too_expensive(request.file, request.text, why or _why(code, request)))
         raise StoreError("no process to compile playbooks in; try again")
@@ -212,7 +219,7 @@ class Compiler:
         with suppress(IndexError):
             return self._idle.pop()
         if self._closed:
-            raise StoreError("the server is about to stop")
+            raise _stopping()
         try:
             process = _Process()
         except OSError as error:
@@ -271,6 +278,10 @@ class _Process:
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()
+
+
+def _stopping() -> StoreError:
+    return StoreError("the server is about to stop")
 
 
 def _why(code: int, request: Request) -> str:

@@ -123,6 +123,10 @@ class Playbooks:
     async def _in_store(self, ask: Callable[..., Answer], *arguments: Any) -> Answer:
         return await self.runtime.thread.ask(ask, *arguments)
 
+    def stop(self) -> None:
+        """Send away whoever waits for a playbook to be compiled."""
+        self.compiler.stop()
+
     def close(self) -> None:
         self.compiler.close()
 

@@ -26,6 +26,7 @@ from noetl.dsl import compile as dsl_compile
 from noetl.dsl.compile import load
 from noetl.engine.net import Net
 from noetl.runtime.loaded import MAX_PLAYBOOKS, LoadedPlaybook, PlaybookCache
+from noetl.server import compile_process
 from noetl.server import compiler as compiler_module
 from noetl.server.compiler import MAX_TEXTS_PER_CALLER, PROCESSES, Compiler
 from noetl.server.playbooks import Playbooks
@@ -75,7 +76,7 @@ def serving() -> Iterator[Callable[..., ApiServer]]:
     """Starts servers whose compiler has a budget."""
     servers: list[ApiServer] = []
 
-    def serve(seconds: float = SECONDS, store: MemoryStore | None = None) -> ApiServer:
+    def serve(seconds: float = 10 * SECONDS, store: MemoryStore | None = None) -> ApiServer:
         server = ApiServer(store)
         compiler_of(server).seconds = seconds
         servers.append(server)
@@ -104,6 +105,11 @@ def wait_for(fact: Callable[[], Any]) -> None:
     while not fact():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def stop(server: ApiServer) -> None:
+    """Send away who waits, as a server does before it ends."""
+    server.loop.call_soon_threadsafe(server.app.state.api.stop)
 
 
 def cpu_seconds(process: int) -> float:
@@ -242,7 +248,8 @@ def test_while_a_text_is_compiled_the_server_answers_everybody_else(serving: Cal
         assert register(author)["version"] == 1
         assert started(author, {"playbook": CHILD})["status"] == "succeeded"
         assert not stalled.done()
-        server.loop.call_soon_threadsafe(compiler_of(server)._processes.copy().pop().kill)
+        stop(server)
+        assert stalled.result(SECONDS).status_code == 503
 
 
 def test_an_execution_whose_stored_playbook_is_too_expensive_is_refused_and_others_go_on(
@@ -282,7 +289,8 @@ def test_a_caller_with_too_many_texts_is_refused_and_delays_nobody(serving: Call
         assert all(one.headers["retry-after"] for one in refused)
         assert len(compiler_of(server).running) == 1
         assert register(author)["version"] == 1
-        server.loop.call_soon_threadsafe(compiler_of(server).close)
+        stop(server)
+        assert {one.result(SECONDS).status_code for one in asked} == {429, 503}
 
 
 def test_callers_take_turns() -> None:
@@ -329,6 +337,21 @@ def test_an_idle_process_ends(serving: Callable[..., ApiServer], monkeypatch: py
         for _ in range(2):
             assert validated(client, HELLO).json()["valid"]
             wait_for(lambda: not compiler_of(server)._processes)
+
+
+def test_a_process_that_has_compiled_much_is_replaced() -> None:
+    text = HELLO.encode() + b"# " + b"x" * 900_000
+
+    async def story() -> None:
+        compiler = Compiler()
+        processes = set()
+        for _ in range(compile_process.MAX_BYTES // len(text) + 3):
+            assert (await compiler.check("anybody", text)).valid
+            processes |= {process._process.pid for process in compiler._processes}
+        compiler.close()
+        assert len(processes) == 2
+
+    asyncio.run(story())
 
 
 def test_the_cache_is_bounded_in_number_and_size() -> None:
