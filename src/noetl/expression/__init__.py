@@ -43,6 +43,7 @@ from noetl.expression.missing import Interruption, Missing, View, kind_of, looku
 from noetl.expression.predicates import TESTS
 from noetl.expression.rename import rename
 from noetl.expression.render import prepare, render
+from noetl.expression.sealed import Sealed, revealed
 from noetl.expression.template import Template, parse
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "Interruption",
     "Missing",
     "Read",
+    "Sealed",
     "Template",
     "Unknown",
     "Use",
@@ -68,5 +70,6 @@ __all__ = [
     "prepare",
     "rename",
     "render",
+    "revealed",
     "unwrapped",
 ]

@@ -26,6 +26,7 @@ from noetl.expression.functions import FUNCTIONS, METHOD_NAMES, method_of
 from noetl.expression.missing import NOTHING, SCALARS, Missing, View, item, lookup
 from noetl.expression.predicates import TESTS, holds
 from noetl.expression.run import Loop, Run
+from noetl.expression.sealed import ENCODINGS, Sealed, encoding, refuse_sealed
 from noetl.expression.shape import (
     Path,
     constant_key,
@@ -148,7 +149,7 @@ class ExpressionCompiler:
 
         def plain(scope: Scope, run: Any) -> Any:
             value = raw(scope, run)
-            if isinstance(value, View):
+            if isinstance(value, View) and type(value) is not Sealed:
                 try:
                     return value.passed() if passed else value.value()
                 except Exception as error:
@@ -559,6 +560,9 @@ class ExpressionCompiler:
         self.simple = False
         call, gap, fail = entry.call, self.missing(node), self.failing_at(node)
         leaves_holes = call is FILTERS["map"].call
+        encodes = isinstance(node, nodes.Filter) and node.name in ENCODINGS
+        if encodes:
+            call = encoding(call)
 
         def apply(scope: Scope, run: Run) -> Any:
             value = subject(scope, run)
@@ -571,6 +575,7 @@ class ExpressionCompiler:
                     return argument
             try:
                 run.budget.check()
+                refuse_sealed(None if encodes else value, *given, *named.values())
                 result = call(run.budget, value, *given, **named)
             except Exception as error:
                 raise fail(error) from None
@@ -630,6 +635,7 @@ class ExpressionCompiler:
         def test(scope: Scope, run: Run) -> bool:
             value, given = subject(scope, run), [arg(scope, run) for arg in args]
             try:
+                refuse_sealed(value, *given)
                 return holds(entry, run.budget, value, given)
             except Exception as error:
                 raise fail(error) from None
