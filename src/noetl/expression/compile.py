@@ -306,6 +306,7 @@ class ExpressionCompiler:
             if isinstance(value, Missing) or any(isinstance(number, Missing) for number in numbers):
                 return gap
             try:
+                refuse_sealed(value)
                 return _sliced(value, numbers, run.budget)
             except Exception as error:
                 raise fail(error) from None
@@ -383,6 +384,7 @@ class ExpressionCompiler:
             if type(b) is Missing:
                 return b
             try:
+                refuse_sealed(a, b)
                 return operate(a, b, run.budget)
             except Exception as error:
                 raise fail(error) from None

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 
 from jinja2 import nodes
 
+from noetl.expression.filters import SQL_FILTERS
 from noetl.expression.parsing import syntax_tree
 from noetl.expression.sealed import ENCODINGS
 from noetl.expression.shape import start, static_path
 
 ROOT = "keychain"
-PASSES_ON = (*ENCODINGS, "default", "d")
+PASSES_ON = (*ENCODINGS, *SQL_FILTERS, "default", "d")
 """Filters that a secret may go through."""
 KEEPS = ("dict", "namespace")
 """Functions that only keep what they are given."""

@@ -121,7 +121,7 @@ def _flowing(source: str, lexemes: list[Lexeme]) -> Callable[[Mapping[str, Any]]
 
     def made(scope: Mapping[str, Any]) -> ShellText:
         try:
-            pieces = template.evaluate(scope).split(BEGIN)
+            pieces = str(revealed(template.evaluate(scope))).split(BEGIN)
         except TemplateError as error:
             error.source, error.offset = source, marked.original(error.offset)
             raise

@@ -20,6 +20,7 @@ from noetl.engine.evolve import FAST_LANE_SECONDS
 from noetl.engine.fit import weight
 from noetl.engine.state import Progress, Tail
 from noetl.errors import NoetlError, TemplateFailed
+from noetl.expression import Sealed, revealed
 from noetl.keychain.keychain import Keychain, StoredCredential, open_handle
 from noetl.keychain.redact import Redactor
 from noetl.model.identity import TaskId, action_id
@@ -390,6 +391,8 @@ class Lease:
             fresh = value.digest in self.blobs
             content = read_json(self, value) if fresh else await self.worker.link.fetch_bytes(value)
             return value if isinstance(content, TooLarge) else msgspec.Raw(content)
+        if isinstance(value, Sealed):
+            return revealed(value)
         if not has_references(value):
             return value
         if isinstance(value, dict):

@@ -158,3 +158,43 @@ def test_a_template_can_not_look_into_bytes() -> None:
     )
     assert end.state.error["kind"] == "template"
     assert "binary" in end.state.error["message"]
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "[{h: {kind: secrets, provider: env, key: TEST_API_TOKEN}}, {t: {kind: noop, result: '{{ _prev.value | reverse }}'}}]",
+        "[{h: {kind: secrets, provider: env, key: TEST_API_TOKEN}}, {t: {kind: noop, result: '{{ _prev.value[1:] }}'}}]",
+        "{kind: noop, result: '{% set x = keychain.api.token %}{{ x | upper }}'}",
+        "{kind: noop, args: {a: 'Bearer {{ keychain.api.token }}'}, result: '{{ args.a | reverse }}'}",
+        """{kind: noop, args: {a: '{{ "x" ~ keychain.api.token }}'}, result: '{{ args.a | reverse }}'}""",
+        "{kind: shell, args: {a: 'Bearer {{ keychain.api.token }}'}, command: 'echo {{ args.a | reverse }}'}",
+    ],
+)
+def test_a_template_that_takes_a_secret_apart_fails_its_task(task: str) -> None:
+    end = play(f"- {{step: start, tool: {task}}}", head=KEYCHAIN)
+    assert end.state.status == "failed"
+    assert end.state.error is not None
+    assert end.state.error["kind"] == "template"
+    assert "can't be taken apart" in end.state.error["message"]
+    assert clean(end)
+    stored = b"".join(row.data for row in end.store.read(end.state.id))
+    assert SECRET[::-1].encode() not in stored
+
+
+def test_what_was_joined_to_a_secret_is_hidden_where_it_is_kept() -> None:
+    end = play(
+        """
+        - step: start
+          tool:
+            - t:
+                kind: noop
+                args: {a: '{{ "x" ~ keychain.api.token }}', b: ['y {{ keychain.api.token }}']}
+                result: "{{ args }}"
+                spec: {policy: {rules: [{else: {then: {do: continue, set_ctx: {a: "{{ args.a }}", b: "{{ args.b }}"}}}}]}}
+        """,
+        head=KEYCHAIN,
+    )
+    assert end.state.status == "succeeded", end.state.error
+    assert end.state.ctx == {"a": "x***", "b": ["y ***"]}
+    assert clean(end)
