@@ -44,6 +44,7 @@ from noetl.expression.predicates import TESTS
 from noetl.expression.rename import rename
 from noetl.expression.render import prepare, render
 from noetl.expression.sealed import Sealed, revealed
+from noetl.expression.secret_uses import changed_secrets
 from noetl.expression.template import Template, parse
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "Unknown",
     "Use",
     "View",
+    "changed_secrets",
     "kind_of",
     "lookup",
     "parse",

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 from jinja2 import nodes
 
+from noetl.errors import TemplateFailed
 from noetl.expression.filters import SQL_FILTERS
 from noetl.expression.parsing import syntax_tree
-from noetl.expression.sealed import ENCODINGS
+from noetl.expression.sealed import ENCODINGS, HINT, MESSAGE
 from noetl.expression.shape import start, static_path
 
 ROOT = "keychain"
@@ -22,12 +23,13 @@ KEEPS = ("dict", "namespace")
 """Functions that only keep what they are given."""
 
 
-def changed_secrets(source: str) -> list[int]:
-    """Offsets of what would look into a secret. The source is known to parse."""
+def changed_secrets(source: str) -> list[TemplateFailed]:
+    """The errors of what would look into a secret, in their order. The source is known to parse."""
     if ROOT not in source:
         return []
     found = syntax_tree(source).find_all((nodes.Expr, nodes.For))
-    return sorted({start(node) for node in found if any(map(_is_secret, _looked_into(node)))})
+    offsets = sorted({start(node) for node in found if any(map(_is_secret, _looked_into(node)))})
+    return [TemplateFailed(MESSAGE, source, offset, HINT) for offset in offsets]
 
 
 def _looked_into(node: nodes.Node) -> Iterator[nodes.Node | None]:

@@ -245,6 +245,8 @@ class Lease:
         work = self.work
         if self.keychain.entries:
             await self.keychain.learn()
+        if work.handles or work.entries:
+            await self.keychain.learn_opened(work.handles, work.entries)
         if work.items is None:
             await self._plain()
         else:

@@ -14,9 +14,7 @@ from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.shape import TEMPLATE_HERE, KindSource, is_template
 from noetl.dsl.tree import key_span, span_in
 from noetl.errors import TemplateError, TemplateSyntax
-from noetl.expression import FILTERS, FUNCTIONS, TESTS, Read, Template, parse
-from noetl.expression.sealed import HINT, MESSAGE
-from noetl.expression.secret_uses import changed_secrets
+from noetl.expression import FILTERS, FUNCTIONS, TESTS, Read, Template, changed_secrets, parse
 from noetl.model.kind import Kind
 
 SYNTAX = Check(
@@ -214,8 +212,8 @@ class _Checker:
             known = {"filter": FILTERS, "test": TESTS, "function": FUNCTIONS}.get(unknown.kind, {})
             hint = self.problems.did_you_mean(unknown.name, known) or "docs/reference/templates.md lists what exists"
             self._add(UNKNOWN_FILTER, site, unknown.offset, f"no {unknown.kind} is called {unknown.name!r}", hint)
-        for offset in changed_secrets(template.source) if "keychain" in ROOTS[site.place] else ():
-            self._add(CHANGED_SECRET, site, offset, MESSAGE, HINT)
+        for error in changed_secrets(template.source) if "keychain" in ROOTS[site.place] else ():
+            self._add(CHANGED_SECRET, site, error.offset, error.message, error.hint)
         for name, offset in template.filters:
             if name in ("ident", "raw_sql") and site.bound not in ("sql", "snowflake"):
                 self._add(SQL_ONLY, site, offset, f"the filter {name!r} exists only in SQL", "remove it")
