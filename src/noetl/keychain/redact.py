@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from operator import is_
 from typing import Any, TypeVar
@@ -93,7 +93,7 @@ class Redactor:
             for written in _written(text):
                 self._add(written, _Spelled)
 
-    def _add(self, text: str, *kinds: type[_Form]) -> None:
+    def _add(self, text: str, *kinds: Callable[[str], _Form]) -> None:
         if text not in self._known:
             self._known.add(text)
             # A list of its own: a thread may be looking through a text with the one that was.

@@ -203,9 +203,11 @@ workflow:
     with stage.served(tmp_path, db, workers=1) as mode:
         mode.client.ask("PUT", "/credentials/shop", {"kind": "bearer", "data": {"token": secret}})
         red = stage.worker(tmp_path, db, "red", mode.client.urls[0], "--pool", "red").start()
-        execution = mode.client.start({"playbook": text})
-        assert mode.client.ended(execution)["result"]["stdout"] == "***"
-        assert red.stop() == 0
+        try:
+            result = mode.client.ended(mode.client.start({"playbook": text}))["result"]
+        finally:
+            assert red.stop() == 0
+        assert result["stdout"] == "***"
     mode.verify()
     assert drop.read_text() == secret
     found = [path for path in Path(db).parent.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
