@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from noetl.errors import TemplateFailed
-from noetl.expression import Interruption, View
+from noetl.expression import Interruption, Sealed, View
 
 INLINE_BYTES = 65_536
 CHUNKS = "chunks"
@@ -100,6 +100,8 @@ class Reference(View):
 
     def lookup(self, name: str | int) -> Any:
         content = self.content()
+        if self.is_secret:
+            return Sealed(content).lookup(name)
         if isinstance(content, dict):
             return content[name]
         if isinstance(content, list) and isinstance(name, int) and -len(content) <= name < len(content):
@@ -107,7 +109,7 @@ class Reference(View):
         raise KeyError(name)
 
     def value(self) -> Any:
-        return self.content()
+        return Sealed(self.content()) if self.is_secret else self.content()
 
     def passed(self) -> Reference:
         return self

@@ -34,12 +34,14 @@ from noetl.engine.state import (
     error_data,
 )
 from noetl.model.identity import TaskId, step_of
-from noetl.reference import Reference, read_spelled, refer
+from noetl.reference import SECRET, Reference, read_spelled, refer
 
 FAST_LANE_SECONDS = 0.2
 MAX_LANE = 1_024
 ENOUGH = 1 << 62
 """Weigh all of it."""
+MOST_HANDLES = 200
+"""Handles of one execution that workers are told of."""
 NO_LOOP = -1
 """The key of a run without a loop among parked iterations."""
 
@@ -87,6 +89,8 @@ def _requested(state: Execution, event: e.ExecutionRequested, at: float) -> None
 
 def _evaluated(state: Execution, event: e.RequestEvaluated, at: float) -> None:
     state.workload = event.workload
+    if state.parent is not None:
+        _note_handles(state, event.workload)
 
 
 def _playbook_started(state: Execution, event: e.PlaybookStarted, at: float) -> None:
@@ -390,6 +394,8 @@ def _task_done(state: Execution, event: e.TaskDone, at: float) -> None:
         writes = (*inner_writes(run, event.task), *writes)
         _leave_inner(run, event.task, again=event.do == "retry")
     progress.visits[label] = visit
+    if state.net.steps[run.step].gives_handles:
+        _note_handles(state, event.outcome.result)
     if not event.skipped and not sink:
         progress.tasks[label] = event.outcome.as_data({"attempt": event.attempt, "duration_ms": event.duration_ms})
         if event.do not in ("retry", "fail"):  # a failed task that is tried once more sees what it saw
@@ -418,6 +424,23 @@ def _task_done(state: Execution, event: e.TaskDone, at: float) -> None:
 def repeats_after(repeats: int, do: str, ok: bool) -> int:
     """How often a task was tried again although it was ok, after one more outcome."""
     return repeats + ok if do == "retry" else 0
+
+
+def _note_handles(state: Execution, value: Any) -> None:
+    """Remember the handles in a value. Only so many: each is asked for by every worker that comes."""
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, Reference):
+            if one.store == SECRET:
+                state.handles.pop(one.key, None)
+                state.handles[one.key] = None
+        elif isinstance(one, dict):
+            todo += one.values()
+        elif isinstance(one, list | tuple):
+            todo += one
+    while len(state.handles) > MOST_HANDLES:
+        del state.handles[next(iter(state.handles))]
 
 
 def is_iterator(state: Execution, run: Run, task: TaskId) -> bool:

@@ -54,6 +54,8 @@ class BranchPlan:
         )
 
 
+GIVES_HANDLES = ("secrets", "playbook")
+"""Kinds whose results may have handles of secrets in them."""
 FAILURE_FIELDS = (("error",), ("status",), ("status_code",))
 
 
@@ -115,6 +117,8 @@ class StepPlan:
         """Iterator tasks by their labels (`each`, `each/inner`), and whether their items work beside each other."""
         self.cases = CasePlan(step.name, step.tail.cases) if step.tail and step.tail.cases else None
         self.listens = self.cases is not None and self.cases.listens
+        self.gives_handles = any(task.kind in GIVES_HANDLES for task in all_tasks(step))
+        """Whether handles of secrets may be in what its tasks give."""
         self.reads = _steps_read(step)
         """Other steps whose results its tasks read; None if that can't be known beforehand."""
 
@@ -129,6 +133,17 @@ class StepPlan:
             for link in chain:
                 for arc in link.to if isinstance(link, Goto) else ():
                     yield from (arc.step,) if parse(arc.step).is_constant else names
+
+
+def all_tasks(step: Step) -> Iterator[Task]:
+    """The tasks of a step, those inside of iterators and in the chains of a classic step included."""
+    todo = [*step.tasks]
+    for chain in step.tail.chains.values() if step.tail else ():
+        todo += [link for link in chain if isinstance(link, Task)]
+    while todo:
+        task = todo.pop()
+        yield task
+        todo += task.body
 
 
 def _iterators(tasks: Iterable[Task], prefix: str) -> Iterator[tuple[str, bool]]:

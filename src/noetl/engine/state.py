@@ -315,6 +315,9 @@ class Execution(msgspec.Struct):
     """Stored values that are being written out, as far as they have come."""
     spelled: dict[str, Any] = {}
     """Stored values that the next patch looks into; empty between turns."""
+    handles: dict[str, None] = {}
+    """Keys of the handles of secrets that its tasks were given, the newest last: whoever works on it has to know them,
+    to hide their values."""
     outbox: list[tuple[str, bytes]] = []
     """Content that the fold made and that must be stored with the events; empty between turns."""
 

@@ -43,6 +43,8 @@ from noetl.expression.missing import Interruption, Missing, View, kind_of, looku
 from noetl.expression.predicates import TESTS
 from noetl.expression.rename import rename
 from noetl.expression.render import prepare, render
+from noetl.expression.sealed import Sealed, revealed
+from noetl.expression.secret_uses import changed_secrets
 from noetl.expression.template import Template, parse
 
 __all__ = [
@@ -59,10 +61,12 @@ __all__ = [
     "Interruption",
     "Missing",
     "Read",
+    "Sealed",
     "Template",
     "Unknown",
     "Use",
     "View",
+    "changed_secrets",
     "decision_budget",
     "kind_of",
     "lookup",
@@ -70,5 +74,6 @@ __all__ = [
     "prepare",
     "rename",
     "render",
+    "revealed",
     "unwrapped",
 ]

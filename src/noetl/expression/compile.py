@@ -27,6 +27,7 @@ from noetl.expression.functions import FUNCTIONS, METHOD_NAMES, method_of
 from noetl.expression.missing import NOTHING, SCALARS, Missing, View, item, lookup
 from noetl.expression.predicates import TESTS, holds
 from noetl.expression.run import Loop, Run
+from noetl.expression.sealed import ENCODINGS, Sealed, encoding, refuse_sealed
 from noetl.expression.shape import (
     Path,
     constant_key,
@@ -149,7 +150,7 @@ class ExpressionCompiler:
 
         def plain(scope: Scope, run: Any) -> Any:
             value = raw(scope, run)
-            if isinstance(value, View):
+            if isinstance(value, View) and type(value) is not Sealed:
                 try:
                     return value.passed() if passed else value.value()
                 except Exception as error:
@@ -306,6 +307,7 @@ class ExpressionCompiler:
             if isinstance(value, Missing) or any(isinstance(number, Missing) for number in numbers):
                 return gap
             try:
+                refuse_sealed(value)
                 return _sliced(value, numbers, run.budget)
             except Exception as error:
                 raise fail(error) from None
@@ -385,6 +387,7 @@ class ExpressionCompiler:
             if type(b) is Missing:
                 return b
             try:
+                refuse_sealed(a, b)
                 return operate(a, b, run.budget)
             except Exception as error:
                 raise fail(error) from None
@@ -563,6 +566,9 @@ class ExpressionCompiler:
         self.simple = False
         call, gap, fail = entry.call, self.missing(node), self.failing_at(node)
         leaves_holes = call is FILTERS["map"].call
+        encodes = isinstance(node, nodes.Filter) and node.name in ENCODINGS
+        if encodes:
+            call = encoding(call)
 
         def apply(scope: Scope, run: Run) -> Any:
             value = subject(scope, run)
@@ -575,6 +581,7 @@ class ExpressionCompiler:
                     return argument
             try:
                 run.budget.check()
+                refuse_sealed(None if encodes else value, *given, *named.values())
                 result = call(run.budget, value, *given, **named)
             except Exception as error:
                 raise fail(error) from None
@@ -634,6 +641,7 @@ class ExpressionCompiler:
         def test(scope: Scope, run: Run) -> bool:
             value, given = subject(scope, run), [arg(scope, run) for arg in args]
             try:
+                refuse_sealed(value, *given)
                 return holds(entry, run.budget, value, given)
             except Exception as error:
                 raise fail(error) from None

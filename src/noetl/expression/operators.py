@@ -9,6 +9,7 @@ from typing import Any
 from noetl.expression.budget import DEPTH, INTEGER_BITS, LONG, Budget, bounded_int
 from noetl.expression.fault import Fault, OutOfBudget
 from noetl.expression.missing import SCALARS, Missing, View, kind_of, unwrapped
+from noetl.expression.sealed import Sealed
 from noetl.expression.text import printf, to_text
 
 Binary = Callable[[Any, Any, Budget], Any]
@@ -79,11 +80,12 @@ def positive(a: Any, budget: Budget) -> Any:
     return +a if isinstance(a, int | float) else _refused("take the number of", a)
 
 
-def concatenate(values: list[Any], budget: Budget) -> str:
-    """The `~` operator."""
-    texts = [to_text(value, budget) for value in values]
+def concatenate(values: list[Any], budget: Budget) -> str | Sealed:
+    """The `~` operator. What a secret is joined to is as secret as it is."""
+    texts = [to_text(value.content if type(value) is Sealed else value, budget) for value in values]
     budget.string(sum(map(len, texts)))
-    return "".join(texts)
+    text = "".join(texts)
+    return Sealed(text) if any(type(value) is Sealed for value in values) else text
 
 
 def _numbers(a: Any, b: Any) -> bool:

@@ -13,7 +13,7 @@ from noetl.expression.missing import View
 class Run:
     """One evaluation under way."""
 
-    __slots__ = ("budget", "holes", "locals", "out", "size")
+    __slots__ = ("budget", "holes", "locals", "out", "sealed", "size")
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
@@ -21,6 +21,7 @@ class Run:
         self.out: list[str] = []
         self.size = 0
         self.holes = False  # a missing value was put into a list or map
+        self.sealed = False  # a secret was printed
 
     def emit(self, text: str) -> None:
         """Appends to the output."""

@@ -16,6 +16,7 @@ from noetl.expression.fault import Fault, undefined
 from noetl.expression.filters import sequence
 from noetl.expression.missing import Missing, unwrapped
 from noetl.expression.run import Loop, Namespace, Run, as_namespace
+from noetl.expression.sealed import Sealed
 from noetl.expression.shape import start
 from noetl.expression.text import to_text
 
@@ -56,6 +57,8 @@ class Compiler(ExpressionCompiler):
             if type(found) is Missing:
                 raise undefined(found, source, offset)
             try:
+                if type(found) is Sealed:
+                    run.sealed, found = True, found.content
                 run.emit(found if type(found) is str else to_text(found, run.budget))
             except Exception as error:
                 raise fail(error) from None
@@ -195,14 +198,16 @@ class Compiler(ExpressionCompiler):
         body = self.body(children)
         self.bound = before
 
-        def capture(scope: Scope, run: Run) -> str:
+        def capture(scope: Scope, run: Run) -> str | Sealed:
             out, run.out, own = run.out, [], run.locals
+            sealed, run.sealed = run.sealed, False
             run.locals = dict(own)
             body(scope, run)
             text, run.out, run.locals = "".join(run.out), out, own
             run.size -= len(text)  # it is not printed yet
             run.budget.memory -= len(text)
-            return text
+            secret, run.sealed = run.sealed, sealed
+            return Sealed(text) if secret else text
 
         return capture if pipe is None else self._piped(pipe, capture)
 
@@ -216,6 +221,8 @@ class Compiler(ExpressionCompiler):
         def emit(scope: Scope, run: Run) -> None:
             value = text(scope, run)
             try:
+                if type(value) is Sealed:
+                    run.sealed, value = True, value.content
                 run.emit(to_text(value, run.budget))
             except Exception as error:
                 raise fail(error) from None

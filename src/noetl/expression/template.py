@@ -17,6 +17,7 @@ from noetl.expression.missing import Missing, View
 from noetl.expression.operators import has_missing
 from noetl.expression.parsing import has_syntax, syntax_tree
 from noetl.expression.run import Run
+from noetl.expression.sealed import Sealed
 from noetl.expression.statements import Compiler, Statement
 
 CACHED = 4096
@@ -86,7 +87,7 @@ class Template:
         return f"Template({self.source!r})"
 
     def evaluate(self, scope: Mapping[str, Any], *, budget: Budget | None = None) -> Any:
-        """The value of a single expression, untouched; of anything else, a string.
+        """The value of a single expression, untouched; of anything else, a string, sealed if a secret is in it.
 
         Raises TemplateUndefined where a value is missing, TemplateFailed, BudgetExceeded.
         """
@@ -131,11 +132,12 @@ class Template:
                 raise undefined(hole, self.source, 0)
         return value
 
-    def _text(self, scope: Mapping[str, Any], run: Run | None) -> str:
+    def _text(self, scope: Mapping[str, Any], run: Run | None) -> str | Sealed:
         assert self._body is not None
         run = run or Run(budget_in(scope))
         self._body(scope, run)
-        return "".join(run.out)
+        text = "".join(run.out)
+        return Sealed(text) if run.sealed else text
 
 
 def _single_expression(source: str, tree: nodes.Template) -> nodes.Expr | None:

@@ -8,20 +8,21 @@ Every run makes one, and few use it: what asks other servers is imported when it
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from noetl.errors import NoetlError
-from noetl.keychain.handle import FIELD, Handle, handle_of
+from noetl.keychain.handle import FIELD, STORE, Handle, handle_of
 from noetl.keychain.kinds import faults, fields_of, secrets_in
 from noetl.keychain.redact import SHORTEST, Redactor
 from noetl.keychain.restrict import refusal
 from noetl.keychain.shared import Shared
 from noetl.model.playbook import Credential
-from noetl.reference import Reference
+from noetl.reference import KEYCHAIN, Reference
 from noetl.settings import variables
 from noetl.tools.base import Failure
 
@@ -84,6 +85,7 @@ class Keychain:
         if entry is None:
             raise Failure("auth", f"the keychain has no entry {name!r}: declare it in the playbook's `keychain`")
         found = await self._once(("entry", name), lambda: self._entry(entry))
+        self.redactor.names.add(_entry_key(name))
         if entry.kind == OAUTH2:
             return await self._token(entry, found)
         return dict(found)
@@ -104,6 +106,8 @@ class Keychain:
         if wrong := "; ".join(faults("secret_manager", chosen)):
             raise Failure("auth", f"{where} can't be used: {wrong}")
         self._learn(chosen, where)
+        shown = None if version is None else str(version)
+        self.redactor.names.update(Handle(provider, key, field, shown, auth).reference().key for field in chosen)
         return dict(_mapped(where, found, map or {}))
 
     async def handles(
@@ -127,6 +131,28 @@ class Keychain:
             if entry.provider in NEARBY:
                 with suppress(Failure):  # said where it is used
                     await self._once(("entry", name), lambda: self._entry(entry))  # noqa: B023
+
+    async def learn_opened(self, handles: Sequence[str], entries: Sequence[str]) -> None:
+        """Make known to the redactor what other workers have opened for the execution, once for each. What may not be
+        opened here stays unknown here."""
+        import asyncio
+
+        opens: dict[str, Callable[[], Awaitable[Any]]] = {}
+        for key in handles:
+            opens[key] = partial(open_handle, self, Reference(STORE, key, 0, "", STORE))
+        for name in entries:
+            opens[_entry_key(name)] = partial(self.fields, name)
+        known = self.redactor.names
+        await asyncio.gather(*(self._learn_opened(key, opens[key]) for key in opens.keys() - known))
+
+    async def _learn_opened(self, key: str, opened: Callable[[], Awaitable[Any]]) -> None:
+        try:
+            await opened()
+        except Failure as failure:
+            error = failure.outcome.error
+            if error is not None and error.retryable:  # asked for again with the next lease
+                return
+        self.redactor.names.add(key)
 
     # -- resolving --------------------------------------------------------------------------------------------------
 
@@ -224,6 +250,11 @@ class Keychain:
             self.redactor.add(secret)
         except ValueError as error:
             raise Failure("auth", f"{where}: {error}") from error
+
+
+def _entry_key(name: str) -> str:
+    """How the redactor knows an entry; no handle looks like that."""
+    return f"{KEYCHAIN}.{name}"
 
 
 def _login(fields: Mapping[str, Any]) -> Login:

@@ -19,13 +19,14 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from operator import is_
 from typing import Any, TypeVar
 
 import msgspec
 
+from noetl.expression import Sealed
 from noetl.model.outcome import Error, Outcome, failed
 
 HIDDEN = "***"
@@ -92,7 +93,7 @@ class Redactor:
             for written in _written(text):
                 self._add(written, _Spelled)
 
-    def _add(self, text: str, *kinds: type[_Form]) -> None:
+    def _add(self, text: str, *kinds: Callable[[str], _Form]) -> None:
         if text not in self._known:
             self._known.add(text)
             # A list of its own: a thread may be looking through a text with the one that was.
@@ -170,7 +171,8 @@ class _Pass:
         return self._rebuilt(value) if others or self.hidden else value
 
     def _gather(self, value: Any, words: set[str]) -> bool:
-        """Collect the strings of a value; True if there are bytes in it, which are looked through one by one."""
+        """Collect the strings of a value; True if it has to be built anew whatever they are: there are bytes in it,
+        which are looked through one by one, or secrets that a template has joined to something."""
         others = False
         todo = [value]
         while todo:
@@ -183,6 +185,9 @@ class _Pass:
             elif isinstance(one, list | tuple):
                 todo += one
             elif isinstance(one, bytes | msgspec.Raw):
+                others = True
+            elif isinstance(one, Sealed):
+                todo.append(one.content)
                 others = True
             elif isinstance(one, Outcome):
                 todo += (one.result, one.error, one.extra)
@@ -205,6 +210,8 @@ class _Pass:
                 return value if all(map(is_, items, value)) else type(value)(items)
             case bytes():
                 return self._bytes(value)
+            case Sealed():
+                return self._rebuilt(value.content)
             case msgspec.Raw():
                 return self._json(value)
             case Outcome(result=result, error=error, extra=extra):

@@ -27,7 +27,7 @@ from noetl.engine.evolve import repeats_after
 from noetl.engine.patch import SET, BadPatch, Patch, Write, apply_patch, wanted
 from noetl.engine.state import Poll, Progress
 from noetl.errors import TemplateError, TemplateFailed
-from noetl.expression import NOW_KEY
+from noetl.expression import NOW_KEY, Sealed, revealed
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome, failed
 from noetl.pipeline.plan import GotoPlan, PipelinePlan, RulePlan, TaskPlan
@@ -319,6 +319,8 @@ class Pipeline:
         """A tool gets values, not references."""
         if isinstance(value, Reference):
             return await (self.host.secret(value) if value.is_secret else self._content(value))
+        if isinstance(value, Sealed):
+            return revealed(value)
         if isinstance(value, dict):
             return {key: await self._opened(item) for key, item in value.items()}
         return [await self._opened(item) for item in value] if isinstance(value, list) else value
@@ -690,10 +692,10 @@ def _of_keychain(value: Any) -> bool:
 
 
 def has_references(value: Any) -> bool:
-    """Whether a rendered value holds a reference anywhere."""
+    """Whether a rendered value holds a reference or a secret anywhere."""
     if isinstance(value, dict):
         return any(map(has_references, value.values()))
-    return any(map(has_references, value)) if isinstance(value, list) else isinstance(value, Reference)
+    return any(map(has_references, value)) if isinstance(value, list) else isinstance(value, Reference | Sealed)
 
 
 def _error_of(outcome: Outcome) -> Error:

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from noetl.errors import TemplateError, TemplateFailed, TemplateSyntax
-from noetl.expression import Budget, parse, unwrapped
+from noetl.expression import Budget, parse, revealed
 from noetl.expression.fault import located
 from noetl.expression.parsing import Lexeme, lex
 from noetl.expression.text import to_json
@@ -121,7 +121,7 @@ def _flowing(source: str, lexemes: list[Lexeme]) -> Callable[[Mapping[str, Any]]
 
     def made(scope: Mapping[str, Any]) -> ShellText:
         try:
-            pieces = template.evaluate(scope).split(BEGIN)
+            pieces = str(revealed(template.evaluate(scope))).split(BEGIN)
         except TemplateError as error:
             error.source, error.offset = source, marked.original(error.offset)
             raise
@@ -203,10 +203,10 @@ def _assembled(plan: Plan, value_of: Callable[[int], Any], source: str, offsets:
         if isinstance(part, str):
             out.append(part)
             continue
-        value = unwrapped(value_of(part.number))
+        value = revealed(value_of(part.number))
         try:
             if part.place == "alone" and isinstance(value, list | tuple):
-                out.append(" ".join(_reference(named(_text(unwrapped(one))), "outside") for one in value))
+                out.append(" ".join(_reference(named(_text(revealed(one))), "outside") for one in value))
             else:
                 text = _number(value) if part.place == "number" else _text(value)
                 out.append(_reference(named(text), part.place))

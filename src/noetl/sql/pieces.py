@@ -16,10 +16,11 @@ from noetl.expression.budget import Budget
 from noetl.expression.compile import Scope
 from noetl.expression.fault import located, undefined
 from noetl.expression.filters import SQL_FILTERS
-from noetl.expression.missing import Missing, unwrapped
+from noetl.expression.missing import Missing
 from noetl.expression.operators import has_missing
 from noetl.expression.parsing import syntax_tree
 from noetl.expression.run import Run
+from noetl.expression.sealed import revealed
 from noetl.expression.shape import start
 from noetl.expression.statements import Compiler, Statement
 from noetl.expression.template import as_data
@@ -118,7 +119,7 @@ class _PieceCompiler(Compiler):
             if missing is not None:
                 raise undefined(missing, source, place.offset)
             try:
-                value = unwrapped(value)
+                value = revealed(value)
                 run.budget.charge(32)
                 run.pieces.append(Hole(place, value if type(value) is int else as_data(value, source, run.budget)))
             except Exception as error:

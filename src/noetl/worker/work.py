@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec.structs import replace
 
 from noetl.engine.events import StepRegranted, StepStarted
 from noetl.engine.evolve import is_parallel
+from noetl.engine.net import Net, all_tasks
 from noetl.engine.state import Execution, Progress, StepResult, Tail
+from noetl.keychain.keychain import NEARBY
+from noetl.model.playbook import Step
+from noetl.reference import KEYCHAIN
 
 
 class Work(msgspec.Struct):
@@ -40,6 +46,10 @@ class Work(msgspec.Struct):
     result_store: dict[str, Any] = {}
     tail: Tail | None = None
     """How far a classic step has come behind its tool."""
+    handles: list[str] = []
+    """Keys of handles that the execution was given so far: what another worker has opened is to be hidden here too."""
+    entries: list[str] = []
+    """Keychain entries at other servers that other workers may have opened."""
 
 
 def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[Any] | None) -> Work:
@@ -69,7 +79,38 @@ def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[An
         inline_bytes=state.net.playbook.executor.inline_bytes,
         result_store=state.net.playbook.executor.result_store,
         tail=_own_tail(run.tail),
+        handles=list(state.handles),
+        entries=_entries_used(state),
     )
+
+
+_USED: WeakKeyDictionary[Net, dict[str, frozenset[str]]] = WeakKeyDictionary()
+
+
+def _entries_used(state: Execution) -> list[str]:
+    """The keychain entries of steps that were entered, those of other servers: nearby ones are learned anyway."""
+    net = state.net
+    far = {entry.name for entry in net.playbook.keychain if entry.provider not in NEARBY}
+    if not far:
+        return []
+    if net not in _USED:
+        _USED[net] = {name: frozenset(_named(plan.step, far)) for name, plan in net.steps.items()}
+    return sorted({name for step in state.entries for name in _USED[net].get(step, ())})
+
+
+def _named(step: Step, names: set[str]) -> Iterator[str]:
+    """The entries that the tasks of a step may open: by name in an input, by their kind, or in a template."""
+    for task in all_tasks(step):
+        yield from names & {task.kind}
+        todo: list[Any] = [task.inputs, task.args]
+        while todo:
+            one = todo.pop()
+            if isinstance(one, dict):
+                todo += one.values()
+            elif isinstance(one, list | tuple):
+                todo += one
+            elif isinstance(one, str):
+                yield from names if "{{" in one and KEYCHAIN in one else names & {one}
 
 
 def _own_tail(tail: Tail | None) -> Tail | None:

@@ -20,6 +20,7 @@ from noetl.engine.evolve import FAST_LANE_SECONDS
 from noetl.engine.fit import weight
 from noetl.engine.state import Progress, Tail
 from noetl.errors import NoetlError, TemplateFailed
+from noetl.expression import Sealed, revealed
 from noetl.keychain.keychain import Keychain, StoredCredential, open_handle
 from noetl.keychain.redact import Redactor
 from noetl.model.identity import TaskId, action_id
@@ -247,6 +248,8 @@ class Lease:
         work = self.work
         if self.keychain.entries:
             await self.keychain.learn()
+        if work.handles or work.entries:
+            await self.keychain.learn_opened(work.handles, work.entries)
         if work.items is None:
             await self._plain()
         else:
@@ -393,6 +396,8 @@ class Lease:
             fresh = value.digest in self.blobs
             content = read_json(self, value) if fresh else await self.worker.link.fetch_bytes(value)
             return value if isinstance(content, TooLarge) else msgspec.Raw(content)
+        if isinstance(value, Sealed):
+            return revealed(value)
         if not has_references(value):
             return value
         if isinstance(value, dict):

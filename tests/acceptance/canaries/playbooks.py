@@ -548,9 +548,12 @@ def control(world: World) -> Tasks:
     yield "bad_secret", {"kind": "secrets", "provider": "file", "key": ref("backslashes")}
     yield "bad_auth", {"kind": "http", "url": world.echo.url, "auth": ref("long")}
     for one in world.texts:
-        yield f"bad_number_{one.name}", {"kind": "noop", "result": f"{{{{ {place(one.name)} + 1 }}}}"}
+        yield f"bad_number_{one.name}", {"kind": "noop", "result": f"{{% set x = {place(one.name)} %}}{{{{ x + 1 }}}}"}
         yield f"bad_field_{one.name}", {"kind": "noop", "result": f"{{{{ {{}}[{place(one.name)}].x }}}}"}
-        yield f"bad_json_{one.name}", {"kind": "noop", "result": f"{{{{ ('[' ~ {place(one.name)}) | fromjson }}}}"}
+        yield (
+            f"bad_json_{one.name}",
+            {"kind": "noop", "result": f"{{% set x = '[' ~ {place(one.name)} %}}{{{{ x | fromjson }}}}"},
+        )
 
 
 def slow(world: World) -> Tasks:

@@ -182,3 +182,33 @@ def test_work_of_another_pool_waits_for_its_workers(tmp_path: Path, db: str) -> 
         assert mode.client.ended(execution)["result"] == [5, 50]
         assert red.stop() == 0
     mode.verify()
+
+
+def test_what_a_worker_of_one_pool_has_opened_a_worker_of_another_hides(tmp_path: Path, db: str) -> None:
+    secret, drop = "Tr0ub4dor-and-3", tmp_path / "drop"
+    text = f"""
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {{name: across, path: tests/across}}
+workflow:
+  - step: start
+    tool:
+      - handle: {{kind: secrets, key: shop, map: {{token: token}}}}
+      - send: {{kind: shell, command: "printf %s {{{{ _prev.token }}}} > {drop}"}}
+    next: {{arcs: [{{step: back}}]}}
+  - step: back
+    spec: {{pool: red}}
+    tool: {{kind: shell, command: "cat {drop}"}}
+"""
+    with stage.served(tmp_path, db, workers=1) as mode:
+        mode.client.ask("PUT", "/credentials/shop", {"kind": "bearer", "data": {"token": secret}})
+        red = stage.worker(tmp_path, db, "red", mode.client.urls[0], "--pool", "red").start()
+        try:
+            result = mode.client.ended(mode.client.start({"playbook": text}))["result"]
+        finally:
+            assert red.stop() == 0
+        assert result["stdout"] == "***"
+    mode.verify()
+    assert drop.read_text() == secret
+    found = [path for path in Path(db).parent.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+    assert found == []

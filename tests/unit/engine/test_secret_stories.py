@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pytest_httpserver import HTTPServer
 from stage import Stage, play
 
 from noetl.model.outcome import failed
@@ -183,3 +184,155 @@ workflow:
     end = play(call, head=KEYCHAIN + "workload: {text: '', number: 0}\n", payload=payload, children={"child": child})
     assert end.state.status == "succeeded", end.state.error
     assert end.state.result == ["sent Bearer *** twice", {"deep": ["Bearer ***"]}, 7]
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "[{h: {kind: secrets, provider: env, key: TEST_API_TOKEN}}, {t: {kind: noop, result: '{{ _prev.value | reverse }}'}}]",
+        "[{h: {kind: secrets, provider: env, key: TEST_API_TOKEN}}, {t: {kind: noop, result: '{{ _prev.value[1:] }}'}}]",
+        "{kind: noop, result: '{% set x = keychain.api.token %}{{ x | upper }}'}",
+        "{kind: noop, args: {a: 'Bearer {{ keychain.api.token }}'}, result: '{{ args.a | reverse }}'}",
+        """{kind: noop, args: {a: '{{ "x" ~ keychain.api.token }}'}, result: '{{ args.a | reverse }}'}""",
+        "{kind: shell, args: {a: 'Bearer {{ keychain.api.token }}'}, command: 'echo {{ args.a | reverse }}'}",
+    ],
+)
+def test_a_template_that_takes_a_secret_apart_fails_its_task(task: str) -> None:
+    end = play(f"- {{step: start, tool: {task}}}", head=KEYCHAIN)
+    assert end.state.status == "failed"
+    assert end.state.error is not None
+    assert end.state.error["kind"] == "template"
+    assert "can't be taken apart" in end.state.error["message"]
+    assert clean(end)
+    stored = b"".join(row.data for row in end.store.read(end.state.id))
+    assert SECRET[::-1].encode() not in stored
+
+
+def test_what_was_joined_to_a_secret_is_hidden_where_it_is_kept() -> None:
+    end = play(
+        """
+        - step: start
+          tool:
+            - t:
+                kind: noop
+                args: {a: '{{ "x" ~ keychain.api.token }}', b: ['y {{ keychain.api.token }}']}
+                result: "{{ args }}"
+                spec: {policy: {rules: [{else: {then: {do: continue, set_ctx: {a: "{{ args.a }}", b: "{{ args.b }}"}}}}]}}
+        """,
+        head=KEYCHAIN,
+    )
+    assert end.state.status == "succeeded", end.state.error
+    assert end.state.ctx == {"a": "x***", "b": ["y ***"]}
+    assert clean(end)
+
+
+# -- another worker ---------------------------------------------------------------------------------------------------
+
+
+def forgetful(engine: Any) -> None:
+    """As if another worker went on: what was opened so far is known to nobody."""
+    engine.worker.redactors.clear()
+
+
+def test_what_one_worker_has_opened_by_a_handle_another_one_hides() -> None:
+    sent: list[str] = []
+    stages: list[Stage] = []
+    lines: list[str] = []
+
+    def send(value: str) -> Any:
+        sent.append(value)
+        forgetful(stages[0].engine)
+        return "sent"
+
+    def back(context: Any) -> Any:
+        context.log("stdout", f"read {sent[0]}")
+        return {"read": sent[0]}
+
+    async def during(stage: Stage) -> None:
+        stages.append(stage)
+        stage.engine.worker.log = lambda task, stream, line: lines.append(line)
+        await stage.drive()
+
+    end = play(
+        """
+        - step: start
+          tool:
+            - h: {kind: secrets, provider: env, key: TEST_API_TOKEN}
+            - t: {kind: python, code: send, args: {value: "{{ _prev.value }}"}}
+          next: {arcs: [{step: back}]}
+        - {step: back, tool: {kind: python, code: back}}
+        """,
+        tools={"send": send, "back": back},
+        during=during,
+    )
+    assert end.state.status == "succeeded", end.state.error
+    assert sent == [SECRET]
+    assert end.state.steps["back"].result == {"read": "***"}
+    assert lines == ["read ***"]
+    assert clean(end)
+
+
+def test_what_one_worker_has_opened_at_a_vault_another_one_hides(
+    httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setenv("VAULT_ADDR", httpserver.url_for("").rstrip("/"))
+    monkeypatch.setenv("VAULT_TOKEN", "the-token-of-vault")
+    httpserver.expect_request("/v1/secret/data/shop").respond_with_json({"data": {"data": {"token": SECRET}}})
+    sent: list[str] = []
+    stages: list[Stage] = []
+
+    def send(value: str) -> Any:
+        sent.append(value)
+        forgetful(stages[0].engine)
+        return "sent"
+
+    async def during(stage: Stage) -> None:
+        stages.append(stage)
+        await stage.drive()
+
+    end = play(
+        """
+        - step: start
+          tool: {kind: python, code: send, args: {value: "{{ keychain.far.token }}"}}
+          next: {arcs: [{step: back}]}
+        - {step: back, tool: {kind: python, code: back}, next: {arcs: [{step: more}]}}
+        - {step: more, tool: {kind: python, code: back}}
+        """,
+        head="keychain: [{name: far, kind: bearer, provider: vault, key: shop}]\n",
+        tools={"send": send, "back": lambda: {"read": sent[0]}},
+        during=during,
+    )
+    assert end.state.status == "succeeded", end.state.error
+    assert sent == [SECRET]
+    assert end.state.steps["back"].result == end.state.steps["more"].result == {"read": "***"}
+    assert clean(end)
+    assert len(httpserver.log) == 2, "each worker asks once for an execution"
+
+
+def test_handles_that_nobody_here_may_open_do_not_stop_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    stages: list[Stage] = []
+
+    def leave() -> Any:
+        monkeypatch.delenv("TEST_API_TOKEN")
+        forgetful(stages[0].engine)
+        return "left"
+
+    async def during(stage: Stage) -> None:
+        stages.append(stage)
+        await stage.drive()
+
+    end = play(
+        """
+        - step: start
+          tool:
+            - h: {kind: secrets, provider: env, key: TEST_API_TOKEN}
+            - t: {kind: python, code: leave}
+          next: {arcs: [{step: back}]}
+        - {step: back, tool: {kind: noop, result: fine}}
+        """,
+        tools={"leave": leave},
+        during=during,
+    )
+    assert end.state.status == "succeeded", end.state.error
+    assert list(end.state.handles) == ["env/TEST_API_TOKEN@#value"]

@@ -14,7 +14,7 @@ from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.shape import TEMPLATE_HERE, KindSource, is_template
 from noetl.dsl.tree import key_span, span_in
 from noetl.errors import TemplateError, TemplateSyntax
-from noetl.expression import FILTERS, FUNCTIONS, TESTS, Read, Template, parse
+from noetl.expression import FILTERS, FUNCTIONS, TESTS, Read, Template, changed_secrets, parse
 from noetl.model.kind import Kind
 
 SYNTAX = Check(
@@ -54,6 +54,13 @@ SECRET_HERE = Check(
     "a secret is read outside a tool's inputs",
     "Values of the keychain become known only inside a tool's inputs. In `ctx`, arc args, guards, patches or "
     "`workload` they would reach the log.",
+)
+CHANGED_SECRET = Check(
+    "NTL515",
+    "error",
+    "a template takes a secret apart",
+    "What hides secrets in results and logs knows them by value and in their usual encodings. What a filter or an "
+    "operator makes of one would be stored as it is.",
 )
 RAW_SQL = Check(
     "NTL509",
@@ -205,6 +212,8 @@ class _Checker:
             known = {"filter": FILTERS, "test": TESTS, "function": FUNCTIONS}.get(unknown.kind, {})
             hint = self.problems.did_you_mean(unknown.name, known) or "docs/reference/templates.md lists what exists"
             self._add(UNKNOWN_FILTER, site, unknown.offset, f"no {unknown.kind} is called {unknown.name!r}", hint)
+        for error in changed_secrets(template.source) if "keychain" in ROOTS[site.place] else ():
+            self._add(CHANGED_SECRET, site, error.offset, error.message, error.hint)
         for name, offset in template.filters:
             if name in ("ident", "raw_sql") and site.bound not in ("sql", "snowflake"):
                 self._add(SQL_ONLY, site, offset, f"the filter {name!r} exists only in SQL", "remove it")

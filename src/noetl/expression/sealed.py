@@ -1,0 +1,97 @@
+"""Secrets inside a template: they can be passed on, joined to other text and encoded, and nothing else.
+
+What hides secrets in results knows them by value and in their usual encodings. A template that takes one apart would
+make something of it that nobody recognises. So a secret is `Sealed` while a template has it: an object that no
+operator, filter or test can look into. What may be done with it is done here, and gives another sealed value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from noetl.expression.budget import Budget
+from noetl.expression.fault import Fault
+from noetl.expression.missing import View
+
+ENCODINGS = ("b64encode", "tojson", "urlencode")
+"""Filters whose result is recognised as the secret that went in."""
+MESSAGE = "a secret can't be taken apart, changed or compared in a template"
+HINT = f"pass it on as it is, join it to other text with ~, or encode it with {', '.join(ENCODINGS)}"
+
+
+class Sealed(View):
+    """A value that is a secret or holds one."""
+
+    __slots__ = ("content",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+    def lookup(self, name: str | int) -> Any:
+        if isinstance(self.content, Mapping) and name in self.content:
+            return Sealed(self.content[name])
+        raise Fault(MESSAGE, HINT)
+
+    def value(self) -> NoReturn:
+        raise Fault(MESSAGE, HINT)
+
+    def passed(self) -> Sealed:
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        raise Fault(MESSAGE, HINT)
+
+    def __repr__(self) -> str:
+        return "Sealed(***)"
+
+
+def refuse_sealed(*values: Any) -> None:
+    """Fault if one of them is a secret: what comes next would look into it."""
+    for value in values:
+        if type(value) is Sealed:
+            raise Fault(MESSAGE, HINT)
+
+
+def revealed(value: Any) -> Any:
+    """The value as a tool gets it: a view, and a secret, is what it stands for. Lists and maps are not looked into."""
+    if isinstance(value, View) and not isinstance(value, Sealed):
+        value = value.value()
+    return value.content if isinstance(value, Sealed) else value
+
+
+def encoding(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that takes secrets as well: then its result is sealed again."""
+
+    def encode(budget: Budget, value: Any, *args: Any, **more: Any) -> Any:
+        before = budget.memory
+        found = _holds_secret(value, budget)
+        budget.memory = before  # nothing was made
+        if not found:
+            return call(budget, value, *args, **more)
+        return Sealed(call(budget, _revealed_inside(value), *args, **more))
+
+    return encode
+
+
+def _holds_secret(value: Any, budget: Budget) -> bool:
+    """Whether a value is a secret, or has one inside. Each element is paid for: some values share their parts."""
+    if isinstance(value, View) and not isinstance(value, Sealed):
+        plain = value.value()
+        if plain is value:
+            return False
+        value = plain
+    if isinstance(value, Mapping | list | tuple):
+        inner = value.values() if isinstance(value, Mapping) else value
+        budget.charge(8 * len(value))
+        budget.check()
+        return any(_holds_secret(item, budget) for item in inner)
+    return isinstance(value, Sealed)
+
+
+def _revealed_inside(value: Any) -> Any:
+    value = revealed(value)
+    if isinstance(value, Mapping):
+        return {key: _revealed_inside(item) for key, item in value.items()}
+    return [_revealed_inside(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,80 @@
+"""Where a template would take a secret of the keychain apart, as far as its source shows it.
+
+Handles that come from elsewhere, and names that the template binds, are not followed: `sealed.py` refuses those when it
+is evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jinja2 import nodes
+
+from noetl.errors import TemplateFailed
+from noetl.expression.filters import SQL_FILTERS
+from noetl.expression.parsing import syntax_tree
+from noetl.expression.sealed import ENCODINGS, HINT, MESSAGE
+from noetl.expression.shape import start, static_path
+
+ROOT = "keychain"
+PASSES_ON = (*ENCODINGS, *SQL_FILTERS, "default", "d")
+"""Filters that a secret may go through."""
+KEEPS = ("dict", "namespace")
+"""Functions that only keep what they are given."""
+
+
+def changed_secrets(source: str) -> list[TemplateFailed]:
+    """The errors of what would look into a secret, in their order. The source is known to parse."""
+    if ROOT not in source:
+        return []
+    found = syntax_tree(source).find_all((nodes.Expr, nodes.For))
+    offsets = sorted({start(node) for node in found if any(map(_is_secret, _looked_into(node)))})
+    return [TemplateFailed(MESSAGE, source, offset, HINT) for offset in offsets]
+
+
+def _looked_into(node: nodes.Node) -> Iterator[nodes.Node | None]:
+    """The parts of a node whose values it looks into."""
+    match node:
+        case nodes.Filter() if node.name not in PASSES_ON:
+            yield node.node
+            yield from _arguments(node)
+        case nodes.Test() if node.name not in ("defined", "undefined", "none"):
+            yield node.node
+            yield from _arguments(node)
+        case nodes.Compare():
+            yield node.expr
+            yield from (operand.expr for operand in node.ops)
+        case nodes.And() | nodes.Or() | nodes.Not():
+            return
+        case nodes.BinExpr():
+            yield from (node.left, node.right)
+        case nodes.UnaryExpr():
+            yield node.node
+        case nodes.Getitem() if not (isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str)):
+            yield node.node
+        case nodes.Call(node=nodes.Getattr() as method):
+            yield method.node
+            yield from _arguments(node)
+        case nodes.Call(node=nodes.Name(name=name)) if name not in KEEPS:
+            yield from _arguments(node)
+        case nodes.For():
+            yield node.iter
+
+
+def _arguments(node: nodes.Filter | nodes.Test | nodes.Call) -> Iterator[nodes.Node]:
+    yield from node.args
+    yield from (keyword.value for keyword in node.kwargs)
+
+
+def _is_secret(node: nodes.Node | None) -> bool:
+    match node:
+        case nodes.Concat():
+            return any(map(_is_secret, node.nodes))
+        case nodes.CondExpr():
+            return _is_secret(node.expr1) or _is_secret(node.expr2)
+        case nodes.And() | nodes.Or():
+            return _is_secret(node.left) or _is_secret(node.right)
+        case nodes.Filter() if node.name in PASSES_ON:
+            return _is_secret(node.node)
+    path = static_path(node)
+    return path is not None and path[0][0] == ROOT and len(path[0]) > 2
