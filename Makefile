@@ -26,7 +26,7 @@ bench: .venv/dev.stamp bytecode
 	$(BIN)/python -m bench
 
 soak: .venv/dev.stamp
-	$(BIN)/python -m pytest -n auto -m slow
+	$(BIN)/python -m pytest -n auto -m slow -p tests.soak_summary
 
 docs: .venv/dev.stamp
 	$(BIN)/python -m docs.generate

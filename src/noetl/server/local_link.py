@@ -8,12 +8,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from noetl.engine.commands import Claim, Report
-from noetl.errors import StoreError
 from noetl.keychain.keychain import StoredCredential
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan
 from noetl.reference import Reference, TooLarge
-from noetl.server.service import Service
+from noetl.server.service import Service, described
 from noetl.store.ports import WorkerSession
 from noetl.worker.output import Output
 from noetl.worker.work import Work
@@ -101,8 +100,9 @@ class Pulse:
                     await self.beat()
                     due = loop.time() + BEAT_SECONDS
                 await self.link.keep_lines()
-            except StoreError:
-                due = 0.0  # it may be back the next time
+            except Exception as error:  # whatever it is, the next beat may get through
+                due = 0.0
+                self.link.service.on_error(f"the worker of this process was not heard: {described(error)}", None)
             self.stop_void()
             await asyncio.sleep(LOOK_SECONDS)
 

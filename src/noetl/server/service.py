@@ -50,6 +50,7 @@ RESTART_SECONDS = 1.0
 TURN_SECONDS = 0.1
 """How long a worker goes on with one execution while others wait. Short runs are done by then: a step that ends and the
 next one that is handed out are one commit, and nobody waits in the queue at each step."""
+KEPT_CLAIMS = 1_000
 KEPT_FINISHED = 10_000
 KEPT_PARENTS = 10_000
 KEPT_TURNS = 10_000
@@ -110,6 +111,8 @@ class Service:
         self.ended: dict[str, Waiting] = {}
         """Executions that somebody waits for."""
         self.closing = False
+        self.answered_claims: dict[tuple[str, str], None] = {}
+        """The latest claims that were given work here, by worker and id."""
         self.finished: dict[tuple[str, int], int] = {}
         """Leases that have ended lately with a report, and how many facts had been told by then."""
         self.sessions: dict[str, tuple[float, int]] = {}
@@ -209,13 +212,20 @@ class Service:
         """
         pool = command.pool or "default"
         give_up = self.clock.now() + seconds
+        again = bool(command.id) and (again or (command.worker, command.id) in self.answered_claims)
         while True:
-            works = await self._granted(command) if again and command.id else []
-            works = works or await self._claim(command, pool)
+            works = (await self._granted(command) if again else []) or await self._claim(command, pool)
             left = give_up - self.clock.now()
             if works or left <= 0 or self.closing:
+                self._remember(command, works)
                 return works
             await self._wait_for_work(pool, left)
+
+    def _remember(self, command: Claim, works: list[Work]) -> None:
+        if command.id and works:
+            self.answered_claims[command.worker, command.id] = None
+            while len(self.answered_claims) > KEPT_CLAIMS:
+                del self.answered_claims[next(iter(self.answered_claims))]
 
     async def _granted(self, command: Claim) -> list[Work]:
         """The work under leases that the claim was given before: the store knows which of them are alive."""
@@ -305,7 +315,9 @@ class Service:
             report = replace(report, claim=None)
         answer = await self.runtime.handle(execution, report)
         works = list(answer.works)
-        if claim is not None and not works:
+        if claim is not None and works:
+            self._remember(claim, works)
+        elif claim is not None:
             works = await self.claim(claim, again=again)
         return Reported(self._verdict(execution, report, answer), report.fence in answer.state.leases, works)
 
@@ -383,7 +395,7 @@ class Service:
             try:
                 await loop()
             except Exception as error:
-                self.on_error(f"background task failed, restarting in {RESTART_SECONDS:g} s: {_told_of(error)}", None)
+                self.on_error(f"background task failed, restarting in {RESTART_SECONDS:g} s: {described(error)}", None)
             await asyncio.sleep(RESTART_SECONDS)
 
     async def _watch(self) -> None:
@@ -536,7 +548,7 @@ class Service:
 
     def _back_off(self, execution: str, error: Exception) -> None:
         seconds = self.backoff.fail(execution)
-        message = f"execution {execution} cannot make progress, retrying in {seconds:g} s: {_told_of(error)}"
+        message = f"execution {execution} cannot make progress, retrying in {seconds:g} s: {described(error)}"
         self.on_error(message, execution)
 
     async def _in_store(self, ask: Callable[..., Value], *arguments: Any) -> Value:
@@ -546,7 +558,7 @@ class Service:
         self.runtime.close()
 
 
-def _told_of(error: Exception) -> str:
+def described(error: Exception) -> str:
     """The error for the log: its words if they are meant for people, else its type and where it arose."""
     if isinstance(error, NoetlError):
         return str(error)

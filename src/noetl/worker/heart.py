@@ -130,5 +130,6 @@ class Heart(Thread):
         self.link.known.set()
         self.link.paused_executions = frozenset(pulse.paused)
         for execution, fence in pulse.revoked:
-            self.say("info", f"lease {fence} of {execution} is void")
-            self.worker.revoke(execution, fence)
+            if (execution, fence) in self.worker.leases:  # else it is the report that ended it that is still on its way
+                self.say("info", f"lease {fence} of {execution} is void")
+                self.worker.revoke(execution, fence)

@@ -23,11 +23,13 @@ class Effect(NamedTuple):
 
 
 class Ledger:
-    """Notes effects. `on_effect` gets each one while its call lasts, and the port that it came from."""
+    """Notes effects. `on_effect` gets each one while its call lasts, `on_answer` when it was answered, and the port
+    that it came from."""
 
     def __init__(self) -> None:
         self.effects: list[Effect] = []
         self.on_effect: Callable[[Effect, int], None] = lambda effect, port: None
+        self.on_answer: Callable[[Effect, int], None] = lambda effect, port: None
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.http.daemon_threads = True
         self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -74,6 +76,7 @@ def _handler(ledger: Ledger) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
+            ledger.on_answer(effect, self.client_address[1])
 
         def log_message(self, format: str, *args: Any) -> None: ...
 
@@ -82,12 +85,17 @@ def _handler(ledger: Ledger) -> type[BaseHTTPRequestHandler]:
 
 def process_at(port: int, among: Iterable[int]) -> int | None:
     """The process that has the local end of a connection from that port."""
-    inode = next((row[9] for row in _connections() if int(row[1].rpartition(":")[2], 16) == port), None)
-    for pid in among:
-        with suppress(OSError):  # it has just ended
-            if any(os.readlink(fd) == f"socket:[{inode}]" for fd in Path(f"/proc/{pid}/fd").iterdir()):
-                return pid
-    return None
+    links = {f"socket:[{row[9]}]" for row in _connections() if int(row[1].rpartition(":")[2], 16) == port}
+    return next((pid for pid in among if links & _open_files(pid)), None)
+
+
+def _open_files(pid: int) -> set[str]:
+    found = set()
+    with suppress(OSError):  # the process has just ended
+        for file in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):  # or has just closed it
+                found.add(os.readlink(file))
+    return found
 
 
 def _connections() -> Iterator[list[str]]:

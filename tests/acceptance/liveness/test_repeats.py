@@ -46,12 +46,12 @@ RETRY = """
                 policy:
                   rules:
                     - when: "{{ outcome.status == 'error' }}"
-                      then: {do: retry, attempts: 9, delay: 0.2}
+                      then: {do: retry, attempts: 9, delay: RETRY_DELAY}
                     - else: {then: {do: continue}}"""
 
 
-def call(place: str, failures: str = "0") -> str:
-    return CALL.replace("PLACE", place).replace("FAILURES", failures) + RETRY
+def call(place: str, failures: str = "0", delay: float = 0.2) -> str:
+    return CALL.replace("PLACE", place).replace("FAILURES", failures) + RETRY.replace("RETRY_DELAY", str(delay))
 
 
 INNER = call("rest#1/items#1[{{ iter.index }}]/one#1").replace("\n", "\n      ")
@@ -100,6 +100,52 @@ LONG = playbook(
         tool:
           - one:
               {call("long#1/one#1")}
+    """,
+)
+
+STEP_DURABLE = WORK.replace("workload:", "executor: {spec: {durability: step}}\nworkload:")
+"""Workers report at the end of a step only, and not between its tasks."""
+PIPELINE = playbook(
+    "pipeline",
+    f"""\
+    executor: {{spec: {{durability: step}}}}
+    workload: {{ledger: "", seconds: 0.5}}
+    workflow:
+      - step: chain
+        tool:
+          - one:
+              {call("chain#1/one#1")}
+          - two:
+              {call("chain#1/two#1")}
+          - three:
+              {call("chain#1/three#1")}
+    """,
+)
+ITERATOR = playbook(
+    "iterator",
+    f"""\
+    workload: {{ledger: "", seconds: 0.5}}
+    workflow:
+      - step: rest
+        tool:
+          - items:
+              kind: iterator
+              in: [0, 1, 2]
+              iterator: n
+              tool:
+                - one:
+                    {INNER}
+    """,
+)
+PAUSE = playbook(
+    "pause",
+    f"""\
+    workload: {{ledger: "", seconds: 0}}
+    workflow:
+      - step: chain
+        tool:
+          - one:
+              {call("chain#1/one#1", "1", 3.0)}
     """,
 )
 
@@ -174,7 +220,8 @@ def repeated(site: Site, book: Ledger, execution: str) -> list[tuple[Effect, flo
 
 def play(site: Site, book: Ledger, chaos: Chaos, runs: int, seconds: float) -> None:
     """Start runs, make trouble while they run, and compare the ledger with their logs."""
-    executions = [site.client.start({"playbook": WORK, "payload": {"ledger": book.url}}) for _ in range(runs)]
+    texts = (WORK, STEP_DURABLE)
+    executions = [site.client.start({"playbook": texts[n % 2], "payload": {"ledger": book.url}}) for n in range(runs)]
     chaos.run(seconds)
     ends = [site.client.ended(execution, SECONDS) for execution in executions]
     time.sleep(LEASE_SECONDS)  # whoever still believes in an old lease may act on it
@@ -243,3 +290,31 @@ def test_a_stalled_server_takes_nothing_away_from_innocent_workers(tmp_path: Pat
         server.send_signal(signal.SIGCONT)
         assert made.client.ended(execution)["status"] == "succeeded"
         assert len(book.of(execution)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [(PIPELINE, "on_effect"), (ITERATOR, "on_effect"), (PAUSE, "on_answer")],
+    ids=["pipeline", "iterator", "pause"],
+)
+def test_a_worker_thawed_after_its_lease_begins_nothing(tmp_path: Path, text: str, moment: str) -> None:
+    """It is frozen in its first call, or in the pause before a retry; another worker does all of it meanwhile."""
+    frozen: list[int] = []
+
+    def freeze(effect: Effect, port: int) -> None:
+        pid = process_at(port, made.pids())
+        if not frozen and pid is not None:
+            frozen.append(pid)
+            if moment == "on_answer":
+                time.sleep(1.0)  # until it has reported the failure and waits
+            os.kill(pid, signal.SIGSTOP)
+
+    with ledger() as book, site(tmp_path, str(tmp_path / "noetl.db"), random.Random(1), workers=2) as made:
+        setattr(book, moment, freeze)
+        execution = made.client.start({"playbook": text, "payload": {"ledger": book.url}})
+        assert made.client.ended(execution, SECONDS)["status"] == "succeeded"
+        before = len(book.of(execution))
+        os.kill(frozen[0], signal.SIGCONT)
+        assert made.client.ended(made.client.start({"playbook": text, "payload": {"ledger": book.url}}))
+        time.sleep(LEASE_SECONDS)
+        assert len(book.of(execution)) == before

@@ -188,6 +188,18 @@ def test_a_heartbeat_hears_of_a_cancel_at_another_server(store: Store) -> None:
     play(store, story, worker=False, opened=False)
 
 
+def test_a_worker_beside_the_server_begins_nothing_under_a_lease_that_is_gone(store: Store) -> None:
+    async def story(house: House) -> None:
+        state = await house.service.start(house.add(CHAIN), {}, {})
+        (work,) = await house.service.claim(Claim("w1", 1, "default", "c1"))
+        link = house.worker.link
+        assert await link.holds(work.execution, work.fence)
+        await house.service.handle(state.id, Cancel("enough"))
+        assert not await link.holds(work.execution, work.fence)
+
+    play(store, story, worker=False, opened=False)
+
+
 # -- errors of one execution ------------------------------------------------------------------------------------------
 
 
