@@ -8,12 +8,13 @@ from docs._markdown import code, page, sentence, table
 from noetl.engine.verify import INVARIANTS
 
 INTRO = """The engine promises these things of every execution, also after its process was killed at any moment.
-`noetl verify` reads the stored log, folds it once more, and proves each; see
+`noetl verify` reads the stored log once, folds it again, and checks each; see
 [the command](cli.md#noetl-verify)."""
 
 ANSWER = """A violation names the execution, the number of the event where it was seen, the invariant and what is wrong.
 The exit code is 1 if there is any. `-o json` prints `executions` (how many were checked) and `violations` with
-`execution_id`, `seq`, `invariant` and `message`."""
+`execution_id`, `seq`, `invariant` and `message`. Of each invariant the first 1,000 violations in a log are listed; one
+more line says how many there are beyond these."""
 
 
 def pages() -> Iterator[tuple[str, str]]:

@@ -71,12 +71,15 @@ SQL = """In the SQL of a task, a template is always one value: it is bound as a 
 never spliced into the text. Two filters exist only there."""
 
 BUDGETS = [
-    ("Time", f"{budget.SECONDS * 1000:g} ms"),
+    ("CPU time", f"{budget.SECONDS * 1000:g} ms"),
+    ("CPU time of all templates of one decision on the server", f"{budget.DECISION_SECONDS * 1000:g} ms"),
     ("Characters in one text", f"{budget.CHARACTERS:,}"),
     ("Elements in one list", f"{budget.ELEMENTS:,}"),
     ("Iterations of all loops together", f"{budget.STEPS:,}"),
     ("Everything one evaluation makes", f"about {budget.MEMORY >> 20} MiB"),
-    ("Bits of a whole number", f"{budget.INTEGER_BITS:,}"),
+    ("The value it gives, when it is stored", f"about {budget.VALUE_BYTES >> 20} MiB"),
+    ("The values of all templates of one decision", f"about {budget.DECISION_BYTES >> 20} MiB"),
+    ("Bits of a whole number", f"{budget.INTEGER_BITS:,}, and 64 where it is stored"),
     ("Depth of nested lists and maps", f"{budget.DEPTH}"),
 ]
 

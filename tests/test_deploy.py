@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -18,9 +19,10 @@ import yaml
 from noetl.cli.main import noetl_command
 from noetl.cli.pool import SPARE_SECONDS
 from noetl.cli.server import PORT
+from noetl.errors import UsageError
 from noetl.server.listen import CLOSE_SECONDS
 from noetl.server.roles import ALLOWED
-from noetl.settings import VARIABLES
+from noetl.settings import VARIABLES, server_address
 from noetl.worker.shift import GRACE_SECONDS, HAND_BACK_SECONDS
 
 HOME = Path(__file__).parents[1]
@@ -138,7 +140,14 @@ def test_who_is_told_to_end_has_the_time_that_it_takes(one: Container) -> None:
     assert one.grace > needed
 
 
-@pytest.mark.parametrize(("worker", "server"), [("compose worker", "compose server"), ("noetl-worker", "noetl-server")])
+PAIRS = [
+    ("compose worker", "compose server"),
+    ("compose noetl-worker", "compose noetl"),
+    ("noetl-worker", "noetl-server"),
+]
+
+
+@pytest.mark.parametrize(("worker", "server"), PAIRS)
 def test_workers_know_a_server_that_answers_to_the_name(worker: str, server: str) -> None:
     """A server refuses names that it was not told."""
     one = CONTAINERS[worker]
@@ -225,6 +234,76 @@ def test_nobody_is_root() -> None:
         if service["image"] == "noetl":
             assert service["read_only"], name
             assert service["cap_drop"] == ["ALL"], name
+
+
+@pytest.mark.parametrize(
+    "one", [one for one in CONTAINERS.values() if "worker" in one.where], ids=lambda one: one.where
+)
+def test_plain_http_beyond_the_machine_is_allowed_in_so_many_words(one: Container) -> None:
+    """M16: whoever reads the file sees it, and the program refuses it otherwise."""
+    params = parsed(one.args).params
+    url = params["server"] or one.env["NOETL_SERVER"]
+    environment = {name: value for name, value in one.env.items() if isinstance(value, str)}
+    with pytest.raises(UsageError, match="is not encrypted"):
+        server_address(url, "token", {})
+    assert server_address(url, "token", environment, insecure=params["insecure"]) is not None
+
+
+def test_code_of_tasks_is_kept_apart_from_database_and_key() -> None:
+    """H5: workers are of another user and have no volume of the server; no server runs tasks itself."""
+    services = COMPOSE["services"]
+    for name, service in services.items():
+        if service["image"] == "noetl" and service["command"][0] == "worker":
+            assert service["user"] not in ("10001:10001", "0:0"), name
+            assert not service.get("volumes"), name
+    for one in CONTAINERS.values():
+        assert not parsed(one.args).params.get("workers"), one.where
+
+
+def test_workers_reach_neither_the_cluster_nor_its_cloud() -> None:
+    policies = {one["metadata"]["name"]: one["spec"] for one in OBJECTS if one["kind"] == "NetworkPolicy"}
+    worker = policies["noetl-worker"]
+    assert (set(worker["policyTypes"]), worker["ingress"]) == ({"Ingress", "Egress"}, [])
+    blocks = [to["ipBlock"] for rule in worker["egress"] for to in rule["to"] if "ipBlock" in to]
+    for address in ("169.254.169.254", "10.96.0.1", "172.16.0.1", "192.168.1.1", "fd00:ec2::254", "fe80::1"):
+        found = ip_address(address)
+        for block in blocks:
+            inside = ip_network(block["cidr"])
+            assert found.version != inside.version or any(found in ip_network(no) for no in block["except"]), address
+    server = policies["noetl-server"]
+    assert server["policyTypes"] == ["Ingress"]
+    assert [rule["from"] for rule in server["ingress"]] == [[{"podSelector": {}}]]
+
+
+def test_images_of_others_are_named_to_the_patch() -> None:
+    """Digests can't be looked up here; tags are as exact as they come."""
+    (python,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", DOCKERFILE, re.MULTILINE)
+    assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"${PYTHON_IMAGE}"}
+    for image in (python, *(service["image"] for service in COMPOSE["services"].values())):
+        assert image == "noetl" or re.search(r":\d+\.\d+(\.\d+)?-\w+", image), image
+
+
+def test_the_image_has_the_program_of_its_sandbox() -> None:
+    assert re.search(r"apt-get install .*\bbubblewrap\b", DOCKERFILE)
+
+
+def test_no_secret_is_an_argument() -> None:
+    for name, service in COMPOSE["services"].items():
+        assert not re.search("TOKEN|PASSWORD", str(service.get("command"))), name
+
+
+@pytest.mark.skipif(not (BIN / "nats-server").exists(), reason="there is no nats-server here")
+def test_nats_takes_its_token_from_the_environment_and_wants_one(tmp_path: Path) -> None:
+    (tmp_path / "nats.conf").write_text((DEPLOY / "nats.conf").read_text().replace("/data", str(tmp_path)))
+    for environment, starts in (({}, False), ({"NATS_TOKEN": "abc123"}, True)):
+        done = subprocess.run(
+            [BIN / "nats-server", "--config", tmp_path / "nats.conf", "-t"],
+            env=environment,
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+        assert (done.returncode == 0) == starts, done.stderr
 
 
 def test_secrets_are_referred_to_and_never_written_down() -> None:

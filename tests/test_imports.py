@@ -1,8 +1,9 @@
 """Imports point one way. A part may import the parts on the lines above its own, never one below.
 
     errors                              imported by all, imports nothing of ours
-    model
+    model, printable                    printable: text of others on a terminal
     clock, settings, log                time, the environment, lines on standard error
+    file_access                         which files a playbook may name
     expression                          templates
     scope, reference                    what a template sees, values stored elsewhere
     sql, shell_text                     templates whose values are bound and never spliced
@@ -33,8 +34,9 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "noetl"
 LEVELS = [
     ["errors"],
-    ["model"],
+    ["model", "printable"],
     ["clock", "settings", "log"],
+    ["file_access"],
     ["expression"],
     ["scope", "reference", "sql", "shell_text"],
     ["dsl", "engine"],

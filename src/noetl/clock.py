@@ -17,6 +17,11 @@ class Clock(Protocol):
         """Wait that long."""
 
 
+def uptime() -> float:
+    """Seconds on a clock that never goes back, and that goes on while the machine is suspended."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 class SystemClock:
     """The machine's clock."""
 

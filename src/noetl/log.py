@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 import msgspec
+
+from noetl.printable import printable, printable_json
 
 Form = Literal["text", "json"]
 Level = Literal["debug", "info", "warning", "error"]
 ORDER: dict[Level, int] = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:{}@+")
 """What may stand in a text line without quotes."""
+LIBRARY_LINES, LIBRARY_SECONDS = 20, 60.0
+"""How many lines of one library are written in that time."""
 
 
 class Stream(Protocol):
@@ -40,9 +46,10 @@ class Log:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         known = {name: value for name, value in fields.items() if value is not None}
         if self.form == "json":
-            line = msgspec.json.encode({"ts": at, "level": level, "msg": message} | known).decode()
+            line = printable_json(msgspec.json.encode({"ts": at, "level": level, "msg": message} | known).decode())
         else:
-            line = " ".join([at, level.upper(), message, *(f"{name}={_text(value)}" for name, value in known.items())])
+            words = [at, level.upper(), message, *(f"{name}={_text(value)}" for name, value in known.items())]
+            line = printable(" ".join(words))
         try:
             (self._stream or sys.stderr).write(line + "\n")
         except (OSError, ValueError):  # nobody reads any more, and there is nobody else to tell
@@ -55,18 +62,47 @@ class Log:
         self.write("error", "a defect", error=type(error).__name__, at=places, **fields)
 
 
-class _Libraries(logging.Handler):
-    """Takes what libraries warn of: the first line, without the traceback and the values in it."""
+class _Window:
+    """How many lines a library has written in the current minute, and how many more it wanted to write."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, started: float) -> None:
+        self.started, self.written, self.suppressed = started, 0, 0
+
+
+class _Libraries(logging.Handler):
+    """Takes what libraries warn of: the first line, without the traceback and the values in it.
+
+    Strangers can make a library warn as often as they like (requests that are none, connections for which there is no
+    descriptor), so each library has so many lines a minute; the next one says how many were left out.
+    """
+
+    def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(logging.WARNING)
-        self.log = log
+        self.log, self.clock = log, clock
+        self._windows: dict[str, _Window] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
+        suppressed = self._admit(record.name)
+        if suppressed is None:
+            return
         level: Level = "error" if record.levelno >= logging.ERROR else "warning"
         kind = record.exc_info[0] if record.exc_info else None
         said = record.getMessage().partition("\n")[0][:200]
-        self.log.write(level, said, library=record.name, error=None if kind is None else kind.__name__)
+        error = None if kind is None else kind.__name__
+        self.log.write(level, said, library=record.name, error=error, suppressed=suppressed or None)
+
+    def _admit(self, library: str) -> int | None:
+        """How many lines were left out before this one; None if this one is to be left out, too."""
+        now, before = self.clock(), self._windows.get(library)
+        if before is None or now - before.started >= LIBRARY_SECONDS:
+            window = self._windows[library] = _Window(now)
+            window.written = 1
+            return before.suppressed if before is not None else 0
+        if before.written >= LIBRARY_LINES:
+            before.suppressed += 1
+            return None
+        before.written += 1
+        return 0
 
 
 def hear_libraries(log: Log) -> None:

@@ -39,10 +39,10 @@ class Need(Interruption):
 
 
 class TooLarge:
-    """Stands for content that is too large to be looked into at this place."""
+    """Stands for content that is too large to be looked into at this place, or together with others."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int, together: bool = False) -> None:
+        self.limit, self.together = limit, together
 
 
 class Gone:
@@ -89,8 +89,10 @@ class Reference(View):
         if isinstance(found, Gone):
             raise TemplateFailed(found.message)
         if isinstance(found, TooLarge):
+            limit = f"limit {found.limit:,}{' for all stored values of a decision' if found.together else ''}"
+            hint = "hand it to a task, or keep what a guard needs in a smaller value"
             raise TemplateFailed(
-                f"a stored value of {self.size:,} bytes can't be looked into here (limit {found.limit:,})"
+                f"a stored value of {self.size:,} bytes can't be looked into here ({limit})", hint=hint
             )
         if isinstance(found, bytes):
             raise TemplateFailed("binary content can't be looked into: hand it to a tool as a whole")

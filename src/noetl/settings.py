@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_network
 from typing import Literal, NamedTuple, cast, get_args
 
 from noetl.errors import UsageError
@@ -125,6 +126,20 @@ def traces_endpoint(said: str | None = None, environment: Mapping[str, str] = os
     return found
 
 
+def trusted_proxies(said: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The addresses and networks whose X-Forwarded-For counts; `said` is what flags say."""
+    texts = list(said) or environment.get("NOETL_TRUSTED_PROXIES", "").split(",")
+    found = tuple(text.strip() for text in texts if text.strip())
+    for text in found:
+        try:
+            ip_network(text)
+        except ValueError:
+            name = "--trusted-proxy" if said else "NOETL_TRUSTED_PROXIES"
+            example = "10.0.0.7 or 10.0.0.0/8"
+            raise UsageError(f"{name} is {text!r}; write an address or a network, such as {example}") from None
+    return found
+
+
 def master_key_settings(environment: Mapping[str, str] = os.environ) -> MasterKeySettings:
     """The settings of the master key."""
     home = environment.get("XDG_CONFIG_HOME") or os.path.join("~", ".config")
@@ -133,15 +148,64 @@ def master_key_settings(environment: Mapping[str, str] = os.environ) -> MasterKe
 
 
 def server_address(
-    url: str | None = None, token: str | None = None, environment: Mapping[str, str] = os.environ
+    url: str | None = None,
+    token: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+    *,
+    insecure: bool = False,
 ) -> ServerAddress | None:
-    """The server that verbs are to act on; None if there is none. The arguments are what flags say."""
+    """The server that verbs are to act on; None if there is none. The arguments are what flags say.
+
+    A token goes to another machine only encrypted: UsageError for http:// beyond this machine, unless it is allowed.
+    """
     url = url or environment.get("NOETL_SERVER")
     if not url:
         return None
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"the address of a server begins with http:// or https://, and not as {url!r} does")
-    return ServerAddress(url.rstrip("/"), token or _secret("NOETL_TOKEN", environment))
+    address = ServerAddress(url.rstrip("/"), token or _secret("NOETL_TOKEN", environment))
+    allowed = insecure or environment.get("NOETL_INSECURE", "") not in ("", "0")
+    if address.token and not allowed and url.startswith("http://") and not is_this_machine(url):
+        raise UsageError(
+            f"{address.url} is not encrypted: everybody on the way could read the token and the credentials of tasks. "
+            "Use https://, or allow it where the network is yours alone: --insecure, or NOETL_INSECURE=1"
+        )
+    return address
+
+
+def is_this_machine(url: str) -> bool:
+    """Whether what is sent to a URL never leaves this machine. No name is looked up."""
+    from ipaddress import ip_address
+    from urllib.parse import urlsplit
+
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def allowed_folders(
+    use: Literal["secret", "tool"], environment: Mapping[str, str] = os.environ
+) -> tuple[str, list[str]]:
+    """The variable with the folders whose files playbooks may name, and these folders; none means all."""
+    name = "NOETL_SECRET_FILES" if use == "secret" else "NOETL_TOOL_FILES"
+    return name, [os.path.expanduser(folder) for folder in environment.get(name, "").split(os.pathsep) if folder]
+
+
+def own_files(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Files that are noetl's alone: the database that it uses by default, the master key, what `NOETL_*_FILE` names,
+    and NOETL_PROTECTED_FILES."""
+    named = [value for name, value in environment.items() if re.fullmatch("NOETL_[A-Z_]+_FILE", name) and value]
+    more = [file for file in environment.get("NOETL_PROTECTED_FILES", "").split(os.pathsep) if file]
+    db = environment.get("NOETL_DB") or DEFAULT_DB
+    database = [] if "://" in db else [db.removeprefix("sqlite:")]
+    return [os.path.expanduser(file) for file in (master_key_settings(environment).file, *database, *named, *more)]
 
 
 def nats_settings(url: str | None = None, environment: Mapping[str, str] = os.environ) -> NatsSettings | None:
@@ -164,6 +228,16 @@ def nats_settings(url: str | None = None, environment: Mapping[str, str] = os.en
     )
 
 
+def nats_variables(url: str | None = None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The same as variables, for a process that is started by this one."""
+    chosen = nats_settings(url, environment)
+    if chosen is None:
+        return {}
+    fields = {"": ",".join(chosen.servers), "_USER": chosen.user, "_PASSWORD": chosen.password}
+    fields |= {"_TOKEN": chosen.token, "_CREDS": chosen.creds}
+    return {f"NOETL_NATS{name}": value for name, value in fields.items() if value}
+
+
 def _secret(name: str, environment: Mapping[str, str]) -> str:
     """The value of a variable, or the content of the file that NAME_FILE names."""
     if value := environment.get(name):
@@ -179,6 +253,11 @@ def _secret(name: str, environment: Mapping[str, str]) -> str:
         raise UsageError(f"{name}_FILE: can't read {file}: {reason}") from None
 
 
+def take_over(handed: Mapping[str, str]) -> None:
+    """Settings of noetl that a process gets from the one that started it, and not by its environment."""
+    os.environ.update({name: value for name, value in handed.items() if name.startswith("NOETL_")})
+
+
 def variables() -> Mapping[str, str]:
     """The whole environment, for providers of secrets."""
     return os.environ
@@ -191,6 +270,14 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "NOETL_SERVER": ("`--server`", "The server that verbs act on and workers take work from."),
     "NOETL_TOKEN": ("`--token` of workers", "The token for that server."),
     "NOETL_TOKEN_FILE": ("", "A file that holds the token."),
+    "NOETL_INSECURE": (
+        "`--insecure`",
+        "`1` lets a token travel to another machine by `http://`, which others can read.",
+    ),
+    "NOETL_TRUSTED_PROXIES": (
+        "`--trusted-proxy`",
+        "Addresses or networks of proxies in front of a server, with commas between: their `X-Forwarded-For` counts.",
+    ),
     "NOETL_RETENTION": ("`--retention`", "How long executions are kept after their end; `off` or `0`: for ever."),
     "NOETL_LOG_FORMAT": ("`--log-format`", "`text` or `json`. Default: text on a terminal, JSON elsewhere."),
     "NOETL_LOG_LEVEL": ("`--log-level`", "`debug`, `info` (default), `warning` or `error`."),
@@ -213,6 +300,19 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "NOETL_NATS_TOKEN_FILE": ("", "A file that holds it."),
     "NOETL_NATS_CREDS": ("", "The text of a `.creds` file for NATS."),
     "NOETL_NATS_CREDS_FILE": ("", "The `.creds` file itself."),
+    "NOETL_SECRET_FILES": (
+        "",
+        "Folders that `provider: file` may read, with `:` between them. Default: every folder.",
+    ),
+    "NOETL_TOOL_FILES": (
+        "",
+        "Folders whose files the inputs of tools may name, with `:` between them. Default: every folder.",
+    ),
+    "NOETL_PROTECTED_FILES": (
+        "",
+        "Further files that no playbook may name, with `:` between them. Databases, the master key and files named by "
+        "a `NOETL_*_FILE` never can be.",
+    ),
     "NO_COLOR": ("", "No colours, also on a terminal."),
 }
 """Every variable: the flag that wins over it, and what it means. The reference is made of this."""

@@ -37,6 +37,7 @@ from noetl.store.triggers import Fired, Firing, Hook, Schedule
 
 A = "0198c0de-0000-7000-8000-00000000000a"
 B = "0198c0de-0000-7000-8000-00000000000b"
+DIGEST = "d" * 64
 C = "0199ffff-0000-7000-8000-00000000000c"
 NEVER = "0198c0de-0000-7000-8000-0000000000ff"
 AT = 1_760_000_000.123456
@@ -331,6 +332,15 @@ class LogSuite:
         assert numbers == sorted(set(numbers))
         assert [line[4] for line in store.logs(A, after=numbers[2])] == ["3", "4"]
 
+    def test_no_more_lines_are_read_than_are_wanted(self, store: Store) -> None:
+        store.log([(A, "t", AT, "stdout", str(number)) for number in range(5)])
+        store.log([(B, "t", AT, "stdout", "other")])
+        numbers = [line[0] for line in store.logs(A)]
+        assert [line[4] for line in store.logs(A, limit=2)] == ["0", "1"]
+        assert [line[4] for line in store.logs(A, after=numbers[2], limit=1)] == ["3"]
+        assert [line[4] for line in store.logs(A, after=numbers[3], limit=9)] == ["4"]
+        assert store.logs(A, limit=0) == []
+
     def test_no_lines_are_fine(self, store: Store) -> None:
         store.log([])
         assert store.logs(A) == []
@@ -386,6 +396,15 @@ class WorkSuite:
         assert store.orphans(9) == [B]
         assert store.orphans(0) == []
 
+    def test_open_executions_are_found_by_their_playbooks(self, store: Store) -> None:
+        store.commit([change(A, 0, 2, summary=summary(A, digest="d1"))])
+        store.commit([change(B, 0, summary=summary(B, "waiting", digest="d2", parent=A))])
+        store.commit([change(C, 0, summary=summary(C, "succeeded", digest="d3", parent=A, ended=AT))])
+        assert store.open_digests() == ["d1", "d2"]
+        assert store.open_of(["d1", "d3"]) == [(A, 2)]
+        assert store.open_of(["d1", "d2"]) == [(A, 2), (B, 1)]
+        assert (store.open_of([]), store.open_children()) == ([], [B])
+
     def test_a_parent_that_was_removed_has_ended(self, store: Store) -> None:
         store.commit(
             [change(B, 0, summary=summary(B, parent=A)), change(C, 0, summary=summary(C, parent=A, local=True))]
@@ -427,10 +446,29 @@ class WorkerSuite:
         assert store.lost() == [(A, 1), (A, 2)]
         store.beat(worker("w"), AT + 100)
         assert store.lost(AT + 106) == [(A, 2)]
-        assert store.held("w") == [(A, 1, AT), (A, 2, AT + 100)]
+        assert store.held("w") == [(A, 1, AT, False), (A, 2, AT + 100, False)]
         assert store.held("nobody") == []
         store.commit([change(A, 1, leases={2: None})])
         assert store.lost(AT + 106) == []
+
+    def test_content_is_read_by_who_holds_a_lease_of_an_execution_that_refers_to_it(self, store: Store) -> None:
+        chunk, part = (refer([[0, text]]) for text in ("one", "two"))
+        manifest = canonical({"chunks": [chunk[0].key], "marked": [], "total": 1})
+        whole = reference_to(manifest, hint="chunks")
+        other = refer("of nobody here")
+        lease = {1: Leased("a#1", "w@mine", AT)}
+        brought = [(chunk[0].key, chunk[1]), (whole.key, manifest)]
+        store.commit([change(A, 0, summary=summary(A, digest=DIGEST), leases=lease, blobs=brought[1:])])
+        store.commit([change(B, 0, summary=summary(B), blobs=[*brought, (part[0].key, part[1])])])
+        for key, refers in ((whole.key, True), (chunk[0].key, True), (part[0].key, False), (other[0].key, False)):
+            assert (store.refers(A, key), store.may_read("@mine", key)) == (refers, refers)
+            assert (store.may_read("@theirs", key), store.may_read("@in", key)) == (False, False)
+        assert store.refers(B, part[0].key)
+        assert not store.refers("no-execution", whole.key)
+        assert store.may_read("@mine", DIGEST)
+        assert not store.may_read("@theirs", DIGEST)
+        store.commit([change(A, store.seq(A), leases={1: None})])
+        assert not store.may_read("@mine", whole.key)
 
     def test_leases_of_a_worker_that_was_never_heard_are_lost_as_well(self, store: Store) -> None:
         leases = {1: Leased("a#1", "unheard", AT), 2: Leased("b#1", "unheard", AT + 20)}
@@ -447,6 +485,14 @@ class WorkerSuite:
         store.commit([change(B, 0, summary=summary(B, "paused"), leases=lease)])
         store.beat(worker("w"), AT)
         assert store.lost(AT + 99) == [(B, 1)]
+        assert store.held("w") == [(B, 1, AT, True)]
+
+    def test_who_was_silent_itself_waits_for_the_lifetime_of_a_lease(self, store: Store) -> None:
+        leases = {1: Leased("a#1", "w", AT), 2: Leased("b#1", "w", AT, 60.0)}
+        store.commit([change(A, 0, summary=summary(A), leases=leases)])
+        assert store.lost(AT + 99, 9, 30.0) == []
+        assert store.lost(AT + 99, 9, 31.0) == [(A, 1)]
+        assert store.lost(AT + 99, 9, 61.0) == [(A, 1), (A, 2)]
 
 
 def worker(name: str, **more: Any) -> WorkerSession:
@@ -472,6 +518,7 @@ class CatalogSuite:
         assert store.register("p", "d1") == 1
         assert [store.find("p"), store.find("p", 2)] == ["d1", "d2"]
         assert [one.version for one in store.versions("p")] == [1, 2]
+        assert [one.version for one in store.versions("p", 1)] == [1]
         assert store.register("p", "d3") == 3
         assert [store.find("p"), store.find("p", 4), store.find("q"), store.find("q", 1)] == ["d3", None, None, None]
 
@@ -815,7 +862,8 @@ def _remember(store: Store, key: str, answer: bytes, at: float) -> Any:
 
 def _look(store: Store, execution: str, limit: int, at: float) -> Any:
     found = store.waiting("pool", limit, execution), store.due(at, limit), store.next_due(), store.lost(at, limit)
-    return found, store.children(execution), store.orphans(limit)
+    families = store.open_digests(), store.open_of([""]), store.open_children()
+    return found, store.children(execution), store.orphans(limit), families
 
 
 def _prune(store: Store, before: float, limit: int, now: float) -> Any:

@@ -20,11 +20,13 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from tests.verifying import check_postgres, is_damaged
 
 START_SECONDS = 300
 STOP_SECONDS = 120
@@ -157,6 +159,13 @@ class Schema:
     def dsn(self, **changes: Any) -> str:
         return self.server.dsn(**{"options": f"-c search_path={self.name}", **changes})
 
+    @property
+    def store_address(self) -> str:
+        """Of a store of noetl in it."""
+        fields = self.server.fields()
+        where = f"{fields['user']}:{quote(fields['password'])}@{fields['host']}:{fields['port']}/{fields['database']}"
+        return f"postgresql://{where}?schema={self.name}"
+
     def rows(self, query: str, params: Any = None) -> list[tuple[Any, ...]]:
         """What a query of the test itself gives; nothing for a command."""
         with self.server.connect(options=f"-c search_path={self.name}") as connection:
@@ -178,12 +187,20 @@ def postgres_fixture() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(name="schema")
-def schema_fixture(postgres: PostgresServer) -> Iterator[Schema]:
+def schema_fixture(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterator[Schema]:
     made = Schema(postgres)
     with postgres.connect() as connection:
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(made.name)))
     yield made
-    with postgres.connect() as connection:
+    try:
+        if not is_damaged(request.node):
+            check_postgres(made.store_address)
+    finally:
+        _drop(made)
+
+
+def _drop(made: Schema) -> None:
+    with made.server.connect() as connection:
         connection.execute("SET client_min_messages = warning")
         connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(made.name)))
 

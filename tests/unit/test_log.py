@@ -8,7 +8,7 @@ from io import StringIO
 import msgspec
 import pytest
 
-from noetl.log import Level, Log, hear_libraries
+from noetl.log import LIBRARY_LINES, Level, Log, _Libraries, hear_libraries
 
 
 def written(form: str, level: Level = "info", message: str = "hello", **fields: object) -> str:
@@ -66,6 +66,23 @@ def test_libraries_speak_through_the_log_without_their_values() -> None:
     assert (line["level"], line["msg"], line["library"]) == ("error", "it broke", "some.library")
     assert line["error"] == "RuntimeError"
     assert "s3cret" not in stream.getvalue()
+
+
+def test_a_library_that_warns_without_end_fills_no_disk() -> None:
+    now, stream = [0.0], StringIO()
+    handler = _Libraries(Log("json", stream=stream), lambda: now[0])
+
+    def warn(library: str) -> None:
+        handler.emit(logging.LogRecord(library, logging.ERROR, "", 0, "out of descriptors", None, None))
+
+    for _ in range(10_000):
+        warn("asyncio")
+    warn("uvicorn.error")
+    now[0] = 60.0
+    warn("asyncio")
+    lines = list(map(msgspec.json.decode, stream.getvalue().splitlines()))
+    assert [line["library"] for line in lines] == ["asyncio"] * LIBRARY_LINES + ["uvicorn.error", "asyncio"]
+    assert [line.get("suppressed") for line in lines[-2:]] == [None, 10_000 - LIBRARY_LINES]
 
 
 def test_a_defect_names_places_and_no_values() -> None:

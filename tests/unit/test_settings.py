@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from noetl.errors import UsageError
-from noetl.settings import log_settings, retention
+from noetl.settings import (
+    is_this_machine,
+    log_settings,
+    nats_settings,
+    nats_variables,
+    retention,
+    server_address,
+    trusted_proxies,
+)
 
 DAY = 86_400.0
 
@@ -30,6 +38,17 @@ def test_an_age_that_is_no_duration_is_refused(word: str) -> None:
         retention(None, {"NOETL_RETENTION": word})
 
 
+def test_proxies_are_addresses_or_networks() -> None:
+    assert trusted_proxies((), {}) == ()
+    assert trusted_proxies((), {"NOETL_TRUSTED_PROXIES": "10.0.0.7, fd00::/8"}) == ("10.0.0.7", "fd00::/8")
+    assert trusted_proxies(("10.0.0.0/8",), {"NOETL_TRUSTED_PROXIES": "::1"}) == ("10.0.0.0/8",)
+    for word in ("*", "proxy.example", "10.0.0.1/8"):
+        with pytest.raises(UsageError, match="--trusted-proxy is"):
+            trusted_proxies((word,), {})
+        with pytest.raises(UsageError, match="NOETL_TRUSTED_PROXIES is"):
+            trusted_proxies((), {"NOETL_TRUSTED_PROXIES": word})
+
+
 def test_lines_are_text_on_a_terminal_and_json_elsewhere() -> None:
     assert log_settings(True, environment={}) == ("text", "info")
     assert log_settings(False, environment={}) == ("json", "info")
@@ -42,3 +61,45 @@ def test_lines_are_text_on_a_terminal_and_json_elsewhere() -> None:
 def test_a_format_or_level_that_does_not_exist_is_named(name: str) -> None:
     with pytest.raises(UsageError, match=f"{name} is 'loud'"):
         log_settings(False, environment={name: "loud"})
+
+
+HERE = ["http://127.0.0.1:8082", "http://127.8.9.1", "http://[::1]:1", "http://localhost", "http://a.localhost:1"]
+ELSEWHERE = [
+    "http://noetl:8082",
+    "http://192.0.2.1",
+    "http://127.0.0.1@192.0.2.1",
+    "http://localhost.example.org",
+    "http://[2001:db8::1]",
+    "http://0.0.0.0",
+    "http://[",
+]
+
+
+@pytest.mark.parametrize("url", HERE)
+def test_a_token_may_go_to_this_machine_as_it_is(url: str) -> None:
+    found = server_address(url, "t", {})
+    assert (found and found.url, is_this_machine(url)) == (url, True)
+
+
+@pytest.mark.parametrize("url", ELSEWHERE)
+def test_a_token_goes_to_another_machine_only_encrypted(url: str) -> None:
+    """M16: workers and verbs sent tokens, and got opened credentials, in the clear."""
+    with pytest.raises(UsageError, match=r"is not encrypted: .*--insecure, or NOETL_INSECURE=1"):
+        server_address(url, "t", {})
+    with pytest.raises(UsageError, match="is not encrypted"):
+        server_address(None, None, {"NOETL_SERVER": url, "NOETL_TOKEN": "t", "NOETL_INSECURE": "0"})
+    for found in (
+        server_address(url, "t", {}, insecure=True),
+        server_address(url, "t", {"NOETL_INSECURE": "1"}),
+        server_address(url.replace("http:", "https:"), "t", {}),
+        server_address(url, None, {}),
+    ):
+        assert found is not None
+
+
+def test_settings_of_nats_can_be_handed_on() -> None:
+    creds = "-----BEGIN NATS USER JWT-----"
+    given = {"NOETL_NATS_USER": "u", "NOETL_NATS_PASSWORD": "p", "NOETL_NATS_TOKEN": "t", "NOETL_NATS_CREDS": creds}
+    handed = nats_variables("nats://a:1, nats://b:2", given)
+    assert nats_settings(None, handed) == nats_settings("nats://a:1, nats://b:2", given)
+    assert nats_variables(None, given) == {}

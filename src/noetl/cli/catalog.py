@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ from noetl.cli.local import ALL, opened, stamp
 from noetl.cli.output import emit, output_option
 from noetl.cli.place import Place, place_option
 from noetl.errors import NotFound
+from noetl.printable import printable
 from noetl.store.ports import CatalogVersion, Store
 
 
@@ -57,7 +59,8 @@ def show_command(path: str, place: Place, output: str | None) -> None:
     if output is not None:
         emit(found, output)
     else:
-        click.echo(found["text"], nl=not found["text"].endswith("\n"))
+        text = printable(found["text"], lines=True) if sys.stdout.isatty() else found["text"]
+        click.echo(text, nl=not text.endswith("\n"))
 
 
 def _found(store: Store, path: str, version: int | None) -> dict[str, Any]:

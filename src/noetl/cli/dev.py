@@ -10,6 +10,7 @@ from functools import partial
 import click
 
 import noetl
+from noetl.cli.harden import harden
 from noetl.cli.log_option import log_option
 from noetl.cli.run import collect_garbage
 from noetl.cli.serving import Running, Serving, make_token, retention_option, revoke, running, served
@@ -20,7 +21,7 @@ from noetl.server.listen import bound, url_of
 from noetl.server.local_link import LocalLink, Pulse
 from noetl.settings import nats_settings, traces_endpoint
 from noetl.store.ports import Store, WorkerSession
-from noetl.tools.http_client.addresses import forbid_addresses
+from noetl.tools.addresses import forbid_addresses
 from noetl.tools.registry import KINDS
 from noetl.worker.output import Output
 from noetl.worker.shift import Shift
@@ -41,7 +42,9 @@ def command(port: int, db: str | None, retention: float | None, log: Log) -> Non
     """Serve this machine: the API and a worker in one process, until Ctrl-C.
 
     It makes a token that is good while it runs, and prints the address to open and what to type for the other verbs.
+    Code of tasks runs as you: who may write a playbook here can do what you can.
     """
+    harden()
     collect_garbage()
     how = Serving((), retention, log, nats_settings(), traces_endpoint())
     with served(db) as store:

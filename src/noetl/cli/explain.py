@@ -11,6 +11,7 @@ import msgspec
 from noetl.cli.local import engine, opened, pick
 from noetl.cli.output import emit, output_option
 from noetl.cli.place import Place, place_option
+from noetl.printable import printable
 from noetl.reference import Reference
 from noetl.runtime import history
 from noetl.runtime.report import explained
@@ -74,11 +75,13 @@ def _plain(value: Any) -> Any:
 
 
 def _tell(found: dict[str, Any]) -> None:
-    place = f"{found['file']}:{found['line']}" if found["line"] else found["file"]
+    place = printable(f"{found['file']}:{found['line']}" if found["line"] else found["file"])
     runs = f"{found['runs']} run{'s' * (found['runs'] != 1)}"
-    click.echo(f"{click.style(found['step'], bold=True)}  {found['status'] or 'never entered'}, {runs}  {place}")
+    click.echo(
+        f"{click.style(printable(found['step']), bold=True)}  {found['status'] or 'never entered'}, {runs}  {place}"
+    )
     for sentence in found["stands"]:
-        click.echo(f"  {sentence}")
+        click.echo(f"  {printable(sentence)}")
     if found["left_out"]:
         click.echo(f"  ({found['left_out']:,} earlier decisions are left out)")
     for one in found["decisions"]:
@@ -86,25 +89,27 @@ def _tell(found: dict[str, Any]) -> None:
 
 
 def _tell_decision(one: dict[str, Any]) -> None:
-    click.echo(f"\n{click.style(str(one['seq']), fg='cyan')}  {one['says']}")
+    click.echo(f"\n{click.style(str(one['seq']), fg='cyan')}  {printable(one['says'])}")
     for reason in one["reasons"]:
         _tell_reason(reason, "always" if one["kind"] == "arcs" else "else")
     if one["differs"]:
-        differs = f"looked at again, it comes out otherwise ({one['differs']}): a guard asks for the time, or saw more"
+        outcome = printable(one["differs"])
+        differs = f"looked at again, it comes out otherwise ({outcome}): a guard asks for the time, or saw more"
         click.echo(f"    {click.style(differs, fg='yellow')}")
 
 
 def _tell_reason(one: dict[str, Any], unguarded: str) -> None:
-    place = f"{one['file']}:{one['line']}" if one["line"] else "-"
+    place = printable(f"{one['file']}:{one['line']}" if one["line"] else "-")
     verdict = click.style(f"{one['verdict']:<11}", fg=COLOURS[one["verdict"]])
     guard = f"when {_cut(' '.join(one['when'].split()))}" if one["when"] else unguarded
-    click.echo(f"    {verdict}  {one['leads_to']}  {guard}  {click.style(place, fg='bright_black')}")
+    leads = printable(f"{one['leads_to']}  {guard}")
+    click.echo(f"    {verdict}  {leads}  {click.style(place, fg='bright_black')}")
     for name, value in one["values"].items():
-        click.echo(f"                   {name} = {_cut(msgspec.json.encode(value).decode())}")
+        click.echo(printable(f"                   {name} = {_cut(msgspec.json.encode(value).decode())}"))
     for name in one["missing"]:
-        click.echo(f"                   {name} is not there")
+        click.echo(printable(f"                   {name} is not there"))
     if one["note"]:
-        click.echo(f"                   {one['note']}")
+        click.echo(printable(f"                   {one['note']}"))
 
 
 def _cut(text: str) -> str:

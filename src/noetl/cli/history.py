@@ -17,6 +17,7 @@ from noetl.cli.run import carry, collect_garbage, conclude, runnable, scalar
 from noetl.engine.state import Execution
 from noetl.errors import UsageError
 from noetl.model.identity import uuid7
+from noetl.printable import printable
 from noetl.runtime import history
 from noetl.runtime.catalog import Source, read
 from noetl.runtime.history import Edit, Forked
@@ -163,9 +164,9 @@ def _tell(forked: dict[str, Any], output: str | None) -> None:
         return
     click.echo(f"from {forked['source_id']}, up to its event {forked['source_seq']}", err=True)
     if forked["done"]:
-        click.echo(f"  kept: {', '.join(forked['done'])}", err=True)
+        click.echo(printable(f"  kept: {', '.join(forked['done'])}"), err=True)
     for one in forked["again"]:
-        click.echo(f"  {_words(one)}", err=True)
+        click.echo(printable(f"  {_words(one)}"), err=True)
 
 
 def _words(one: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ import msgspec
 
 from noetl.engine import events as e
 from noetl.model.identity import TaskId
+from noetl.printable import printable
 from noetl.store.codec import decode
 from noetl.store.ports import Row, Store
 
@@ -108,7 +109,7 @@ def waits_for(event: e.StepPaused) -> str:
 
 def brief(text: str, limit: int = 200) -> str:
     """The text on one line, and not too much of it."""
-    line = " ".join(text.split())
+    line = printable(" ".join(text.split()))
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
@@ -131,7 +132,7 @@ class Lines:
             if row.type in TOLD and (row.type != e.TaskDone.name or b'"retry"' in row.data):
                 for line in self._lines(decode(row.type, row.data), row.at):
                     if row.seq > self.after:
-                        click.echo(line, err=True)
+                        click.echo(printable(line), err=True)
 
     def close(self) -> None:
         pass
@@ -341,7 +342,7 @@ class Tree:
         grid = Table.grid(padding=(0, 1))
         mark, style = MARKS[picture.status]
         took = span((picture.ended or now) - (picture.started or now))
-        grid.add_row(Text(mark, style), Text(self.name, "bold"), "", took, Text(self.execution, "dim"))
+        grid.add_row(Text(mark, style), Text(printable(self.name), "bold"), "", took, Text(self.execution, "dim"))
         lines = list(picture.runs.values())
         hidden = max(0, len(lines) - max(5, height - 4))
         if hidden:
@@ -358,7 +359,7 @@ def _row(line: RunLine, now: float) -> list[Any]:
     mark, style = MARKS[line.status]
     took = span((line.ended or now) - line.started) if line.started is not None else ""
     bar: Any = "" if line.total is None else ProgressBar(max(1, line.total), line.done if line.total else 1, width=BAR)
-    return [Text(mark, style), Text(f"  {line.run}"), bar, took, Text(brief(_note(line), 100), style)]
+    return [Text(mark, style), Text(f"  {printable(line.run)}"), bar, took, Text(brief(_note(line), 100), style)]
 
 
 def _note(line: RunLine) -> str:

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -162,7 +163,8 @@ def _say(level: str, text: str) -> None:
 
 def opener(store: Store) -> OpenCredential:
     """Opens credentials of the database; what that takes is imported when the first is asked for."""
-    return lambda name: safe_of(store).open(name)
+    safe = cache(lambda: safe_of(store))  # one for all: it remembers what it has seen
+    return lambda name: safe().open(name)
 
 
 def safe_of(store: Store) -> Safe:

@@ -25,6 +25,7 @@ from noetl.errors import (
     TimedOut,
     UsageError,
 )
+from noetl.printable import printable
 from noetl.settings import no_colour
 
 VERBS = {
@@ -36,7 +37,7 @@ VERBS = {
     "explain": "Tell why a step of a run went as it did",
     "backup": "Copy a database while it is in use",
     "restore": "Make a database from its backup",
-    "verify": "Prove that the logs of runs keep every invariant",
+    "verify": "Check the logs of runs against every invariant",
     "validate": "Check playbooks and show every problem with its place",
     "graph": "Draw a playbook's net as text, mermaid, dot or svg",
     "schema": "Print the JSON Schema of playbooks, for editors",
@@ -115,7 +116,7 @@ def main() -> None:
     try:
         noetl_command(prog_name="noetl")
     except NoetlError as error:
-        click.echo(f"noetl: {error}", err=True)
+        click.echo(printable(f"noetl: {error}", lines=True), err=True)
         sys.exit(next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1))
     except OSError as error:  # files are read with errors of their own; what is left is where we write to
         click.echo(f"noetl: can't write: {error.strerror or error}", err=True)

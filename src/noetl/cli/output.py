@@ -8,6 +8,8 @@ from typing import Any
 import click
 import msgspec
 
+from noetl.printable import is_printable, printable, printable_json
+
 FORMATS = ("json", "jsonl", "yaml", "table")
 
 
@@ -20,14 +22,18 @@ def emit(data: Any, output: str) -> None:
     """Print data on stdout."""
     match output:
         case "json":
-            click.echo(msgspec.json.format(msgspec.json.encode(data), indent=2))
+            click.echo(printable_json(msgspec.json.format(msgspec.json.encode(data), indent=2).decode()))
         case "jsonl":
             for item in data if isinstance(data, list) else [data]:
-                click.echo(msgspec.json.encode(item))
+                click.echo(printable_json(msgspec.json.encode(item).decode()))
         case "yaml":
             import yaml
 
-            click.echo(yaml.safe_dump(msgspec.to_builtins(data), sort_keys=False, allow_unicode=True), nl=False)
+            plain = msgspec.to_builtins(data)
+            text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+            if not is_printable(text):  # then all that is not ASCII is escaped
+                text = yaml.safe_dump(plain, sort_keys=False)
+            click.echo(text, nl=False)
         case _:
             rows = msgspec.to_builtins(data if isinstance(data, list) else [data])
             if rows:
@@ -49,4 +55,4 @@ def _cell(value: Any) -> str:
     if value is None:
         return "-"
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return " ".join(text.split())
+    return printable(" ".join(text.split()))

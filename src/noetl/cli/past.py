@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
+import stat
 from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
@@ -17,6 +19,7 @@ from noetl.cli.place import Place, place_option
 from noetl.cli.run import runnable
 from noetl.engine.envelope import envelope
 from noetl.errors import UsageError
+from noetl.printable import printable
 from noetl.reference import KEYCHAIN, SECRET, Reference
 from noetl.runtime import history
 from noetl.runtime.catalog import Source, read
@@ -92,9 +95,9 @@ def _tell_replay(found: Run) -> None:
         same = "decides all of it as it was" if "first_difference" in found else "equal to what is stored"
         click.echo(same if found["equal"] else click.style("not equal to what is stored", fg="red"))
         return
-    click.echo(f"differs at event {difference['seq']}: {difference['message']}")
+    click.echo(printable(f"differs at event {difference['seq']}: {difference['message']}"))
     for name in ("logged", "found"):
-        click.echo(f"  {name}: {msgspec.json.encode(difference[name]).decode()}")
+        click.echo(printable(f"  {name}: {msgspec.json.encode(difference[name]).decode()}"))
 
 
 def _reference(value: Any) -> Any:
@@ -198,9 +201,9 @@ def _tell_diff(found: Run) -> None:
 
 
 def _tell_pair(name: str, pair: Run) -> None:
-    click.echo(click.style(name, bold=True))
+    click.echo(click.style(printable(name), bold=True))
     for side, colour in (("a", "red"), ("b", "green")):
-        click.echo(click.style(f"  {side}: {msgspec.json.encode(pair[side]).decode()}", fg=colour))
+        click.echo(click.style(printable(f"  {side}: {msgspec.json.encode(pair[side]).decode()}"), fg=colour))
 
 
 # -- export ---------------------------------------------------------------------------------------------------------
@@ -227,10 +230,20 @@ def export_command(run: str, path: str, place: Place) -> None:
         found["results"] = dict(_contents(store, events))
         found["execution"] = asyncio.run(_view(store, summary))
     content = msgspec.json.format(msgspec.json.encode(found), indent=2)
-    with click.open_file(path, "wb") as file:
+    if path == "-":
+        emit(found, "json")
+        return
+    with open(path, "wb", opener=_private) as file:
         file.write(content + b"\n")
-    if path != "-":
-        click.echo(f"{summary.execution_id}: {len(events):,} events to {path}", err=True)
+    click.echo(f"{summary.execution_id}: {len(events):,} events to {path}", err=True)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that only its owner can read; one that was there before is closed to others, too."""
+    descriptor = os.open(path, flags, 0o600)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 async def _view(store: Store, summary: Summary) -> Run:

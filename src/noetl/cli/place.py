@@ -14,6 +14,8 @@ from noetl.settings import ServerAddress, server_address
 DB_HELP = "The database: a file, or the URL of a Postgres database; else NOETL_DB, else ./.noetl/noetl.db."
 SERVER_HELP = "Act on this server and not on a database; else NOETL_SERVER. NOETL_TOKEN has the token."
 
+INSECURE_HELP = "Allow http:// to another machine, where others can read the token; else NOETL_INSECURE."
+
 
 class Place(NamedTuple):
     """A database, named or the default one; or a server."""
@@ -34,10 +36,12 @@ def place_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option("--db", metavar="PATH", help=DB_HELP)
     @click.option("--server", metavar="URL", help=SERVER_HELP)
+    @click.option("--insecure", is_flag=True, help=INSECURE_HELP)
     @wraps(function)
-    def verb(*args: Any, db: str | None, server: str | None, **kwargs: Any) -> Any:
+    def verb(*args: Any, db: str | None, server: str | None, insecure: bool, **kwargs: Any) -> Any:
         if db and server:
             raise UsageError("--db and --server: a verb acts on one of them")
-        return function(*args, place=Place(db, None if db else server_address(server)), **kwargs)
+        address = None if db else server_address(server, insecure=insecure)
+        return function(*args, place=Place(db, address), **kwargs)
 
     return verb

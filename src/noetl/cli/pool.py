@@ -1,14 +1,24 @@
-"""Worker processes that this process looks after: one that dies is started again."""
+"""Worker processes that this process looks after: one that dies is started again.
+
+A worker gets its token, and the few settings of noetl that concern it, as one line of JSON on its standard input:
+whatever is in the environment of a process can be read by others of the same user. Of our own environment it gets what
+is neither noetl's nor the login of a server to its database or to its collector of traces.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
+
+from noetl.cli.workers_user import WorkersUser
+from noetl.file_access import protected
 from noetl.log import Log
 from noetl.settings import variables
 
@@ -22,6 +32,12 @@ LEAVE_CODES = frozenset([2, 5])
 """Who ends with these will do so again: wrong usage, or a token that is not good."""
 
 
+SERVER_ONLY = ("NOETL_", "PG", "OTEL_")
+"""How variables begin that workers do not inherit."""
+POLICY = ("NOETL_SECRET_FILES", "NOETL_TOOL_FILES")
+"""Settings of noetl that bind workers as well."""
+
+
 class Member(NamedTuple):
     """A process of a pool."""
 
@@ -33,8 +49,19 @@ class Member(NamedTuple):
 class Pool:
     """Runs `noetl worker` in several processes, each with a token and a name of its own."""
 
-    def __init__(self, arguments: Sequence[str], members: Sequence[Member], grace_seconds: float, log: Log) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        members: Sequence[Member],
+        grace_seconds: float,
+        log: Log,
+        *,
+        handed: Mapping[str, str] | None = None,
+        user: WorkersUser | None = None,
+    ) -> None:
+        """`handed`: further variables of noetl that each worker gets. `user`: whom they run as, if not as we do."""
         self.arguments, self.members, self.log = [*arguments, "--grace", str(grace_seconds)], members, log
+        self.handed, self.user = handed or {}, user
         self.end_seconds = grace_seconds + SPARE_SECONDS
         self.processes: set[Process] = set()
         self.ended = asyncio.Event()
@@ -77,17 +104,45 @@ class Pool:
             pause = min(LAST_PAUSE_SECONDS, pause * 2)
 
     async def _live(self, member: Member) -> int:
-        """One process to its end. Its standard input is a pipe from us: if that closes, we are gone. Signals of a
-        terminal go to us alone, and we hand them on."""
+        """One process to its end. Its standard input is a pipe from us, which has what the worker must know; if it
+        closes, we are gone. Signals of a terminal go to us alone, and we hand them on."""
         named = ["--name", member.name] if member.name is not None else []
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "noetl.cli", "worker", "--until-eof", *self.arguments, *named),
             stdin=PIPE,
             stdout=DEVNULL,
-            env={**variables(), "NOETL_TOKEN": member.token},
+            env=_inherited(variables(), self.user),
             start_new_session=True,
+            **_as_user(self.user),
         )
+        assert process.stdin is not None
+        with suppress(ConnectionError):  # it has died, which its exit code tells
+            process.stdin.write(msgspec.json.encode(self._handed(member)) + b"\n")
+            await process.stdin.drain()
         self.processes.add(process)
         code = await process.wait()
         self.processes.discard(process)
         return code
+
+    def _handed(self, member: Member) -> dict[str, str]:
+        """The variables of noetl that a worker is to know."""
+        policy = {name: value for name in POLICY if (value := variables().get(name))}
+        files = os.pathsep.join(protected())
+        own = {"NOETL_PROTECTED_FILES": files, "NOETL_TOKEN": member.token}
+        return {**policy, **self.handed, **own, "NOETL_INSECURE": "1"}  # who starts us has looked at the address
+
+
+def _inherited(environment: Mapping[str, str], user: WorkersUser | None) -> dict[str, str]:
+    found = {name: value for name, value in environment.items() if not name.startswith(SERVER_ONLY)}
+    if user is not None:
+        for name in ("TMPDIR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"):
+            found.pop(name, None)  # folders of the user that we are
+        found |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
+    return found
+
+
+def _as_user(user: WorkersUser | None) -> dict[str, Any]:
+    """How a process is started that is to be of this user from its first instruction on."""
+    if user is None:
+        return {}
+    return {"user": user.uid, "group": user.gid, "extra_groups": user.groups, "cwd": user.home, "umask": 0o077}

@@ -23,7 +23,7 @@ from noetl.errors import (
     TimedOut,
     UsageError,
 )
-from noetl.settings import ServerAddress
+from noetl.settings import ServerAddress, is_this_machine
 
 CALL = httpx2.Timeout(60.0, connect=5.0)
 LONG = httpx2.Timeout(None, connect=5.0)
@@ -168,6 +168,8 @@ class Server:
     def _stream(self, execution: str, after: int, until: float | None) -> Iterator[Envelope]:
         path, headers = f"/executions/{execution}/events", {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
         with self._reached(), self.client.stream("GET", path, headers=headers, timeout=_left(until)) as answer:
+            if answer.status_code == 429:  # too many streams of this token: until one of them ends
+                return
             if not answer.is_success:
                 answer.read()
                 raise refusal(answer)
@@ -196,13 +198,9 @@ def server(address: ServerAddress) -> Iterator[Server]:
     """The server while the block lasts."""
     one = Server(address)
     with one.client:
-        if address.url.startswith("http://") and not _is_here(address.url):
+        if address.url.startswith("http://") and not is_this_machine(address.url):
             click.echo(f"noetl: {address.url} is not encrypted: others can read along", err=True)
         yield one
-
-
-def _is_here(url: str) -> bool:
-    return httpx2.URL(url).host in ("127.0.0.1", "localhost", "::1")
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from noetl.cli.remote import Envelope, Server
 from noetl.cli.run import error_text
 from noetl.engine.events import EVENTS
 from noetl.errors import Interrupted, NoetlError
+from noetl.printable import printable
 from noetl.runtime.catalog import Source
 from noetl.store.codec import encode
 from noetl.store.ports import Row
@@ -90,7 +91,7 @@ def _follow(server: Server, execution: str, output: str | None, until: float | N
         name = str(server.execution(execution).get("name", ""))
         view = Tree(name, execution) if sys.stderr.isatty() else Lines()
         if isinstance(view, Lines):
-            click.echo(f"{name} {execution}", err=True)
+            click.echo(f"{printable(name)} {execution}", err=True)
     try:
         for one in server.follow(execution, until):
             if output == "jsonl":
@@ -144,6 +145,7 @@ def conclude(found: dict[str, Any], output: str | None, source: Source | None) -
     if found["error"] is not None:
         click.echo(error_text(found["error"], source), err=True)
     verdict = click.style(found["status"], fg="green" if found["status"] == "succeeded" else "red", bold=True)
-    click.echo(f"{found.get('name', '')} {verdict} in {span(found['duration_ms'] / 1000)}", err=True)
+    name = printable(found.get("name", ""))
+    click.echo(f"{name} {verdict} in {span(found['duration_ms'] / 1000)}", err=True)
     if found["status"] == "succeeded":
         emit(found["result"], "json")

@@ -8,6 +8,7 @@ from typing import IO, Any
 import click
 
 from noetl.dsl.problem import Problem
+from noetl.printable import printable
 
 COLOURS = {"error": "red", "warning": "yellow"}
 MAX_COLUMNS = 160
@@ -24,9 +25,12 @@ def problem_text(problem: Problem) -> str:
     place = f"{problem.file}:{problem.line}:{problem.column}"
     title = click.style(f"{problem.severity} {problem.code}", fg=colour, bold=True)
     shown = excerpt(problem.line, problem.column, problem.source, colour)
-    lines = [f"{click.style(place, bold=True)}: {title}: {problem.message}", *shown]
+    message = printable(problem.message, lines=True)
+    lines = [f"{click.style(printable(place), bold=True)}: {title}: {message}", *shown]
     if problem.hint:
-        lines.append(f"{' ' * len(str(problem.line))} {click.style('=', fg='cyan')} {problem.hint}")
+        lines.append(
+            f"{' ' * len(str(problem.line))} {click.style('=', fg='cyan')} {printable(problem.hint, lines=True)}"
+        )
     return "\n".join(lines)
 
 

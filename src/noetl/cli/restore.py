@@ -10,6 +10,7 @@ from noetl.cli.backup import database_file
 from noetl.cli.output import emit, output_option
 from noetl.cli.place import Place, place_option
 from noetl.errors import FileMissing
+from noetl.settings import master_key_settings
 
 
 @click.command("restore")
@@ -25,9 +26,12 @@ def command(file: str, place: Place, output: str | None) -> None:
     target = database_file(place, "restore")
     if not Path(file).is_file():
         raise FileMissing(f"there is no backup {file}")
+    from noetl.keychain.master import MasterKeySource
+    from noetl.keychain.revisions import Revisions
     from noetl.store.sqlite.backup import copy_database
 
     size = copy_database(Path(file), target)
+    Revisions(MasterKeySource(master_key_settings(), target)).forget()
     if output is not None:
         emit({"file": str(target), "bytes": size}, output)
     else:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
+import msgspec
 
 from noetl.cli.live import Follower, Lines, Tree, span
 from noetl.cli.local import Engine, engine, json_or_file, opened_file, owned
@@ -24,6 +25,7 @@ from noetl.cli.report import excerpt, print_problems, summary
 from noetl.engine.state import Execution
 from noetl.errors import Interrupted, StoreError, UsageError
 from noetl.model.identity import uuid7
+from noetl.printable import printable
 from noetl.runtime.catalog import Source, read
 from noetl.runtime.embedded import LOOK_SECONDS, Embedded
 from noetl.runtime.obstacles import Obstacle, obstacles
@@ -37,6 +39,7 @@ from noetl.store.sqlite import SqliteStore
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set a part of the payload to a YAML scalar.")
 @click.option("--set-string", "strings", multiple=True, metavar="KEY=TEXT", help="Set a part of the payload to text.")
 @click.option("--payload", metavar="JSON|@FILE", help="The payload: a JSON object, or a file that holds one.")
+@click.option("--verify", is_flag=True, help="Check the run's log against every invariant after its end.")
 @place_option
 @output_option()
 @click.pass_context
@@ -46,6 +49,7 @@ def command(
     sets: tuple[str, ...],
     strings: tuple[str, ...],
     payload: str | None,
+    verify: bool,
     place: Place,
     output: str | None,
 ) -> None:
@@ -53,27 +57,52 @@ def command(
 
     The payload is laid over the playbook's workload; dots in the KEY of `--set` lead into maps. The exit code is 0 if
     the run succeeded, 1 if it failed or was cancelled, 3 if the playbook can't run, and 130 after Ctrl-C: then the run
-    can be resumed.
+    can be resumed. With `--verify` it is also 1 if the log breaks an invariant of the engine; the violations are on
+    stderr, for a bug report.
     """
     given = payload_of(json_or_file(payload, "--payload"), sets, strings)
     source = read(file)
     if not runnable(source, output is not None, there=place.server is not None):
         ctx.exit(3)
     if place.server is not None:
-        ctx.exit(_run_there(place.server, source, given, output))
+        ctx.exit(_run_there(place.server, source, given, output, verify))
     collect_garbage()
     with opened_file(place.db, "create") as store:
-        ctx.exit(asyncio.run(_run(store, source, given, output, place)))
+        execution = uuid7(time.time(), os.urandom(8))
+        code = asyncio.run(_run(store, execution, source, given, output, place))
+    ctx.exit(max(code, _verify(place, execution)) if verify else code)
 
 
-def _run_there(address: ServerAddress, source: Source, payload: dict[str, Any], output: str | None) -> int:
+def _run_there(
+    address: ServerAddress, source: Source, payload: dict[str, Any], output: str | None, verify: bool
+) -> int:
     """The text of the playbook goes to the server, and runs there without being registered."""
-    from noetl.cli.remote import server
+    from noetl.cli.remote import LONG, server
     from noetl.cli.remote_runs import watch
 
     with server(address) as one:
-        text = source.text.decode("utf-8-sig")
-        return watch(one, one.start({"playbook": text, "payload": payload}), output, source=source)
+        execution = one.start({"playbook": source.text.decode("utf-8-sig"), "payload": payload})
+        code = watch(one, execution, output, source=source)
+        if not verify:
+            return code
+        return max(code, _tell_violations(one.get(f"/executions/{execution}/verify", timeout=LONG)["violations"]))
+
+
+def _verify(place: Place, execution: str) -> int:
+    from noetl.runtime.audit import Audit
+
+    with opened_file(place.db) as store:
+        (summary,) = store.summaries(prefix=execution, limit=1)
+        return _tell_violations([msgspec.to_builtins(violation) for violation in Audit(store).of(summary)])
+
+
+def _tell_violations(violations: list[dict[str, Any]]) -> int:
+    """The exit code."""
+    from noetl.cli.verify import print_violations, verdict
+
+    print_violations(violations, err=True)
+    click.echo(f"log: {verdict(violations)}", err=True)
+    return 1 if violations else 0
 
 
 def collect_garbage() -> None:
@@ -82,8 +111,9 @@ def collect_garbage() -> None:
     gc.enable()
 
 
-async def _run(store: SqliteStore, source: Source, payload: dict[str, Any], output: str | None, place: Place) -> int:
-    execution = uuid7(time.time(), os.urandom(8))
+async def _run(
+    store: SqliteStore, execution: str, source: Source, payload: dict[str, Any], output: str | None, place: Place
+) -> int:
     with owned(store, execution):
         async with engine(store) as one:
             digest = one.catalog.add(source)
@@ -173,7 +203,7 @@ def follow(one: Engine, state: Execution, after: int = 0) -> Follower:
     name = state.net.playbook.name
     if sys.stderr.isatty():
         return Follower(runtime.store, runtime.thread, state.id, Tree(name, state.id))
-    click.echo(f"{name} {state.id}", err=True)
+    click.echo(f"{printable(name)} {state.id}", err=True)
     return Follower(runtime.store, runtime.thread, state.id, Lines(after))
 
 
@@ -190,10 +220,11 @@ def conclude(one: Engine, state: Execution, output: str | None) -> int:
 def _tell(found: dict[str, Any], source: Source, state: Execution) -> None:
     colour = "green" if state.status == "succeeded" else "red"
     verdict = click.style(state.status, fg=colour, bold=True)
-    reason = f": {state.cancel_reason}" if state.status == "cancelled" and state.cancel_reason else ""
+    reason = f": {printable(state.cancel_reason)}" if state.status == "cancelled" and state.cancel_reason else ""
     if found["error"] is not None:
         click.echo(error_text(found["error"], source), err=True)
-    click.echo(f"{state.net.playbook.name} {verdict} in {span(found['duration_ms'] / 1000)}{reason}", err=True)
+    name = printable(state.net.playbook.name)
+    click.echo(f"{name} {verdict} in {span(found['duration_ms'] / 1000)}{reason}", err=True)
     if state.status == "succeeded":
         emit(found["result"], "json")
 
@@ -202,10 +233,11 @@ def error_text(error: dict[str, Any], source: Source | None) -> str:
     """`playbook.yaml:12:9: step fetch, task call, attempt 3: http_status: ...`, and the line, where it is at hand, with
     a caret under it."""
     line, column = error["line"], error["column"]
-    place = f"{error['file']}:{line}:{column}" if line else error["file"]
-    who = [f"{word} {error[word]}" for word in ("step", "task", "attempt") if error[word]]
+    place = printable(f"{error['file']}:{line}:{column}" if line else error["file"])
+    who = [printable(f"{word} {error[word]}") for word in ("step", "task", "attempt") if error[word]]
     parts = [click.style(place, bold=True), *([", ".join(who)] if who else [])]
-    text = f"{': '.join(parts)}: {click.style(str(error['kind']), fg='red', bold=True)}: {error['message']}"
+    kind, message = printable(str(error["kind"])), printable(str(error["message"]), lines=True)
+    text = f"{': '.join(parts)}: {click.style(kind, fg='red', bold=True)}: {message}"
     shown = excerpt(line, column, source.line(line), "red") if line and source is not None else []
     return "\n".join([text, *shown])
 

@@ -41,6 +41,7 @@ from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, Interrupted, TimedOut, UsageError
 from noetl.model.identity import uuid7
+from noetl.printable import printable
 from noetl.runtime.catalog import Source
 from noetl.runtime.embedded import LOOK_SECONDS, OPEN, open_below
 from noetl.runtime.runtime import Answer, Runtime
@@ -148,7 +149,7 @@ def _show_found(found: dict[str, Any], output: str | None, source: Source | None
     if output is not None:
         emit({key: found[key] for key in SHOWN}, output)
         return
-    click.echo(f"{found['name']}  {found['status']}  {found['execution_id']}")
+    click.echo(f"{printable(found['name'])}  {found['status']}  {found['execution_id']}")
     click.echo(f"started {found['started']}, {span(found['duration_ms'] / 1000)}, {found['events']:,} events")
     rows = [
         {"step": name, "status": step["status"], "runs": step["runs"], "result": step["result"]}
@@ -213,7 +214,7 @@ def logs_command(run: str, place: Place, output: str | None) -> None:
         emit(lines, output)
         return
     for one in lines:
-        click.echo(f"{click.style(one['task'], fg='cyan')} | {one['line']}")
+        click.echo(f"{click.style(printable(one['task']), fg='cyan')} | {printable(one['line'])}")
 
 
 def _lines(run: str, place: Place) -> list[dict[str, Any]]:

@@ -7,16 +7,21 @@ import socket
 
 import click
 
+from noetl.cli.harden import harden
 from noetl.cli.log_option import flags_of, log_option
 from noetl.cli.pool import Member, Pool
 from noetl.cli.run import collect_garbage
 from noetl.cli.serving import Serving, make_token, retention_option, revoke, running, served
 from noetl.cli.worker import on_signal
+from noetl.cli.workers_user import HELP as WORKERS_USER_HELP
+from noetl.cli.workers_user import WorkersUser
+from noetl.cli.workers_user import workers_user as user_of
 from noetl.clock import SystemClock
+from noetl.errors import UsageError
 from noetl.log import Log
 from noetl.server.listen import bound, url_of
 from noetl.server.options import check_address
-from noetl.settings import nats_settings, traces_endpoint
+from noetl.settings import nats_settings, traces_endpoint, trusted_proxies
 from noetl.store.ports import Store
 from noetl.worker.shift import GRACE_SECONDS
 
@@ -25,6 +30,7 @@ TRACES_HELP = (
     "An OTLP/HTTP receiver for traces, such as http://collector:4318; off: none. Else NOETL_TRACES, else "
     "OTEL_EXPORTER_OTLP_ENDPOINT."
 )
+PROXY_HELP = "A proxy (address or network) whose X-Forwarded-For counts; else NOETL_TRUSTED_PROXIES, else none."
 NATS_HELP = "NATS beside the database: nats://HOST:4222, several with commas; else NOETL_NATS, else none."
 
 
@@ -34,8 +40,10 @@ NATS_HELP = "NATS beside the database: nats://HOST:4222, several with commas; el
 @click.option("--db", metavar="URL", help="A file, or postgresql://HOST/DATABASE; else NOETL_DB, else .noetl/noetl.db.")
 @click.option("--nats", metavar="URL", help=NATS_HELP)
 @click.option("--workers", type=click.IntRange(0, 64), default=0, show_default=True, help="Workers of its own.")
+@click.option("--workers-user", metavar="USER", help=WORKERS_USER_HELP)
 @click.option("--slots", type=click.IntRange(1, 1000), default=16, show_default=True, help="Of each of its workers.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name by which clients know it.")
+@click.option("--trusted-proxy", "proxies", multiple=True, metavar="ADDRESS", help=PROXY_HELP)
 @click.option("--traces", metavar="URL", help=TRACES_HELP)
 @retention_option
 @log_option
@@ -45,8 +53,10 @@ def command(
     db: str | None,
     nats: str | None,
     workers: int,
+    workers_user: str | None,
     slots: int,
     hosts: tuple[str, ...],
+    proxies: tuple[str, ...],
     traces: str | None,
     retention: float | None,
     log: Log,
@@ -55,24 +65,31 @@ def command(
 
     Any number of servers can share a Postgres database; a file has one. On an address that others can reach, somebody
     must be able to sign in: `noetl token create` and `noetl user add` see to that. Workers come with `noetl worker`, or
-    with `--workers` as processes on this machine that are started again when they die.
+    with `--workers` as processes on this machine that are started again when they die. Without `--workers-user` code
+    of tasks runs as the user of the server and can read its database and keys: every author is an admin there.
     """
+    if workers_user is not None and not workers:
+        raise UsageError("--workers-user names the user of the server's own workers: add --workers N")
+    user = None if workers_user is None else user_of(workers_user)
+    harden()
     collect_garbage()
-    how = Serving(hosts, retention, log, nats_settings(nats), traces_endpoint(traces))
+    how = Serving(hosts, retention, log, nats_settings(nats), traces_endpoint(traces), trusted_proxies(proxies))
     with served(db) as store:
         check_address(host, store.access, SystemClock().now())
         found = bound(host, port)
-        asyncio.run(_serve(store, found, workers, slots, nats, how))
+        asyncio.run(_serve(store, found, workers, user, slots, how))
 
 
-async def _serve(store: Store, found: socket.socket, workers: int, slots: int, nats: str | None, how: Serving) -> None:
+async def _serve(
+    store: Store, found: socket.socket, workers: int, user: WorkersUser | None, slots: int, how: Serving
+) -> None:
     url = url_of(found)
     tokens = [make_token(store, "worker", f"worker {one} of {socket.gethostname()}") for one in range(workers)]
     try:
         async with running(store, found, how) as one:
-            arguments = ["--server", url, "--slots", str(slots), *(["--nats", nats] if nats else [])]
+            arguments = ["--server", url, "--slots", str(slots), *flags_of(how.log)]
             members = [Member(secret) for _, secret in tokens]
-            pool = Pool([*arguments, *flags_of(how.log)], members, GRACE_SECONDS, how.log)
+            pool = Pool(arguments, members, GRACE_SECONDS, how.log, user=user)
             working = asyncio.create_task(_work(pool, one.ended))
             on_signal(pool.end if workers else one.ended.set)
             how.log.write("info", f"noetl server at {url}{f', {workers} workers' if workers else ''}")

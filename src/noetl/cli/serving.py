@@ -80,6 +80,8 @@ class Serving(NamedTuple):
     nats: NatsSettings | None = None
     traces: str | None = None
     """The address that gets spans over OTLP/HTTP."""
+    proxies: tuple[str, ...] = ()
+    """Proxies whose forwarded headers count."""
 
 
 class Running(NamedTuple):
@@ -93,7 +95,11 @@ class Running(NamedTuple):
 @asynccontextmanager
 async def running(store: Store, found: socket.socket, how: Serving) -> AsyncIterator[Running]:
     """A server that answers at a socket while the block lasts."""
-    service = Service(store, SystemClock(), _no_children, open_credential=opener(store))
+
+    def on_error(message: str, execution: str | None) -> None:
+        how.log.write("error", message, execution_id=execution)
+
+    service = Service(store, SystemClock(), _no_children, open_credential=opener(store), on_error=on_error)
     bus = _bus(how.nats, service, how.log) if how.nats is not None else None
     options = ServerSettings(
         hosts=how.hosts,
@@ -113,7 +119,7 @@ async def running(store: Store, found: socket.socket, how: Serving) -> AsyncIter
     if how.retention is not None:
         pruner = Pruner(api.upkeep, service.clock, how.retention, api.log, api.metrics)
         background.append(asyncio.create_task(pruner.run()))
-    serving = asyncio.create_task(listen(app, found, ended))
+    serving = asyncio.create_task(listen(app, found, ended, proxies=how.proxies))
     serving.add_done_callback(lambda _: ended.set())
     try:
         yield Running(service, ended)
@@ -155,7 +161,8 @@ async def _kept_up(work: Callable[[], Awaitable[None]], log: Log) -> None:
             await work()
         except* Exception as failed:
             for error in failed.exceptions:
-                log.write("error", "the engine goes on after an error", error=f"{type(error).__name__}: {error}")
+                message = f"background task failed, restarting in {AGAIN_SECONDS:g} s"
+                log.write("error", message, error=f"{type(error).__name__}: {error}")
         await asyncio.sleep(AGAIN_SECONDS)
 
 

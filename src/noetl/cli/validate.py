@@ -8,10 +8,12 @@ import click
 import msgspec
 
 from noetl.cli.output import emit, output_option
+from noetl.cli.place import INSECURE_HELP
 from noetl.cli.report import print_problems, summary
 from noetl.dsl.problem import Problem
 from noetl.errors import FileMissing
 from noetl.files import STDIN, load_file, read_file
+from noetl.printable import printable
 from noetl.settings import ServerAddress, server_address
 
 KEYS = ("file", "line", "column", "code", "severity", "message", "hint")
@@ -29,22 +31,25 @@ class Checked(NamedTuple):
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--strict", is_flag=True, help="Refuse the classic dialect.")
 @click.option("--server", metavar="URL", help=SERVER_HELP)
+@click.option("--insecure", is_flag=True, help=INSECURE_HELP)
 @output_option()
 @click.pass_context
-def command(ctx: click.Context, files: tuple[str, ...], strict: bool, server: str | None, output: str | None) -> None:
+def command(
+    ctx: click.Context, files: tuple[str, ...], strict: bool, server: str | None, insecure: bool, output: str | None
+) -> None:
     """Check playbooks and show every problem with its place. `-` reads standard input.
 
     Exits with 3 if any playbook has an error, and with 4 if a file does not exist. Warnings alone exit with 0. This is
     done here, also where NOETL_SERVER names a server; --server asks one.
     """
-    address = server_address(server) if server else None
+    address = server_address(server, insecure=insecure) if server else None
     problems: list[Problem] = []
     missing = False
     for name in files:
         try:
             checked = _here(name, strict) if address is None else _there(name, strict, address)
         except FileMissing as error:
-            click.echo(f"noetl: {error}", err=True)
+            click.echo(printable(f"noetl: {error}", lines=True), err=True)
             missing = True
             continue
         problems += checked.problems

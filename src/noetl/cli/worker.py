@@ -11,16 +11,27 @@ from collections.abc import Callable
 from functools import partial
 
 import click
+import msgspec
 
 import noetl
+from noetl.cli.harden import harden
 from noetl.cli.local import shelf
 from noetl.cli.log_option import flags_of, log_option
+from noetl.cli.place import INSECURE_HELP
 from noetl.cli.run import collect_garbage
 from noetl.clock import SystemClock
 from noetl.errors import AuthError, UsageError
 from noetl.log import Log
-from noetl.settings import NatsSettings, ServerAddress, nats_settings, server_address
-from noetl.tools.http_client.addresses import forbid_addresses
+from noetl.settings import (
+    NatsSettings,
+    ServerAddress,
+    is_this_machine,
+    nats_settings,
+    nats_variables,
+    server_address,
+    take_over,
+)
+from noetl.tools.addresses import forbid_addresses
 from noetl.tools.registry import KINDS
 from noetl.worker.heart import Heart
 from noetl.worker.http_link import HttpLink
@@ -45,6 +56,7 @@ GRACE_HELP = f"How long running tasks may take to finish when it is told to end;
 @click.command("worker")
 @click.option("--server", metavar="URL", help="The server; else NOETL_SERVER.")
 @click.option("--token", metavar="TOKEN", help=TOKEN_HELP)
+@click.option("--insecure", is_flag=True, help=INSECURE_HELP)
 @click.option("--pool", default="default", show_default=True, metavar="NAME", help="Whose work it does.")
 @click.option("--slots", type=click.IntRange(1, 1000), default=16, show_default=True, help="How much at once.")
 @click.option("--nats", metavar="URL", help=NATS_HELP)
@@ -56,6 +68,7 @@ GRACE_HELP = f"How long running tasks may take to finish when it is told to end;
 def command(
     server: str | None,
     token: str | None,
+    insecure: bool,
     pool: str,
     slots: int,
     nats: str | None,
@@ -70,18 +83,23 @@ def command(
     Then it takes nothing new, running tasks may finish for a grace time, and the rest is handed back; a second signal
     stops it at once. It opens no port and needs no database.
     """
-    address = server_address(server, token)
+    if until_eof:
+        take_over(handed_over())
+    harden()
+    address = server_address(server, token, insecure=insecure)
     if address is None:
         raise UsageError("name the server: --server URL, or NOETL_SERVER")
     if not address.token:
         raise UsageError("a worker needs a token (`noetl token create --role worker`): NOETL_TOKEN has it")
+    if address.url.startswith("http://") and not is_this_machine(address.url):
+        log.write("warning", f"{address.url} is not encrypted: others can read the token and credentials of tasks")
     collect_garbage()
     forbid_addresses()
     if processes > 1:
         arguments = ["--server", address.url, "--pool", pool, "--slots", str(slots)]
-        arguments += [*(["--nats", nats] if nats else []), *flags_of(log)]
+        arguments += flags_of(log)
         names = [None if name is None else f"{name}-{number}" for number in range(1, processes + 1)]
-        asyncio.run(_many(arguments, address.token, names, grace, log))
+        asyncio.run(_many(arguments, address.token, names, grace, log, nats_variables(nats)))
         return
     name = name or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
     asyncio.run(_work(address, name, pool, slots, grace, until_eof, log, nats_settings(nats)))
@@ -129,10 +147,12 @@ async def _work(
             log.write("info", f"worker {name} has ended", worker=name)
 
 
-async def _many(arguments: list[str], token: str, names: list[str | None], grace: float, log: Log) -> None:
+async def _many(
+    arguments: list[str], token: str, names: list[str | None], grace: float, log: Log, handed: dict[str, str]
+) -> None:
     from noetl.cli.pool import Member, Pool
 
-    pool = Pool(arguments, [Member(token, name) for name in names], grace, log)
+    pool = Pool(arguments, [Member(token, name) for name in names], grace, log, handed=handed)
     on_signal(pool.end)
     if await pool.run():
         raise AuthError("the workers were refused; what they said stands above")
@@ -142,6 +162,19 @@ def on_signal(act: Callable[[], object]) -> None:
     """Ctrl-C and SIGTERM mean this from now on."""
     for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, act)
+
+
+def handed_over() -> dict[str, str]:
+    """What whoever started us has written into our standard input: variables of noetl, as one line of JSON."""
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = os.read(0, 65536)
+        if not piece:
+            raise UsageError(
+                "--until-eof: standard input ended before it told a token; this option is for noetl itself"
+            )
+        line += piece
+    return msgspec.json.decode(line, type=dict[str, str])
 
 
 def watch_stdin(act: Callable[[], None]) -> None:

@@ -22,6 +22,8 @@ class Graph:
         for name, out in self.after.items():
             for to in out:
                 self.before[to].append(name)
+        self.sources = {name: self.union(before) for name, before in self.before.items()}
+        """What leads to each node, as a set."""
 
     def among(self, bits: int) -> Iterator[str]:
         """The names in a set, in their order."""
@@ -86,21 +88,29 @@ class Graph:
             found.update(dict.fromkeys(group, bits))
         return found
 
-    def path(self, start: str, goal: str, through: int) -> list[str]:
-        """A shortest path that keeps to the set `through` between its ends."""
+    def ways(self, start: str, through: int) -> dict[str, str]:
+        """For each node that `start` leads to by nodes of the set `through`, the one before it on a shortest path."""
         came: dict[str, str] = {}
         todo = [start]
         for name in todo:
-            if name == goal and (came or start == goal):
-                break
             for to in self.after[name]:
-                if to not in came and to != start and (to == goal or self.bit[to] & through):
+                if to not in came and to != start:
                     came[to] = name
-                    todo.append(to)
-        path = [goal]
-        while path[-1] != start:
-            path.append(came[path[-1]])
-        return path[::-1]
+                    if self.bit[to] & through:
+                        todo.append(to)
+        return came
+
+    def path(self, start: str, goal: str, through: int) -> list[str]:
+        """A shortest path that keeps to the set `through` between its ends."""
+        return way_back(self.ways(start, through), start, goal)
+
+
+def way_back(came: Mapping[str, str], start: str, goal: str) -> list[str]:
+    """The path from `start` to `goal`, where `came` has the node before each."""
+    path = [goal]
+    while path[-1] != start:
+        path.append(came[path[-1]])
+    return path[::-1]
 
 
 def arrows(path: list[str]) -> str:

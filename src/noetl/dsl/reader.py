@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
+from unicodedata import name
 
 import yaml
 
@@ -79,6 +80,15 @@ BAD_VALUE = Check(
     "Tags such as `!!python/object` are refused.",
 )
 
+BIDI = Check(
+    "NTL011",
+    "warning",
+    "an invisible character changes the order of the text",
+    "Characters that override or isolate the direction of writing make a line look different from what is run: a "
+    "command may read as harmless and not be. Where one is meant as data, write it as an escape in a double-quoted "
+    'string, such as `"\\u202e"`.',
+)
+
 _NULL = frozenset(["", "~", "null", "Null", "NULL"])
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
@@ -86,6 +96,7 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _NUMBER_START = frozenset("0123456789+-.")
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+_BIDI = re.compile(r"[\u202a-\u202e\u2066-\u2069].*")  # with the rest of its line
 _BARE_TEMPLATE = re.compile(r"^(?:[^'\"#]*(?:[:\-?]\s+|[,\[]\s*))?\s*(\{[{%])")
 _TAG_DIRECTIVE = re.compile(r"^%TAG", re.MULTILINE)
 _TAG = "tag:yaml.org,2002:"
@@ -103,11 +114,20 @@ def read(file: str, data: bytes | str) -> tuple[Map | None, Problems]:
     if problem is not None:
         problems.add(*problem)
         return None, problems
+    _check_bidi(text, problems)
     try:
         root = _Composer(text, problems).compose()
     except _Stop:
         return None, problems
     return root, problems
+
+
+def _check_bidi(text: str, problems: Problems) -> None:
+    for match in () if text.isascii() else _BIDI.finditer(text):
+        character = match[0][0]
+        code = f"{ord(character):04x}"
+        message = f"U+{code.upper()} ({name(character).lower()}) changes the order in which this line is shown"
+        problems.add(BIDI, match.start(), message, f'remove it, or write "\\u{code}" in a double-quoted string')
 
 
 def _decode(data: bytes | str) -> tuple[str, tuple[Check, int, str, str | None] | None]:

@@ -8,6 +8,7 @@ signals, and how far each pipeline is.
 from __future__ import annotations
 
 from noetl.engine import events as e
+from noetl.engine.loops import return_items
 from noetl.engine.state import Execution, Progress, Run, Tail
 
 
@@ -51,7 +52,7 @@ def _ask_again(state: Execution, run: Run, key: int) -> None:
     if progress is not None:
         progress.started = False
     if run.loop is not None and not whole:
-        run.loop.returned.insert(0, (key, key + 1))
+        return_items(run, run.loop, (key, key + 1))
 
 
 def _later(due: float | None, moved: float) -> float | None:

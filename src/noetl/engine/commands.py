@@ -17,6 +17,8 @@ class Start(msgspec.Struct, frozen=True):
     payload: dict[str, Any] = {}
     ctx: dict[str, Any] = {}
     parent: tuple[str, str, int] | None = None
+    refused: dict[str, Any] | None = None
+    """Why the execution fails before its first step."""
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -104,4 +106,16 @@ class Resume(msgspec.Struct, frozen=True):
     """Go on after a pause."""
 
 
-Command: TypeAlias = Start | Claim | Report | Lost | TimerDue | Signal | ChildEnded | Fork | Cancel | Pause | Resume
+class Abandon(msgspec.Struct, frozen=True):
+    """End an execution as failed: what follows from another command could not be decided."""
+
+    error: dict[str, Any]
+    report: Report | None = None
+    """The report that could not be decided: its facts happened, and belong in the log."""
+    final: bool = True
+    """Whether the final step still runs."""
+
+
+Command: TypeAlias = (
+    Start | Claim | Report | Lost | TimerDue | Signal | ChildEnded | Fork | Cancel | Pause | Resume | Abandon
+)

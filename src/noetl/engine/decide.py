@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 from noetl.engine import events as e
+from noetl.engine.admissible import check_fact
 from noetl.engine.commands import (
+    Abandon,
     Cancel,
     ChildEnded,
     Claim,
@@ -41,12 +43,11 @@ from noetl.engine.fit import Oversized, fitted
 from noetl.engine.fork import fork
 from noetl.engine.grant import claim
 from noetl.engine.patch import SET, BadPatch, Write, apply_patch, wanted, written
-from noetl.engine.settle import settle
+from noetl.engine.settle import settle, start_final_step
 from noetl.engine.start import start
 from noetl.engine.state import MAX_CTX_BYTES, Execution, Run
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateFailed
-from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome, failed
 from noetl.reference import Reference, spell
 
@@ -92,6 +93,8 @@ def _take(turn: Turn, command: Command) -> None:
             _child_ended(turn, child, outcome)
         case Fork():
             fork(turn, command)
+        case Abandon():
+            _abandon(turn, command)
         case Cancel(reason=reason):
             if state.status != "cancelling":
                 turn.emit(e.PlaybookCancelled(reason))
@@ -114,20 +117,14 @@ def _report(turn: Turn, report: Report) -> None:
     known = max(0, lease.facts - report.first)
     _look_into(turn, report.facts[known:], report.blobs)
     turn.blobs += report.blobs
-    for fact in report.facts[known:]:
-        if report.fence not in turn.state.leases or _run_of(fact) != lease.run:
+    for previous, fact in zip((None, *report.facts[known:]), report.facts[known:], strict=False):
+        if report.fence not in turn.state.leases:
             return
+        check_fact(turn.state, report.fence, fact, previous)
         ACCEPT.get(type(fact), _accept)(turn, report.fence, fact)
     lease = turn.state.leases.get(report.fence)
     if report.hand_back and lease is not None:
         turn.emit(e.StepPaused(lease.run, report.fence, "returned"))
-
-
-def _run_of(fact: Any) -> str:
-    """The run that a fact is about: a worker may speak of what it holds, and of nothing else."""
-    task = getattr(fact, "task", None)
-    found: str = task.run if isinstance(task, TaskId) else fact.run
-    return found
 
 
 def _accept(turn: Turn, fence: int, fact: e.Event) -> None:
@@ -256,6 +253,44 @@ ACCEPT: dict[type[e.Event], Callable[[Turn, int, Any], None]] = {
     e.IterationDone: _accept_iteration,
     e.IterationFailed: _iteration_failed,
 }
+
+
+# -- decisions that cannot be made ----------------------------------------------------------------------------------
+
+
+def remedy_for(command: Command, error: dict[str, Any]) -> Command | None:
+    """What to decide instead of a command whose decision raised an exception; None if its sender must deal with it.
+
+    Nobody deals with it where the world has moved on already: a worker would repeat an effect, and a timer or a lost
+    lease would come again for ever. There the execution ends: with the facts of the report if they can be stored, then
+    without them, then without its final step.
+    """
+    match command:
+        case Start(parent=(_, _, _), refused=None):  # its parent waits for it
+            return Start(parent=command.parent, refused=error)
+        case Report():
+            return Abandon(error, command)
+        case Claim() | Lost() | TimerDue() | ChildEnded() | Abandon(report=Report()):
+            return Abandon(error)
+        case Abandon(final=True):
+            return Abandon(error, final=False)
+    return None
+
+
+def _abandon(turn: Turn, command: Abandon) -> None:
+    state = turn.state
+    if command.report is not None:
+        _report(turn, command.report)
+    if state.status == "cancelling":
+        outcome: Literal["cancelled", "failed"] = "cancelled"
+    else:
+        outcome = "failed"
+    if state.finished is None:
+        turn.emit(e.WorkflowFinished(outcome, command.error))
+        if command.final and outcome == "failed" and state.status != "paused":
+            start_final_step(turn, outcome)
+            return
+    turn.emit(e.PlaybookProcessed(outcome, error=state.failure or command.error))
 
 
 # -- leases, timers, signals ----------------------------------------------------------------------------------------

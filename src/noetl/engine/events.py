@@ -84,6 +84,8 @@ class WorkflowFinished(Event, frozen=True):
     entity = "workflow"
 
     outcome: Literal["succeeded", "failed", "cancelled"]
+    error: dict[str, Any] | None = None
+    """Why the engine gave the execution up, if it could not decide what comes next."""
 
 
 class PlaybookProcessed(Event, frozen=True):

@@ -11,6 +11,7 @@ from typing import Any
 from noetl.engine import events as e
 from noetl.engine.afresh import begin_afresh
 from noetl.engine.fit import weight
+from noetl.engine.loops import give_back, return_items, take_items
 from noetl.engine.net import StepPlan
 from noetl.engine.patch import APPEND, SET, Write, apply_patch
 from noetl.engine.state import (
@@ -61,9 +62,13 @@ def _count(state: Execution, event: e.Event) -> None:
     fence = run.fence
     if run.loop is not None and fence is None:
         index = getattr(at, "index", None)
-        fence = next((fence for fence, items in run.loop.lanes.items() if items[0] == index), None)
-    if fence is not None and fence in state.leases:
-        state.leases[fence].facts += 1
+        for lane, items in run.loop.lanes.items():
+            if items[0] == index:
+                fence = lane
+                break
+    lease = None if fence is None else state.leases.get(fence)
+    if lease is not None:
+        lease.facts += 1
 
 
 def _heard(state: Execution, event: e.Event) -> bool:
@@ -97,6 +102,7 @@ def _workflow_started(state: Execution, event: e.WorkflowStarted, at: float) -> 
 
 def _workflow_finished(state: Execution, event: e.WorkflowFinished, at: float) -> None:
     state.finished = event.outcome
+    state.failure = state.failure or event.error
     _stop_everything(state)
 
 
@@ -134,7 +140,7 @@ def _forked(state: Execution, event: e.ExecutionForked, at: float) -> None:
     for run in state.runs.values():
         if run.loop is not None:
             for rest in run.loop.lanes.values():
-                _give_back(run, run.loop, *rest)
+                give_back(run, run.loop, *rest)
             run.loop.lanes.clear()
     begin_afresh(state, event, at)
     _patch_ctx(state, event.set_ctx)
@@ -286,19 +292,9 @@ def _granted(state: Execution, event: e.StepStarted | e.StepRegranted, at: float
         run.fence = event.fence
     else:
         assert run.loop is not None
-        _take_items(run.loop, event.items)
+        take_items(run.loop, event.items)
         run.loop.lanes[event.fence] = event.items
     refresh_ready(state, run)
-
-
-def _take_items(loop: Loop, items: e.Interval) -> None:
-    if items in loop.returned:
-        loop.returned.remove(items)
-    elif items[0] == loop.next:
-        loop.next = items[1]
-    else:  # the front of what was returned
-        first = next(part for part in loop.returned if part[0] == items[0])
-        loop.returned[loop.returned.index(first)] = (items[1], first[1])
 
 
 def _step_paused(state: Execution, event: e.StepPaused, at: float) -> None:
@@ -327,17 +323,8 @@ def _step_paused(state: Execution, event: e.StepPaused, at: float) -> None:
     if rest is not None and run.loop is not None:
         if event.reason == "returned":
             run.loop.lane = max(1, run.loop.lane // 2)
-        _give_back(run, run.loop, *rest)
+        give_back(run, run.loop, *rest)
     refresh_ready(state, run)
-
-
-def _give_back(run: Run, loop: Loop, first: int, last: int) -> None:
-    """What is left of a lane. An item that was started comes first again: it is still in flight."""
-    if f"{first}:" in run.progress:
-        loop.returned.insert(0, (first, first + 1))
-        first += 1
-    if first < last:
-        loop.returned.append((first, last))
 
 
 def _step_resumed(state: Execution, event: e.StepResumed, at: float) -> None:
@@ -350,7 +337,7 @@ def _step_resumed(state: Execution, event: e.StepResumed, at: float) -> None:
     if event.message is not None:
         _consume(state, event.message)
     if run.loop is not None and event.index is not None:
-        run.loop.returned.insert(0, (event.index, event.index + 1))
+        return_items(run, run.loop, (event.index, event.index + 1))
     refresh_ready(state, run)
 
 
@@ -627,7 +614,8 @@ def _finish_iteration(state: Execution, name: str, index: int, at: float) -> tup
     run = state.runs[name]
     loop = run.loop
     assert loop is not None
-    for key in [key for key in run.progress if key.startswith(f"{index}:")]:
+    inside = f"{index}:"
+    for key in [key for key in run.progress if key.startswith(inside)]:
         del run.progress[key]
     for fence, (first, last) in loop.lanes.items():
         if first == index:

@@ -57,7 +57,7 @@ def _workload(turn: Turn, command: Fork, net: Net) -> dict[str, Any] | None:
     if defaults == turn.state.net.playbook.workload:
         return None
     try:
-        return materialised(defaults, command.payload, turn.state.id, turn.now)
+        return materialised(turn, defaults, command.payload)
     except TemplateError as error:
         raise Conflict(f"the workload of this playbook: {error.message} in {error.source[:200]!r}") from None
 

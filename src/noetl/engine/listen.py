@@ -65,7 +65,9 @@ def _hear(turn: Turn, run: Run, event: e.Event) -> None:
     failed = heard["name"] == "call.error"
     asked = heard["name"] in ("message.received", "timer.fired")
     try:
-        chosen = plan.cases.chosen(branch_scope(turn, run, heard), run.tail.fired, failed, last=asked)
+        scope = branch_scope(turn, run, heard)
+        with turn.allowance:
+            chosen = plan.cases.chosen(scope, run.tail.fired, failed, last=asked)
     except TemplateError as error:
         turn.emit(e.StepFailed(run.id, Error("template", f"case: {error.message} in {error.source[:200]!r}")))
         return

@@ -77,14 +77,15 @@ def _route(turn: Turn, ended: Ended) -> None:
     scope = turn.scope(ended.args, ended.args_by, ended.event)
     chosen: list[tuple[int, dict[str, Any]]] = []
     try:
-        for i, arc in enumerate(plan.arcs):
-            if ended.on == "step.failed" and not arc.sees_failure:
-                continue
-            if arc.test(scope):
-                args = arc.args(scope) if arc.args is not None else None
-                chosen.append((i, {**ended.args, **args} if args else ended.args))
-                if not plan.inclusive:
-                    break
+        with turn.allowance:
+            for i, arc in enumerate(plan.arcs):
+                if ended.on == "step.failed" and not arc.sees_failure:
+                    continue
+                if arc.test(scope):
+                    args = arc.args(scope) if arc.args is not None else None
+                    chosen.append((i, {**ended.args, **args} if args else ended.args))
+                    if not plan.inclusive:
+                        break
     except TemplateError as error:
         turn.emit(e.NextEvaluated(ended.run, ended.on, error=_template_error(error, plan.name, f"next/{i}")))
         return
@@ -171,7 +172,8 @@ def _allowed(turn: Turn, plan: StepPlan, tokens: Sequence[Token]) -> bool:
     if not plan.admit:
         return True
     scope = turn.scope(*merged_args(turn.state, tokens), tokens[0].event)
-    matched = [allow for test, allow in plan.admit if test(scope)]
+    with turn.allowance:
+        matched = [allow for test, allow in plan.admit if test(scope)]
     if not matched:
         return not plan.admit[-1][1]
     assert plan.step.admit is not None
@@ -278,7 +280,8 @@ def _items(turn: Turn, plan: StepPlan, tokens: tuple[int, ...], args: dict[str, 
     assert plan.collection is not None
     merged, args_by = merged_args(turn.state, [turn.state.tokens[number] for number in tokens])
     try:
-        items = plan.collection(turn.scope(merged or args, args_by))
+        with turn.allowance:
+            items = plan.collection(turn.scope(merged or args, args_by))
         if length_of(items) is not None:
             return items
         return Error("loop_input", f"loop.in must give a list, not {kind_of(unwrapped(items))}")
@@ -326,17 +329,23 @@ def _quiet(turn: Turn) -> bool:
 def _finish(turn: Turn, outcome: Any) -> bool:
     """End the workflow, run the final step, end the execution: one of them per call."""
     state = turn.state
-    final = state.net.playbook.final
     if state.finished is None:
         turn.emit(e.WorkflowFinished(outcome))
-        if final is not None and outcome != "cancelled":
-            schedule(turn, state.net.steps[final], (), {"summary": _summary(state, outcome)})
+        start_final_step(turn, outcome)
         return True
     result, error = _result(turn, state)
     if outcome != "cancelled" and (error is not None or state.failure is not None):
         outcome = "failed"
     turn.emit(e.PlaybookProcessed(outcome, result, error or state.failure if outcome == "failed" else None))
     return False
+
+
+def start_final_step(turn: Turn, outcome: Any) -> None:
+    """Schedule the final step, if the playbook has one and the workflow was not cancelled."""
+    state = turn.state
+    final = state.net.playbook.final
+    if final is not None and outcome != "cancelled":
+        schedule(turn, state.net.steps[final], (), {"summary": _summary(state, outcome)})
 
 
 def _summary(state: Execution, outcome: str) -> dict[str, Any]:
@@ -350,7 +359,8 @@ def _result(turn: Turn, state: Execution) -> tuple[Any, dict[str, Any] | None]:
     output = state.net.playbook.executor.output
     if output is not None and state.finished == "succeeded":
         try:
-            return render(output, turn.scope({}, {})), None
+            with turn.allowance:
+                return render(output, turn.scope({}, {})), None
         except TemplateError as error:
             return None, _template_error(error, "", "executor.spec.output")
     name = state.net.playbook.final or state.last

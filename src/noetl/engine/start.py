@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from noetl.engine import events as e
 from noetl.engine.commands import Start
 from noetl.engine.fit import Oversized, fitted
 from noetl.engine.patch import plain_patch
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateError
-from noetl.expression import NOW_KEY, parse, render
+from noetl.expression import BUDGET_KEY, NOW_KEY, parse, render
 from noetl.scope import Scope
 
 
@@ -19,19 +21,22 @@ def start(turn: Turn, command: Start) -> None:
     state = turn.state
     if state.seq:
         return
+    if command.refused is not None:
+        _refuse(turn, command, command.refused)
+        return
     playbook = state.net.playbook
     try:
         requested = fitted(
             e.ExecutionRequested(state.digest, playbook.path, command.payload, command.parent), turn.blobs
         )
-        workload = materialised(playbook.workload, command.payload, state.id, turn.now)
+        workload = materialised(turn, playbook.workload, command.payload)
         evaluated = fitted(e.RequestEvaluated(workload), turn.blobs)
         patched = fitted(e.CtxPatched(plain_patch(command.ctx)), turn.blobs) if command.ctx else None
     except TemplateError as error:
-        _refuse(turn, command, "template", f"workload: {error.message} in {error.source[:200]!r}")
+        _refuse(turn, command, _failure("template", f"workload: {error.message} in {error.source[:200]!r}"))
         return
     except Oversized as error:
-        _refuse(turn, command, "too_large", f"the request can't be stored: {error}")
+        _refuse(turn, replace(command, payload={}), _failure("too_large", f"the request can't be stored: {error}"))
         return
     turn.emit(requested)
     turn.emit(evaluated)
@@ -42,23 +47,28 @@ def start(turn: Turn, command: Start) -> None:
     turn.emit(e.TokenEnqueued(state.next_token, playbook.entry))
 
 
-def _refuse(turn: Turn, command: Start, kind: str, message: str) -> None:
-    """The request is kept, unless it is what can't be stored, and the execution ends at once."""
-    state, failure = turn.state, {"kind": kind, "message": message, "place": "workload"}
-    payload = {} if kind == "too_large" else command.payload
-    turn.emit(e.ExecutionRequested(state.digest, state.net.playbook.path, payload, command.parent))
+def _failure(kind: str, message: str) -> dict[str, Any]:
+    return {"kind": kind, "message": message, "place": "workload"}
+
+
+def _refuse(turn: Turn, command: Start, failure: dict[str, Any]) -> None:
+    """Record the request, and end the execution at once."""
+    state = turn.state
+    turn.emit(e.ExecutionRequested(state.digest, state.net.playbook.path, command.payload, command.parent))
     turn.emit(e.RequestEvaluated(error=failure))
     turn.emit(e.PlaybookProcessed("failed", error=failure))
 
 
-def materialised(defaults: dict[str, Any], payload: dict[str, Any], execution: str, now: float) -> dict[str, Any]:
+def materialised(turn: Turn, defaults: dict[str, Any], payload: dict[str, Any]) -> dict[str, Any]:
     """The payload laid over the defaults as data; then the remaining templates, in document order (S26)."""
     workload: dict[str, Any] = {}
-    scope = Scope(workload=_overlaid(_ready(defaults), payload), execution_id=execution)
-    scope[NOW_KEY] = now
-    for key, value in defaults.items():
-        workload[key] = _rendered(value, payload[key], scope) if key in payload else render(value, scope)
-        scope["workload"] = {**scope["workload"], key: workload[key]}
+    scope = Scope(workload=_overlaid(_ready(defaults), payload), execution_id=turn.state.id)
+    scope[NOW_KEY] = turn.now
+    scope[BUDGET_KEY] = turn.budget
+    with turn.allowance:
+        for key, value in defaults.items():
+            workload[key] = _rendered(value, payload[key], scope) if key in payload else render(value, scope)
+            scope["workload"] = {**scope["workload"], key: workload[key]}
     return {**workload, **{key: value for key, value in payload.items() if key not in defaults}}
 
 

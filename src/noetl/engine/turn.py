@@ -9,7 +9,7 @@ from noetl.engine.evolve import close_chunk, evolve
 from noetl.engine.fit import fitted, weight
 from noetl.engine.state import Execution, Run
 from noetl.errors import TemplateFailed
-from noetl.expression import NOW_KEY
+from noetl.expression import BUDGET_KEY, NOW_KEY, decision_budget
 from noetl.model.outcome import Error
 from noetl.reference import CHUNKS, HOLDS_REFERENCES, Reference, canonical, decoded, reference_to
 from noetl.scope import Scope, StepsView
@@ -23,6 +23,10 @@ class Turn:
 
     def __init__(self, state: Execution, now: float) -> None:
         self.state, self.now = state, now
+        self.budget = decision_budget()
+        """What all templates of this decision may use together."""
+        self.allowance = self.budget.allowance
+        """Its CPU time, to be counted while templates are evaluated: `with turn.allowance`."""
         self.events: list[Event] = []
         self.blobs: list[tuple[str, bytes]] = []
         """Content of the references in the events, to be stored with them."""
@@ -74,6 +78,7 @@ class Turn:
             execution_id=state.id,
         )
         scope[NOW_KEY] = self.now
+        scope[BUDGET_KEY] = self.budget
         if event is not None:
             scope["event"] = event
         return scope

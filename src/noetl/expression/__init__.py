@@ -35,7 +35,7 @@ TemplateFailed or BudgetExceeded from an evaluation. An Interruption raised by a
 
 from __future__ import annotations
 
-from noetl.expression.budget import Budget
+from noetl.expression.budget import BUDGET_KEY, Budget, decision_budget
 from noetl.expression.compile import Comparison, Read, Unknown, Use
 from noetl.expression.filters import FILTERS, SQL_FILTERS, Entry
 from noetl.expression.functions import FUNCTIONS, METHODS, NOW_KEY
@@ -46,6 +46,7 @@ from noetl.expression.render import prepare, render
 from noetl.expression.template import Template, parse
 
 __all__ = [
+    "BUDGET_KEY",
     "FILTERS",
     "FUNCTIONS",
     "METHODS",
@@ -62,6 +63,7 @@ __all__ = [
     "Unknown",
     "Use",
     "View",
+    "decision_budget",
     "kind_of",
     "lookup",
     "parse",

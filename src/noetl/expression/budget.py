@@ -1,43 +1,137 @@
-"""How long, how large and how often: the bounds of one render.
+"""How long, how large and how often: the bounds of evaluations.
 
-The deadline is looked at on loop steps, calls and every few hundred elements inside filters. Whatever one
-such piece of work makes is bounded by size, so the time between two looks is bounded too.
+A `Budget` bounds one evaluation: its loops and what it makes. An `Allowance` bounds the CPU time of evaluations and the
+size of their values; each evaluation has one of its own, or several share one (all templates of a decision do, by the
+budget under `BUDGET_KEY` in their scope).
+
+The clock is looked at on loop steps, calls, comparisons of long values and every few hundred elements inside filters.
+Whatever one such piece of work does is bounded by size, so the time between two looks is bounded too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from time import perf_counter
+from collections.abc import Iterator, Mapping, Sequence
+from time import perf_counter, thread_time
 from typing import Any
 
 from noetl.expression.fault import Fault, OutOfBudget
 
-SECONDS = 0.1
+SECONDS = 0.1  # of CPU time
 CHARACTERS = 1 << 20  # in any one string that an evaluation makes, and in its output
 STEPS = 10_000  # iterations of all {% for %} loops together
 ELEMENTS = 100_000  # in any one list that an evaluation makes
 MEMORY = 16 << 20  # roughly bytes, in everything one evaluation makes, kept or not
+VALUE_BYTES = 64 << 20  # roughly bytes that the value of an evaluation takes when it is stored
+WORK = 1 << 26  # characters that one call into C may look at
 INTEGER_BITS = 4096
-DEPTH = 100  # of the nested lists and maps that are printed, compared or written as JSON
+DEPTH = 100  # of the nested lists and maps that are printed, compared, stored or written as JSON
 STRIDE = 256  # elements between two looks at the clock
+LONG = 4096  # characters or elements; for longer values the clock is looked at first
+
+DECISION_SECONDS = 0.25  # of CPU time, for all templates of one decision
+DECISION_BYTES = 32 << 20  # of all their values
+BUDGET_KEY = "budget of the decision"
+"""The scope's key for a Budget whose allowance all evaluations in that scope share. No template can spell it."""
 
 _ELEMENT_COST = 32  # a slot in a list and the small object in it
+_UNCOUNTED_SECONDS = 0.02
+_TOO_LONG = "the template took too long"
+_TOO_LARGE = "the value of the template is too large to be stored"
+_DECISION_TOO_LONG = (
+    f"the templates of this decision used up the {DECISION_SECONDS * 1000:.0f} ms of CPU time they have together"
+)
+_DECISION_TOO_LARGE = (
+    f"the values that the templates of this decision give are larger than {DECISION_BYTES >> 20} MiB together"
+)
+_HINT = "move heavy work into a python or SQL task"
+
+
+class Allowance:
+    """CPU time and bytes that evaluations may use together. The time counts between `start` and `stop`.
+
+    It is CPU time of this thread, so that a busy machine fails nobody. Asking for it is slow, and it never exceeds the
+    time that passes: it is only asked for once that much time has passed, and the first 20 ms are taken from the
+    ordinary clock.
+    """
+
+    __slots__ = ("_began", "_look_at", "_too_large", "_too_long", "_uncounted", "bytes", "seconds")
+
+    def __init__(
+        self, seconds: float = SECONDS, size: int = VALUE_BYTES, too_long: str = _TOO_LONG, too_large: str = _TOO_LARGE
+    ) -> None:
+        self.seconds, self.bytes = seconds, size
+        self._too_long, self._too_large = too_long, too_large
+        self._uncounted = _UNCOUNTED_SECONDS
+        self._began: float | None = None
+        self._look_at = 0.0
+
+    def start(self) -> None:
+        now = perf_counter()
+        self._began = now if self._uncounted > 0 else thread_time()
+        self._look_at = now + (min(self.seconds, self._uncounted) if self._uncounted > 0 else self.seconds)
+
+    def stop(self) -> None:
+        if self._began is None:
+            return
+        if self._uncounted > 0:
+            spent = min(perf_counter() - self._began, self._uncounted)
+            self._uncounted -= spent
+        else:
+            spent = thread_time() - self._began
+        self.seconds -= spent
+        self._began = None
+        self._look_at = 0.0
+
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def check(self) -> None:
+        """Raises when the time is over."""
+        if perf_counter() > self._look_at:
+            self._look()
+
+    def _look(self) -> None:
+        self.stop()
+        if self.seconds <= 0:
+            raise OutOfBudget(self._too_long, _HINT)
+        self.start()
+
+    def store(self, size: int) -> None:
+        """Takes `size` bytes for the value of an evaluation."""
+        self.bytes -= size
+        if self.bytes < 0:
+            raise OutOfBudget(self._too_large, _HINT)
 
 
 class Budget:
     """What an evaluation may still use. Pass one to several evaluations to bound them together."""
 
-    __slots__ = ("deadline", "memory", "steps")
+    __slots__ = ("_allowance", "_seconds", "memory", "steps")
 
-    def __init__(self, seconds: float = SECONDS, steps: int = STEPS, memory: int = MEMORY) -> None:
-        self.deadline = perf_counter() + seconds
+    def __init__(
+        self,
+        seconds: float = SECONDS,
+        steps: int = STEPS,
+        memory: int = MEMORY,
+        allowance: Allowance | None = None,
+    ) -> None:
+        self._seconds, self._allowance = seconds, allowance
         self.steps = steps
         self.memory = memory
 
+    @property
+    def allowance(self) -> Allowance:
+        """CPU time and bytes; the time counts from the first look on."""
+        if self._allowance is None:
+            self._allowance = Allowance(self._seconds)
+        return self._allowance
+
     def check(self) -> None:
         """Raises when the time is over."""
-        if perf_counter() > self.deadline:
-            raise OutOfBudget("the template took too long", "move heavy work into a python or SQL task")
+        (self._allowance or self.allowance).check()
 
     def step(self) -> None:
         """Counts one iteration of a loop."""
@@ -49,11 +143,20 @@ class Budget:
             )
         self.check()
 
+    def work(self, size: int) -> None:
+        """Asks for one call into C that looks at `size` characters or elements."""
+        if size > LONG:
+            if size > WORK:
+                raise OutOfBudget("the texts are too long for this", _HINT)
+            self.check()
+
     def charge(self, size: int) -> None:
         """Takes `size` bytes, before they are made where that is possible."""
         self.memory -= size
         if self.memory < 0:
             raise OutOfBudget("the template makes too much data")
+        if size > LONG:
+            self.check()
 
     def string(self, length: int) -> None:
         """Asks for a string of `length` characters before it is made."""
@@ -79,6 +182,17 @@ class Budget:
         for start in range(0, len(values), STRIDE):
             self.check()
             yield from values[start : start + STRIDE]
+
+
+def decision_budget() -> Budget:
+    """For all templates of one decision: put it into their scope under BUDGET_KEY."""
+    return Budget(allowance=Allowance(DECISION_SECONDS, DECISION_BYTES, _DECISION_TOO_LONG, _DECISION_TOO_LARGE))
+
+
+def budget_in(scope: Mapping[str, Any]) -> Budget:
+    """A new budget for one evaluation in this scope."""
+    shared: Budget | None = scope.get(BUDGET_KEY)
+    return Budget() if shared is None else Budget(allowance=shared.allowance)
 
 
 def bounded_int(value: int) -> int:

@@ -19,7 +19,8 @@ from jinja2 import nodes
 
 from noetl.errors import TemplateFailed, TemplateSyntax
 from noetl.expression import operators
-from noetl.expression.budget import Budget
+from noetl.expression.budget import BUDGET_KEY, Budget
+from noetl.expression.data import is_storable
 from noetl.expression.fault import Fault, located
 from noetl.expression.filters import FILTERS, SQL_FILTERS, TOLERANT, Entry
 from noetl.expression.functions import FUNCTIONS, METHOD_NAMES, method_of
@@ -315,6 +316,7 @@ class ExpressionCompiler:
 
     def _expr_Const(self, node: nodes.Const, tolerant: bool) -> Closure:
         value = node.value
+        self.simple = self.simple and is_storable(value)
         return lambda scope, run: value
 
     def _expr_TemplateData(self, node: nodes.TemplateData, tolerant: bool) -> Closure:
@@ -330,6 +332,7 @@ class ExpressionCompiler:
     def _elements(self, node: nodes.List | nodes.Tuple, make: Callable[[list[Any]], Any]) -> Closure:
         constants = constant_values(node)
         if constants is not None:
+            self.simple = self.simple and all(map(is_storable, constants))
             return lambda scope, run: make(constants)  # a fresh one: the caller may keep and change it
         self.simple = False
         parts = [self.expression(child) for child in node.items]
@@ -393,6 +396,7 @@ class ExpressionCompiler:
     def _unary(self, node: nodes.UnaryExpr, tolerant: bool) -> Closure:
         if isinstance(node.node, nodes.Const) and type(node.node.value) in (int, float):
             number = -node.node.value if isinstance(node, nodes.Neg) else node.node.value
+            self.simple = self.simple and is_storable(number)
             return lambda scope, run: number
         self.simple = False
         operate = operators.negative if isinstance(node, nodes.Neg) else operators.positive
@@ -460,7 +464,7 @@ class ExpressionCompiler:
             a = left(scope, run)
             for _, (right, compare, _constant) in links:
                 b = right(scope, run)
-                if not compare(a, b, run):
+                if not compare(a, b, scope, run):
                     return False
                 a = b
             return True
@@ -471,9 +475,9 @@ class ExpressionCompiler:
         """The right side, how to compare with it, and its value if it is constant."""
         right, compare, fail = self.expression(operand.expr), _COMPARE[operand.op], self.failing(node)
 
-        def checked(a: Any, b: Any, run: Any) -> bool:
+        def checked(a: Any, b: Any, scope: Scope, run: Any) -> bool:
             try:
-                return compare(a, b, run and run.budget)
+                return compare(a, b, scope.get(BUDGET_KEY) if run is None else run.budget)
             except Exception as error:
                 raise fail(error) from None
 
@@ -492,7 +496,7 @@ class ExpressionCompiler:
             if op == "in":
                 return lambda scope, run: left(scope, run) in known
             return lambda scope, run: left(scope, run) not in known
-        return lambda scope, run: compare(left(scope, run), right(scope, run), run)
+        return lambda scope, run: compare(left(scope, run), right(scope, run), scope, run)
 
     def _note_comparisons(self, node: nodes.Compare) -> None:
         left = node.expr

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from noetl.expression.budget import CHARACTERS, ELEMENTS, Budget, bounded_int
+from noetl.expression.data import storable
 from noetl.expression.fault import Fault, OutOfBudget, Undefined, clipped
 from noetl.expression.missing import NOTHING, SCALARS, Group, Missing, kind_of, lookup, unwrapped
 from noetl.expression.operators import add
@@ -24,6 +25,11 @@ from noetl.expression.text import printf, to_json, to_text
 
 _SLOW_TEXT = 1 << 16  # for work that Python does character by character
 _SORTED_TEXT = 4 << 20  # characters of all keys together
+_WRAPPED_LINE = 1 << 13  # textwrap takes the square of a line
+_PATH_PARTS = 32  # of attribute='a.b.c'
+_PATH_CHARACTERS = 1024
+_SORT_KEYS = 16
+_NUMBER_TEXT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,8 @@ def getter(attribute: str | int | None) -> Callable[[Any], Any]:
         return unwrapped
     if not isinstance(attribute, str | int):
         raise Fault(f"attribute is a name, not {kind_of(attribute)}")
+    if isinstance(attribute, str) and (len(attribute) > _PATH_CHARACTERS or attribute.count(".") >= _PATH_PARTS):
+        raise Fault(f"attribute may have at most {_PATH_PARTS} parts and {_PATH_CHARACTERS:,} characters")
     steps = [int(part) if part.isdecimal() and len(part) < 9 else part for part in str(attribute).split(".")]
     missing = Missing(str(attribute))
 
@@ -89,7 +97,7 @@ def getter(attribute: str | int | None) -> Callable[[Any], Any]:
 
 
 def _folded(budget: Budget, value: Any, case_sensitive: bool) -> Any:
-    return budget.made(value.lower()) if isinstance(value, str) and not case_sensitive else value
+    return lower(budget, value) if isinstance(value, str) and not case_sensitive else value
 
 
 def _sort_key(value: Any) -> Any:
@@ -98,15 +106,21 @@ def _sort_key(value: Any) -> Any:
         raise Undefined(value)
     if type(value) in SCALARS:
         return value
-    if isinstance(value, list | tuple) and len(value) <= 16 and all(type(v) in SCALARS for v in value):
+    if isinstance(value, list | tuple) and len(value) <= _SORT_KEYS and all(type(v) in SCALARS for v in value):
         return value
     raise Fault(f"can't sort by {kind_of(value)}", "sort by a field with attribute='...'")
+
+
+def _text_in(key: Any) -> int:
+    if isinstance(key, list | tuple):
+        return sum(len(part) for part in key if isinstance(part, str))
+    return len(key) if isinstance(key, str) else 0
 
 
 def _sorted(budget: Budget, values: Sequence[Any], key: Callable[[Any], Any], reverse: bool = False) -> list[Any]:
     budget.elements(len(values))
     keys = [_sort_key(key(value)) for value in budget.each(values)]
-    if sum(len(key) for key in keys if isinstance(key, str)) > _SORTED_TEXT:  # sorted() looks at no clock
+    if sum(_text_in(key) for key in keys) > _SORTED_TEXT:  # sorted() looks at no clock
         raise OutOfBudget("the texts are too long to sort")
     order = range(len(values))
     try:
@@ -135,6 +149,13 @@ def _short(budget: Budget, value: Any) -> str:
     return text
 
 
+def _bounded(budget: Budget, value: Any) -> str:
+    """The text, for work that gives one of about the same length."""
+    text = to_text(value, budget)
+    budget.string(len(text))
+    return text
+
+
 def _number(value: Any) -> Any:
     if not isinstance(value, int | float):
         raise Fault(f"a number is needed here, not {kind_of(value)}")
@@ -146,7 +167,7 @@ def _number(value: Any) -> Any:
 
 def capitalize(budget: Budget, value: Any) -> str:
     """First character upper case, the rest lower case."""
-    return budget.made(to_text(value, budget).capitalize())
+    return budget.made(_bounded(budget, value).capitalize())
 
 
 def center(budget: Budget, value: Any, width: Any = 80) -> str:
@@ -180,6 +201,7 @@ def indent(budget: Budget, value: Any, width: Any = 4, first: Any = False, blank
     margin = width if isinstance(width, str) else " " * _whole(width, "width", high=1000)
     text = to_text(value, budget)
     budget.string(len(text) + len(margin) * (text.count("\n") + 1))
+    budget.charge(8 * text.count("\n"))
     lines = text.split("\n")
     body = [margin + line if line or blank else line for line in lines[1:]]
     head = margin + lines[0] if first else lines[0]
@@ -188,7 +210,7 @@ def indent(budget: Budget, value: Any, width: Any = 4, first: Any = False, blank
 
 def lower(budget: Budget, value: Any) -> str:
     """In lower case."""
-    return budget.made(to_text(value, budget).lower())
+    return budget.made(_bounded(budget, value).lower())
 
 
 def removeprefix(budget: Budget, value: Any, prefix: Any) -> str:
@@ -204,6 +226,7 @@ def removesuffix(budget: Budget, value: Any, suffix: Any) -> str:
 def replace(budget: Budget, value: Any, old: Any, new: Any, count: Any = None) -> str:
     """Each `old` replaced by `new`, at most `count` times."""
     text, old, new = to_text(value, budget), to_text(old, budget), to_text(new, budget)
+    budget.work(len(text))
     times = text.count(old) if count is None else min(text.count(old), _whole(count, "count", low=-1))
     times = text.count(old) if times < 0 else times
     budget.string(len(text) + times * max(len(new) - len(old), 0))
@@ -215,6 +238,7 @@ def split(budget: Budget, value: Any, separator: Any = None, maxsplit: Any = -1)
     text = to_text(value, budget)
     if separator is not None and not _string(separator, "separator"):
         raise Fault("the separator is empty")
+    budget.work(len(text))
     pieces = text.count(separator) + 1 if separator else min(len(text) // 2 + 1, ELEMENTS)
     limit = _whole(maxsplit, "maxsplit", low=-1)
     budget.elements(pieces if limit < 0 else min(pieces, limit + 1))
@@ -269,7 +293,14 @@ def title(budget: Budget, value: Any) -> str:
 
 def trim(budget: Budget, value: Any, chars: Any = None) -> str:
     """Without white space (or `chars`) at both ends."""
-    return budget.made(to_text(value, budget).strip(chars if chars is None else _string(chars, "chars")))
+    return stripped(budget, to_text(value, budget), chars, str.strip)
+
+
+def stripped(budget: Budget, text: str, chars: Any, strip: Callable[[str, str | None], str]) -> str:
+    """The text without `chars` where `strip` looks for them: each character is compared with each of them."""
+    if chars is not None:
+        budget.work(len(text) * len(_string(chars, "chars")))
+    return budget.made(strip(text, chars))
 
 
 def truncate(
@@ -286,7 +317,7 @@ def truncate(
 
 def upper(budget: Budget, value: Any) -> str:
     """In upper case."""
-    return budget.made(to_text(value, budget).upper())
+    return budget.made(_bounded(budget, value).upper())
 
 
 def urlencode(budget: Budget, value: Any) -> str:
@@ -305,6 +336,7 @@ def urlencode(budget: Budget, value: Any) -> str:
 
 
 def _quoted(budget: Budget, value: Any) -> str:
+    budget.check()
     return budget.made(quote(_short(budget, value), safe="").replace("%20", "+"))
 
 
@@ -336,6 +368,8 @@ def wordwrap(
     wrap = "\n" if wrapstring is None else _string(wrapstring, "wrapstring")
     text = _short(budget, value)
     width = _whole(width, "width", low=1)
+    if max(map(len, text.splitlines()), default=0) > _WRAPPED_LINE:
+        raise OutOfBudget(f"a line to wrap may have at most {_WRAPPED_LINE:,} characters")
     budget.string(len(text) + len(wrap) * (len(text) // width + text.count(" ") + text.count("\n") + 1))
     out = []
     for line in text.splitlines():
@@ -376,6 +410,8 @@ def filesizeformat(budget: Budget, value: Any, binary: Any = False) -> str:
 
 def to_float(budget: Budget, value: Any, default: Any = 0.0) -> Any:
     """As a floating-point number, or `default` if it is none."""
+    if isinstance(value, str) and len(value) > _NUMBER_TEXT:
+        return default
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -388,7 +424,7 @@ def to_int(budget: Budget, value: Any, default: Any = 0, base: Any = 10) -> Any:
     base = _whole(base, "base", high=36)
     try:
         if isinstance(value, str):
-            return bounded_int(int(value, base)) if len(value) <= 4096 else default
+            return bounded_int(int(value, base)) if len(value) <= _NUMBER_TEXT else default
         return bounded_int(int(value))
     except (TypeError, ValueError, OverflowError):
         pass
@@ -403,11 +439,17 @@ def round_(budget: Budget, value: Any, precision: Any = 0, method: Any = "common
     number = _number(value)
     precision = _whole(precision, "precision", low=-300, high=300)
     if method == "common":
-        return round(number, precision)
+        return _finite(round(number, precision))
     if method not in ("ceil", "floor"):
         raise Fault("method is common, ceil or floor")
     scale = 10.0**precision
-    return (ceil if method == "ceil" else floor)(number * scale) / scale
+    return _finite((ceil if method == "ceil" else floor)(number * scale) / scale)
+
+
+def _finite(number: Any) -> Any:
+    if isinstance(number, float) and not isfinite(number):
+        raise Fault("the number is too large")
+    return number
 
 
 # --- lists and maps ----------------------------------------------------------------------------------
@@ -533,7 +575,7 @@ def apply(budget: Budget, name: Any, value: Any, args: Sequence[Any], kwargs: Ma
     """One filter by name, for `map`."""
     entry = FILTERS.get(name) if isinstance(name, str) else None
     if entry is None:
-        raise Fault(f"no filter is called {clipped(repr(name))}")
+        raise Fault(f"no filter is called {named(name)}")
     if entry.refuses(len(args), list(kwargs)):
         raise Fault(f"filter '{name}' takes {entry.signature}")
     budget.check()
@@ -541,6 +583,11 @@ def apply(budget: Budget, name: Any, value: Any, args: Sequence[Any], kwargs: Ma
     if isinstance(value, Missing) and name not in TOLERANT:
         return value
     return entry.call(budget, value, *args, **kwargs)
+
+
+def named(name: Any) -> str:
+    """A name in a message; anything else by its kind, for its text may have no end."""
+    return repr(clipped(name)) if isinstance(name, str) else kind_of(name)
 
 
 def max_(budget: Budget, value: Any, case_sensitive: Any = False, attribute: Any = None) -> Any:
@@ -623,6 +670,8 @@ def sort(
     budget: Budget, value: Any, reverse: Any = False, case_sensitive: Any = False, attribute: Any = None
 ) -> list[Any]:
     """Sorted; attribute='a,b.c' sorts by fields."""
+    if isinstance(attribute, str) and attribute.count(",") >= _SORT_KEYS:
+        raise Fault(f"attribute may name at most {_SORT_KEYS} fields")
     gets = [getter(a) for a in attribute.split(",")] if isinstance(attribute, str) else [getter(attribute)]
 
     def key(element: Any) -> Any:
@@ -664,6 +713,7 @@ def unique(budget: Budget, value: Any, case_sensitive: Any = False, attribute: A
 def b64decode(budget: Budget, value: Any) -> str:
     """The text (UTF-8) that was encoded as base64."""
     text = _string(unwrapped(value), "base64")
+    budget.charge(8 * len(text))
     try:
         data = "".join(text.split()).encode("ascii")  # mail wraps its lines
         return budget.made(binascii.a2b_base64(data, strict_mode=True).decode())
@@ -674,7 +724,7 @@ def b64decode(budget: Budget, value: Any) -> str:
 def b64encode(budget: Budget, value: Any) -> str:
     """The text (as UTF-8) in base64."""
     try:
-        return budget.made(binascii.b2a_base64(to_text(value, budget).encode(), newline=False).decode())
+        return budget.made(binascii.b2a_base64(_bounded(budget, value).encode(), newline=False).decode())
     except UnicodeError:
         raise Fault("the text has characters that UTF-8 can't encode") from None
 
@@ -685,9 +735,10 @@ def fromjson(budget: Budget, value: Any) -> Any:
     budget.string(len(text))
     budget.charge(64 * sum(map(text.count, "[{,:")))  # about what each becomes in memory
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        found = json.loads(text, parse_constant=_no_constant)
     except ValueError as error:
         raise Fault(f"this is not JSON: {clipped(str(error))}") from None
+    return storable(found, budget)
 
 
 def _no_constant(name: str) -> Any:

@@ -41,9 +41,9 @@ def dict_(budget: Budget, scope: Scope, *args: Any, **kwargs: Any) -> dict[str, 
     """A map from named arguments, or a copy of a map."""
     if len(args) > 1 or (args and not isinstance(args[0], Mapping)):
         raise Fault("dict takes a map and named arguments")
-    copy = dict(args[0]) if args else {}
-    budget.elements(2 * (len(copy) + len(kwargs)))
-    return copy | kwargs
+    copied: Mapping[str, Any] = args[0] if args else {}
+    budget.elements(2 * (len(copied) + len(kwargs)))
+    return {**copied, **kwargs}
 
 
 def namespace(budget: Budget, scope: Scope, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -77,47 +77,46 @@ FUNCTIONS: dict[str, Entry] = {
 
 def _predicate(name: str, method: Callable[[str], bool], doc: str) -> tuple[str, Entry]:
     def call(budget: Budget, value: str) -> bool:
+        budget.work(len(value))
         return method(value)
 
     return name, Entry(call, doc)
 
 
-def _ends(value: str, options: Any, test: Callable[[str, Any], bool]) -> bool:
-    affixes = tuple(options) if isinstance(options, list | tuple) else (options,)
-    if not all(isinstance(affix, str) for affix in affixes):
-        raise Fault("a string or a list of strings is needed")
-    return test(value, affixes)
+def _ends(budget: Budget, value: str, options: Any, test: Callable[[str, Any], bool]) -> bool:
+    affixes = options if isinstance(options, list | tuple) else (options,)
+    for affix in budget.each(affixes):
+        if not isinstance(affix, str):
+            raise Fault("a string or a list of strings is needed")
+        if test(value, affix):
+            return True
+    return False
 
 
 def _startswith(budget: Budget, value: str, prefix: Any) -> bool:
     """Whether it starts with `prefix` (or one of several)."""
-    return _ends(value, prefix, str.startswith)
+    return _ends(budget, value, prefix, str.startswith)
 
 
 def _endswith(budget: Budget, value: str, suffix: Any) -> bool:
     """Whether it ends with `suffix` (or one of several)."""
-    return _ends(value, suffix, str.endswith)
+    return _ends(budget, value, suffix, str.endswith)
 
 
 def _lstrip(budget: Budget, value: str, chars: Any = None) -> str:
     """Without white space (or `chars`) at the start."""
-    return budget.made(value.lstrip(_characters(chars)))
+    return filters.stripped(budget, value, chars, str.lstrip)
 
 
 def _rstrip(budget: Budget, value: str, chars: Any = None) -> str:
     """Without white space (or `chars`) at the end."""
-    return budget.made(value.rstrip(_characters(chars)))
-
-
-def _characters(chars: Any) -> str | None:
-    if chars is not None and not isinstance(chars, str):
-        raise Fault(f"chars must be a string, not {kind_of(chars)}")
-    return chars
+    return filters.stripped(budget, value, chars, str.rstrip)
 
 
 def _rsplit(budget: Budget, value: str, separator: Any = None, maxsplit: Any = -1) -> list[str]:
     """The parts between separators, counted from the end."""
     filters.split(budget, value, separator, maxsplit)  # asks for the room and checks the arguments
+    budget.work(len(value) * len(separator or ""))  # looking from the end compares the whole separator everywhere
     return value.rsplit(separator, maxsplit)
 
 
@@ -128,11 +127,13 @@ def _join(budget: Budget, value: str, parts: Any) -> str:
 
 def _find(budget: Budget, value: str, part: Any) -> int:
     """The place of the first `part`, or -1."""
+    budget.work(len(value))
     return value.find(_needle(part))
 
 
 def _count(budget: Budget, value: str, part: Any) -> int:
     """How often `part` occurs."""
+    budget.work(len(value))
     return value.count(_needle(part))
 
 
@@ -174,6 +175,7 @@ def _zfill(budget: Budget, value: str, width: Any) -> str:
 
 def _title(budget: Budget, value: str) -> str:
     """Each word with a capital."""
+    budget.string(len(value))
     return budget.made(value.title())
 
 

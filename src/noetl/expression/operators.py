@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
-from noetl.expression.budget import DEPTH, INTEGER_BITS, Budget, bounded_int
+from noetl.expression.budget import DEPTH, INTEGER_BITS, LONG, Budget, bounded_int
 from noetl.expression.fault import Fault, OutOfBudget
 from noetl.expression.missing import SCALARS, Missing, View, kind_of, unwrapped
 from noetl.expression.text import printf, to_text
-
-LONG = 4096  # characters; longer texts are compared with an eye on the clock
 
 Binary = Callable[[Any, Any, Budget], Any]
 
@@ -113,6 +111,8 @@ def _refused(verb: str, a: Any, word: str = "", b: Any = None, *, swap: bool = F
 def equal(a: Any, b: Any, budget: Budget | None = None, depth: int = 0) -> bool:
     """Deep equality that pays per element: two structures that share their parts may be exponential."""
     if type(a) in SCALARS or type(b) in SCALARS:
+        if type(a) is str and len(a) > LONG:
+            (budget or Budget()).check()
         return bool(a == b)
     a, b = unwrapped(a), unwrapped(b)
     if isinstance(a, Missing) or isinstance(b, Missing):
@@ -142,11 +142,15 @@ def contains(needle: Any, haystack: Any, budget: Budget | None = None) -> bool:
         return False
     if isinstance(haystack, str):
         if isinstance(needle, str):
+            if len(haystack) > LONG:
+                (budget or Budget()).work(len(haystack))
             return needle in haystack
         raise Fault(f"can't search for {kind_of(needle)} in a string", "convert it with | string")
     if isinstance(haystack, Mapping):
         return type(needle) in SCALARS and needle in haystack
     if isinstance(haystack, list | tuple):
+        if len(haystack) > LONG:
+            (budget or Budget()).work(len(haystack))
         if type(needle) in SCALARS and not (isinstance(needle, str) and len(needle) > LONG):
             return needle in haystack
         budget = budget or Budget()
@@ -160,6 +164,8 @@ def ordered(a: Any, b: Any, symbol: str, budget: Budget | None = None) -> bool:
     if isinstance(a, Missing) or isinstance(b, Missing):
         return False
     if _numbers(a, b) or (isinstance(a, str) and isinstance(b, str)):
+        if isinstance(a, str) and len(a) > LONG:
+            (budget or Budget()).check()
         return bool(_ORDER[symbol](a, b))
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         budget = budget or Budget()
@@ -189,10 +195,8 @@ def has_missing(value: Any, budget: Budget, depth: int = 0) -> Missing | None:
         return None
     if depth >= DEPTH:
         raise OutOfBudget("the value is nested too deeply")
-    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    budget.check()
-    for element in inner:
-        budget.charge(1)
+    inner = list(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    for element in budget.each(inner):
         found = has_missing(element, budget, depth + 1)
         if found is not None:  # a Missing is false
             return found

@@ -308,7 +308,8 @@ def _check_statements(words: list[Lexeme], source: str) -> None:
 
 def _assigns(words: list[Lexeme], number: int) -> bool:
     """Whether the statement that starts here is `set x = ...` and so has no body."""
-    for word in words[number:]:
+    for place in range(number, len(words)):
+        word = words[place]
         if word.type == "block_end":
             return False
         if word.type == "operator" and word.text == "=":

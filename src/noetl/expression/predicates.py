@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from noetl.expression.budget import Budget
-from noetl.expression.fault import Fault, clipped
-from noetl.expression.filters import Entry, entry
+from noetl.expression.fault import Fault
+from noetl.expression.filters import Entry, entry, named
 from noetl.expression.missing import Missing, kind_of, unwrapped
 from noetl.expression.operators import contains, equal, ordered
 
@@ -133,12 +133,17 @@ def in_(budget: Budget, value: Any, container: Any) -> bool:
 
 def lower(budget: Budget, value: Any) -> bool:
     """A text in lower case."""
-    return isinstance(value, str) and value.islower()
+    return isinstance(value, str) and _method(budget, value, str.islower)
 
 
 def upper(budget: Budget, value: Any) -> bool:
     """A text in upper case."""
-    return isinstance(value, str) and value.isupper()
+    return isinstance(value, str) and _method(budget, value, str.isupper)
+
+
+def _method(budget: Budget, value: str, method: Callable[[str], bool]) -> bool:
+    budget.work(len(value))
+    return method(value)
 
 
 def sameas(budget: Budget, value: Any, other: Any) -> bool:
@@ -193,7 +198,7 @@ def check(budget: Budget, name: Any, value: Any, args: Sequence[Any]) -> bool:
     """One test by name, for `select` and its like."""
     found = TESTS.get(name) if isinstance(name, str) else None
     if found is None:
-        raise Fault(f"no test is called {clipped(repr(name))}")
+        raise Fault(f"no test is called {named(name)}")
     if found.refuses(len(args), ()):
         raise Fault(f"test '{name}' takes {found.signature}")
     budget.check()

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from noetl.errors import TemplateError, TemplateSyntax
-from noetl.expression.budget import Budget
+from noetl.expression.budget import BUDGET_KEY, Budget, budget_in
 from noetl.expression.template import Template, as_data, parse
 
 Renderer = Callable[..., Any]
 
+_NUMBERS = frozenset({int, float, bool, type(None)})
 _MAX_DEPTH = 128  # the reader of playbooks allows half of this
 
 
@@ -29,7 +30,7 @@ def prepare(value: Any) -> Renderer:
         return lambda scope, budget=None: value
     if isinstance(value, str):
         return made  # one template makes its own budget, and none if it is simple
-    return lambda scope, budget=None: made(scope, budget or Budget())
+    return lambda scope, budget=None: made(scope, budget or budget_in(scope))
 
 
 def _prepared(value: Any, path: tuple[str | int, ...]) -> Renderer | None:
@@ -61,8 +62,15 @@ def _string(template: Template, path: tuple[str | int, ...]) -> Renderer | None:
 
     def rendered(scope: Mapping[str, Any], budget: Budget | None = None) -> Any:
         try:
+            if not template.is_simple:
+                budget = budget or budget_in(scope)
             value = template.evaluate(scope, budget=budget)
-            return value if template.is_simple and type(value) is not tuple else as_data(value, template.source)
+            if template.is_simple and type(value) is not tuple:
+                shared = scope.get(BUDGET_KEY)
+                if shared is None or type(value) in _NUMBERS:
+                    return value  # it is data already
+                budget = budget or shared
+            return as_data(value, template.source, budget or Budget())
         except TemplateError as error:
             error.path = path
             raise

@@ -8,10 +8,11 @@ from typing import Any
 
 from jinja2 import nodes
 
-from noetl.errors import TemplateError, TemplateFailed, TemplateSyntax
-from noetl.expression.budget import Budget
+from noetl.errors import TemplateError, TemplateSyntax
+from noetl.expression.budget import BUDGET_KEY, Budget, budget_in
 from noetl.expression.compile import Closure, Comparison, Read, Unknown, Use
-from noetl.expression.fault import located, undefined
+from noetl.expression.data import storable
+from noetl.expression.fault import Fault, located, undefined
 from noetl.expression.missing import Missing, View
 from noetl.expression.operators import has_missing
 from noetl.expression.parsing import has_syntax, syntax_tree
@@ -19,7 +20,6 @@ from noetl.expression.run import Run
 from noetl.expression.statements import Compiler, Statement
 
 CACHED = 4096
-SMALLEST, LARGEST = -(2**63), 2**64 - 1
 
 
 class Template:
@@ -92,8 +92,8 @@ class Template:
         """
         if self.is_constant:
             return self.source
-        run = None if self._simple and budget is None else Run(budget or Budget())
         try:
+            run = self._run(scope) if budget is None else Run(budget)
             return self._text(scope, run) if self._expression is None else self._value(scope, run)
         except TemplateError:
             raise
@@ -105,12 +105,20 @@ class Template:
         if self._expression is None:
             return bool(self.evaluate(scope, budget=budget))
         try:
-            run = None if self._simple else Run(budget or Budget())
+            run = self._run(scope) if budget is None else Run(budget)
             return bool(self._expression(scope, run))
         except TemplateError:
             raise
         except Exception as error:
             raise located(error, self.source, 0) from None
+
+    def _run(self, scope: Mapping[str, Any]) -> Run | None:
+        """None for what is simple: it makes nothing, and its comparisons find the budget in the scope."""
+        if not self._simple:
+            return Run(budget_in(scope))
+        if BUDGET_KEY in scope:
+            scope[BUDGET_KEY].check()
+        return None
 
     def _value(self, scope: Mapping[str, Any], run: Run | None) -> Any:
         assert self._expression is not None
@@ -125,7 +133,7 @@ class Template:
 
     def _text(self, scope: Mapping[str, Any], run: Run | None) -> str:
         assert self._body is not None
-        run = run or Run(Budget())
+        run = run or Run(budget_in(scope))
         self._body(scope, run)
         return "".join(run.out)
 
@@ -138,29 +146,16 @@ def _single_expression(source: str, tree: nodes.Template) -> nodes.Expr | None:
     output = tree.body[0]
     if not isinstance(output, nodes.Output):
         return None
-    spaces = [n for n in output.nodes if isinstance(n, nodes.TemplateData) and n.data.isspace()]
-    rest = [n for n in output.nodes if n not in spaces]
+    rest = [n for n in output.nodes if not (isinstance(n, nodes.TemplateData) and n.data.isspace())]
     return rest[0] if len(rest) == 1 and not isinstance(rest[0], nodes.TemplateData) else None
 
 
-def as_data(value: Any, source: str) -> Any:
-    """The value as it can be stored: tuples are lists; keys that are not text and huge numbers are errors."""
-    kind = type(value)
-    if kind is int and not SMALLEST <= value <= LARGEST:
-        raise TemplateFailed("a whole number may have at most 64 bits", source)
-    if kind is tuple:
-        return [as_data(item, source) for item in value]
-    if kind is list:
-        found = [as_data(item, source) for item in value]
-        return found if any(new is not old for new, old in zip(found, value, strict=True)) else value
-    if kind is dict:
-        for key in value:
-            if type(key) is not str:
-                hint = "write it in quotes, or use `| string`"
-                raise TemplateFailed(f"the key {str(key)[:40]!r} of a map is not text", source, hint=hint)
-        fields = {key: as_data(item, source) for key, item in value.items()}
-        return fields if any(fields[key] is not value[key] for key in value) else value
-    return value
+def as_data(value: Any, source: str, budget: Budget) -> Any:
+    """The value as it can be stored: tuples are lists. TemplateFailed for what can't be, BudgetExceeded."""
+    try:
+        return storable(value, budget)
+    except Fault as error:
+        raise located(error, source, 0) from None
 
 
 def parse(source: str) -> Template:

@@ -13,9 +13,10 @@ from string import Formatter
 from typing import Any
 
 from noetl.expression.budget import DEPTH, Budget
-from noetl.expression.fault import Fault, Undefined
+from noetl.expression.fault import Fault, Undefined, clipped
 from noetl.expression.missing import Missing, View, kind_of, unwrapped
 
+_INDENTED_COST = 64  # json writes indented text in Python, an element at a time
 MAX_WIDTH = 1000  # of one formatted field
 
 
@@ -48,10 +49,10 @@ def _write(value: Any, parts: list[str], budget: Budget, depth: int) -> None:
         budget.string(len(value))
         parts.append(repr(value))
     elif isinstance(value, Mapping):
-        _write_items(value.items(), "{", "}", parts, budget, depth)
+        _write_items(budget.each(list(value.items())), "{", "}", parts, budget, depth)
     elif isinstance(value, list | tuple):
         opening, closing = ("[", "]") if isinstance(value, list) else ("(", ",)" if len(value) == 1 else ")")
-        _write_items(((element,) for element in value), opening, closing, parts, budget, depth)
+        _write_items(((element,) for element in budget.each(value)), opening, closing, parts, budget, depth)
     elif isinstance(value, Missing):
         raise Undefined(value)
     elif isinstance(value, View):
@@ -65,7 +66,6 @@ def _write(value: Any, parts: list[str], budget: Budget, depth: int) -> None:
 def _write_items(items: Any, opening: str, closing: str, parts: list[str], budget: Budget, depth: int) -> None:
     if depth >= DEPTH:
         raise Fault("the value is nested too deeply to print")
-    budget.check()
     separator = opening
     for group in items:
         parts.append(separator)
@@ -96,16 +96,16 @@ def to_json(value: Any, budget: Budget, indent: int | None = None) -> str:
 
 def _measure(value: Any, budget: Budget, depth: int, indent: int) -> None:
     """Pays for the JSON of a value before it is written; refuses what JSON does not have."""
-    budget.charge(8 + indent * depth)
+    budget.charge(8 + indent * (_INDENTED_COST + depth))
     if isinstance(value, str):
         budget.string(len(value))
     elif isinstance(value, list | tuple):
-        _deeper(depth, budget)
-        for element in value:
+        _deeper(depth)
+        for element in budget.each(value):
             _measure(unwrapped(element), budget, depth + 1, indent)
     elif isinstance(value, Mapping):
-        _deeper(depth, budget)
-        for key, element in value.items():
+        _deeper(depth)
+        for key, element in budget.each(list(value.items())):
             _measure(key, budget, depth + 1, indent)
             _measure(unwrapped(element), budget, depth + 1, indent)
     elif isinstance(value, Missing):
@@ -114,10 +114,9 @@ def _measure(value: Any, budget: Budget, depth: int, indent: int) -> None:
         raise Fault(f"{kind_of(value)} can't be written as JSON")
 
 
-def _deeper(depth: int, budget: Budget) -> None:
+def _deeper(depth: int) -> None:
     if depth >= DEPTH:
         raise Fault("the value is nested too deeply for JSON")
-    budget.check()
 
 
 def _plain(value: Any) -> Any:
@@ -150,6 +149,7 @@ def printf(template: str, arguments: Any, budget: Budget) -> str:
             value, used = queue[used], used + 1
         else:
             raise Fault("not enough arguments for the format string")
+        budget.check()
         parts.append(budget.made(_printf_field(match, value, budget)))
     if used < len(queue) and not by_name:
         raise Fault("not all arguments are used by the format string")
@@ -163,7 +163,7 @@ def _named(arguments: Any, key: str) -> Any:
     if not isinstance(arguments, Mapping):
         raise Fault("a named field needs named arguments")
     if key not in arguments:
-        raise Fault(f"the format string names {key!r}, which is not given")
+        raise Fault(f"the format string names {clipped(repr(key))}, which is not given")
     return arguments[key]
 
 
@@ -213,6 +213,7 @@ def format_fields(template: str, args: tuple[Any, ...], kwargs: Mapping[str, Any
             continue
         if not name:
             name, automatic = str(automatic), automatic + 1
+        budget.check()
         value = _field_value(name, args, kwargs)
         parts.append(budget.made(_format_field(value, spec or "", conversion, budget)))
     return _joined(parts, budget)
@@ -227,7 +228,7 @@ def _field_value(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         raise Fault("not enough arguments for the format string")
     if not name.isidentifier():
         raise Fault("fields of a format string are names or numbers", "pass the value itself in")
-    raise Fault(f"the format string names {name!r}, which is not given")
+    raise Fault(f"the format string names {clipped(repr(name))}, which is not given")
 
 
 def _format_field(value: Any, spec: str, conversion: str | None, budget: Budget) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from noetl.keychain.keychain import OWN
-from noetl.keychain.kinds import is_known
+from noetl.keychain.kinds import WEBHOOK, is_known
 from noetl.keychain.providers import PROVIDERS
 from noetl.keychain.restrict import allowed
 from noetl.model.playbook import Credential, Playbook
@@ -36,6 +36,9 @@ def _faults(entry: Credential, stored: Mapping[str, SealedCredential], path: str
     found = stored.get(name)
     if found is None:
         yield f"there is no credential {name!r}: `noetl credential set {name}` makes one"
+        return
+    if found.kind == WEBHOOK:
+        yield f"credential {name!r} is the secret of a webhook and may not be used by playbooks"
         return
     if entry.provider in (None, OWN) and entry.kind not in (found.kind, "secret_manager"):
         yield f"it is a {entry.kind}, but credential {name!r} is a {found.kind}"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from noetl.keychain.redact import SHORTEST
+from noetl.keychain.redact import LONGEST, SHORTEST
 
 
 class Shape(NamedTuple):
@@ -31,6 +31,8 @@ class Shape(NamedTuple):
 SERVICE_ACCOUNT = ("type", "client_email", "private_key")
 CLIENT = ("token_url", "client_id", "client_secret")
 ACCOUNT = ("account", "user")
+WEBHOOK = "webhook"
+"""The secret that a sender shares with a hook: only the server opens it, never a lease."""
 
 SHAPES: dict[str, Shape] = {
     "postgres_credential": Shape(
@@ -61,7 +63,7 @@ SHAPES: dict[str, Shape] = {
         "token",
     ),
     "s3_credential": Shape((("access_key_id", "secret_access_key"),), ("session_token", "region", "endpoint")),
-    "webhook": Shape((("secret",),), (), "secret"),
+    WEBHOOK: Shape((("secret",),), (), "secret"),
     "secret_manager": Shape(((),), (), "value"),
 }
 """The kinds of noetl itself. `secret_manager` has whatever fields it is given, and so have the kinds of plug-ins."""
@@ -100,6 +102,8 @@ def faults(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
     for name, value in fields.items():
         if any(len(secret.strip()) < SHORTEST for secret in _leaves(name, value)):
             yield f"{name} is shorter than {SHORTEST} characters: it could not be hidden in results and logs"
+        if any(len(secret) > LONGEST for secret in _leaves(name, value)):
+            yield f"{name} is longer than {LONGEST:,} characters: to hide it in results and logs would take too long"
 
 
 def _misfits(shape: Shape, fields: Mapping[str, Any]) -> Iterator[str]:
@@ -126,12 +130,23 @@ def _leaves(name: str, value: Any) -> Iterator[str]:
             yield value
         if (name == "dsn" or "://" in value) and (password := password_of(value)):
             yield password
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        # Shorter numbers are ports, limits and versions: they stand in too many places to be hidden, and are let pass.
+        if name not in PUBLIC:
+            yield from (text for text in _numbers(value) if len(text) >= SHORTEST)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from _leaves(str(key), item)
     elif isinstance(value, list):
         for item in value:
             yield from _leaves(name, item)
+
+
+def _numbers(value: int | float) -> Iterator[str]:
+    """A number as results and JSON have it."""
+    yield repr(value)
+    if isinstance(value, float) and value.is_integer():
+        yield repr(int(value))
 
 
 def _inside(text: str) -> Iterator[str]:

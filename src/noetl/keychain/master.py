@@ -51,21 +51,21 @@ class MasterKeySource:
         """The keys; the first one is made where there is none yet."""
         if self.variable is None and not self.file.exists():
             self._check_place()
-            with self._locked():
+            with self.locked():
                 if not self.file.exists():
                     self._write([new_key()])
         return self.read()
 
     def add(self) -> MasterKeys:
         """A new key in front of the others, which still open what they sealed."""
-        with self._locked():
+        with self.locked():
             before = self.read()
             self._write([new_key(), before.current, *before.older])
         return self.read()
 
     def forget_older(self) -> int:
         """Remove all keys but the current one; how many were removed."""
-        with self._locked():
+        with self.locked():
             keys = self.read()
             self._write([keys.current])
         return len(keys.older)
@@ -112,8 +112,9 @@ class MasterKeySource:
             raise AuthError(f"the master key can't be written to {self.file}: {error.strerror}") from None
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """One process at a time changes the file: two that add a key would lose one, and all that it sealed."""
+    def locked(self) -> Iterator[None]:
+        """One process at a time changes the file: two that add a key would lose one, and all that it sealed. AuthError
+        where the folder can't be written."""
         import fcntl
 
         try:

@@ -31,6 +31,12 @@ from noetl.model.outcome import Error, Outcome, failed
 HIDDEN = "***"
 SHORTEST = 6
 """A shorter secret is part of too many other words to be hidden."""
+LONGEST = 16_384
+"""Characters of a secret. A longer one would make every text take long to look through."""
+LARGE = 1 << 18
+"""Bytes from which on a value is looked through in a thread."""
+STRETCH = 1 << 16
+"""Bytes that a pattern looks through at once: nothing else runs meanwhile, not even in another thread."""
 SHORTEST_LINE = 16
 """Lines of a secret of several (a key in PEM) are hidden on their own from this length on."""
 LEVELS = 8
@@ -64,6 +70,8 @@ class Redactor:
     """Knows the secrets of a lease, and hides them."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self.names: set[str] = set()
+        """Handles and keychain entries whose values are known here, or can't be."""
         self._gates: list[Gate] = []
         self._known: set[str] = set()
         self._numeric = False
@@ -71,17 +79,28 @@ class Redactor:
             self.add(secret)
 
     def add(self, secret: str) -> None:
-        """Hide this value from now on, without the space around it. ValueError if it is too short to be recognised."""
+        """Hide this value from now on, without the space around it. ValueError if it is too short to be recognised, or
+        too long to be looked for."""
         secret = secret.strip()
         if len(secret) < SHORTEST:
             raise ValueError(f"a secret needs at least {SHORTEST} characters to be hidden in texts")
+        if len(secret) > LONGEST:
+            raise ValueError(f"a secret may have at most {LONGEST:,} characters, to be hidden in texts quickly")
         lines = [line for line in map(str.strip, secret.splitlines()) if len(line) >= SHORTEST_LINE]
         for text in (secret, *(line for line in lines if not line.startswith("-----"))):
-            if text not in self._known:
-                self._known.add(text)
-                forms = (_Spelled(text), _Base64(text), _Hex(text))
-                self._gates += [(gate, form) for form in forms for gate in form.gates]
-                self._numeric |= _NUMBER.fullmatch(text) is not None
+            self._add(text, _Spelled, _Base64, _Hex)
+            for written in _written(text):
+                self._add(written, _Spelled)
+
+    def _add(self, text: str, *kinds: type[_Form]) -> None:
+        if text not in self._known:
+            self._known.add(text)
+            # A list of its own: a thread may be looking through a text with the one that was.
+            self._gates = [
+                *self._gates,
+                *((gate, form) for form in (kind(text) for kind in kinds) for gate in form.gates),
+            ]
+            self._numeric |= _NUMBER.fullmatch(text) is not None
 
     def redact(self, value: Value, /) -> Value:
         """The value with `***` for each secret in it, keys of maps included; the same object if there is none."""
@@ -90,6 +109,35 @@ class Redactor:
         except RecursionError:
             hidden: Value = _too_deep(value)
             return hidden
+
+    async def redact_apart(self, value: Value, /) -> Value:
+        """The same, in a thread where the value is large."""
+        import asyncio
+
+        if not self._gates or not _is_large(value):
+            return self.redact(value)
+        return await asyncio.to_thread(self.redact, value)
+
+
+def _is_large(value: Any) -> bool:
+    """Whether a value is so large that others would have to wait. Looks no further than needed."""
+    room, todo = LARGE, [value]
+    while todo and room > 0:
+        one = todo.pop()
+        if isinstance(one, str | bytes):
+            room -= len(one)
+        elif isinstance(one, msgspec.Raw):
+            room -= len(bytes(one))
+        elif isinstance(one, dict):
+            room -= 8 * len(one)
+            todo += one.keys() if room > 0 else ()
+            todo += one.values() if room > 0 else ()
+        elif isinstance(one, list | tuple):
+            room -= 8 * len(one)
+            todo += one if room > 0 else ()
+        elif isinstance(one, Outcome):
+            todo += (one.result, one.extra)
+    return room <= 0
 
 
 def _too_deep(value: Any) -> Any:
@@ -249,8 +297,17 @@ class _Form:
 
     def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
         """Where it stands in a part of the text."""
-        for found in self.pattern.finditer(data, low, high):
+        for found in self.matches(data, low, high):
             yield found.span()
+
+    def matches(self, data: bytes, low: int, high: int) -> Iterator[re.Match[bytes]]:
+        """What the pattern matches, looked for in one stretch after the other."""
+        high, stretch = min(high, len(data)), max(STRETCH, self.width)
+        for start in range(low, high, stretch):
+            end = start + stretch
+            for found in self.pattern.finditer(data, start, min(high, end + self.width)):
+                if found.start() < end:
+                    yield found
 
     @cached_property
     def pattern(self) -> re.Pattern[bytes]:
@@ -263,6 +320,26 @@ class _Form:
 
     def source(self) -> bytes:
         raise NotImplementedError
+
+
+def _written(secret: str) -> Iterator[str]:
+    """How a secret is written where characters are not escaped one by one: with its quotes doubled in SQL and CSV, as a
+    shell quotes it, in small letters where it was part of a host, and a number as others print it."""
+    if "'" in secret:
+        yield secret.replace("'", "''")
+        yield secret.replace("'", "'\\''")
+        yield secret.replace("'", "'\"'\"'")
+        yield re.sub("'+", lambda run: f"'\"{run[0]}\"'", secret)
+    if '"' in secret:
+        yield secret.replace('"', '""')
+    if secret.lower() != secret:
+        yield secret.lower()
+    if re.fullmatch("[0-9]{6,300}", secret):
+        yield f"{int(secret):,}"
+        mantissa = secret.lstrip("0").rstrip("0")
+        if len(mantissa) > SHORTEST:
+            yield f"{mantissa[0]}.{mantissa[1:]}e"
+            yield f"{mantissa[0]}.{mantissa[1:]}E"
 
 
 def _encoded(text: str) -> bytes:
@@ -302,7 +379,7 @@ class _Spelled(_Form):
         count, rest = self.pieces[0]
         bare = not rest or (count == 0 and _ALPHANUMERIC.fullmatch(rest) is not None)
         most = 0 if bare else LEVELS * (count + 1)
-        for found in self.pattern.finditer(data, low, high):
+        for found in self.matches(data, low, high):
             start, end = found.span()
             yield _before_backslashes(data, start, most) if most else start, end
 

@@ -36,22 +36,33 @@ class Answer(NamedTuple):
         return found
 
 
-async def ask(where: str, server: str, method: str, url: str, **request: Any) -> Answer:
-    """Send a request and read the answer. Redirects are not followed: they would take the credential elsewhere."""
+async def ask(where: str, server: str, method: str, url: str, *, own: bool = False, **request: Any) -> Answer:
+    """Send a request and read the answer. Redirects are not followed: they would take the credential elsewhere.
+
+    Nothing is sent to a forbidden address, unless it is the worker's `own` and no playbook or credential named it.
+    """
     import httpx2
 
+    from noetl.tools.http_client.network import check_request, guard, is_refusal
+
     try:
-        async with (
-            httpx2.AsyncClient(timeout=SECONDS) as client,
-            client.stream(method, url, **request) as response,
-        ):
-            body = await _body(response.aiter_bytes())
-            return Answer(response.status_code, _decoded(body))
+        async with httpx2.AsyncClient(timeout=SECONDS) as client:
+            prepared = client.build_request(method, url, **request)
+            if not own:
+                guard(client)
+                check_request(prepared)
+            response = await client.send(prepared, stream=True)
+            try:
+                return Answer(response.status_code, _decoded(await _body(response.aiter_bytes())))
+            finally:
+                await response.aclose()
     except httpx2.TimeoutException:
         raise Failure("connect", f"{where}: {server} did not answer in {SECONDS:g} s", retryable=True) from None
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol):
         raise Failure("auth", f"{where}: the address of {server} is not valid") from None
     except httpx2.RequestError as error:
+        if is_refusal(error):
+            raise Failure("connect", f"{where}: {server}: {error}") from None
         raise Failure(
             "connect", f"{where}: {server} can't be reached ({type(error).__name__})", retryable=True
         ) from None

@@ -6,11 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from noetl.errors import NotFound, UsageError
+from noetl.errors import AuthError, NotFound, UsageError
 from noetl.keychain.keychain import StoredCredential
-from noetl.keychain.kinds import PLUGIN, SHAPES, faults, is_known
+from noetl.keychain.kinds import PLUGIN, SHAPES, WEBHOOK, faults, is_known
 from noetl.keychain.master import MasterKeySource
-from noetl.keychain.sealed import Label, MasterKeys, rewrap, seal, unseal
+from noetl.keychain.revisions import Revisions
+from noetl.keychain.sealed import Label, MasterKeys, revision_of, rewrap, seal, unseal
 from noetl.store.ports import Credentials, SealedCredential
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,199}")
@@ -28,6 +29,7 @@ class Safe:
 
     def __init__(self, store: Credentials, keys: MasterKeySource) -> None:
         self.store, self.keys = store, keys
+        self.revisions = Revisions(keys)
 
     def put(
         self,
@@ -43,19 +45,42 @@ class Safe:
         check(name, kind, fields)
         label = Label(name, kind, tuple(paths), tuple(pools))
         keys = self.keys.read_or_create()
+        label = label._replace(revision=self._next_revision(name, now))
         while True:
             sealed = seal(fields, label, keys.current)
             self.store.put(SealedCredential(name, kind, sealed, now, now, label.paths, label.pools))
             before, keys = keys.current, self.keys.read()
             if keys.find(before.id):  # else a rotation has forgotten it meanwhile
+                self.revisions.check(name, label.revision)
                 return
 
+    def _next_revision(self, name: str, now: float) -> int:
+        """Above every one before: by the clock, so that it stays so when a credential is deleted and set again."""
+        row = self.store.get(name)
+        before = 0 if row is None else revision_of(row.sealed)
+        return max(int(now * 1_000_000), before + 1, self.revisions.newest(name) + 1)
+
     def open(self, name: str) -> StoredCredential:
-        """A credential with its fields. Who asks has to see to its restrictions, as `Keychain` does."""
+        """A credential with its fields, for a lease. Who asks has to see to its restrictions, as `Keychain` does.
+        AuthError for the secret of a webhook: no lease needs it."""
+        row = self._row(name)
+        if row.kind == WEBHOOK:
+            raise AuthError(f"credential {name!r} is the secret of a webhook and may not be used by playbooks")
+        return self._opened(row)
+
+    def open_webhook(self, name: str) -> StoredCredential:
+        """The secret of a webhook, for the server that checks signatures."""
+        return self._opened(self._row(name))
+
+    def _row(self, name: str) -> SealedCredential:
         row = self.store.get(name)
         if row is None:
             raise NotFound(f"there is no credential {name!r}: `noetl credential set {name}` makes one")
+        return row
+
+    def _opened(self, row: SealedCredential) -> StoredCredential:
         fields = unseal(row.sealed, _label(row), self.keys.read())
+        self.revisions.check(row.name, revision_of(row.sealed))
         return StoredCredential(row.name, row.kind, fields, row.paths, row.pools)
 
     def rotate(self, *, forget_older: bool = False) -> Rotated:

@@ -1,11 +1,12 @@
 """Sealing: how a credential lies in the database.
 
-    version (1)  key id (8)  nonce (12)  wrapped data key (48)  nonce (12)  content and tag
+    version (1)  key id (8)  revision (8)  nonce (12)  wrapped data key (48)  nonce (12)  content and tag
 
 The content is encrypted with a data key of its own (AES-256-GCM), and the data key with a master key, whose id stands
 in front. Another master key means wrapping 32 bytes again, not decrypting every secret. What must not change without
-the secret is authenticated with it: the credential's name, its kind and who may use it. A row that was copied under
-another name or opened to more playbooks can't be read.
+the secret is authenticated with it: the credential's name, its kind, who may use it, and its revision, a number that
+grows each time the credential is set (`revisions.py` tells what it is for). A row that was copied under another name or
+opened to more playbooks can't be read. Version 1 has no revision, which counts as 0.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from noetl.errors import AuthError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-VERSION = 1
+FIRST_VERSION, VERSION = 1, 2
 KEY_BYTES = 32
 ID_BYTES = 8
+REVISION_BYTES = 8
 NONCE_BYTES = 12
 WRAPPED_BYTES = KEY_BYTES + 16
-HEAD_BYTES = 1 + ID_BYTES + NONCE_BYTES + WRAPPED_BYTES
 
 
 class MasterKey(NamedTuple):
@@ -60,9 +61,11 @@ class Label(NamedTuple):
     kind: str
     paths: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
+    revision: int = 0
 
     def authenticated(self) -> bytes:
-        return msgspec.json.encode(["noetl credential", *self])
+        *fields, revision = self
+        return msgspec.json.encode(["noetl credential", *fields, *([revision] if revision else [])])
 
 
 def seal(fields: dict[str, Any], label: Label, key: MasterKey) -> bytes:
@@ -73,9 +76,10 @@ def seal(fields: dict[str, Any], label: Label, key: MasterKey) -> bytes:
 
 
 def unseal(sealed: bytes, label: Label, keys: MasterKeys) -> dict[str, Any]:
-    """The fields that were sealed under this label. AuthError says why they can't be read."""
-    data_key = _unwrap(sealed, label, keys)
-    nonce, content = sealed[HEAD_BYTES : HEAD_BYTES + NONCE_BYTES], sealed[HEAD_BYTES + NONCE_BYTES :]
+    """The fields that were sealed under this label, whatever their revision. AuthError says why they can't be read."""
+    label = label._replace(revision=revision_of(sealed))
+    data_key, rest = _unwrap(sealed, label, keys)
+    nonce, content = rest[:NONCE_BYTES], rest[NONCE_BYTES:]
     fields: dict[str, Any] = msgspec.json.decode(_decrypt(data_key, nonce, content, label.authenticated(), label))
     return fields
 
@@ -84,19 +88,37 @@ def rewrap(sealed: bytes, label: Label, keys: MasterKeys) -> bytes:
     """The same content under the current master key; the same object if it is already."""
     if _key_id(sealed) == keys.current.id:
         return sealed
-    return _wrap(_unwrap(sealed, label, keys), label, keys.current) + sealed[HEAD_BYTES:]
+    label = label._replace(revision=revision_of(sealed))
+    data_key, rest = _unwrap(sealed, label, keys)
+    return _wrap(data_key, label, keys.current) + rest
+
+
+def revision_of(sealed: bytes) -> int:
+    """The revision that a sealed credential says it is; it is right if the credential opens."""
+    if sealed[:1] != bytes([VERSION]):
+        return 0
+    return int.from_bytes(sealed[1 + ID_BYTES : 1 + ID_BYTES + REVISION_BYTES], "big")
 
 
 def _wrap(data_key: bytes, label: Label, key: MasterKey) -> bytes:
     nonce = os.urandom(NONCE_BYTES)
-    head = bytes([VERSION]) + key.id
+    head = _head(label, key)
     return head + nonce + _cipher(key.secret).encrypt(nonce, data_key, head + label.authenticated())
 
 
-def _unwrap(sealed: bytes, label: Label, keys: MasterKeys) -> bytes:
-    if len(sealed) < HEAD_BYTES + NONCE_BYTES:
+def _head(label: Label, key: MasterKey) -> bytes:
+    if label.revision:
+        return bytes([VERSION]) + key.id + label.revision.to_bytes(REVISION_BYTES, "big")
+    return bytes([FIRST_VERSION]) + key.id
+
+
+def _unwrap(sealed: bytes, label: Label, keys: MasterKeys) -> tuple[bytes, bytes]:
+    """The data key, and what stands behind it."""
+    size = 1 + ID_BYTES + (REVISION_BYTES if label.revision else 0)
+    end = size + NONCE_BYTES + WRAPPED_BYTES
+    if len(sealed) < end + NONCE_BYTES:
         raise AuthError(f"credential {label.name!r} is damaged: set it again")
-    if sealed[0] != VERSION:
+    if sealed[0] not in (FIRST_VERSION, VERSION):
         raise AuthError(f"credential {label.name!r} was sealed by a newer noetl: upgrade noetl to use it")
     key = keys.find(_key_id(sealed))
     if key is None:
@@ -104,8 +126,9 @@ def _unwrap(sealed: bytes, label: Label, keys: MasterKeys) -> bytes:
             f"credential {label.name!r} was sealed with the master key {_key_id(sealed).hex()}, which is not here: "
             "NOETL_MASTER_KEY or the key file must have it"
         )
-    head, rest = sealed[: 1 + ID_BYTES], sealed[1 + ID_BYTES : HEAD_BYTES]
-    return _decrypt(key.secret, rest[:NONCE_BYTES], rest[NONCE_BYTES:], head + label.authenticated(), label)
+    head, wrapped = sealed[:size], sealed[size:end]
+    associated = head + label.authenticated()
+    return _decrypt(key.secret, wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], associated, label), sealed[end:]
 
 
 def _key_id(sealed: bytes) -> bytes:

@@ -51,6 +51,13 @@ def action_id(execution: str, task: TaskId) -> str:
     return sha256(f"{execution}|{task}".encode()).hexdigest()[:32]
 
 
+def child_id(action: str, attempt: int) -> str:
+    """The id of the child execution that an attempt of a `playbook` task starts: requested twice, it is the same."""
+    from uuid import UUID  # slow to import, and most processes never start a child
+
+    return str(UUID(bytes=sha256(f"{action}|{attempt}".encode()).digest()[:16], version=5))
+
+
 def span_id(*parts: str) -> str:
     """The id of the span of something, for traces: 16 hex digits."""
     return sha256("|".join(("span", *parts)).encode()).hexdigest()[:16]

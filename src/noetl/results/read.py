@@ -1,15 +1,26 @@
-"""Reading the value behind a reference."""
+"""Reading the value behind a reference.
+
+References come from workers, so nothing that one says is believed: a file is read only where results are written (it is
+named by the hash of its content), and only if it has the size that the reference gives; content must have its checksum;
+and the manifest of a loop's chunks can't make a list that is much longer than what the chunks hold.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 from hashlib import sha256
-from pathlib import Path
+from stat import S_ISREG
 from typing import Any, Protocol
 
 import msgspec
 
 from noetl.errors import NoetlError
 from noetl.reference import CHUNKS, HOLDS_REFERENCES, Reference, decoded
+
+MOST_HOLES = 1_000_000
+"""Items of a loop without a result: those that failed. The engine keeps an error of each in memory, so no loop comes
+near this."""
 
 
 class Contents(Protocol):
@@ -22,29 +33,67 @@ class Damaged(NoetlError):
     """A stored value is missing, can't be reached, or is not what was stored: its checksum does not fit."""
 
 
-def found(store: Contents, place: str, key: str) -> bytes | None:
-    """The bytes that a reference leads to, whatever they are; None if there are none."""
+class Manifest(msgspec.Struct):
+    """The chunks of a loop's results, as they are stored."""
+
+    total: int
+    chunks: list[str]
+    marked: list[str] = []
+    """Those whose content holds references."""
+
+
+def found(store: Contents, place: str, key: str, size: int | None = None) -> bytes | None:
+    """The bytes that a reference leads to, whatever they are; None if there are none. A file that does not have the
+    given size is not read."""
     match place:
         case "file":
-            path = Path(key)
-            return path.read_bytes() if path.is_file() else None
+            return _read_file(key, size)
         case "object":
             from noetl.results.object import read_object
 
+            _check_address(key)
             return read_object(key)
         case "nats_object":  # a copy of what is in the database
             return store.blob(key.rpartition("/")[2])
     return store.blob(key)
 
 
+def _read_file(name: str, size: int | None) -> bytes | None:
+    """A result that was written to a file, at `FOLDER/HH/HASH`."""
+    _check_address(name)
+    try:
+        opened = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(opened, "rb") as file:
+        status = os.fstat(opened)
+        if not S_ISREG(status.st_mode):
+            return None
+        if size is not None and status.st_size != size:
+            raise NoetlError(f"the file has {status.st_size:,} bytes, and the reference says {size:,}")
+        return file.read(status.st_size)
+
+
+def _check_address(address: str) -> None:
+    """Results are written at `PLACE/HH/HASH` and nowhere else."""
+    if re.fullmatch(r"(/|[a-z0-9]+://).*/([0-9a-f]{2})/\2[0-9a-f]{62}", address, re.DOTALL) is None or "\0" in address:
+        raise NoetlError("the reference does not lead to a stored result")
+
+
 def read_bytes(store: Contents, reference: Reference) -> bytes:
     """The stored bytes, verified."""
+    return _verified(store, reference, reference.size)
+
+
+def _verified(store: Contents, reference: Reference, size: int | None) -> bytes:
     try:
-        content = found(store, reference.store, reference.key)
+        content = found(store, reference.store, reference.key, size)
     except (NoetlError, OSError) as error:
         raise Damaged(f"the stored value {reference.digest[:12]} can't be reached: {error}") from error
     if content is None:
         raise Damaged(f"the stored value {reference.digest[:12]} ({reference.size:,} bytes) is missing")
+    if size is not None and len(content) != size:
+        raise Damaged(f"the stored value {reference.digest[:12]} has {len(content):,} bytes instead of {size:,}")
     if f"sha256:{sha256(content).hexdigest()}" != reference.checksum:
         raise Damaged(f"the stored value {reference.digest[:12]} does not have its checksum any more")
     return content
@@ -52,15 +101,29 @@ def read_bytes(store: Contents, reference: Reference) -> bytes:
 
 def read_value(store: Contents, reference: Reference) -> Any:
     """The value itself; the results of a large loop are put together from their chunks."""
-    value = decoded(read_bytes(store, reference), reference)
-    if reference.schema_hint != CHUNKS:
-        return value
-    results: list[Any] = [None] * value["total"]
-    for key in value["chunks"]:
-        hint = HOLDS_REFERENCES if key in value.get("marked", ()) else ""
-        for index, result in read_value(store, Reference("db", key, 0, f"sha256:{key}", hint)):
-            results[index] = result
-    return results
+    content = read_bytes(store, reference)
+    try:
+        if reference.schema_hint == CHUNKS:
+            return _joined(store, msgspec.json.decode(content, type=Manifest))
+        return decoded(content, reference)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, ValueError) as error:
+        raise Damaged(f"the stored value {reference.digest[:12]} can't be read: {error}") from error
+
+
+def _joined(store: Contents, manifest: Manifest) -> list[Any]:
+    """Results by index, null where an item has none."""
+    pairs: dict[int, Any] = {}
+    marked = set(manifest.marked)
+    for key in dict.fromkeys(manifest.chunks):
+        hint = HOLDS_REFERENCES if key in marked else ""
+        chunk = Reference("db", key, 0, f"sha256:{key}", hint)
+        for index, result in decoded(_verified(store, chunk, None), chunk):
+            pairs[index] = result
+    if not all(type(index) is int and 0 <= index < manifest.total for index in pairs):
+        raise ValueError("a chunk holds results of items that the loop does not have")
+    if manifest.total - len(pairs) > MOST_HOLES:
+        raise ValueError(f"a list of {manifest.total:,} items, and its chunks hold {len(pairs):,}")
+    return [pairs.get(index) for index in range(manifest.total)]
 
 
 def read_json(store: Contents, reference: Reference) -> bytes:

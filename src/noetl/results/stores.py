@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from noetl.model.playbook import Playbook
@@ -40,6 +41,26 @@ def in_bucket(reference: Reference, bucket: str) -> Reference:
 def buckets(playbook: Playbook) -> set[str]:
     """All buckets of NATS in which results of a playbook may be."""
     return {bucket_of(store) for _, store in named_stores(playbook) if store.get("kind") == "nats_object"}
+
+
+def is_named(playbook: Playbook, reference: Reference) -> bool:
+    """Whether a reference leads to where the playbook has large results written, outside of the database."""
+    return any(
+        store.get("kind") == reference.store and _leads_into(store, reference) for _, store in named_stores(playbook)
+    )
+
+
+def _leads_into(store: Store, reference: Reference) -> bool:
+    digest, key = reference.digest, reference.key
+    match reference.store:
+        case "file":  # a relative folder is one of the worker's
+            path = str(Path(str(store.get("path", ".noetl/results"))) / digest[:2] / digest)
+            return key == path if path.startswith("/") else key.startswith("/") and key.endswith(f"/{path}")
+        case "object":
+            return key == f"{str(store.get('url')).rstrip('/')}/{digest[:2]}/{digest}"
+        case "nats_object":
+            return key == f"{bucket_of(store)}/{digest}"
+    return False
 
 
 def fault(store: Store, *, nats: bool) -> str | None:

@@ -1,56 +1,121 @@
-"""Proving the stored logs of executions: reads what a store has of one, and hands it to the invariants."""
+"""Verifying the stored logs of executions: streams what a store has of one through the invariants.
+
+A log is only appended to, so its rows are read in batches without holding the store; what the store keeps beside it is
+read first, at one moment, together with the number of the last row to look at.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator
+from typing import NamedTuple
 
 import msgspec
 
 from noetl.dsl.compile import load
 from noetl.engine.events import ExecutionRequested
 from noetl.engine.net import Net
-from noetl.engine.verify import Frozen, Violation, verify
+from noetl.engine.verify import Frozen, Log, Part, Violation
 from noetl.errors import NoetlError, NotFound
 from noetl.results.read import found
 from noetl.store import codec
-from noetl.store.ports import Row, Store, Summary
+from noetl.store.ports import Derived, Row, Snapshot, Store, Summary
 from noetl.store.snapshot import thaw
 from noetl.tools.registry import KINDS
+
+BATCH = 1_000
+"""Rows that are read, and checked, at a time."""
+NETS = 64
+"""Compiled playbooks that are kept for the next executions."""
+
+
+class Progress(NamedTuple):
+    """How many events of a log were checked, and how many there are."""
+
+    events: int
+    total: int
+
+
+Batches = Generator[Progress, None, list[Violation]]
+Report = Callable[[Progress], None]
 
 
 class Unresolved(NoetlError):
     """A store of large results does not say whether it has one."""
 
 
+class _Moment(NamedTuple):
+    """What a store says of an execution at one moment."""
+
+    seq: int
+    status: str
+    snapshot: Snapshot | None
+    derived: Derived
+
+
 class Audit:
-    """Checks executions of one store."""
+    """Verifies executions of one store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.nets: dict[str, Net] = {}
 
-    def of(self, one: Summary) -> list[Violation]:
-        """What is wrong with an execution. One that is alive moves on while it is looked at."""
-        execution = one.execution_id
+    def of(self, summary: Summary, report: Report | None = None, part: Part = "whole") -> list[Violation]:
+        """The violations of an execution; `report` is called after each batch of events."""
+        batches = self.batches(summary, part)
+        while True:
+            try:
+                progress = next(batches)
+            except StopIteration as stop:
+                violations: list[Violation] = stop.value
+                return violations
+            if report is not None:
+                report(progress)
+
+    def batches(self, summary: Summary, part: Part = "whole") -> Batches:
+        """Verify an execution, a batch of events at a time. One that is alive may move on meanwhile."""
+        execution = summary.execution_id
         try:
-            net = self._net(one.digest)
-            with self.store.moment():
-                snapshot = self._snapshot(execution, net)
-                rows = self.store.read(execution)
-                derived = self.store.derived(execution)
-                known = self.store.summaries(prefix=execution)
-            begun_with = self._first(rows, one.digest)
+            moment = self._moment(execution)
+            if moment is None:
+                return []  # removed meanwhile
+            log, rows = self._begin(summary, moment, part)
         except (NoetlError, msgspec.MsgspecError) as error:
             return [Violation(execution, 0, "replay", f"it can't be looked at: {error}")]
-        if not known:
-            return []  # removed meanwhile
-        status = known[0].status
         try:
-            return verify(execution, rows, begun_with, codec, self._content, status, snapshot, derived, self._net)
+            while rows:
+                log.take(rows)
+                yield Progress(min(log.seq, moment.seq), moment.seq)
+                rows = self._read(execution, log.seq, moment.seq)
         except Unresolved as error:
             return [Violation(execution, 0, "references", f"they can't be looked at: {error}")]
+        if not self.store.summaries(prefix=execution, limit=1):
+            return []  # removed meanwhile
+        return log.end(moment.status, moment.derived)
 
-    def _first(self, rows: Sequence[Row], digest: str) -> Net:
+    def _moment(self, execution: str) -> _Moment | None:
+        """None if there is no such execution."""
+        store = self.store
+        with store.moment():
+            listed = store.summaries(prefix=execution, limit=1)
+            if not listed:
+                return None
+            snapshot = store.snapshot(execution)
+            return _Moment(store.seq(execution), listed[0].status, snapshot, store.derived(execution))
+
+    def _begin(self, summary: Summary, moment: _Moment, part: Part) -> tuple[Log, list[Row]]:
+        """The checks, and the first rows."""
+        execution, net = summary.execution_id, self._net(summary.digest)
+        snapshot, frozen = moment.snapshot, None
+        if snapshot is not None and part != "rows":
+            frozen = Frozen(snapshot.seq, snapshot.hash, thaw(snapshot.data, net))
+        rows = self._read(execution, 0, moment.seq)
+        begun_with = self._first(rows, summary.digest)
+        return Log(execution, begun_with, codec, self._content, frozen, self._net, part), rows
+
+    def _read(self, execution: str, after: int, until: int) -> list[Row]:
+        return self.store.read(execution, after, min(BATCH, until - after)) if after < until else []
+
+    def _first(self, rows: list[Row], digest: str) -> Net:
         """The playbook that the log begins with; a fork may go on with another one."""
         try:
             requested = codec.decode(rows[0].type, rows[0].data) if rows else None
@@ -58,15 +123,13 @@ class Audit:
             requested = None
         return self._net(requested.playbook if isinstance(requested, ExecutionRequested) else digest)
 
-    def _snapshot(self, execution: str, net: Net) -> Frozen | None:
-        found = self.store.snapshot(execution)
-        return None if found is None else Frozen(found.seq, found.hash, thaw(found.data, net))
-
     def _net(self, digest: str) -> Net:
         if digest not in self.nets:
             stored = self.store.playbook(digest)
             if stored is None:
                 raise NotFound("its playbook is not in the store")
+            if len(self.nets) >= NETS:
+                del self.nets[next(iter(self.nets))]
             self.nets[digest] = Net(load(*stored, KINDS).require())
         return self.nets[digest]
 

@@ -55,14 +55,20 @@ class Family:
         return any(parked.key == child for _, parked in _parked(parent, "child"))
 
     async def _child(self, parent: Execution, parked: Parked) -> None:
+        """Start a child, or hand its outcome to the run that waits for it."""
         child = parked.key
         cell = self.runtime.cells.get(child)
-        if cell is None and await self._known(child):
-            await self.runtime.load(child)
-        elif cell is None:
+        if cell is None and not await self._known(child):
             await self._start_child(parent, child, parked.request or {})
-        elif await self.has_ended(cell.state):
-            await self.runtime.handle(parent.id, ChildEnded(child, _child_outcome(cell.state)))
+            return
+        state = (cell or await self.runtime.load(child)).state
+        if state.seq == 0:  # its first events are on their way into the store
+            return
+        if state.parent is None or state.parent[0] != parent.id:
+            message = f"execution {child} exists and was not started by this run, so it gets no result of it"
+            await self.runtime.handle(parent.id, ChildEnded(child, failed("child_failed", message)))
+        elif await self.has_ended(state):
+            await self.runtime.handle(parent.id, ChildEnded(child, _child_outcome(state)))
             self.runtime.cells.pop(child, None)
 
     async def has_ended(self, state: Execution) -> bool:

@@ -18,11 +18,11 @@ from noetl.engine.explain import Explainer, Explanation
 from noetl.engine.fork import Retrace, half_told, under_way
 from noetl.engine.replay import Difference, Replay
 from noetl.engine.state import Execution
-from noetl.engine.verify import PASSING
+from noetl.engine.verify import LIVE_ONLY
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.model.identity import step_of
 from noetl.reference import Need, loaded
-from noetl.runtime.runtime import Cell, Runtime
+from noetl.runtime.runtime import Cell, LoadedContents, Runtime
 from noetl.store.codec import decode
 from noetl.store.ports import Change, Derived, Row, Snapshot, Store
 from noetl.store.snapshot import thaw
@@ -131,13 +131,13 @@ async def explain(runtime: Runtime, execution: str, step: str, run: str | None) 
 
 async def _evaluated(runtime: Runtime, evaluate: Callable[[], Value]) -> Value:
     """Evaluate guards once more, loading what they look into on the way."""
-    contents: dict[str, Any] = {}
+    contents = LoadedContents()
     while True:
         try:
             with loaded(contents):
                 return evaluate()
         except Need as need:
-            contents[need.reference.key] = await runtime.looked_into(need.reference)
+            await runtime.look_into(need.reference, contents)
 
 
 # -- replay ---------------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ async def replay(runtime: Runtime, execution: str) -> Replayed:
         status, seq, derived = await runtime.thread.ask(_listed, runtime.store, execution)
         if whole.seq == stored.seq == seq:  # else it goes on while it is looked at
             break
-    names = [name for name in Execution.__struct_fields__ if name not in PASSING]
+    names = [name for name in Execution.__struct_fields__ if name not in LIVE_ONLY]
     leases = {fence: (lease.run, lease.worker) for fence, lease in whole.leases.items()}
     equal = (
         all(getattr(whole, name) == getattr(stored, name) for name in names)

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from noetl.clock import Clock
 from noetl.dsl.tree import Mark
 from noetl.engine import events as e
-from noetl.engine.commands import Claim, Command, Report
-from noetl.engine.decide import carry_on, decide
+from noetl.engine.admissible import Inadmissible
+from noetl.engine.commands import Claim, Command, Report, Start
+from noetl.engine.decide import carry_on, decide, remedy_for
 from noetl.engine.evolve import evolve
+from noetl.engine.net import Net
 from noetl.engine.state import Execution
 from noetl.engine.turn import Turn
 from noetl.errors import Away, NotFound
@@ -44,8 +46,11 @@ Value = TypeVar("Value")
 SERVER_BYTES = 8 << 20
 WORKER_BYTES = 64 << 20
 """How much a template may load on the server and on a worker."""
+DECISION_BYTES = 16 << 20
+"""How much all templates of one decision may load."""
 BATCH_SECONDS = 0.05
 """How long commands are decided before what follows from them is stored: nobody else is listened to meanwhile."""
+MAX_ERROR_CHARACTERS = 1_000
 SNAPSHOT_EVENTS = 10_000
 """How many events may lie behind a snapshot."""
 
@@ -71,6 +76,20 @@ class Answer(NamedTuple):
 
 class Refresh:
     """Not a command to an execution: look whether another process has written to its log."""
+
+
+class Undecidable(Exception):
+    """What follows from a command could not be decided or encoded."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+    def as_data(self) -> dict[str, Any]:
+        """The error that ends the execution."""
+        text = f"{type(self.error).__name__}: {self.error}"[:MAX_ERROR_CHARACTERS]
+        readable = text.encode("utf-8", "backslashreplace").decode()
+        return {"kind": "internal", "message": f"the engine could not decide what comes next: {readable}"}
 
 
 class Asked(NamedTuple):
@@ -209,7 +228,10 @@ class Runtime:
 
     async def create(self, execution: str, digest: str) -> None:
         """Make room for a new execution; its first command is Start."""
-        self.cells[execution] = Cell(Execution(execution, await self.net(digest), digest), ZERO, None)
+        self._begin(execution, await self.net(digest), digest)
+
+    def _begin(self, execution: str, net: Net, digest: str) -> None:
+        self.cells[execution] = Cell(Execution(execution, net, digest), ZERO, None)
 
     async def handle(self, execution: str, command: Command | Refresh) -> Answer:
         """Decide a command and store what follows; answered when it is durable.
@@ -237,6 +259,11 @@ class Runtime:
         """Facts from a worker; whether the lease is still its own, and the work it asked for."""
         answer = await self.handle(execution, report)
         return report.fence in answer.state.leases, answer.works
+
+    async def holds(self, execution: str, fence: int) -> bool:
+        """For workers: whether a lease is alive."""
+        cell = self.cells.get(execution) or await self.load(execution)
+        return fence in cell.state.leases
 
     def paused(self, execution: str) -> bool:
         """For workers: whether nothing new is to be begun."""
@@ -306,9 +333,13 @@ class Runtime:
             else:
                 turn = await self._turn(cell.state, asked.command, now)
             events = turn.events
-            rows = rows_of(events, before + 1, now, cell.head)
+            rows = _rows(events, before + 1, now, cell.head)
             self.unstored.update(turn.blobs)
             works = [await self._work(cell, event) for event in events if _hands_out(cell.state, event)]
+        except Undecidable as undecidable:
+            self._forget(execution, decided, changes)
+            self._remedy(asked, undecidable, cell.state)
+            return
         except Exception as error:
             self._forget(execution, decided, changes)
             _raise(asked, error)
@@ -333,10 +364,21 @@ class Runtime:
         changes.pop(execution, None)
         self.asked += [asked for asked, _ in decided.pop(execution, [])]
 
+    def _remedy(self, asked: Asked, undecidable: Undecidable, state: Execution) -> None:
+        """Decide something else in place of a command that cannot be decided, or tell its sender."""
+        assert not isinstance(asked.command, Refresh)
+        remedy = remedy_for(asked.command, undecidable.as_data())
+        if remedy is None:
+            _raise(asked, undecidable.error)
+            return
+        if isinstance(remedy, Start):
+            self._begin(asked.execution, state.net, state.digest)
+        self.asked.append(asked._replace(command=remedy))
+
     async def _turn(self, state: Execution, command: Command, now: float) -> Turn:
         """Decide, loading what templates want to look into on the way."""
         turn = Turn(state, now)
-        contents: dict[str, Any] = {}
+        contents = LoadedContents()
         step = decide
         while True:
             try:
@@ -345,15 +387,25 @@ class Runtime:
                 return turn
             except Need as need:
                 self.unstored.update(turn.blobs)
-                contents[need.reference.key] = await self.looked_into(need.reference)
+                await self.look_into(need.reference, contents)
                 step = carry_on if turn.events else decide
+            except Inadmissible:  # a report of no account: its sender hears of it, and the execution goes on
+                raise
+            except Exception as error:  # whatever it is, the same command would raise it again
+                raise Undecidable(error) from error
 
-    async def looked_into(self, reference: Reference) -> Any:
-        """What a template on the server sees where it looks into a reference."""
+    async def look_into(self, reference: Reference, contents: LoadedContents) -> None:
+        """Load what a template on the server sees where it looks into a reference."""
+        stored = Contents(self.store, self.unstored, contents.bytes_left)
         try:
-            return await self._content(reference, SERVER_BYTES)
+            if contents.bytes_left < reference.size <= SERVER_BYTES:
+                raise ReadTooMuch
+            contents[reference.key] = await self._content(reference, SERVER_BYTES, stored)
+        except ReadTooMuch:
+            contents[reference.key] = TooLarge(DECISION_BYTES, together=True)
         except Damaged as error:  # a template that can't be evaluated, not the end of the engine
-            return Gone(str(error))
+            contents[reference.key] = Gone(str(error))
+        contents.bytes_left -= stored.bytes_read or reference.size
 
     async def work(self, execution: str, fence: int) -> Work:
         """What a lease hands out, for a worker that it has not reached."""
@@ -374,11 +426,11 @@ class Runtime:
             items = cell.items[run.id]
         return work_of(cell.state, event, items)
 
-    async def _content(self, reference: Reference, limit: int) -> Any:
+    async def _content(self, reference: Reference, limit: int, contents: Contents | None = None) -> Any:
         """The value behind a reference, its checksum verified."""
         if reference.size > limit:
             return TooLarge(limit)
-        contents = Contents(self.store, self.unstored)
+        contents = contents or Contents(self.store, self.unstored)
         if reference.store == "object":  # who waits for the store need not wait for another
             return await asyncio.to_thread(read_value, contents, reference)
         return await self._in_thread(read_value, contents, reference)
@@ -406,7 +458,7 @@ class Runtime:
         if deciding:
             return cell
         seq = await self._in_thread(self.store.seq, cell.state.id)
-        return cell if seq == cell.state.seq else await self.load(cell.state.id)
+        return cell if seq == cell.state.seq else await self._reload(cell.state.id)
 
     def _summarise(self, cell: Cell, change: Change, now: float) -> None:
         old = cell.summary
@@ -434,7 +486,7 @@ class Runtime:
             else:  # somebody else wrote first: read again, decide again
                 self.asked = [asked for asked, _ in answers] + self.asked
                 try:
-                    await self.load(execution)
+                    await self._reload(execution)
                 except Exception:  # whoever asked will hear of it when the command is decided again
                     self.cells.pop(execution, None)
         self._wake()
@@ -470,8 +522,16 @@ class Runtime:
         started, local = (listed.started, listed.local) if listed else (first.at, False)
         cell = Cell(state, head, _summary(state, started, last.at, local))
         cell.frozen = frozen
+        present = self.cells.get(execution)
+        if present is not None and present.state.seq >= state.seq:
+            return present  # loaded by another task meanwhile, and perhaps moved on
         self.cells[execution] = cell
         return cell
+
+    async def _reload(self, execution: str) -> Cell:
+        """Drop a state that the log does not have, and fold the log again."""
+        self.cells.pop(execution, None)
+        return await self.load(execution)
 
     async def begin(self, execution: str, first: Row) -> Execution:
         """The state before the first event of a log, which names the playbook."""
@@ -509,14 +569,29 @@ async def compile_here(file: str, text: bytes) -> LoadedPlaybook:
     return LoadedPlaybook(compiled.require(), file, compiled.places)
 
 
-class Contents(NamedTuple):
-    """The contents of a store, and those that are on their way into it."""
+class ReadTooMuch(Exception):
+    """More bytes were read than may be: the results of a loop are in many chunks."""
 
-    store: Store
-    unstored: dict[str, bytes]
+
+class Contents:
+    """The contents of a store, and those that are on their way into it. ReadTooMuch beyond `limit` bytes in sum."""
+
+    def __init__(self, store: Store, unstored: dict[str, bytes], limit: int = 1 << 62) -> None:
+        self.store, self.unstored, self.limit = store, unstored, limit
+        self.bytes_read = 0
 
     def blob(self, key: str) -> bytes | None:
-        return self.unstored.get(key) or self.store.blob(key)
+        content = self.unstored.get(key) or self.store.blob(key)
+        self.bytes_read += len(content or b"")
+        if self.bytes_read > self.limit:
+            raise ReadTooMuch
+        return content
+
+
+class LoadedContents(dict[str, Any]):
+    """What the templates of one decision look into, by key, and how many bytes they may still load."""
+
+    bytes_left = DECISION_BYTES
 
 
 def _summary(state: Execution, started: float, now: float, local: bool) -> Summary:
@@ -542,6 +617,13 @@ def _derive(change: Change, state: Execution) -> None:
         for fence, lease in leases.items()
     )
     change.timers.update(timers)
+
+
+def _rows(events: list[e.Event], first: int, now: float, head: bytes) -> list[Row]:
+    try:
+        return rows_of(events, first, now, head)
+    except Exception as error:
+        raise Undecidable(error) from error
 
 
 def _raise(asked: Asked, error: Exception) -> None:

@@ -10,13 +10,16 @@ from noetl.engine.state import Execution
 from noetl.log import Log
 from noetl.runtime.runtime import Refresh
 from noetl.server.auth import Doors
+from noetl.server.bodies import BodyMemory
 from noetl.server.health import Health
+from noetl.server.hooks import Decoy
 from noetl.server.metrics import Metrics
 from noetl.server.options import ServerSettings
 from noetl.server.playbooks import Playbooks
 from noetl.server.scheduler import Scheduler
 from noetl.server.service import Service
 from noetl.server.sessions import Sessions
+from noetl.server.sse import Streams
 from noetl.server.throttle import Throttle
 from noetl.server.traces import Traces, open_traces
 from noetl.server.upkeep import Upkeep
@@ -39,6 +42,8 @@ class Api:
         self.throttle = Throttle(service.clock)
         self.hashing = asyncio.Semaphore(1)
         """Passwords are checked one at a time: each takes a core and 19 MB."""
+        self.anonymous_bodies = BodyMemory()
+        self.decoy = Decoy()
         self.metrics = Metrics()
         self.log = settings.log or Log()
         self.upkeep = Upkeep(service.store, self.in_store)
@@ -46,7 +51,8 @@ class Api:
         self.traces: Traces | None = None
         if settings.traces:
             self.traces = open_traces(settings.traces, service.store, self.in_store, settings.version)
-        watch = Watch(service.runtime.told, self.log, self.metrics, self.traces)
+        self.streams = Streams(service.store, self.in_store)
+        watch = Watch(service.runtime.told, self.log, self.metrics, self.traces, self.streams.moved)
         service.runtime.told, service.runtime.committed = watch.told, watch.committed
         self.scheduler = Scheduler(self)
         self.closing = asyncio.Event()
@@ -80,6 +86,7 @@ class Api:
         """Send away who waits or follows, so that the server can end."""
         self.closing.set()
         self.playbooks.stop()
+        self.streams.wake_all()
         self.service.let_go()
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from hmac import compare_digest
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from noetl.clock import Clock
 from noetl.server.problems import Refused
@@ -25,6 +25,7 @@ KEPT_SECONDS = 2.0
 KEPT = 10_000
 
 InStore = Callable[..., Awaitable[Any]]
+Kind = Literal["token", "session"]
 
 
 class Caller(NamedTuple):
@@ -82,7 +83,8 @@ class Doors:
 
     def __init__(self, access: Access, sessions: Sessions, clock: Clock, in_store: InStore) -> None:
         self.access, self.sessions, self.clock, self.in_store = access, sessions, clock, in_store
-        self._known: dict[bytes, tuple[float, Caller]] = {}
+        self._known: dict[tuple[Kind, bytes], tuple[float, Caller]] = {}
+        """By kind of credential, too: what was sent as a token is no session, nor the other way round."""
 
     async def caller(self, headers: dict[bytes, bytes], *, changes: bool) -> Caller:
         """Who asks; Refused if that can't be said. A person who changes something has to bring the CSRF token."""
@@ -90,11 +92,11 @@ class Doors:
             scheme, _, secret = given.decode("latin-1").partition(" ")
             if scheme.lower() != "bearer" or not secret.startswith(TOKEN_START):
                 raise unauthorised("`Authorization` must be `Bearer` and a token that begins with noetl_")
-            return await self._found(hash_of(secret), self._bearer)
+            return await self._found("token", hash_of(secret), self._bearer)
         secret = cookie_of(headers)
         if not secret:
             raise unauthorised("send a token (`Authorization: Bearer noetl_...`), or sign in at POST /api/v1/sessions")
-        caller = await self._found(hash_of(secret), self._person)
+        caller = await self._found("session", hash_of(secret), self._person)
         sent = headers.get(CSRF_HEADER, b"")
         if changes and not compare_digest(sent, csrf_of(secret).encode()):
             raise Refused(403, "send the CSRF token of the session in X-CSRF-Token", kind="csrf")
@@ -104,16 +106,16 @@ class Doors:
         """Something was revoked: look again."""
         self._known.clear()
 
-    async def _found(self, hash: bytes, look: Callable[[bytes], Awaitable[Caller]]) -> Caller:
-        now = self.clock.now()
-        known = self._known.get(hash)
+    async def _found(self, kind: Kind, hash: bytes, look: Callable[[bytes], Awaitable[Caller]]) -> Caller:
+        now, key = self.clock.now(), (kind, hash)
+        known = self._known.get(key)
         if known is not None and now < known[0]:
             return known[1]
-        self._known.pop(hash, None)
+        self._known.pop(key, None)
         caller = await look(hash)
         if len(self._known) >= KEPT:
             self._known.clear()
-        self._known[hash] = (min(now + KEPT_SECONDS, _end(caller)), caller)
+        self._known[key] = (min(now + KEPT_SECONDS, _end(caller)), caller)
         return caller
 
     async def _bearer(self, hash: bytes) -> Caller:

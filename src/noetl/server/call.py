@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
@@ -129,6 +129,8 @@ class Call:
         """Its span, where that is known before it is answered."""
         self._caller: Caller | None = None
         self._body: bytes | None = None
+        self._held = 0
+        """Bytes of content that count for all callers who are not known."""
 
     @property
     def is_known(self) -> bool:
@@ -166,27 +168,33 @@ class Call:
         """The whole content, up to its limit."""
         if self._body is not None:
             return self._body
-        message = await self.receive()
-        body: bytes = message.get("body", b"")
-        if message.get("more_body"):
-            body = await self._rest(body)
-        if len(body) > self.endpoint.limit:
-            raise self.too_large()
-        self._body = body
-        return body
+        parts = []
+        async for part in self.parts():
+            if not self.is_known:
+                self.api.anonymous_bodies.take(len(part))
+                self._held += len(part)
+            parts.append(part)
+        self._body = parts[0] if len(parts) == 1 else b"".join(parts)
+        return self._body
 
-    async def _rest(self, first: bytes) -> bytes:
-        parts, size, more = [first], len(first), True
+    async def parts(self) -> AsyncIterator[bytes]:
+        """The content as it arrives, up to its limit; none of it is kept."""
+        size, more = 0, True
         while more:
             message = await self.receive()
             if message["type"] == "http.disconnect":
-                raise Refused(400, "the content ends before its end")
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
+                raise Refused(400, "the request body ended early")
+            part: bytes = message.get("body", b"")
+            size += len(part)
             if size > self.endpoint.limit:
                 raise self.too_large()
+            yield part
             more = message.get("more_body", False)
-        return b"".join(parts)
+
+    def close(self) -> None:
+        """The request has been answered: its content is not needed any more."""
+        self.api.anonymous_bodies.give_back(self._held)
+        self._held = 0
 
     def too_large(self) -> Refused:
         return Refused(413, f"more than {self.endpoint.limit:,} bytes of content are not taken here")

@@ -12,7 +12,6 @@ refused.
 from __future__ import annotations
 
 import asyncio
-import os
 import pickle
 import signal
 import subprocess
@@ -29,7 +28,8 @@ from noetl.errors import NoetlError, PlaybookInvalid, StoreError
 from noetl.runtime.loaded import LoadedPlaybook
 from noetl.server.compile_process import READY, Request, Response
 from noetl.server.problems import Refused
-from noetl.tools.process.launcher import PRIVATE, ending
+from noetl.tools.process.environment import INTERPRETER, passed_on
+from noetl.tools.process.launcher import ending
 
 FILE = "playbook.yaml"
 """What a text is called that a caller brings. Once it is compiled, it goes by the path that it gives itself."""
@@ -241,7 +241,7 @@ class _Process:
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "noetl.server.compile_process", str(theirs.fileno())],
-                env={name: value for name, value in os.environ.items() if not name.startswith(PRIVATE)},
+                env=passed_on(*INTERPRETER),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],

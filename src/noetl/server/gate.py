@@ -29,6 +29,12 @@ from noetl.server.traces import Traces, caller_of, trace_of
 CHANGES = frozenset(["POST", "PUT", "PATCH", "DELETE"])
 SINGLE = frozenset([b"host", b"origin", b"authorization", b"cookie", b"content-type", b"x-csrf-token"])
 """Headers of which two would leave it open which one counts."""
+HOST = re.compile(
+    r"(?:\[(?P<six>[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\]|(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}))"
+    r"(?::(?P<port>[0-9]{1,5}))?",
+    re.ASCII,
+)
+"""A name, an IPv4 address or an IPv6 address in brackets, and perhaps a port; nothing in front, between or behind."""
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 WORKERS = frozenset(f"{PREFIX}/worker/{verb}" for verb in ("claim", "report", "heartbeat"))
 QUIET = frozenset(["/livez", "/readyz", "/metrics", *WORKERS])
@@ -80,7 +86,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, api: Api, endpoints: Iterable[Endpoint]) -> None:
         self.app, self.api, self.table = app, api, Table(endpoints)
-        self._names = frozenset(map(_host_name, api.settings.hosts))
+        self._names = frozenset(host_name(host) or host.lower() for host in api.settings.hosts)
         self._good_hosts: set[bytes] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,6 +108,7 @@ class Gate:
         request_id = _request_id(headers)
         answer = _Answer(send, request_id)
         route = "none"
+        call: Call | None = None
         api.metrics.open_requests += 1
         try:
             endpoint, params = self._route(scope)
@@ -117,6 +124,8 @@ class Gate:
             api.log.defect(error, request_id=request_id, route=route)
             await self._refuse(Refused(500, "look into the server's log"), scope, receive, answer, request_id)
         finally:
+            if call is not None:
+                call.close()
             api.metrics.open_requests -= 1
             seconds = perf_counter() - started
             method = scope["method"] if route != "none" else "none"
@@ -191,14 +200,10 @@ class Gate:
 
     def _is_ours(self, host: bytes) -> bool:
         """Names that others give out must be listed; an address can't be rebound."""
-        name = _host_name(host.decode("latin-1"))
-        if name == "localhost" or name in self._names:
-            return True
-        try:
-            ip_address(name)
-        except ValueError:
+        name = host_name(host.decode("latin-1"))
+        if name is None:
             return False
-        return True
+        return name == "localhost" or name in self._names or is_address(name)
 
 
 class _Answer:
@@ -273,11 +278,23 @@ def _decoded(parts: dict[str, str]) -> dict[str, str] | None:
     return found
 
 
-def _host_name(host: str) -> str:
-    """Without the port, in small letters."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].lower()
+def host_name(host: str) -> str | None:
+    """The name or address in a Host header, without the port, in small letters; None if it is no Host at all."""
+    match = HOST.fullmatch(host)
+    if match is None or (match["port"] and int(match["port"]) > 65_535):
+        return None
+    if match["six"] is not None:
+        return match["six"].lower() if is_address(match["six"]) else None
+    return match["name"].lower()
+
+
+def is_address(name: str) -> bool:
+    """Whether it is an IP address, which can't be rebound."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _request_id(headers: Mapping[bytes, bytes]) -> str:

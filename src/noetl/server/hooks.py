@@ -17,13 +17,16 @@ import hmac
 import os
 import re
 import secrets
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
-from noetl.errors import Conflict, NotFound, UsageError
+from noetl.errors import AuthError, Conflict, NotFound, UsageError
+from noetl.keychain.kinds import WEBHOOK
 from noetl.keychain.safe import Safe
+from noetl.keychain.sealed import Label, seal, unseal
 from noetl.server.roles import is_name
 from noetl.server.show import stamp
 from noetl.store.ports import Store
@@ -32,25 +35,58 @@ from noetl.store.triggers import Hook
 WINDOW_SECONDS = 300.0
 """How far the clocks of sender and server may be apart, and how long a delivery may be on its way."""
 SHORTEST_SECRET = 16
-KIND = "webhook"
+KIND = WEBHOOK
 NOBODY = ("//hooks",)
-"""The playbooks that may use the secret of a hook: no path is like that."""
+"""The playbooks that may use the secret of a hook: no path is like that, and the keychain refuses the kind anyway."""
 TIMESTAMP = re.compile(r"[0-9]{1,12}", re.ASCII)
+SIGNATURE = re.compile(r"\s*sha256=[0-9a-f]{64}\s*", re.ASCII | re.IGNORECASE)
 UNKNOWN = os.urandom(32).hex()
 """What signatures for hooks that do not exist are compared with."""
 
 
-def signature(secret: str, timestamp: str, body: bytes) -> str:
-    """The signature of a delivery."""
-    return hmac.new(secret.encode(), timestamp.encode("latin-1") + b"." + body, sha256).hexdigest()
+class Signature:
+    """The signature of a delivery, computed as its body arrives."""
+
+    def __init__(self, secret: str, timestamp: str, body: bytes = b"") -> None:
+        self._mac = hmac.new(secret.encode(), timestamp.encode("latin-1") + b"." + body, sha256)
+
+    def update(self, part: bytes) -> None:
+        self._mac.update(part)
+
+    def hex(self) -> str:
+        return self._mac.hexdigest()
+
+    def fits(self, given: str) -> bool:
+        """Whether the header X-Noetl-Signature has this signature."""
+        expected = f"sha256={self.hex()}"
+        return hmac.compare_digest(expected.encode(), given.strip().lower().encode("utf-8", "replace"))
 
 
-def is_signed(secret: str | None, timestamp: str, given: str, body: bytes, now: float) -> bool:
-    """Whether a delivery comes from somebody who knows the secret, and is young enough. It takes as long to say no."""
-    expected = f"sha256={signature(secret or UNKNOWN, timestamp, body)}"
-    fits = hmac.compare_digest(expected.encode(), given.strip().lower().encode("utf-8", "replace"))
-    in_time = TIMESTAMP.fullmatch(timestamp) is not None and abs(now - int(timestamp)) <= WINDOW_SECONDS
-    return fits and in_time and secret is not None
+def is_plausible(timestamp: str, given: str, now: float) -> bool:
+    """Whether the headers of a delivery could be right: they look like a time and a signature, and the time is near.
+    This is known before the body is read."""
+    return (
+        SIGNATURE.fullmatch(given) is not None
+        and TIMESTAMP.fullmatch(timestamp) is not None
+        and abs(now - int(timestamp)) <= WINDOW_SECONDS
+    )
+
+
+class Decoy:
+    """A sealed secret of no hook. It is opened for hooks that do not exist, so that it takes as long to refuse."""
+
+    def __init__(self) -> None:
+        self.label = Label(credential_of("_"), KIND, NOBODY)
+        self.sealed = b""
+
+    def open(self, safe: Safe) -> None:
+        """Do what is done to open the secret of a hook. Blocks."""
+        safe.store.get(self.label.name)
+        try:
+            unseal(self.sealed, self.label, safe.keys.read())
+        except AuthError:  # the first time, or the master key is another one
+            with suppress(AuthError):  # without a master key there are no hooks either
+                self.sealed = seal({"secret": UNKNOWN}, self.label, safe.keys.read().current)
 
 
 def payload_of(body: bytes) -> dict[str, Any]:
@@ -85,6 +121,8 @@ def put(
     made = None
     if secret is None and (known is None or _sealed_kind(safe, name) is None):
         made = new_secret()
+    if secret is not None:
+        _check_unique(store, safe, name, secret)
     if (chosen := secret or made) is not None:
         _keep(safe, name, chosen, now)
     store.triggers.put_hook(Hook(name, path, version, now, now))
@@ -114,12 +152,28 @@ def delete(store: Store, name: str) -> None:
         raise NotFound(f"there is no hook {name!r}")
 
 
-def opened(store: Store, safe: Safe, name: str) -> tuple[Hook, str] | None:
-    """A hook and its secret; None if there is none. AuthError where the secret can't be read. Blocks."""
-    hook = store.triggers.hook(name)
-    if hook is None or _sealed_kind(safe, name) != KIND:
+def opened(store: Store, safe: Safe, name: str, decoy: Decoy | None = None) -> tuple[Hook, str] | None:
+    """A hook and its secret; None if there is none, after the decoy was opened instead. AuthError where the secret
+    can't be read. Blocks."""
+    hook, kind = store.triggers.hook(name), _sealed_kind(safe, name)
+    if hook is None or kind != KIND:
+        if decoy is not None:
+            decoy.open(safe)
         return None
-    return hook, str(safe.open(credential_of(name)).fields["secret"])
+    return hook, str(safe.open_webhook(credential_of(name)).fields["secret"])
+
+
+def _check_unique(store: Store, safe: Safe, name: str, secret: str) -> None:
+    """UsageError if another hook has the secret: the name of a hook is not signed, so whoever records a delivery to
+    one could send it to the other."""
+    for hook in store.triggers.hooks():
+        with suppress(AuthError):  # it can't be read, so it takes no deliveries either
+            other = None if hook.name == name else opened(store, safe, hook.name)
+            if other is not None and hmac.compare_digest(other[1].encode(), secret.encode()):
+                raise UsageError(
+                    "another hook has this secret: a delivery to one could be repeated at the other; "
+                    "choose another secret, or leave it out to get a random one"
+                )
 
 
 def new_secret() -> str:

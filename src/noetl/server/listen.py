@@ -1,27 +1,65 @@
-"""The server's ear: uvicorn inside a process that has its own idea of signals and of its end."""
+"""Runs uvicorn; signals, shutdown and the limits of connections are ours."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
 
 from noetl.errors import Conflict, UsageError
+from noetl.server.connections import Connection, ConnectionLimits, Connections, raise_descriptor_limit
 
 BACKLOG = 2048
+ACCEPTED_AT_ONCE = 64
+"""So many connections are accepted before those that are too many are closed; also the failures of a turn when there
+are no descriptors left."""
+TICKS_PER_SECOND = 10
 CLOSE_SECONDS = 3
 """How long requests may go on after the server was told to end; long polls and streams would for ever."""
 
 
-class _Ear(uvicorn.Server):
+class HttpServer(uvicorn.Server):
+    """uvicorn with limits for connections. `proxies` are the addresses whose forwarded headers count."""
+
+    def __init__(self, app: Any, limits: ConnectionLimits | None = None, proxies: Sequence[str] = ()) -> None:
+        limits = limits or ConnectionLimits()
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=Connection,
+                ws="none",
+                backlog=ACCEPTED_AT_ONCE,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                lifespan="off",
+                proxy_headers=bool(proxies),
+                forwarded_allow_ips=list(proxies),
+                timeout_keep_alive=limits.idle_seconds,
+                timeout_graceful_shutdown=CLOSE_SECONDS,
+            )
+        )
+        self.open = Connections(limits, raise_descriptor_limit(), proxies)
+        self.server_state = self.open
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Whoever serves decides what a signal means."""
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for one in sockets or []:
+            one.listen(BACKLOG)  # asyncio has set it to what it accepts at once
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % TICKS_PER_SECOND == 0:
+            self.open.close_overdue(asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -48,23 +86,19 @@ def url_of(found: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def listen(app: Any, found: socket.socket, ended: asyncio.Event) -> None:
+async def listen(
+    app: Any,
+    found: socket.socket,
+    ended: asyncio.Event,
+    *,
+    limits: ConnectionLimits | None = None,
+    proxies: Sequence[str] = (),
+) -> None:
     """Answer requests until it is to end; then those under way are finished."""
-    ear = _Ear(
-        uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="off",
-            ws="none",
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=CLOSE_SECONDS,
-        )
-    )
-    serving = asyncio.create_task(ear.serve([found]))
+    server = HttpServer(app, limits, proxies)
+    serving = asyncio.create_task(server.serve([found]))
     ending = asyncio.create_task(ended.wait())
     await asyncio.wait([serving, ending], return_when=asyncio.FIRST_COMPLETED)
     ending.cancel()
-    ear.should_exit = True
+    server.should_exit = True
     await serving

@@ -20,7 +20,7 @@ from noetl.worker.work import Work
 from noetl.worker.worker import Worker
 
 POLL_SECONDS = 20.0
-BEAT_SECONDS = 10.0
+BEAT_SECONDS = 5.0
 LOOK_SECONDS = 0.5
 """How soon work whose lease is void is stopped, and lines of tasks are kept."""
 
@@ -54,6 +54,9 @@ class LocalLink:
         if lines := self.output.take():
             runtime = self.service.runtime
             await runtime.thread.ask(runtime.store.log, lines)
+
+    async def holds(self, execution: str, fence: int) -> bool:
+        return await self.service.runtime.holds(execution, fence)
 
     def plan(self, digest: str, step: str) -> PipelinePlan:
         return self.service.runtime.plan(digest, step)

@@ -64,6 +64,7 @@ class Playbooks:
     async def keep(self, text: bytes, compiled: Compiled) -> str:
         """Store what has been compiled; Refused if this version can't run all of it."""
         loaded = compiled.require()
+        check_path(loaded.playbook.path)
         self._check(loaded.playbook)
         await self._in_store(self.store.put_playbook, loaded.digest, loaded.playbook.path, text)
         self.runtime.playbooks.add(loaded)
@@ -80,11 +81,11 @@ class Playbooks:
         self._check((await self.runtime.net(digest)).playbook)
         return digest
 
-    async def know(self, digest: str) -> None:
-        """Bring a stored playbook into memory; NotFound if there is none."""
+    async def know(self, digest: str) -> Playbook:
+        """A stored playbook, brought into memory; NotFound if there is none."""
         if not DIGEST.fullmatch(digest):
             raise NotFound(f"there is no playbook {digest[:64]!r}")
-        await self.runtime.net(digest)
+        return (await self.runtime.net(digest)).playbook
 
     async def find(self, parent: Execution, request: dict[str, Any]) -> str:
         """For executions that start others: the digest of the playbook that a child is to run."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
@@ -27,33 +28,40 @@ from noetl.model.playbook import Playbook
 from noetl.runtime.family import Family, Find
 from noetl.runtime.loaded import starts_others
 from noetl.runtime.runtime import Answer, OpenCredential, Refresh, Runtime
-from noetl.store.ports import Store, WorkerSession
+from noetl.server.backoff import FIRST_SECONDS, Backoff
+from noetl.server.stall import StallDetector
+from noetl.server.unheard import UnheardChildren
+from noetl.store.ports import Held, Store, WorkerSession
+from noetl.worker.terms import GRANT_SECONDS
 from noetl.worker.wire import Verdict
 from noetl.worker.work import Work
 
 TICK_SECONDS = 0.1
 """How often due timers and changes of other servers are looked for."""
-REAP_SECONDS = 5.0
+REAP_SECONDS = 1.0
+"""How often lost leases are looked for."""
+RECOVER_SECONDS = 1.5
+"""How often is looked for what another server knew and did not pass on before it died."""
 SWEEP_SECONDS = 30.0
-"""How often everything is looked at that should have been noticed at once, in case a server died in between."""
+WATCH_SECONDS = 1.0
+"""How often the server observes that it is not stalled."""
+RESTART_SECONDS = 1.0
+"""The pause after a background loop has failed."""
 TURN_SECONDS = 0.1
 """How long a worker goes on with one execution while others wait. Short runs are done by then: a step that ends and the
 next one that is handed out are one commit, and nobody waits in the queue at each step."""
-GRANT_SECONDS = 15.0
-"""A lease that its worker does not name by then never reached it."""
-KEPT_CLAIMS = 1_000
 KEPT_FINISHED = 10_000
 KEPT_PARENTS = 10_000
 KEPT_TURNS = 10_000
 """So many executions wait here for their turn; the others wait in the store."""
 AT_ONCE = 100
 PAGE = 1_000
-LEAVE_SECONDS = 30.0
-"""How long an execution is left alone that could not be dealt with."""
 KEPT_CELLS = 1_000
 """So many executions that nobody works on are kept in memory; others are read again when something happens to them."""
 
 Value = TypeVar("Value")
+OnError = Callable[[str, str | None], None]
+"""Gets a message and the execution that it is about."""
 
 
 class Waiting:
@@ -77,7 +85,13 @@ class Service:
     """The engine of a server."""
 
     def __init__(
-        self, store: Store, clock: Clock, find: Find, *, open_credential: OpenCredential | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        find: Find,
+        *,
+        open_credential: OpenCredential | None = None,
+        on_error: OnError = lambda message, execution: None,
     ) -> None:
         self.runtime = Runtime(store, clock, open_credential)
         self.runtime.shared = True
@@ -96,14 +110,14 @@ class Service:
         self.ended: dict[str, Waiting] = {}
         """Executions that somebody waits for."""
         self.closing = False
-        self.claims: dict[tuple[str, str], list[Work]] = {}
-        """Answers to the latest claims, for a worker that asks again because none has reached it."""
         self.finished: dict[tuple[str, int], int] = {}
         """Leases that have ended lately with a report, and how many facts had been told by then."""
-        self.sessions: dict[str, float] = {}
-        """When the process of each worker was started, as far as it has been heard here."""
+        self.sessions: dict[str, tuple[float, int]] = {}
+        """When the process of each worker was started, and the number of its latest heartbeat."""
         self.related: set[str] = set()
         """Executions with a parent or children to which something has happened."""
+        self.unrelated: set[str] = set()
+        """Those with which that went wrong."""
         self.related_stirred = asyncio.Event()
         self.idle: Counter[str] = Counter()
         """How many claims wait here for work of each pool."""
@@ -113,13 +127,13 @@ class Service:
         """Called when a claim begins to wait for work of a pool."""
         self.parents: dict[str, bool] = {}
         """By digest: whether executions of a playbook may start others. Outlasts the playbook in memory, since every
-        sweep asks it of all that wait."""
-        self.swept = ""
-        """Where the last look at waiting executions ended."""
-        self.left: dict[str, float] = {}
-        """Executions that could not be dealt with, and until when they are left alone."""
-        self.complain: Callable[[str], None] = lambda text: None
-        """Told what goes wrong where nobody waits for an answer."""
+        scan asks it of all that are open."""
+        self.backoff = Backoff(clock)
+        """Executions that could not be dealt with."""
+        self.stall = StallDetector()
+        self.unheard = UnheardChildren(store, self._in_store, self._try_to_read, self._is_parental)
+        self.on_error = on_error
+        """Told what goes wrong where nobody waits for an answer, and in which execution."""
 
     # -- executions -------------------------------------------------------------------------------------------------
 
@@ -166,8 +180,7 @@ class Service:
         if state.parent is not None or (
             self._may_start_others(state.digest, state.net.playbook) and any(map(_concerns_others, events))
         ):
-            self.related.add(state.id)
-            self.related_stirred.set()
+            self._relate_soon([state.id])
         if state.over:
             self.since.pop(state.id, None)
             if (ended := self.ended.get(state.id)) is not None:
@@ -191,36 +204,27 @@ class Service:
     async def claim(self, command: Claim, seconds: float = 0.0, *, again: bool = False) -> list[Work]:
         """Leases on ready work of a pool, in turn from all executions that have some; waits for it if there is none.
 
-        A claim that was made before gets the leases that it got then, also if that was at another server; `again` says
-        that it may have been.
+        `again` says that the worker may have made the claim before. Then it gets the leases that it got then, also from
+        another server, as far as they are still its own and nothing was reported under them.
         """
         pool = command.pool or "default"
-        if command.id and (known := self.claims.get((command.worker, command.id))) is not None:
-            return known
-        if again and command.id and (found := await self._granted(command)):
-            return found
         give_up = self.clock.now() + seconds
         while True:
-            works = await self._claim(command, pool)
+            works = await self._granted(command) if again and command.id else []
+            works = works or await self._claim(command, pool)
             left = give_up - self.clock.now()
             if works or left <= 0 or self.closing:
-                break
+                return works
             await self._wait_for_work(pool, left)
-        self._remember(command, works)
-        return works
-
-    def _remember(self, command: Claim, works: list[Work]) -> None:
-        if command.id and works:
-            self.claims[command.worker, command.id] = works
-            while len(self.claims) > KEPT_CLAIMS:
-                del self.claims[next(iter(self.claims))]
 
     async def _granted(self, command: Claim) -> list[Work]:
-        """What a claim was given of which nothing is known here: its leases are in the store."""
+        """The work under leases that the claim was given before: the store knows which of them are alive."""
         works: list[Work] = []
-        for execution, fence, _ in await self._in_store(self.store.held, command.worker):
+        for execution, fence, *_ in await self._in_store(self.store.held, command.worker):
             with suppress(NotFound):
-                state = (await self.runtime.handle(execution, Refresh())).state
+                state = await self._state(execution)
+                if fence not in state.leases:
+                    state = await self._stored_state(execution)
                 lease = state.leases.get(fence)
                 if lease is not None and lease.claim == command.id and not lease.facts:
                     works.append(await self.runtime.work(execution, fence))
@@ -258,13 +262,14 @@ class Service:
             failures = []
             for execution, answer in zip(chosen, answers, strict=True):
                 if isinstance(answer, Answer):
+                    self.backoff.succeed(execution)
                     if answer.works:
                         works += answer.works
                         self.since[execution] = self.clock.now()
                     if pool in answer.state.ready.values() and answer.state.status == "running":
                         turns.setdefault(execution)
-                elif isinstance(answer, NoetlError) and not isinstance(answer, StoreError):
-                    self._leave_alone(execution, answer)  # those behind it must not wait for it
+                elif isinstance(answer, Exception) and not isinstance(answer, StoreError):
+                    self._back_off(execution, answer)  # those behind it must not wait for it
                 else:
                     turns.setdefault(execution)
                     failures.append(answer)
@@ -286,7 +291,7 @@ class Service:
         while True:
             found = await self._in_store(self.store.waiting, pool, page, self.looked.get(pool, ""))
             for execution in found:
-                if not self._is_left_alone(execution):
+                if not self.backoff.is_paused(execution):
                     self._queue(pool, execution)
             self.looked[pool] = found[-1] if len(found) == page else ""
             if len(found) < page or len(turns) >= enough:
@@ -296,15 +301,12 @@ class Service:
         """Facts from a worker. It goes on with the same execution, unless its turn is over and others wait. `again`
         says that it may have been told before, and given work then."""
         claim = report.claim
-        if claim is not None and self._is_due_elsewhere(claim.pool or "default", execution):
+        if claim is not None and (again or self._is_due_elsewhere(claim.pool or "default", execution)):
             report = replace(report, claim=None)
         answer = await self.runtime.handle(execution, report)
         works = list(answer.works)
-        if claim is not None:
-            if works:
-                self._remember(claim, works)
-            else:
-                works = await self.claim(claim, again=again)
+        if claim is not None and not works:
+            works = await self.claim(claim, again=again)
         return Reported(self._verdict(execution, report, answer), report.fence in answer.state.leases, works)
 
     def _verdict(self, execution: str, report: Report, answer: Answer) -> Verdict:
@@ -325,55 +327,76 @@ class Service:
         waits = len(turns) > (execution in turns)
         return waits and self.clock.now() - self.since.get(execution, 0.0) > TURN_SECONDS
 
-    async def heartbeat(self, session: WorkerSession) -> tuple[list[tuple[str, int]], list[str]]:
-        """A worker is alive. What it holds in vain, and which of its executions are paused."""
-        reborn = await self._is_reborn(session)
+    async def heartbeat(self, session: WorkerSession, number: int = 0) -> tuple[list[tuple[str, int]], list[str]]:
+        """Record a heartbeat; return revoked leases and paused executions.
+
+        `number` counts the heartbeats of a process. One that was overtaken on its way says nothing about leases that
+        were granted since.
+        """
+        reborn, overtaken = await self._is_reborn(session), self._is_overtaken(session, number)
         await self._in_store(self.store.beat, session)
-        revoked: list[tuple[str, int]] = []
-        paused: list[str] = []
-        for execution, fences in session.leases.items():
-            try:
-                state = await self._state(execution)
-                if not all(fence in state.leases for fence in fences):  # another server may have granted them
-                    state = (await self.runtime.handle(execution, Refresh())).state
-            except NotFound:
-                revoked += [(execution, fence) for fence in fences]
-                continue
-            revoked += [(execution, fence) for fence in fences if fence not in state.leases]
-            if state.status == "paused":
-                paused.append(execution)
-        await self._take_back(session, 0.0 if reborn else GRANT_SECONDS)
-        return revoked, paused
+        held = await self._in_store(self.store.held, session.worker)
+        known = {(lease.execution, lease.fence) for lease in held}
+        named = [(execution, fence) for execution, fences in session.leases.items() for fence in fences]
+        if reborn:
+            await self._take_back(session, held, 0.0)
+        elif not overtaken and self.stall.attentive_seconds() > GRANT_SECONDS:
+            await self._take_back(session, held, GRANT_SECONDS)
+        paused = {lease.execution for lease in held if lease.paused}
+        return [lease for lease in named if lease not in known], [one for one in session.leases if one in paused]
 
     async def _is_reborn(self, session: WorkerSession) -> bool:
         """Whether a process that had the worker's name before is gone: another one bears it now."""
-        if self.sessions.get(session.worker) == session.started:
+        started, _ = self.sessions.get(session.worker, (None, 0))
+        if started == session.started:
             return False
-        self.sessions[session.worker] = session.started
+        self.sessions[session.worker] = (session.started, 0)
         before = {one.worker: one.started for one in await self._in_store(self.store.workers)}
         return before.get(session.worker, session.started) != session.started
 
-    async def _take_back(self, session: WorkerSession, seconds: float) -> None:
+    def _is_overtaken(self, session: WorkerSession, number: int) -> bool:
+        """Whether a later heartbeat of the process has arrived before this one."""
+        started, latest = self.sessions[session.worker]
+        self.sessions[session.worker] = (started, max(latest, number))
+        return number < latest
+
+    async def _take_back(self, session: WorkerSession, held: Iterable[Held], seconds: float) -> None:
         """Leases that were granted so long ago and that the worker does not have go to somebody else."""
         long_ago = self.clock.now() - seconds
-        gone: list[tuple[str, Command]] = []
-        for execution, fence, since in await self._in_store(self.store.held, session.worker):
-            if fence not in session.leases.get(execution, ()) and since < long_ago:
-                gone.append((execution, Lost(fence)))
-        await self._quietly(gone)
+        await self._quietly(
+            (lease.execution, Lost(lease.fence))
+            for lease in held
+            if lease.fence not in session.leases.get(lease.execution, ()) and lease.since < long_ago
+        )
 
     # -- background -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Everything that nobody asks for, until it is cancelled."""
+        """Run the background loops until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for loop in (self._tick, self._reap, self._relate, self._sweep):
-                group.create_task(loop())
+            for loop in (self._tick, self._reap, self._relate, self._recover, self._sweep, self._watch):
+                group.create_task(self._keep_running(loop))
+
+    async def _keep_running(self, loop: Callable[[], Awaitable[None]]) -> None:
+        """No error of one pass ends a loop that serves all executions."""
+        while True:
+            try:
+                await loop()
+            except Exception as error:
+                self.on_error(f"background task failed, restarting in {RESTART_SECONDS:g} s: {_told_of(error)}", None)
+            await asyncio.sleep(RESTART_SECONDS)
+
+    async def _watch(self) -> None:
+        """Observe that the event loop runs and the store answers."""
+        while True:
+            await self._in_store(self.store.next_due)
+            self.stall.observe()
+            await asyncio.sleep(WATCH_SECONDS)
 
     async def _tick(self) -> None:
         """Timers that are due, and ready work that other servers have made."""
         while True:
-            due = await self._in_store(self.store.due, self.clock.now(), AT_ONCE + len(self.left))
+            due = await self._in_store(self.store.due, self.clock.now(), AT_ONCE + len(self.backoff))
             await self._quietly((execution, TimerDue(timer)) for execution, timer in due)
             if await self._in_store(self.store.changed):
                 for pool in list(self.stirred):
@@ -397,10 +420,12 @@ class Service:
                 self.ended[name].event.set()
 
     async def _reap(self) -> None:
-        """Leases whose worker has fallen silent."""
+        """Leases whose worker has fallen silent. A server that was silent itself waits for the workers first."""
         while True:
-            lost = await self._in_store(self.store.lost, None, AT_ONCE + len(self.left))
-            await self._quietly((execution, Lost(fence)) for execution, fence in lost)
+            attentive = self.stall.attentive_seconds()
+            lost = await self._in_store(self.store.lost, None, AT_ONCE + len(self.backoff), attentive)
+            if self.stall.attentive_seconds() >= attentive:  # else the silence began with the query
+                await self._quietly((execution, Lost(fence)) for execution, fence in lost)
             await self._find_ended()  # nobody may have told us
             await asyncio.sleep(REAP_SECONDS)
 
@@ -413,14 +438,18 @@ class Service:
             for name in names:
                 try:
                     await self._look_at(name)
-                except NoetlError as error:
-                    self._leave_alone(name, error)
+                    self.backoff.succeed(name)
+                    self.unrelated.discard(name)
+                except Exception as error:  # the families behind it must not wait for it
+                    self._back_off(name, error)
+                    self.unrelated.add(name)
 
     async def _look_at(self, name: str) -> None:
         state = await self._state(name)
         family = [state]
-        if state.parent is not None:
-            family.insert(0, await self._state(state.parent[0]))
+        if state.parent is not None:  # another server may know more of a parent that is to hear of an end
+            read = self._stored_state if state.over else self._state
+            family.insert(0, await read(state.parent[0]))
         for one in await self._in_store(self.store.children, name):
             family.append(await self._state(one.execution_id))
         await self.family.look(family)
@@ -428,36 +457,48 @@ class Service:
     async def _state(self, name: str) -> Execution:
         return (self.runtime.cells.get(name) or await self.runtime.load(name)).state
 
+    async def _stored_state(self, name: str) -> Execution:
+        """The state as it is stored, whichever server has moved it last."""
+        return (await self.runtime.handle(name, Refresh())).state
+
+    async def _recover(self) -> None:
+        """Find what a server that died knew and did not pass on: ready work, orphans, ends of children."""
+        while True:
+            for pool in [pool for pool, claims in self.idle.items() if claims]:
+                await self._find_ready(pool, AT_ONCE)
+            orphans = await self._in_store(self.store.orphans, AT_ONCE + len(self.backoff))
+            unheard = await self.unheard.scan()
+            for child in {child for children in unheard.values() for child in children}:
+                await self._try_to_read(child)
+            found = {*orphans, *unheard, *self.unrelated}
+            self._relate_soon(one for one in found if not self.backoff.is_paused(one))
+            await asyncio.sleep(RECOVER_SECONDS)
+
+    async def _try_to_read(self, name: str) -> Execution | None:
+        """The stored state; None for an execution that is not there, or cannot be read."""
+        if self.backoff.is_paused(name):
+            return None
+        try:
+            return await self._stored_state(name)
+        except NotFound:  # a child that is still to be started, or a playbook that is gone
+            return None
+        except StoreError:
+            raise
+        except Exception as error:  # the executions behind it must not wait for it
+            self._back_off(name, error)
+            return None
+
+    def _relate_soon(self, executions: Iterable[str]) -> None:
+        self.related.update(executions)
+        self.related_stirred.set()
+
     async def _sweep(self) -> None:
-        """What a server that died may have left undone; also at the start."""
+        """Queue all ready work, and forget executions that nobody works on."""
         while True:
             for pool in {"default", *self.stirred}:
                 await self._find_ready(pool, KEPT_TURNS)
-            orphans = await self._in_store(self.store.orphans, AT_ONCE + len(self.left))
-            self.related.update(one for one in orphans if not self._is_left_alone(one))
-            self.related.update(await self._waiting_parents())
-            self.related_stirred.set()
             self._forget_cells()
             await asyncio.sleep(SWEEP_SECONDS)
-
-    async def _waiting_parents(self) -> list[str]:
-        """Executions that may wait for a child which nobody has started, or whose end nobody has told them.
-
-        A part of them each time, beginning behind those of the last time.
-        """
-        found: list[str] = []
-        while len(found) < AT_ONCE:
-            page = await self._in_store(lambda: self.store.summaries(status="waiting", before=self.swept, limit=PAGE))
-            for one in page:
-                self.swept = one.execution_id
-                if not one.local and await self._is_parental(one.digest):
-                    found.append(one.execution_id)
-                if len(found) == AT_ONCE:
-                    return found
-            if len(page) < PAGE:
-                self.swept = ""
-                break
-        return found
 
     def _forget_cells(self) -> None:
         idle = [name for name, cell in self.runtime.cells.items() if not cell.state.leases and name not in self.ended]
@@ -477,29 +518,40 @@ class Service:
     async def _quietly(self, commands: Iterable[tuple[str, Command]]) -> None:
         """Commands that nobody waits for, all at once. What has gone meanwhile is no trouble, and what can't be dealt
         with is left alone for a while, so that it is not in the way of others."""
-        todo = [(execution, command) for execution, command in commands if not self._is_left_alone(execution)]
+        todo = [(execution, command) for execution, command in commands if not self.backoff.is_paused(execution)]
         asked = (self.runtime.handle(execution, command) for execution, command in todo)
+        unstored: StoreError | None = None
         for (execution, _), answer in zip(todo, await asyncio.gather(*asked, return_exceptions=True), strict=True):
-            if isinstance(answer, NoetlError):
-                self._leave_alone(execution, answer)
+            if isinstance(answer, StoreError):  # not its fault: it is retried soon, and told once for all
+                self.backoff.fail(execution, seconds=FIRST_SECONDS)
+                unstored = answer
+            elif isinstance(answer, Exception):
+                self._back_off(execution, answer)
             elif isinstance(answer, BaseException):
                 raise answer
+            else:
+                self.backoff.succeed(execution)
+        if unstored is not None:
+            self.on_error(f"the database failed, retrying in {FIRST_SECONDS:g} s: {unstored}", None)
 
-    def _leave_alone(self, execution: str, error: NoetlError) -> None:
-        self.left[execution] = self.clock.now() + LEAVE_SECONDS
-        self.complain(f"{execution} is left alone for {LEAVE_SECONDS:g} s: {error}")
-
-    def _is_left_alone(self, execution: str) -> bool:
-        until = self.left.get(execution)
-        if until is not None and until <= self.clock.now():
-            del self.left[execution]
-        return execution in self.left
+    def _back_off(self, execution: str, error: Exception) -> None:
+        seconds = self.backoff.fail(execution)
+        message = f"execution {execution} cannot make progress, retrying in {seconds:g} s: {_told_of(error)}"
+        self.on_error(message, execution)
 
     async def _in_store(self, ask: Callable[..., Value], *arguments: Any) -> Value:
         return await self.runtime.thread.ask(ask, *arguments)
 
     def close(self) -> None:
         self.runtime.close()
+
+
+def _told_of(error: Exception) -> str:
+    """The error for the log: its words if they are meant for people, else its type and where it arose."""
+    if isinstance(error, NoetlError):
+        return str(error)
+    *_, last = traceback.extract_tb(error.__traceback__) or [None]
+    return type(error).__name__ + (f" in {last.name}, line {last.lineno}" if last is not None else "")
 
 
 def _concerns_others(event: e.Event) -> bool:

@@ -1,49 +1,77 @@
-"""How often somebody may try a password."""
+"""How often somebody may try a password.
+
+Failures are counted for each user and address together: whoever guesses is slowed down there, and nobody else is. All
+failures for one user are counted as well, against guesses from many addresses; whoever has signed in from an address
+before is not held up by those. Nothing is counted for an address alone: behind a proxy everybody may have the same.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
+from typing import NamedTuple
 
 from noetl.clock import Clock
 from noetl.server.problems import Refused
 
-TRIES = 5
+TRIES, TRIES_PER_USER = 5, 50
 """So many wrong passwords are nothing special; each one more doubles the wait."""
-FIRST_SECONDS, LAST_SECONDS = 2.0, 900.0
+FIRST_SECONDS, LAST_SECONDS, LAST_SECONDS_PER_USER = 2.0, 900.0, 60.0
 FORGOTTEN_SECONDS = 3600.0
 KEPT = 10_000
 
+Subject = tuple[str, ...]
+
+
+class Failures(NamedTuple):
+    """How many there were, and when the last one was."""
+
+    number: int = 0
+    last: float = 0.0
+
 
 class Throttle:
-    """Counts failures by whatever they are about: a user, an address. In memory: who restarts a server is trusted."""
+    """Counts failures by user and address. In memory: who restarts a server is trusted."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._failures: dict[str, tuple[int, float]] = {}
+        self._failures: OrderedDict[Subject, Failures] = OrderedDict()
+        """The one that failed last at the end."""
+        self._signed_in: OrderedDict[Subject, None] = OrderedDict()
 
-    def check(self, *subjects: str) -> None:
+    def check(self, user: str, address: str) -> None:
         """Refused, with the time to wait, where there were too many failures of late."""
-        now = self.clock.now()
-        left = max((self._until(subject) - now for subject in subjects), default=0.0)
+        until = self._until((user, address), TRIES, LAST_SECONDS)
+        if (user, address) not in self._signed_in:
+            until = max(until, self._until((user,), TRIES_PER_USER, LAST_SECONDS_PER_USER))
+        left = until - self.clock.now()
         if left > 0:
             raise Refused(
                 429, "too many wrong passwords; try again later", headers={"Retry-After": str(math.ceil(left))}
             )
 
-    def failed(self, *subjects: str) -> None:
+    def failed(self, user: str, address: str) -> None:
         now = self.clock.now()
-        if len(self._failures) > KEPT:
-            self._failures = {key: kept for key, kept in self._failures.items() if now - kept[1] < FORGOTTEN_SECONDS}
-        for subject in subjects:
-            count, last = self._failures.get(subject, (0, now))
-            self._failures[subject] = (1 if now - last > FORGOTTEN_SECONDS else count + 1, now)
+        for subject in ((user, address), (user,)):
+            before = self._failures.pop(subject, Failures())
+            number = 1 if now - before.last > FORGOTTEN_SECONDS else before.number + 1
+            self._failures[subject] = Failures(number, now)
+        while len(self._failures) > KEPT:
+            self._failures.popitem(last=False)
 
-    def succeeded(self, *subjects: str) -> None:
-        for subject in subjects:
-            self._failures.pop(subject, None)
+    def succeeded(self, user: str, address: str) -> None:
+        """The password was right: the failure that was counted for it, and those before, do not count."""
+        self._failures.pop((user, address), None)
+        all_of_user = self._failures.get((user,))
+        if all_of_user is not None:
+            self._failures[(user,)] = all_of_user._replace(number=all_of_user.number - 1)
+        self._signed_in[user, address] = None
+        self._signed_in.move_to_end((user, address))
+        while len(self._signed_in) > KEPT:
+            self._signed_in.popitem(last=False)
 
-    def _until(self, subject: str) -> float:
-        count, last = self._failures.get(subject, (0, 0.0))
-        if count < TRIES:
+    def _until(self, subject: Subject, tries: int, longest: float) -> float:
+        number, last = self._failures.get(subject, Failures())
+        if number < tries:
             return 0.0
-        return last + min(LAST_SECONDS, FIRST_SECONDS * 2.0 ** min(count - TRIES, 20))
+        return last + min(longest, FIRST_SECONDS * 2.0 ** min(number - tries, 20))

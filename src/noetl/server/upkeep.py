@@ -1,4 +1,4 @@
-"""Long work on a store that must not stand in the way of its commits: removing what is old, and proving logs.
+"""Long work on a store that must not stand in the way of its commits: removing what is old, and verifying logs.
 
 It has a connection and a thread of its own. Commits and removals then take turns at the database itself, in
 transactions that are short on both sides. Any number of servers may do this at once: what one has marked for removal
@@ -17,7 +17,7 @@ from noetl.clock import Clock
 from noetl.engine.verify import Violation
 from noetl.errors import NotFound, StoreError
 from noetl.log import Log
-from noetl.runtime.audit import Audit
+from noetl.runtime.audit import Audit, Batches
 from noetl.server.metrics import Metrics
 from noetl.store.ports import Store, Summary
 
@@ -58,11 +58,32 @@ class Upkeep:
 
     async def verify(self, execution: str) -> Verified:
         """What is wrong with an execution; NotFound if there is none."""
-        return await self._do(lambda store: _one(store, execution))
+        listed = await self._do(lambda store: store.summaries(prefix=execution, limit=1))
+        if not listed:
+            raise NotFound(f"no execution {execution}")
+        audit = await self._do(Audit)
+        return Verified(1, await self._verified(audit, listed[0]), None)
 
     async def verify_page(self, cursor: str, limit: int) -> Verified:
         """What is wrong with executions behind a cursor, newest first."""
-        return await self._do(lambda store: _page(store, cursor, limit))
+        listed = await self._do(lambda store: store.summaries(before=cursor, limit=limit + 1))
+        audit, give_up = await self._do(Audit), monotonic() + VERIFY_SECONDS
+        violations: list[Violation] = []
+        checked = 0
+        for summary in listed[:limit]:
+            violations += await self._verified(audit, summary)
+            checked += 1
+            if monotonic() > give_up:
+                break
+        return Verified(checked, violations, listed[checked - 1].execution_id if checked < len(listed) else None)
+
+    async def _verified(self, audit: Audit, summary: Summary) -> list[Violation]:
+        """A batch of events at a time: other work on the store goes between them."""
+        batches = audit.batches(summary)
+        while True:
+            violations = await self._do(lambda store: _next_batch(batches))
+            if violations is not None:
+                return violations
 
     async def _do(self, work: Callable[[Store], Value]) -> Value:
         loop = asyncio.get_running_loop()
@@ -79,24 +100,14 @@ class Upkeep:
             self._second.close()
 
 
-def _one(store: Store, execution: str) -> Verified:
-    found = store.summaries(prefix=execution, limit=1)
-    if not found:
-        raise NotFound(f"no execution {execution}")
-    return Verified(1, Audit(store).of(found[0]), None)
-
-
-def _page(store: Store, cursor: str, limit: int) -> Verified:
-    rows = store.summaries(before=cursor, limit=limit + 1)
-    audit, give_up = Audit(store), monotonic() + VERIFY_SECONDS
-    violations: list[Violation] = []
-    looked = 0
-    for one in rows[:limit]:
-        violations += audit.of(one)
-        looked += 1
-        if monotonic() > give_up:
-            break
-    return Verified(looked, violations, rows[looked - 1].execution_id if looked < len(rows) else None)
+def _next_batch(batches: Batches) -> list[Violation] | None:
+    """Check one more batch; the violations after the last one."""
+    try:
+        next(batches)
+    except StopIteration as stop:
+        violations: list[Violation] = stop.value
+        return violations
+    return None
 
 
 class Pruner:

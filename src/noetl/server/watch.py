@@ -11,16 +11,22 @@ from noetl.server.metrics import Metrics
 from noetl.server.traces import Traces
 
 Told = Callable[[Execution, list[e.Event]], None]
+Moved = Callable[[str, int], None]
+"""Hears the id and the last seq of an execution whose log has grown."""
 
 
 class Watch:
     """Hears of everything that is durable, after those who act on it."""
 
-    def __init__(self, then: Told, log: Log, metrics: Metrics, traces: Traces | None = None) -> None:
-        self.then, self.log, self.metrics, self.traces = then, log, metrics, traces
+    def __init__(
+        self, then: Told, log: Log, metrics: Metrics, traces: Traces | None = None, moved: Moved | None = None
+    ) -> None:
+        self.then, self.log, self.metrics, self.traces, self.moved = then, log, metrics, traces, moved
 
     def told(self, state: Execution, events: list[e.Event]) -> None:
         self.then(state, events)
+        if self.moved is not None:
+            self.moved(state.id, state.seq)
         self.metrics.count("noetl_events_total", len(events))
         for event in events:
             note = NOTES.get(type(event))

@@ -10,6 +10,8 @@ from noetl.store.access import Role
 from noetl.store.triggers import Missed, Outcome, Overlap
 
 VersionNumber = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+Seq = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+"""The number of an event; databases keep 64 bits of it."""
 Status = Literal["pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled"]
 
 
@@ -91,7 +93,7 @@ class StartRequest(Content, frozen=True):
     """What to run: a registered `path` (of a `version`), a `playbook_id`, or the text of a `playbook`."""
 
     path: str | None = None
-    version: int | None = None
+    version: VersionNumber | None = None
     playbook_id: str | None = None
     playbook: str | None = None
     payload: dict[str, Any] = {}
@@ -320,7 +322,7 @@ class ExplainView(msgspec.Struct, frozen=True):
 class ForkRequest(Content, frozen=True):
     """Where to leave the source, and what is to be different: an edited playbook as text, values of ctx."""
 
-    at: int | None = None
+    at: Seq | None = None
     playbook: str | None = None
     ctx: dict[str, Any] = {}
 

@@ -14,8 +14,9 @@ list is its JSON, as a map is everywhere. Null is empty text, a boolean `true` o
 number can stand. In a comment nothing is rendered.
 
 Some places can't be safe however they are quoted, because what the shell hands on is read as code by someone else:
-the argument of `eval` or of `sh -c`, a here-document for `bash`, a subscript of an array. A template there is refused
-when it is prepared. Variables are not followed: `x={{ value }}; eval "$x"` is up to the author.
+the argument of `eval` or of `sh -c`, a here-document for `bash`, a subscript of an array, the word behind `>&`, a
+command inside `$(( ))`. A template there is refused when it is prepared. Variables are not followed:
+`x={{ value }}; eval "$x"` is up to the author.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import re
 from typing import Literal, NamedTuple
 
 from noetl.errors import TemplateSyntax
-from noetl.shell_text.code import OUTPUT, TEMPLATE, refusals
+from noetl.shell_text.code import AS_NUMBER, OUTPUT, TEMPLATE, refusals, subscript_refusal, tainted
 
 Place = Literal["alone", "outside", "inside", "single", "number"]
 """A whole word outside quotes, a part of one, inside double quotes, inside single ones, inside `$(( ))`."""
@@ -27,6 +27,8 @@ class Use(NamedTuple):
 
 Plan = list[str | Use]
 
+CLOSES = {"$((": "))", "$(": ")", "${": "}", "`": "`", "'": "'", '"': '"', "(": ")", "[": "]"}
+
 
 class Document:
     """A here-document that was announced and has not been read yet."""
@@ -40,7 +42,7 @@ class Document:
 class Command:
     """A simple command as far as it was read: its words without quotes, templates as marks."""
 
-    __slots__ = ("fed", "into", "offset", "redirected", "word", "words")
+    __slots__ = ("doubled", "fed", "into", "offset", "redirected", "word", "words")
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -51,6 +53,8 @@ class Command:
         """Of the first template in it."""
         self.fed = False
         """Whether a template is in what it reads from its standard input."""
+        self.doubled = False
+        """Whether a template is in a word that bash expands twice: the one behind `>&`."""
         self.into: Command | None = None
         """The command that reads its output through a pipe."""
 
@@ -64,6 +68,8 @@ class Command:
             self.words.append(self.word)
         elif self.redirected == "<<<" and TEMPLATE in self.word:
             self.fed = True
+        elif self.redirected.endswith("&") and tainted(self.word):
+            self.doubled = True
         self.word = self.redirected = None
 
 
@@ -80,6 +86,8 @@ class Scanner:
         self.documents: list[Document] = []
         self.murky = 0
         """Inside backticks with escapes, which are undone before the shell reads them."""
+        self.formula = 0
+        """Inside `$(( ))`, where the shell evaluates whatever comes out."""
 
     def plan(self) -> Plan:
         try:
@@ -117,6 +125,8 @@ class Scanner:
         assert isinstance(number, int)
         if self.murky:
             self.refuse("a template in backticks with escapes", "write $( ) in place of the backticks")
+        if self.formula and place != "number":
+            self.refuse("a template in a command inside $(( ))", AS_NUMBER)
         if command.offset is None:
             command.offset = self.offsets[number]
         command.add(TEMPLATE)
@@ -229,10 +239,40 @@ class Scanner:
     def parenthesis(self, command: Command) -> None:
         if command.word is None and self.ahead("(("):
             self.take(2)
-            self.sealed("))", "(( ))", "write $(( )) for a number, or `( (` for a subshell")
+            self.formula_without("))", "(( ))", "write $(( )) for a number, or `( (` for a subshell")
             return
         self.take()
-        self.substitution(")", command)
+        if re.fullmatch(r"[A-Za-z_]\w*\+?=", command.word or ""):
+            self.compound(command)
+        else:
+            self.substitution(")", command)
+
+    def compound(self, command: Command) -> None:
+        """The words of `a=(...)`. The shell evaluates the subscript of `[...]=word`, quoted or not."""
+        inner = Command()
+
+        def end_word() -> None:
+            refusal = subscript_refusal(inner.word or "")
+            if refusal is not None and inner.offset is not None:
+                raise TemplateSyntax(refusal.message, self.source, inner.offset, refusal.hint)
+            inner.end_word()
+            inner.offset = None
+
+        while (item := self.next) not in ("", ")"):
+            if isinstance(item, int):
+                place = self.outside(inner)
+                self.use(place, inner)
+                command.offset = inner.offset if command.offset is None else command.offset
+            elif item in " \t\n":
+                end_word()
+                self.take()
+            elif item == "#" and inner.word is None:
+                self.comment()
+            else:
+                self.word_part(item, inner)
+        end_word()
+        self.take()
+        command.add(OUTPUT if any(map(tainted, inner.words)) else "")
 
     def redirection(self, command: Command) -> None:
         command.end_word()
@@ -247,7 +287,7 @@ class Scanner:
         else:
             command.redirected = self.take()
             while self.next in ("<", ">", "&", "|"):
-                self.take()
+                command.redirected += self.take()
         while command.redirected is not None and self.next in (" ", "\t"):
             self.take()
 
@@ -373,7 +413,7 @@ class Scanner:
             self.parameter(command, quoted)
         elif self.ahead("$["):
             self.take(2)
-            self.sealed("]", "$[ ]", "write $(( )) in its place")
+            self.formula_without("]", "$[ ]", "write $(( )) in its place")
         elif self.ahead("$'") and not quoted:
             self.take(2)
             self.sealed("'", "$'...'", "close it before the template and open it again behind")
@@ -382,10 +422,11 @@ class Scanner:
 
     def arithmetic(self, command: Command) -> None:
         depth = 0
+        self.formula += 1
         while (item := self.next) != "":
             if depth == 0 and self.ahead("))"):
                 self.take(2)
-                return
+                break
             if isinstance(item, int):
                 self.use("number", command)
             elif item in "$`":
@@ -393,13 +434,14 @@ class Scanner:
             else:
                 depth += (item == "(") - (item == ")")
                 self.take()
+        self.formula -= 1
 
     def parameter(self, command: Command, quoted: bool) -> None:
         """`${name:-word}`, where the word may have templates; no other form of `${ }` can."""
         head = re.match(r"\$\{([A-Za-z_]\w*|[0-9]+|[@*#?$!-]):?[-=+?]", self.glance())
         if head is None:
             self.take(2)
-            self.sealed("}", "${ }", "give the value a name under `env` and use that")
+            self.formula_without("}", "${ }", "give the value a name under `env` and use that")
             return
         self.take(head.end())
         while (item := self.next) not in ("", "}"):
@@ -430,11 +472,42 @@ class Scanner:
             self.take()
         self.take(len(end))
 
+    def formula_without(self, end: str, what: str, hint: str) -> None:
+        """A stretch with expansions inside, in none of which a template can stand."""
+        ends = [end]
+        while ends and (item := self.next) != "":
+            if isinstance(item, int):
+                self.refuse(f"a template inside {what}", hint)
+            top = ends[-1]
+            if self.ahead(top):
+                self.take(len(top))
+                ends.pop()
+            elif top == "'":
+                self.take()
+            elif item == "\\":
+                self.take()
+                if not isinstance(self.next, int):
+                    self.take()
+            else:
+                opened = self.opened(top)
+                self.take(len(opened) or 1)
+                if opened:
+                    ends.append(CLOSES[opened])
+
+    def opened(self, inside: str) -> str:
+        """What opens here, inside of what ends with a text of its own; empty if nothing does."""
+        marks = ["$((", "$(", "${", "`"] + (["'", '"'] if inside != '"' else [])
+        marks += {"))": ["("], ")": ["("], "]": ["["]}.get(inside, [])
+        return next((mark for mark in marks if self.ahead(mark)), "")
+
     # Who reads what the shell hands on.
 
     def check(self, command: Command) -> None:
         if command.offset is None:
             return
+        if command.doubled:
+            hint = "write > in place of >&, or 2>&1 and the like with a number"
+            self.refuse("a template behind >& is read twice by bash and", hint, command.offset)
         for refusal in refusals(command.words, fed=command.fed):
             raise TemplateSyntax(refusal.message, self.source, command.offset, refusal.hint)
         if command.into is not None and command.words[:1] in PASSES_ON:

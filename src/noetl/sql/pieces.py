@@ -120,7 +120,7 @@ class _PieceCompiler(Compiler):
             try:
                 value = unwrapped(value)
                 run.budget.charge(32)
-                run.pieces.append(Hole(place, value if type(value) is int else as_data(value, source)))
+                run.pieces.append(Hole(place, value if type(value) is int else as_data(value, source, run.budget)))
             except Exception as error:
                 raise fail(error) from None
 

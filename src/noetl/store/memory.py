@@ -6,6 +6,8 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
+from math import inf
 from typing import TypeVar
 
 import msgspec
@@ -18,6 +20,7 @@ from noetl.store.ports import (
     CatalogVersion,
     Change,
     Derived,
+    Held,
     LogLine,
     Row,
     SealedCredential,
@@ -97,12 +100,20 @@ class MemoryStore:
     def blob(self, key: str) -> bytes | None:
         return self.blobs.get(key)
 
+    def refers(self, execution: str, key: str) -> bool:
+        wholes, found = {key}, {key}
+        while wholes:
+            wholes = {whole for whole, part in self.parts if part in wholes} - found
+            found |= wholes
+        return not found.isdisjoint(self.uses.get(execution, ()))
+
     def log(self, lines: Sequence[LogLine]) -> None:
         first = max(self.lines, default=0) + 1
         self.lines.update(enumerate(lines, start=first))
 
-    def logs(self, execution: str, after: int = 0) -> list[tuple[int, str, float, str, str]]:
-        return [(n, *line[1:]) for n, line in self.lines.items() if line[0] == execution and n > after]
+    def logs(self, execution: str, after: int = 0, limit: int | None = None) -> list[tuple[int, str, float, str, str]]:
+        found = ((n, *line[1:]) for n, line in self.lines.items() if line[0] == execution and n > after)
+        return list(islice(found, limit))
 
     def changed(self) -> bool:
         return False
@@ -194,23 +205,44 @@ class MemoryStore:
         run = self.runs.get(execution)
         return run is not None and not run.local
 
-    def lost(self, now: float | None = None, limit: int = 100) -> list[tuple[str, int]]:
+    def lost(self, now: float | None = None, limit: int = 100, attentive: float = inf) -> list[tuple[str, int]]:
         at, found = _or_clock(now), []
         for execution, kept in self.kept.items():
             for fence, lease in kept.leases.items():
                 session = self.sessions.get(lease.worker)
                 heard = session.beat if session is not None else 0.0
-                if self._is_served(execution):
+                if self._is_served(execution) and lease.ttl < attentive:
                     found.append((max(heard, lease.since) + lease.ttl, execution, fence))
         return [(execution, fence) for end, execution, fence in sorted(found) if end < at][:limit]
 
-    def held(self, worker: str) -> list[tuple[str, int, float]]:
+    def held(self, worker: str) -> list[Held]:
         return sorted(
-            (execution, fence, lease.since)
+            Held(execution, fence, lease.since, self.runs[execution].status == "paused")
             for execution, kept in self.kept.items()
             for fence, lease in kept.leases.items()
             if lease.worker == worker and self._is_served(execution)
         )
+
+    def may_read(self, suffix: str, key: str) -> bool:
+        held = [
+            execution
+            for execution, kept in self.kept.items()
+            if any(lease.worker.endswith(suffix) for lease in kept.leases.values())
+        ]
+        return any(self.refers(one, key) or (one in self.runs and self.runs[one].digest == key) for one in held)
+
+    def open_digests(self) -> list[str]:
+        return sorted({run.digest for run in self._moving()})
+
+    def open_of(self, digests: Sequence[str]) -> list[tuple[str, int]]:
+        return [(run.execution_id, self.seq(run.execution_id)) for run in self._moving() if run.digest in digests]
+
+    def open_children(self) -> list[str]:
+        children = [(run.parent, run.execution_id) for run in self._open() if run.parent is not None]
+        return [execution for _, execution in sorted(children)]
+
+    def _moving(self) -> list[Summary]:
+        return [run for run in self._open() if run.status in ("running", "waiting") and not run.local]
 
     def orphans(self, limit: int) -> list[str]:
         served = (run for run in self._open() if self._is_served(run.execution_id))
@@ -242,8 +274,8 @@ class MemoryStore:
         known.append(CatalogVersion(version, digest, label, _or_clock(now)))
         return version
 
-    def versions(self, path: str) -> list[CatalogVersion]:
-        return self.catalog.get(path, [])[::-1]
+    def versions(self, path: str, limit: int | None = None) -> list[CatalogVersion]:
+        return self.catalog.get(path, [])[::-1][:limit]
 
     def find(self, path: str, version: int | None = None) -> str | None:
         return next((one.digest for one in self.versions(path) if version in (None, one.version)), None)

@@ -15,8 +15,13 @@ Synchronous = Literal["full", "normal"]
 Mode = Literal["create", "write", "read"]
 
 
+KEYWORDS = re.compile(r"(?i)(?:^|\s)(?:dbname|host|hostaddr|port|user|password|service|passfile|sslmode)\s*=")
+"""A connection string of PostgreSQL in its other form: `dbname=x host=y password=z`."""
+
+
 def open_store(address: str, *, synchronous: Synchronous = "full", mode: Mode = "create") -> Store:
     """The store at a path, `sqlite:PATH` or `postgresql://...`; made if it is missing and the mode is `create`."""
+    _refuse_keywords(address)
     if address.startswith(POSTGRES):
         try:
             from noetl.store.postgres import PostgresStore
@@ -35,4 +40,14 @@ def open_store(address: str, *, synchronous: Synchronous = "full", mode: Mode = 
 
 def is_file(address: str) -> bool:
     """Whether the store is a file on this machine."""
+    _refuse_keywords(address)
     return not re.match(r"\w+://", address)
+
+
+def _refuse_keywords(address: str) -> None:
+    """UsageError for what would otherwise become the name of a file, password and all. The text is not repeated."""
+    if KEYWORDS.search(address) and not address.startswith((SQLITE, *POSTGRES)):
+        raise UsageError(
+            "the database is given as keywords (dbname=... host=...): write postgresql://USER@HOST:5432/DATABASE "
+            "in NOETL_DB or --db; a file whose name looks so is written sqlite:PATH"
+        )

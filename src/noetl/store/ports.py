@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from math import inf
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -47,6 +48,17 @@ class Leased(NamedTuple):
     worker: str
     since: float
     ttl: float = 30.0
+
+
+class Held(NamedTuple):
+    """A lease of a worker."""
+
+    execution: str
+    fence: int
+    since: float
+    """When it was granted."""
+    paused: bool = False
+    """Whether its execution is paused."""
 
 
 class Change(msgspec.Struct):
@@ -196,11 +208,14 @@ class Log(Protocol):
     def blob(self, key: str) -> bytes | None:
         """Stored content."""
 
+    def refers(self, execution: str, key: str) -> bool:
+        """Whether an execution has brought the content or refers to it, directly or as a part of other content."""
+
     def log(self, lines: Sequence[LogLine]) -> None:
         """Keep output of tasks."""
 
-    def logs(self, execution: str, after: int = 0) -> list[tuple[int, str, float, str, str]]:
-        """Output of tasks in order: number, task, time, stream, line."""
+    def logs(self, execution: str, after: int = 0, limit: int | None = None) -> list[tuple[int, str, float, str, str]]:
+        """Output of tasks in order: number, task, time, stream, line. No more is read than is returned."""
 
     def changed(self) -> bool:
         """Whether another process has written since this was last asked. A hint: between machines it comes a little
@@ -248,12 +263,26 @@ class Work(Protocol):
     def next_due(self) -> float | None:
         """When the next timer is due that `due` would give."""
 
-    def lost(self, now: float | None = None, limit: int = 100) -> list[tuple[str, int]]:
+    def lost(self, now: float | None = None, limit: int = 100, attentive: float = inf) -> list[tuple[str, int]]:
         """Leases, by execution and fence, whose time to live is over since their worker was last heard (or since they
-        were given, if that was later, or it was never heard); the longest lost first."""
+        were given, if that was later, or it was never heard); the longest lost first. Only those that live for less
+        than `attentive`, the seconds for which the caller has recorded heartbeats without a pause."""
 
-    def held(self, worker: str) -> list[tuple[str, int, float]]:
-        """The leases of a worker: execution, fence, and when each was given."""
+    def held(self, worker: str) -> list[Held]:
+        """The leases of a worker."""
+
+    def open_digests(self) -> list[str]:
+        """The playbooks of running and waiting executions."""
+
+    def open_of(self, digests: Sequence[str]) -> list[tuple[str, int]]:
+        """Running and waiting executions of these playbooks, and how many events each has."""
+
+    def open_children(self) -> list[str]:
+        """The open executions that others have started."""
+
+    def may_read(self, suffix: str, key: str) -> bool:
+        """Whether a worker whose name ends so holds a lease of an execution that refers to the content, or that runs
+        the playbook with that digest."""
 
     def orphans(self, limit: int) -> list[str]:
         """Open executions whose parent has ended, by id."""
@@ -281,8 +310,8 @@ class Catalog(Protocol):
         """The version that this content has under the path: the next number, or the one it already has. Either way it
         is what the path means from now on."""
 
-    def versions(self, path: str) -> list[CatalogVersion]:
-        """All versions under a path, the one registered last first."""
+    def versions(self, path: str, limit: int | None = None) -> list[CatalogVersion]:
+        """The versions under a path, the one registered last first."""
 
     def find(self, path: str, version: int | None = None) -> str | None:
         """The digest of a version, without a number of the one registered last."""

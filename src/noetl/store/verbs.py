@@ -5,8 +5,9 @@ under the same names.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from noetl.store.ports import (
     Backlog,
     CatalogVersion,
     Derived,
+    Held,
     Leased,
     Snapshot,
     Summary,
@@ -100,6 +102,9 @@ class SqlVerbs:
         rows = self._rows("get_blob", (key,))
         return rows[0][0] if rows else None
 
+    def refers(self, execution: str, key: str) -> bool:
+        return bool(self._rows("refers", (self._key(execution), key))[0][0])
+
     # -- executions -------------------------------------------------------------------------------------------------
 
     def summaries(
@@ -156,11 +161,25 @@ class SqlVerbs:
         rows = self._rows("next_due", ())
         return rows[0][0] if rows else None
 
-    def lost(self, now: float | None = None, limit: int = 100) -> list[tuple[str, int]]:
-        return [(self._id(key), fence) for key, fence in self._rows("find_lost", (now, limit))]
+    def lost(self, now: float | None = None, limit: int = 100, attentive: float = inf) -> list[tuple[str, int]]:
+        return [(self._id(key), fence) for key, fence in self._rows("find_lost", (now, attentive, limit))]
 
-    def held(self, worker: str) -> list[tuple[str, int, float]]:
-        return [(self._id(key), fence, since) for key, fence, since in self._rows("list_held", (worker,))]
+    def held(self, worker: str) -> list[Held]:
+        rows = self._rows("list_held", (worker,))
+        return [Held(self._id(key), fence, since, bool(paused)) for key, fence, since, paused in rows]
+
+    def open_digests(self) -> list[str]:
+        return [digest for (digest,) in self._rows("list_open_digests", ())]
+
+    def open_of(self, digests: Sequence[str]) -> list[tuple[str, int]]:
+        known = msgspec.json.encode(list(digests)).decode()
+        return [(self._id(key), seq) for key, seq in self._rows("list_open_of", (known,))]
+
+    def open_children(self) -> list[str]:
+        return [self._id(key) for (key,) in self._rows("list_open_children", ())]
+
+    def may_read(self, suffix: str, key: str) -> bool:
+        return bool(self._rows("may_read", (suffix, key))[0][0])
 
     def orphans(self, limit: int) -> list[str]:
         return [self._id(key) for (key,) in self._rows("find_orphans", (limit,))]
@@ -189,8 +208,9 @@ class SqlVerbs:
         ((version,),) = self._written([("register_version", (path, digest, self._text(label), now))])[-1]
         return int(version)
 
-    def versions(self, path: str) -> list[CatalogVersion]:
-        return [CatalogVersion(*row) for row in self._rows("list_versions", (path,))]
+    def versions(self, path: str, limit: int | None = None) -> list[CatalogVersion]:
+        rows = self._rows("list_versions", (path, EVERYTHING if limit is None else limit))
+        return [CatalogVersion(*row) for row in rows]
 
     def find(self, path: str, version: int | None = None) -> str | None:
         name, bindings = ("find_latest", (path,)) if version is None else ("find_version", (path, version))

@@ -20,6 +20,7 @@ from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome, failed
 from noetl.tools.base import Context, Failure
 from noetl.tools.fields import Auth, Env, Stdin
+from noetl.tools.files import task_folder
 from noetl.tools.sandbox import PROCESSES
 
 if TYPE_CHECKING:
@@ -114,11 +115,13 @@ def _engine() -> AsyncClient:
 
     import httpx2
 
+    from noetl.tools.http_client.network import guard
+
     timeout = httpx2.Timeout(ANSWER_SECONDS)
     host = os.environ.get("DOCKER_HOST", "")
     if host.startswith(("tcp://", "http://")):
         address = "http://" + host.partition("://")[2]
-        return httpx2.AsyncClient(base_url=address, timeout=timeout, trust_env=False)
+        return guard(httpx2.AsyncClient(base_url=address, timeout=timeout, trust_env=False))
     transport = httpx2.AsyncHTTPTransport(uds=_socket(host))
     return httpx2.AsyncClient(base_url="http://engine", transport=transport, timeout=timeout, trust_env=False)
 
@@ -279,6 +282,7 @@ def _mount(mount: str | Mount) -> dict[str, Any]:
             raise Failure("input", f"the mount {mount!r} must be `source:target`, `source:target:ro` or a map")
         mount = Mount(source=parts[0], target=parts[1], read_only=parts[2:] == ["ro"])
     if mount.source.startswith(("/", ".")):
+        task_folder(mount.source, "mounts")
         source = os.path.abspath(mount.source)
         return {"Type": "bind", "Source": source, "Target": mount.target, "ReadOnly": mount.read_only}
     return {"Type": "volume", "Source": mount.source, "Target": mount.target, "ReadOnly": mount.read_only}

@@ -55,6 +55,8 @@ SILENCE_SECONDS = 60
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 LISTED = "items(name,size,updated,etag),nextPageToken"
 MAX_BACKOFF_SECONDS = 2.0
+ACCOUNT_ADDRESSES = ("token_uri", "gcs_base_url")
+"""Fields of a service account's key that a driver sends requests to."""
 
 
 class Inputs(Asked, forbid_unknown_fields=True, kw_only=True):
@@ -80,7 +82,7 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
         check(inputs)
         check_bucket(inputs.bucket)
         fields = None if inputs.auth is None else await context.credential(inputs.auth)
-        client = _pooled(_settings(inputs, fields))
+        client = _pooled(await _settings(inputs, fields))
         for attempt in range(context.retries + 1):
             answer = await _in_thread(lambda stop: _attempt(client, inputs, stop, context))
             if answer.error is None or not answer.error.retryable or attempt == context.retries:
@@ -109,6 +111,16 @@ def service_account(fields: dict[str, Any]) -> str:
     return msgspec.json.encode({"token_uri": "https://oauth2.googleapis.com/token"} | known).decode()
 
 
+async def checked_account(fields: dict[str, Any]) -> str:
+    """The same, if anything may be sent to the addresses in it."""
+    account = service_account(fields)
+    known = msgspec.json.decode(account)
+    for name in ACCOUNT_ADDRESSES:
+        if known.get(name) is not None:
+            await check_endpoint(str(known[name]), name)
+    return account
+
+
 class Settings(Struct, frozen=True):
     """All that makes a client."""
 
@@ -119,17 +131,17 @@ class Settings(Struct, frozen=True):
     """The key of a service account, as JSON."""
 
 
-def _settings(inputs: Inputs, fields: dict[str, Any] | None) -> Settings:
+async def _settings(inputs: Inputs, fields: dict[str, Any] | None) -> Settings:
     given = text_fields(fields or {}, "endpoint", "token")
     endpoint = inputs.endpoint or given.get("endpoint")
-    endpoint = None if endpoint is None else check_endpoint(endpoint)
+    endpoint = None if endpoint is None else await check_endpoint(endpoint)
     if fields is None:
         return Settings(endpoint)
     if fields.get("anonymous") is True:
         return Settings(endpoint, anonymous=True)
     if "token" in given:
         return Settings(endpoint, token=given["token"])
-    return Settings(endpoint, account=service_account(fields))
+    return Settings(endpoint, account=await checked_account(fields))
 
 
 class Pooled:

@@ -241,6 +241,18 @@ def _login(inputs: Inputs, fields: dict[str, Any] | None) -> Login:
     return Login(tuple(servers), **login)
 
 
+def _host(server: str) -> str:
+    from urllib.parse import urlsplit
+
+    try:
+        host = urlsplit(server).hostname
+    except ValueError:
+        host = None
+    if not host:
+        raise Failure("input", "a server must be an address such as nats://host:4222")
+    return host
+
+
 class Line:
     """One connection, and the calls that wait for something on it."""
 
@@ -277,6 +289,10 @@ class Line:
     async def _connect(self, server: str) -> None:
         """Once the connection is lost it stays lost: what a call has sent is not sent again behind its back."""
         from nats.aio.client import Client, RawCredentials
+
+        from noetl.tools.addresses import check_host
+
+        await check_host(_host(server))
 
         login, self.fault = self.login, None
         self.client = Client()

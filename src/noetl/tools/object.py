@@ -17,13 +17,14 @@ from msgspec import Meta
 from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context, Failure, missing_driver
-from noetl.tools.gcs import service_account
+from noetl.tools.gcs import checked_account
 from noetl.tools.objects import (
     Asked,
     Place,
     check,
     check_bucket,
     check_endpoint,
+    check_label,
     client_options,
     close,
     outcome,
@@ -96,7 +97,7 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
 
 
 async def _operate(inputs: Inputs, address: Address, fields: dict[str, Any] | None, context: Context) -> Any:
-    place = _place(address, fields, inputs.endpoint, context, create=inputs.operation == "put")
+    place = await _place(address, fields, inputs.endpoint, context, create=inputs.operation == "put")
 
     async def target() -> tuple[Place, str]:
         assert inputs.destination is not None
@@ -111,7 +112,7 @@ async def _operate(inputs: Inputs, address: Address, fields: dict[str, Any] | No
             theirs, endpoint = await context.credential(inputs.destination_auth), None
         elif goal.scheme != address.scheme:
             theirs, endpoint = None, None
-        return _place(goal, theirs, endpoint, context, create=True), key
+        return await _place(goal, theirs, endpoint, context, create=True), key
 
     return await perform(inputs, place, target)
 
@@ -133,34 +134,34 @@ def _address(url: str, what: str) -> Address:
     return Address(scheme, host, path.strip("/"))
 
 
-def _place(
+async def _place(
     address: Address, fields: dict[str, Any] | None, endpoint: str | None, context: Context, *, create: bool
 ) -> Place:
     match address.scheme:
         case "s3":
-            return s3_place(address.bucket, fields, context, endpoint=endpoint, folder=address.folder)
+            return await s3_place(address.bucket, fields, context, endpoint=endpoint, folder=address.folder)
         case "gs":
-            return _google(address, fields, endpoint, context)
+            return await _google(address, fields, endpoint, context)
         case "az":
-            return _azure(address, fields, endpoint, context)
+            return await _azure(address, fields, endpoint, context)
         case "file":
             return _folder(address, create)
         case _:
             return _memory(address)
 
 
-def _google(address: Address, fields: dict[str, Any] | None, endpoint: str | None, context: Context) -> Place:
+async def _google(address: Address, fields: dict[str, Any] | None, endpoint: str | None, context: Context) -> Place:
     from obstore.store import GCSStore
 
     given = text_fields((fields or {}) | ({"endpoint": endpoint} if endpoint else {}), "endpoint", "token")
     config: GCSConfig = {"skip_signature": fields is not None and fields.get("anonymous") is True}
     if "endpoint" in given:
-        config["base_url"] = check_endpoint(given["endpoint"])
+        config["base_url"] = await check_endpoint(given["endpoint"])
     if fields is not None and not config["skip_signature"]:
         if "token" in given:
             config["bearer_token"] = given["token"]
         else:
-            config["service_account_key"] = service_account(fields)
+            config["service_account_key"] = await checked_account(fields)
 
     def open_store() -> GCSStore:
         return GCSStore(
@@ -174,13 +175,15 @@ def _google(address: Address, fields: dict[str, Any] | None, endpoint: str | Non
     return Place(pooled(identity, open_store), f"gs://{address.bucket}", address.folder)
 
 
-def _azure(address: Address, fields: dict[str, Any] | None, endpoint: str | None, context: Context) -> Place:
+async def _azure(address: Address, fields: dict[str, Any] | None, endpoint: str | None, context: Context) -> Place:
     from obstore.store import AzureStore
 
     names = frozenset(["account_name", "endpoint"]).union(*AZURE_KEYS)
     given = text_fields((fields or {}) | ({"endpoint": endpoint} if endpoint else {}), *sorted(names))
     if "endpoint" in given:
-        given["endpoint"] = check_endpoint(given["endpoint"])
+        given["endpoint"] = await check_endpoint(given["endpoint"])
+    if "account_name" in given:
+        check_label(given["account_name"], "account_name")
     anonymous = fields is not None and fields.get("anonymous") is True
     signed = any(keys <= given.keys() for keys in AZURE_KEYS)
     if fields is not None and not (signed or anonymous):
@@ -206,7 +209,9 @@ def _folder(address: Address, create: bool) -> Place:
 
     from obstore.store import LocalStore
 
-    folder = Path(unquote(address.folder))
+    from noetl.tools.files import task_file
+
+    folder = Path(task_file(unquote(address.folder), "url"))
     if not create and not folder.is_dir():
         raise Failure("not_found", f"this worker has no folder {str(folder)!r}")
     store = LocalStore(folder, mkdir=create)

@@ -13,6 +13,7 @@ The second half works through obstore: s3 and object differ only in how they fin
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -82,6 +83,7 @@ UNTOLD = frozenset(["", "application/octet-stream", "binary/octet-stream"])
 TEXT_TYPE = r"text/.+|.+\+xml|application/((x-)?(javascript|ndjson|yaml)|graphql|jsonl|sql|toml|xml)"
 CHARSET = r"(?i)charset\s*=\s*[\"']?([^\s;\"']+)"
 BUCKET = r"[A-Za-z0-9][A-Za-z0-9._:-]{1,221}"
+ENDPOINT = r"https?://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?(/[^\s\\]*)?"
 CONTROL = r"[\x00-\x1f\x7f]"
 NO_IDENTITY = (
     r"(?i)credential|token request|Missing *(Account|\w*AccessKey)|Invalid Access Key|Account must be specified"
@@ -144,18 +146,25 @@ def check_bucket(bucket: str) -> str:
     return bucket
 
 
-def check_endpoint(endpoint: str) -> str:
-    """The address of a store, without a slash at its end."""
-    from urllib.parse import urlsplit
+async def check_endpoint(endpoint: str, what: str = "endpoint") -> str:
+    """The address of a store, without a slash at its end, if anything may be sent there.
 
-    try:
-        parts = urlsplit(endpoint)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        sound = False
-    if not sound or re.search(r"\s", endpoint):
-        raise Failure("input", "`endpoint` must be an address that begins with http:// or https://")
+    The driver reads it too, by rules of its own: so only what all read alike is taken.
+    """
+    from noetl.tools.addresses import check_host
+
+    found = re.fullmatch(ENDPOINT, endpoint)
+    if found is None or int(found["port"] or 1) not in range(1, 65_536):
+        raise Failure("input", f"`{what}` must be an address that begins with http:// or https://")
+    await check_host(found["host"].strip("[]"))
     return endpoint.rstrip("/")
+
+
+def check_label(text: str, what: str) -> str:
+    """A region or an account, if it can be one: it becomes a part of the host's name."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", text):
+        raise Failure("input", f"`{what}` must have letters, digits and hyphens only")
+    return text
 
 
 def text_fields(fields: dict[str, Any], *names: str) -> dict[str, str]:
@@ -249,14 +258,10 @@ def _media(content_type: str) -> str:
 def readable(name: str) -> tuple[Path, int]:
     from pathlib import Path
 
-    path = Path(name)
-    try:
-        with path.open("rb"):
-            return path.absolute(), path.stat().st_size
-    except FileNotFoundError:
-        raise Failure("not_found", f"`file`: this worker has no file {name!r}") from None
-    except (OSError, ValueError) as error:
-        raise Failure("input", f"`file`: {name!r} can't be read: {error}") from None
+    from noetl.tools.files import open_task_file
+
+    with open_task_file(name, "file") as file:
+        return Path(file.name), os.fstat(file.fileno()).st_size
 
 
 @contextmanager
@@ -265,9 +270,12 @@ def incoming(name: str) -> Iterator[BinaryIO]:
     from pathlib import Path
     from uuid import uuid4
 
+    from noetl.tools.files import task_file
+
     path = Path(name)
     if not path.name or "\0" in name:
         raise Failure("input", f"`file`: {name!r} can't be the name of a file")
+    task_file(name, "file")
     part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
         with part.open("xb") as file:
@@ -309,6 +317,10 @@ class Place(NamedTuple):
         if any(part in ("", ".", "..") for part in whole.split("/")):
             what = "a `/` at its beginning or end, or an empty, `.` or `..` part"
             raise Failure("input", f"{key!r} can't be used as a key here: it has {what}")
+        if self.local:
+            from noetl.tools.files import task_file
+
+            task_file(f"{self.name.removeprefix('file://')}/{whole}", "key")
         return whole
 
     def key(self, path: str) -> str:

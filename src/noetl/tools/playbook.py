@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from noetl.model.identity import child_id
 from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome, failed
 from noetl.tools.base import Context
@@ -40,10 +40,3 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
     }
     due = context.now + context.timeout if isinstance(context.timeout, int | float) else None
     raise Parked(Waiting("child", child_id(context.action, context.attempt), due, request))
-
-
-def child_id(action: str, attempt: int) -> str:
-    """The id of the child that this attempt starts: asked for twice, it is the same child."""
-    from uuid import UUID
-
-    return str(UUID(bytes=sha256(f"{action}|{attempt}".encode()).digest()[:16], version=5))

@@ -6,9 +6,10 @@ unless it is given nothing or 0. What a result may hold, and what becomes of dat
 `python_child/inside/plain.py`; how the processes live and die in `python_child`.
 
 A child is kept for further calls of the same execution with the same credentials and the same sandbox. Each call has
-a fresh namespace, environment and folder, but imported modules stay as they are. Variables of the worker whose names
-begin with `NOETL_` are not in its environment. A child may have 2 GiB of memory and 512 processes below it, or what
-`spec.sandbox` says: more memory is a MemoryError, and more processes are the end of all of them.
+a fresh namespace, environment and folder, but imported modules stay as they are. Of the worker's environment it has
+what a `shell` has (`PATH`, `HOME`, `LANG` and the like), `TMPDIR`, and what Python needs to start. A child may have 2
+GiB of memory and 512 processes below it, or what `spec.sandbox` says: more memory is a MemoryError, and more processes
+are the end of all of them.
 """
 
 from __future__ import annotations
@@ -144,11 +145,19 @@ def _lane(context: Context, auth: dict[str, Any] | None) -> tuple[str, dict[str,
     life = {
         "memory_bytes": box.memory_bytes or MEMORY_BYTES,
         "processes": box.processes,
-        "landlock": landlock(box, (), read=[*sys.path, "."]),
+        "landlock": landlock(box, (), read=_importable()),
         "exec": confined_python(box, *interpreter()),
     }
     key = sha256(msgspec.json.encode([context.execution, auth, life], order="deterministic")).hexdigest()
     return f"{context.execution}/{key}", life
+
+
+def _importable() -> list[str]:
+    """Where modules are, but for the folder that the worker happens to run in: it may hold anything."""
+    import os
+
+    here = os.getcwd()
+    return [path for path in sys.path if path and os.path.realpath(path) != here]
 
 
 async def warm() -> None:

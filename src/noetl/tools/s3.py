@@ -21,6 +21,7 @@ from noetl.tools.objects import (
     check,
     check_bucket,
     check_endpoint,
+    check_label,
     client_options,
     close,
     outcome,
@@ -67,14 +68,14 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
 
 
 async def _operate(inputs: Inputs, fields: dict[str, Any] | None, context: Context) -> Any:
-    def place(bucket: str) -> Place:
-        return s3_place(bucket, fields, context, region=inputs.region, endpoint=inputs.endpoint)
+    async def place(bucket: str) -> Place:
+        return await s3_place(bucket, fields, context, region=inputs.region, endpoint=inputs.endpoint)
 
     async def target() -> tuple[Place, str]:
         bucket, key = _destination(inputs)
-        return place(bucket), key
+        return await place(bucket), key
 
-    return await perform(inputs, place(inputs.bucket), target)
+    return await perform(inputs, await place(inputs.bucket), target)
 
 
 def _destination(inputs: Inputs) -> tuple[str, str]:
@@ -96,7 +97,7 @@ def _shown(inputs: Inputs) -> str:
 # -- the store --------------------------------------------------------------------------------------------------------
 
 
-def s3_place(
+async def s3_place(
     bucket: str,
     fields: dict[str, Any] | None,
     context: Context,
@@ -110,7 +111,9 @@ def s3_place(
     given = text_fields(fields or {}, "access_key_id", "secret_access_key", "session_token", "region", "endpoint")
     given |= text_fields({"region": region, "endpoint": endpoint}, "region", "endpoint")
     if "endpoint" in given:
-        given["endpoint"] = check_endpoint(given["endpoint"])
+        given["endpoint"] = await check_endpoint(given["endpoint"])
+    if "region" in given:
+        check_label(given["region"], "region")
     anonymous = fields is not None and fields.get("anonymous") is True
     keys = given.keys() & {"access_key_id", "secret_access_key"}
     if len(keys) == 1 or (fields is not None and not keys and not anonymous):

@@ -1,8 +1,10 @@
 """How child processes are confined: `spec.sandbox` of a task.
 
 `none` is the default: a process has the rights of the worker's user. `landlock` asks the kernel to forbid the process
-and all below it to write outside its own folder, and to use TCP. `bubblewrap` gives them a world of their own: other
-processes, the network and most of the disk are not there. Limits of memory and processes hold in all three.
+and all below it to read anything but the system and what is declared, to write outside its own folder, to change
+metadata of files, and to use the network (Landlock for files, `process/seccomp.py` for the rest). `bubblewrap` gives
+them a world of their own: other processes, the network and most of the disk are not there. Limits of memory and
+processes hold in all three.
 
 A sandbox that this machine does not have fails the call. Nothing ever runs with less than what was asked for.
 """
@@ -10,22 +12,24 @@ A sandbox that this machine does not have fails the call. Nothing ever runs with
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from noetl.tools.base import Failure
 
+if TYPE_CHECKING:
+    from noetl.file_access import OwnFiles
+
 PROCESSES = 512
 """How many processes a call may have at once if nothing is said."""
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/nix/store")
 """What a program needs to run at all, beside /proc and /dev."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
+RANDOM = ("/dev/urandom", "/dev/random")
 NAMES = "/run/systemd/resolve"
 """Where /etc/resolv.conf often leads."""
-TCP_VERSION = 4
-"""Of Landlock: the first that can forbid TCP."""
 
 
 class Sandbox(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -33,7 +37,7 @@ class Sandbox(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
 
     kind: Literal["none", "bubblewrap", "landlock"] = "none"
     network: bool = False
-    read: list[str] | None = None
+    read: list[str] = []
     write: list[str] = []
     memory_bytes: int | None = None
     processes: int = PROCESSES
@@ -53,7 +57,7 @@ def sandbox_of(spec: Mapping[str, Any]) -> Sandbox:
     except msgspec.ValidationError as error:
         raise Failure("input", f"spec.sandbox: {error}") from None
     if found.kind == "landlock":
-        _check_landlock(found)
+        _check_landlock()
     return found
 
 
@@ -65,11 +69,47 @@ def confined(sandbox: Sandbox, argv: list[str], cwd: str, folders: Iterable[str]
 
 
 def landlock(sandbox: Sandbox, folders: Iterable[str], *, read: Iterable[str] = ()) -> dict[str, Any] | None:
-    """What Landlock is told, if it is asked for."""
+    """What the kernel is told, if Landlock is asked for. `folders` can be written, `read` is what the task needs in any
+    case. Failure if a path that was declared would open noetl's own files to it."""
     if sandbox.kind != "landlock":
         return None
-    readable = ["/"] if sandbox.read is None else [*SYSTEM, "/proc", "/dev", NAMES, *sandbox.read, *read]
-    return {"read": readable, "write": [*folders, *sandbox.write, *DEVICES], "network": sandbox.network}
+    import sys
+
+    from noetl.file_access import OwnFiles
+    from noetl.tools.process.seccomp import filter_program
+
+    write = [*folders, *sandbox.write]
+    own = OwnFiles()
+    for path in (*sandbox.read, *write):
+        _check_declared(path, own)
+    needed = [*SYSTEM, NAMES, sys.prefix, sys.base_prefix, *read]
+    readable = ["/proc", *DEVICES, *RANDOM]
+    readable += [one for path in dict.fromkeys(needed) for one in _without_own_files(path, own)]
+    return {
+        "read": [*readable, *sandbox.read],
+        "write": [*write, *DEVICES],
+        "network": sandbox.network,
+        "calls": filter_program(network=sandbox.network).hex(),
+    }
+
+
+def _check_declared(path: str, own: OwnFiles) -> None:
+    found = own.inside(path)
+    if found is not None:
+        message = f"the sandbox would open {path!r}, which holds {found} of noetl itself: name folders that do not"
+        raise Failure("input", message)
+
+
+def _without_own_files(path: str, own: OwnFiles) -> list[str]:
+    """A path that every program needs, or what is left of it where noetl's own files are inside."""
+    import os
+
+    found = own.inside(path)
+    if found is None:
+        return [path]
+    if not os.path.isdir(path) or os.path.dirname(found) == os.path.realpath(path):
+        return []
+    return [one for name in os.listdir(path) for one in _without_own_files(os.path.join(path, name), own)]
 
 
 def confined_python(sandbox: Sandbox, argv: list[str], folders: Iterable[str]) -> list[str] | None:
@@ -93,16 +133,18 @@ def _outermost(paths: Iterable[str]) -> list[str]:
     return found
 
 
-def _check_landlock(sandbox: Sandbox) -> None:
+def _check_landlock() -> None:
     from noetl.tools.process.inside.confine import landlock_version
+    from noetl.tools.process.seccomp import is_supported
 
-    version = landlock_version()
-    if version == 0:
+    if landlock_version() == 0:
         message = "the sandbox `landlock` is not to be had: the kernel of this worker has no Landlock, or it is off"
         raise Failure("not_found", message)
-    if not sandbox.network and version < TCP_VERSION:
-        message = "the kernel of this worker can't forbid the network by Landlock: use bubblewrap, or `network: true`"
-        raise Failure("not_found", message)
+    if not is_supported():
+        message = (
+            "the sandbox `landlock` knows the system calls of x86_64 and aarch64, and this worker is another machine"
+        )
+        raise Failure("not_found", f"{message}: use bubblewrap")
 
 
 def _bubblewrap(sandbox: Sandbox, read: Iterable[str], write: Iterable[str]) -> list[str]:
@@ -123,7 +165,7 @@ def _bubblewrap(sandbox: Sandbox, read: Iterable[str], write: Iterable[str]) -> 
         elif os.path.isdir(path):
             words += ["--ro-bind", path, path]
     words += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
-    for path in (*read, *(sandbox.read or ())):
+    for path in (*read, *sandbox.read):
         words += ["--ro-bind-try", path, path]
     for path in (*write, *sandbox.write):
         words += ["--bind", path, path]

@@ -59,7 +59,7 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
             )
             argv = [*_interpreter(inputs.interpreter, first), file, *map(word, inputs.argv)]
             check_arguments(context, argv)
-            return await place.run(argv, stdin_bytes(inputs.stdin))
+            return await place.run(argv, stdin_bytes(inputs.stdin), read=[file])
     except Failure as failure:
         found = failure.outcome
         return found if found.extra else Outcome(found.status, error=found.error, extra={"script": {"exit_code": None}})
@@ -76,7 +76,10 @@ def _from_file(path: str, folder: str) -> tuple[str, bytes]:
     """The file, and how its script begins."""
     import os
 
+    from noetl.tools.files import task_file
+
     path = os.path.join(folder, path)
+    task_file(path, "path")
     try:
         with open(path, "rb") as file:
             return os.path.abspath(path), file.readline(256)

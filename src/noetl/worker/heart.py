@@ -1,8 +1,8 @@
 """The heartbeat of a worker: a thread of its own, so that it goes on while the event loop is busy.
 
 Each beat names the leases that the worker holds; the answer says which of them are void and which executions are
-paused. Where no beat gets through for as long as a lease lives, the server has given the leases to others, and the
-worker stops what it does under them.
+paused. While no beat gets through, tool calls that have begun go on, for the server may only have been away; but none
+is begun under a lease that the server may have given to others meanwhile (`terms.py`).
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ from threading import Event, Thread
 
 import httpx2
 
-from noetl.errors import AuthError, NoetlError
+from noetl.clock import uptime
+from noetl.errors import AuthError
 from noetl.log import Level
 from noetl.worker import wire
 from noetl.worker.http_link import HttpLink, api, headers, refusal
 from noetl.worker.worker import Worker
 
-BEAT_SECONDS = 10.0
+BEAT_SECONDS = 5.0
 AGAIN_SECONDS = 1.0
 """How soon a beat that did not get through is tried again."""
 LINES_SECONDS = 0.5
 """How soon lines that tasks have written are brought to the server."""
-LEASE_SECONDS = 30.0
-"""How long a lease lives without a beat."""
-CALL = httpx2.Timeout(10.0, connect=5.0)
+CALL = httpx2.Timeout(5.0)
 
 
 class Heart(Thread):
@@ -45,9 +44,11 @@ class Heart(Thread):
         self.say: Callable[[Level, str], None] = lambda level, text: None
         """Told when beats stop to get through, when they get through again, and when leases are void."""
         self.missing = False
-        self.stopped = Event()
-        self.heard = time.monotonic()
-        """When the server last answered."""
+        self.stopped, self.urgent = Event(), Event()
+        """Whether it is over, and whether the next beat must not wait."""
+        self.number = 0
+        """How many beats were made."""
+        link.terms.request_heartbeat = self.hurry
 
     def run(self) -> None:
         with self.client:
@@ -58,6 +59,11 @@ class Heart(Thread):
     def stop(self) -> None:
         """One more beat, and it is over."""
         self.stopped.set()
+        self.hurry()
+
+    def hurry(self) -> None:
+        """Beat at once."""
+        self.urgent.set()
         self.link.output.waits.set()
 
     def _pause(self, seconds: float) -> None:
@@ -65,23 +71,24 @@ class Heart(Thread):
         end = time.monotonic() + seconds
         while not self.stopped.is_set() and (left := end - time.monotonic()) > 0:
             if self.link.output.waits.wait(left):
-                self.stopped.wait(min(left, LINES_SECONDS))
+                self.urgent.wait(min(left, LINES_SECONDS))
                 return
 
     def _beat(self) -> bool:
         """Whether the server has answered."""
+        self.urgent.clear()
         lines = self.link.output.take()
+        sent, message = uptime(), self._message(lines)
         try:
-            pulse = self._exchange(self._message(lines))
-        except (NoetlError, httpx2.TransportError) as error:
+            pulse = self._exchange(message)
+        except Exception as error:  # whatever it is, the next beat may get through
             self.link.output.put_back(lines)
             self._missed(error)
             return False
-        self.heard = time.monotonic()
         if self.missing:
             self.missing = False
             self.say("info", "the server answers again")
-        self._in_loop(lambda: self._obey(pulse))
+        self._in_loop(lambda: self._obey(message, pulse, sent))
         return True
 
     def _message(self, lines: list[tuple[str, str, float, str, str]]) -> wire.Heartbeat:
@@ -89,8 +96,9 @@ class Heart(Thread):
         for execution, fence in sorted({*list(self.worker.leases), *list(self.link.held)}):
             leases.setdefault(execution, []).append(fence)
         about = self.about
+        self.number += 1
         return wire.Heartbeat(
-            about.worker, about.pool, about.slots, leases, about.host, about.started, about.version, lines
+            about.worker, about.pool, about.slots, leases, about.host, about.started, about.version, lines, self.number
         )
 
     def _exchange(self, message: wire.Heartbeat) -> wire.Pulse:
@@ -109,8 +117,6 @@ class Heart(Thread):
         if not self.missing:
             self.missing = True
             self.say("warning", f"the server does not answer: {str(error) or type(error).__name__}")
-        if time.monotonic() - self.heard > LEASE_SECONDS:
-            self._in_loop(self._stop_all)
 
     # -- in the loop ------------------------------------------------------------------------------------------------
 
@@ -118,13 +124,11 @@ class Heart(Thread):
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(act)
 
-    def _obey(self, pulse: wire.Pulse) -> None:
+    def _obey(self, message: wire.Heartbeat, pulse: wire.Pulse, sent: float) -> None:
+        named = {(execution, fence) for execution, fences in message.leases.items() for fence in fences}
+        self.link.terms.renew(named.difference(pulse.revoked), sent)
         self.link.known.set()
         self.link.paused_executions = frozenset(pulse.paused)
         for execution, fence in pulse.revoked:
             self.say("info", f"lease {fence} of {execution} is void")
-            self.worker.revoke(execution, fence)
-
-    def _stop_all(self) -> None:
-        for execution, fence in list(self.worker.leases):
             self.worker.revoke(execution, fence)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import httpx2
 import msgspec
 
+from noetl.clock import uptime
 from noetl.dsl.compile import Loaded, load
 from noetl.engine.commands import Claim, Report
 from noetl.engine.events import StepFailed
@@ -35,15 +37,17 @@ from noetl.tools.registry import KINDS
 from noetl.worker import wire
 from noetl.worker.output import Output
 from noetl.worker.reports import Reports, Unanswerable
+from noetl.worker.terms import Key, LeaseTerms
 from noetl.worker.work import Work
 
 if TYPE_CHECKING:
     from noetl.bus.objects import Shelf
 
-POLL_SECONDS = 20.0
+POLL_SECONDS = 10.0
 """How long the server may keep a claim waiting for work."""
-CALL = httpx2.Timeout(60.0, connect=5.0)
-POLL = httpx2.Timeout(POLL_SECONDS + 30.0, connect=5.0)
+CALL = httpx2.Timeout(15.0, connect=5.0)
+POLL = httpx2.Timeout(POLL_SECONDS + 5.0, connect=5.0)
+"""A connection that is silent for longer is given up, and the request is sent again on another one."""
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.05, 2.0
 """Between two tries; doubled each time."""
 DEFECT_TRIES = 8
@@ -55,10 +59,6 @@ KEPT_BYTES = 32 << 20
 READ_BYTES = 64 << 20
 PASSING = frozenset([408, 425, 429, 502, 503, 504])
 """Answers that mean: not now."""
-
-
-Key = tuple[str, int]
-"""A lease: its execution and its fence."""
 
 
 class HttpLink:
@@ -81,7 +81,10 @@ class HttpLink:
         self.plans: dict[tuple[str, str], PipelinePlan] = {}
         self.contents = Kept()
         self.reports = Reports(lambda batch: self.call("POST", "/report", batch))
+        self.process = secrets.token_hex(8)
+        """Makes claim ids unique: a process of the same name must not get the leases of the one before it."""
         self.number = 0
+        self.terms = LeaseTerms()
         self.shelf = shelf
         """Where content in NATS is put and read without the server, if this worker knows NATS."""
         self.buckets: dict[str, str] = {}
@@ -97,8 +100,9 @@ class HttpLink:
         await self.known.wait()
         asked = wire.ClaimRequest(command.worker, self.pool, command.slots, self._claim_id(), POLL_SECONDS)
         repeated = msgspec.structs.replace(asked, again=True)
+        requested = uptime()
         answer = await self.call("POST", "/claim", wire.encode(asked), again=wire.encode(repeated), limits=POLL)
-        return await self.arrived(wire.decode_works(answer))
+        return await self.arrived(wire.decode_works(answer), requested)
 
     async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
         """What is large goes ahead; the rest travels together with other reports."""
@@ -114,9 +118,10 @@ class HttpLink:
                 return False, []
             claim = report.claim and Claim(self.worker, report.claim.slots, self.pool, self._claim_id())
             blobs = tuple(blob for blob in report.blobs if blob not in apart)
+            requested = uptime()
             verdicts = await self._tell(execution, msgspec.structs.replace(report, claim=claim, blobs=blobs))
         works = [wire.decode_work(work) for work in verdicts.works]
-        return verdicts.held, await self.arrived(works)
+        return verdicts.held, await self.arrived(works, requested)
 
     async def _tell(self, execution: str, report: Report) -> wire.Verdicts:
         lines = self.output.take()
@@ -128,10 +133,12 @@ class HttpLink:
             self.output.put_back(lines)
             raise
 
-    async def arrived(self, works: list[Work]) -> list[Work]:
+    async def arrived(self, works: list[Work], requested: float) -> list[Work]:
         """Work with all that is needed to begin it. What can't be run here fails, and says why."""
         able = []
-        with self._holding([(work.execution, work.fence) for work in works]):
+        leases = [(work.execution, work.fence) for work in works]
+        self.terms.grant(leases, requested)
+        with self._holding(leases):
             for work in works:
                 try:
                     await self._know(work)
@@ -154,7 +161,12 @@ class HttpLink:
 
     def _claim_id(self) -> str:
         self.number += 1
-        return f"{self.worker}.{self.number}"
+        return f"{self.process}.{self.number}"
+
+    async def holds(self, execution: str, fence: int) -> bool:
+        """Waits for a heartbeat if the last one that named the lease is too old."""
+        await self.terms.current((execution, fence))
+        return True
 
     @contextmanager
     def _holding(self, keys: Sequence[Key]) -> Iterator[None]:

@@ -59,8 +59,8 @@ class Shift:
             except AuthError as error:
                 self.refuse(error)
                 return
-            except NoetlError as error:
-                self.complain(str(error))
+            except Exception as error:  # whatever it is, the worker goes on claiming
+                self.complain(str(error) if isinstance(error, NoetlError) else f"{type(error).__name__}: {error}")
                 await asyncio.sleep(PAUSE_SECONDS)
             self._look_at_fault()
 

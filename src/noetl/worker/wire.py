@@ -6,14 +6,18 @@ snapshot does, so that references stay references on the way.
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from noetl.engine.commands import Claim, Report
+from noetl.engine.events import Event
 from noetl.errors import NoetlError
+from noetl.model.identity import TaskId
+from noetl.reference import Reference
 from noetl.store import codec
 from noetl.store.ports import LogLine
 from noetl.store.snapshot import plain
@@ -22,8 +26,21 @@ from noetl.worker.work import Work
 CONTENT_BYTES = 64 << 20
 """What a server takes as one content from a worker, and as one request."""
 
+MOST_FACTS = 100_000
+"""Facts, and contents, of one report."""
+LONGEST_PATH = 2_000
+"""Characters of the path of a task."""
+LARGEST = 2**53
+"""What fences and counts stay below."""
+PREVIEW_BYTES = 8_192
+
 Verdict = Literal["accepted", "duplicate", "rejected"]
-"""Of a report: it counts; it was told before and counts once; the lease was not the worker's."""
+"""Of a report: it counts; it was told before and counts once; the lease is not the worker's, or the facts do not follow
+from it, and nothing was stored."""
+
+HASH = re.compile(r"[0-9a-f]{64}")
+PATH = re.compile(r"(?:[^/#]+/)?(?:[^/]+#[0-9]{1,9}\[[0-9]{1,9}\]/)*[^/]+#[0-9]{1,9}")
+"""A task with its visit, inside of items of iterator tasks, in a chain: `case_0/each#1[3]/save#1`."""
 
 
 class BadMessage(NoetlError):
@@ -77,6 +94,8 @@ class Heartbeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: str = ""
     lines: list[LogLine] = []
     """What its tasks have written since it was last heard."""
+    number: int = 0
+    """Counts the heartbeats of the process."""
 
 
 class SecretRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,15 +139,17 @@ def report_request(execution: str, report: Report, lines: Sequence[LogLine] = ()
 
 
 def report_of(request: ReportRequest) -> Report:
-    """The command that a request is."""
+    """The command that a request is; BadMessage if it can't be one."""
     claim = request.claim
+    if not (0 <= request.fence <= LARGEST and 0 <= request.first <= LARGEST):
+        raise BadMessage("`fence` and `first` are counts")
     try:
         facts = tuple(codec.decode(name, bytes(data)) for name, data in request.facts)
         blobs = tuple((key, b64decode(content, validate=True)) for key, content in request.blobs)
     except (NoetlError, ValueError) as error:
         raise BadMessage(f"a report that can't be read: {error}") from None
-    if foreign := [fact.name for fact in facts if fact.source != "worker" and fact.name != "step.paused"]:
-        raise BadMessage(f"workers do not write {foreign[0]}")
+    for fact in facts:
+        _check_fact(fact)
     return Report(
         request.fence,
         facts,
@@ -137,6 +158,40 @@ def report_of(request: ReportRequest) -> Report:
         request.hand_back,
         blobs,
     )
+
+
+def _check_fact(fact: Event) -> None:
+    """A fact that a worker may write, as far as it shows; whether it follows from the lease is the engine's to say."""
+    if fact.source != "worker" and fact.name != "step.paused":
+        raise BadMessage(f"workers do not write {fact.name}")
+    task = getattr(fact, "task", None)
+    if isinstance(task, TaskId) and (len(task.path) > LONGEST_PATH or PATH.fullmatch(task.path) is None):
+        raise BadMessage(f"{fact.name}: {task.path[:100]!r} is not the path of a task")
+
+
+def references_in(value: Any) -> Iterator[Reference]:
+    """All references in a fact, or in a part of one; BadMessage for one that makes no sense."""
+    if isinstance(value, Reference):
+        _check_reference(value)
+        yield value
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield from references_in(getattr(value, name))
+    elif isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from references_in(item)
+
+
+def _check_reference(reference: Reference) -> None:
+    texts = (reference.store, reference.key, reference.checksum, reference.schema_hint)
+    sized = type(reference.size) is int and 0 <= reference.size <= LARGEST
+    if not sized or not all(isinstance(text, str) and len(text) <= LONGEST_PATH for text in texts):
+        raise BadMessage("a reference that makes no sense: store, key, checksum and hint are short texts")
+    if len(codec.encode_value(reference.preview)) > PREVIEW_BYTES:
+        raise BadMessage(f"the preview of a reference takes more than {PREVIEW_BYTES:,} bytes")
+    hashed = HASH.fullmatch(reference.digest) is not None and reference.checksum == f"sha256:{reference.digest}"
+    if not hashed and not reference.is_secret:
+        raise BadMessage("a reference whose key does not end with the hash of its content")
 
 
 def encode(message: Any) -> bytes:

@@ -60,6 +60,9 @@ class Link(Protocol):
     async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
         """Whether the lease is still the worker's, and the work it asked for."""
 
+    async def holds(self, execution: str, fence: int) -> bool:
+        """Whether the lease is the worker's. Waits for the server where only it can tell."""
+
     def plan(self, digest: str, step: str) -> PipelinePlan:
         """The compiled pipeline of a step."""
 
@@ -349,7 +352,7 @@ class Lease:
     async def call(self, call: Call) -> Outcome:
         """Call the tool; secrets in its outcome are hidden, and a large result is stored and becomes a reference."""
         plan = call.plan
-        outcome = self.redact(await self._call(call))
+        outcome = await self.keychain.redactor.redact_apart(await self._call(call))
         if type(outcome.result) in SCALARS:
             return outcome
         try:
@@ -494,6 +497,8 @@ class Lease:
             log=lambda stream, line: self.worker.log(f"{self.work.execution}|{task}", stream, self.redact(line)),
         )
         limit = plan.timeout if isinstance(plan.timeout, int | float) else None
+        if not await self.worker.link.holds(self.work.execution, self.work.fence):
+            raise Rejected
         try:
             if limit is None:
                 return await run(typed, context)

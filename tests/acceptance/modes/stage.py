@@ -18,6 +18,8 @@ from tests.servers.postgres import PostgresServer
 
 SECONDS = 120
 OVER = ("succeeded", "failed", "cancelled")
+PROGRAM = ("-m", "noetl.cli")
+"""What Python runs for `noetl`."""
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
@@ -48,6 +50,7 @@ class Process:
 
     def __init__(self, folder: Path, name: str, *args: str, **env: str) -> None:
         self.folder, self.name, self.args, self.env = folder, name, args, env
+        self.program: tuple[str, ...] = PROGRAM
         self.output = folder / f"{name}.out"
         self.output.unlink(missing_ok=True)
         self.began = 0
@@ -58,7 +61,7 @@ class Process:
         with self.output.open("ab") as file:
             self.began = file.tell()
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "noetl.cli", *self.args],
+                [sys.executable, *self.program, *self.args],
                 cwd=self.folder,
                 env=environment(self.folder, **self.env),
                 stdin=subprocess.DEVNULL,

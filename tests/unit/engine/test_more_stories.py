@@ -1631,6 +1631,7 @@ def test_a_bad_template_in_a_loop_names_the_step() -> None:
     assert "loop.in" in end.state.error["message"]
 
 
+@pytest.mark.damaged_log("its stored content is removed")
 def test_stored_content_that_is_gone_is_a_template_error_and_no_crash() -> None:
     async def during(stage: Stage) -> None:
         driving = asyncio.create_task(stage.drive())

@@ -33,6 +33,7 @@ ROUTES = """\
 LARGE = "- {step: a, tool: {kind: noop, result: {n: 1, text: \"{{ 'x' * 70000 }}\"}}, next: {arcs: [{step: b, when: '{{ steps.a.result.n == 1 }}', args: {t: '{{ steps.a.result.text[:3] }}'}}]}}\n- {step: b, tool: {kind: noop, result: '{{ args.t }}'}}"
 
 
+@pytest.mark.damaged_log("the summary is replaced")
 def test_the_fold_of_a_log_is_what_is_stored() -> None:
     stage = play(RICH, head=FINAL, children={"child": CHILD})
 

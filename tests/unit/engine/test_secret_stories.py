@@ -158,3 +158,28 @@ def test_a_template_can_not_look_into_bytes() -> None:
     )
     assert end.state.error["kind"] == "template"
     assert "binary" in end.state.error["message"]
+
+
+def test_a_child_gets_args_in_which_a_secret_is_hidden() -> None:
+    """The server derives the payload too, and sees what the worker has hidden in it."""
+    child = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: child, path: child}
+workload: {plain: '', nested: {}, number: 0}
+workflow:
+  - {step: start, tool: {kind: noop, result: "{{ [workload.plain, workload.nested, workload.number] }}"}}
+"""
+    call = """
+        - step: start
+          tool:
+            - use: {kind: noop, args: {token: "{{ keychain.api.token }}"}}
+            - call:
+                kind: playbook
+                path: child
+                args: {plain: "sent {{ workload.text }} twice", nested: {deep: ["{{ workload.text }}"]}, number: "{{ workload.number }}"}
+    """
+    payload = {"text": f"Bearer {SECRET}", "number": 7}
+    end = play(call, head=KEYCHAIN + "workload: {text: '', number: 0}\n", payload=payload, children={"child": child})
+    assert end.state.status == "succeeded", end.state.error
+    assert end.state.result == ["sent Bearer *** twice", {"deep": ["Bearer ***"]}, 7]

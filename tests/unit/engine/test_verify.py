@@ -228,6 +228,7 @@ def test_a_row_that_is_too_large_is_found() -> None:
 
 
 @pytest.mark.parametrize("content", [None, b'"other"'])
+@pytest.mark.damaged_log("its stored content is removed or changed")
 def test_a_reference_whose_content_is_gone_or_changed_is_found(content: bytes | None) -> None:
     story = Story(LARGE)
     assert story.store.blobs

@@ -118,3 +118,16 @@ def test_the_password_of_a_connection_string(dsn: str, password: str | None) -> 
 )
 def test_what_a_text_is(kind: str, text: str, fields: dict[str, str] | None) -> None:
     assert fields_of(kind, text) == fields
+
+
+def test_numbers_are_secrets_from_six_digits_on() -> None:
+    found = set(secrets_in({"pin": 4815162342, "rate": 1234567.0, "port": 54321987, "tries": 3, "on": True}))
+    assert found == {"4815162342", "1234567.0", "1234567"}
+    assert set(secrets_in({"deep": {"pins": [481516, 2342]}})) == {"481516"}
+    assert "481516234" in set(secrets_in({"text": '{"pin": 481516234}'}))
+    assert list(faults("secret_manager", {"pin": 4815162342, "tries": 3})) == []
+
+
+def test_a_secret_that_would_take_long_to_hide_is_refused() -> None:
+    assert "token is longer than 16,384 characters" in "; ".join(faults("bearer", {"token": "x" * 16_385}))
+    assert list(faults("bearer", {"token": "x" * 16_384})) == []

@@ -248,7 +248,7 @@ def test_the_master_key_is_no_secret_for_playbooks(tmp_path: Path) -> None:
     key.write_text("00" * 32)
     link.symlink_to(key)
     entry = Credential("api", "bearer", provider="file", key=str(link))
-    assert "not a secret for playbooks" in failure(lambda: fields(entry, NOETL_MASTER_KEY_FILE=str(key)))[1]
+    assert "belongs to noetl itself" in failure(lambda: fields(entry, NOETL_MASTER_KEY_FILE=str(key)))[1]
 
 
 # -- handles ----------------------------------------------------------------------------------------------------------

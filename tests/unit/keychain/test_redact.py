@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+import shlex
+import shutil
+import subprocess
+import threading
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -13,7 +18,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from noetl.keychain.redact import Redactor
+from noetl.keychain.redact import LONGEST, STRETCH, Redactor
 from noetl.model.outcome import Error, Outcome, failed
 from noetl.reference import Reference
 
@@ -304,3 +309,104 @@ def test_hostile_texts_end() -> None:
         text = unit * (1_000_000 // len(unit))
         redactor.redact(text)
         redactor.redact(msgspec.Raw(msgspec.json.encode(text)))
+
+
+# -- written by others ------------------------------------------------------------------------------------------------
+
+QUOTES = "it's a \"very\" 'quoted'' secret"
+
+
+@pytest.mark.parametrize("secret", [QUOTES, "p'a'sswd", 'p"a"sswd', "''''''", "O'Brien-Пароль"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda s: s.replace("'", "''"),
+        lambda s: s.replace('"', '""'),
+        lambda s: s.replace("'", "'\"'\"'"),
+        lambda s: s.replace("'", "'\\''"),
+        shlex.quote,
+        lambda s: json.dumps(s.replace("'", "''")),
+        lambda s: json.dumps(shlex.quote(s)),
+    ],
+    ids=["sql", "csv", "shlex", "bash", "shlex whole", "sql in json", "shlex in json"],
+)
+def test_doubled_and_shell_quotes_hide_nothing(secret: str, write: Callable[[str], str]) -> None:
+    out = Redactor([secret]).redact(f"before {write(secret)} after")
+    assert out.startswith("before ")
+    assert out.endswith(" after")
+    assert "***" in out
+    letters = "".join(c for c in secret if c.isalnum())
+    assert not letters or letters not in "".join(c for c in out if c.isalnum())
+
+
+@pytest.mark.parametrize("shell", [name for name in ("dash", "bash") if shutil.which(name)])
+@pytest.mark.parametrize("secret", [QUOTES, "p'a''ss'wd", "'leading-quote", "p$a`s\\s'word"])
+def test_what_a_shell_prints_of_its_variables_is_hidden(shell: str, secret: str) -> None:
+    printed = subprocess.run(
+        [shell, "-c", "set; env; export -p; printf '%s' \"$NOETL_AUTH_X\""],
+        env={"NOETL_AUTH_X": secret, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+    out = Redactor([secret]).redact(printed)
+    assert "NOETL_AUTH_X" in out
+    tail = [line for line in out.splitlines() if line.removeprefix("export ").startswith("NOETL_AUTH_X")]
+    assert all("***" in line and not any(c.isalpha() for c in line.partition("=")[2]) for line in tail), tail
+
+
+def test_a_secret_is_hidden_in_small_letters_too() -> None:
+    out = Redactor(["Tr0ub4dor-And-3"]).redact("http://tr0ub4dor-and-3.example/ Tr0ub4dor-And-3")
+    assert out == "http://***.example/ ***"
+
+
+def test_a_number_is_hidden_however_it_is_printed() -> None:
+    redactor = Redactor(["4815162342"])
+    given = [
+        4815162342,
+        4815162342.0,
+        "4815162342",
+        "4,815,162,342",
+        "4.815162342e+09",
+        "4.815162342E9",
+        4.815162342e25,
+    ]
+    out = redactor.redact({"given": given, "other": 4815162343})
+    assert out["other"] == 4815162343
+    assert all("***" in str(one) and "15162342" not in str(one).replace(",", "") for one in out["given"]), out
+
+
+# -- how long ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_secret_that_is_too_long_is_refused() -> None:
+    Redactor(["x" * LONGEST])
+    with pytest.raises(ValueError, match="at most 16,384"):
+        Redactor(["x" * (LONGEST + 1)])
+
+
+def test_a_large_value_is_looked_through_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    redactor = Redactor([PLAIN])
+    where: list[bool] = []
+    whole = Redactor.redact
+
+    def noted(self: Redactor, value: Any) -> Any:
+        where.append(threading.current_thread() is threading.main_thread())
+        return whole(self, value)
+
+    monkeypatch.setattr(Redactor, "redact", noted)
+    large = Outcome(result={"rows": [{"a": "x" * 500, "b": PLAIN}] * 2_000})
+    assert asyncio.run(redactor.redact_apart(large)).result["rows"][-1]["b"] == "***"
+    assert asyncio.run(redactor.redact_apart(f"small {PLAIN}")) == "small ***"
+    assert where == [False, True]
+
+
+@pytest.mark.parametrize("place", [0, 1, STRETCH - 20, STRETCH - 1, STRETCH, STRETCH + 1, 2 * STRETCH - 5])
+def test_a_secret_across_two_stretches_is_found(place: int) -> None:
+    core = "tr0ub4dor"
+    text = f"{core}-" * (3 * STRETCH // 10)
+    text = text[:place] + " " + HARD + PLAIN + " " + text[place:]
+    out = Redactor([PLAIN, HARD]).redact(text)
+    assert PLAIN not in out
+    assert out.count("***") == 1

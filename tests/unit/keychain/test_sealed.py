@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import stat
 from base64 import b64encode
 from pathlib import Path
 
@@ -11,13 +12,21 @@ import pytest
 
 from noetl.errors import AuthError, NotFound, UsageError
 from noetl.keychain.master import MasterKeySource, new_key
+from noetl.keychain.revisions import Revisions
 from noetl.keychain.safe import Safe
-from noetl.keychain.sealed import Label, MasterKey, MasterKeys, rewrap, seal, unseal
+from noetl.keychain.sealed import Label, MasterKey, MasterKeys, revision_of, rewrap, seal, unseal
 from noetl.settings import MasterKeySettings, master_key_settings
 from noetl.store.memory import MemoryStore
 
 FIELDS = {"token": "s3cret-t0ken", "n": 5}
-LABEL = Label("api", "bearer", ("shop/*",), ("default",))
+FIRST = Label("api", "bearer", ("shop/*",), ("default",))
+LABEL = FIRST._replace(revision=7)
+BEFORE = bytes.fromhex(
+    "014dedc22e133f3737e431e4792f889fe0c8d90329a81ddcb566107e0a1c6f3a332c5c4d0006c4d1c154dfaeab5053c3daf6f85fc0363641cd"
+    "a425061308decef102bac9c6abc6e4a8443e707d8201ac56e086ea59ccdd93b37793d8f0704a6a3396199abdf3f56a8a01a42a779704850d39"
+    "dd361fd031256c4000b014"
+)
+"""A credential that noetl has sealed before there were revisions."""
 OLD, NEW = new_key(), new_key()
 
 
@@ -26,8 +35,17 @@ def test_what_is_sealed_opens_again() -> None:
     assert unseal(sealed, LABEL, MasterKeys(OLD)) == FIELDS
     assert b"s3cret" not in sealed
     assert seal(FIELDS, LABEL, OLD) != sealed  # nonces and data keys are new each time
-    assert sealed[0] == 1
+    assert sealed[0] == 2
     assert sealed[1:9] == OLD.id
+    assert revision_of(sealed) == 7
+
+
+def test_what_was_sealed_before_there_were_revisions_opens_and_can_be_wrapped_again() -> None:
+    key, label = MasterKey(b"\x01" * 32), Label("api", "bearer", ("shop/*",), ("p",))
+    assert unseal(BEFORE, label, MasterKeys(key)) == {"token": "s3cret-of-before"}
+    wrapped = rewrap(BEFORE, label, MasterKeys(NEW, (key,)))
+    assert unseal(wrapped, label, MasterKeys(NEW)) == {"token": "s3cret-of-before"}
+    assert (revision_of(BEFORE), revision_of(wrapped), wrapped[0]) == (0, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -45,8 +63,10 @@ def test_a_label_that_changed_is_noticed(label: Label) -> None:
         unseal(seal(FIELDS, LABEL, OLD), label, MasterKeys(OLD))
 
 
-def test_every_changed_byte_is_noticed() -> None:
-    sealed = seal(FIELDS, LABEL, OLD)
+@pytest.mark.parametrize("label", [FIRST, LABEL], ids=["first version", "now"])
+def test_every_changed_byte_is_noticed(label: Label) -> None:
+    """The revision is among them: an old credential can't be made to look new."""
+    sealed = seal(FIELDS, label, OLD)
     for place in range(len(sealed)):
         damaged = sealed[:place] + bytes([sealed[place] ^ 1]) + sealed[place + 1 :]
         with pytest.raises(AuthError):
@@ -66,7 +86,7 @@ def test_another_key_is_named() -> None:
 
 def test_a_newer_version_is_told() -> None:
     with pytest.raises(AuthError, match="newer noetl"):
-        unseal(b"\x02" + seal(FIELDS, LABEL, OLD)[1:], LABEL, MasterKeys(OLD))
+        unseal(b"\x03" + seal(FIELDS, LABEL, OLD)[1:], LABEL, MasterKeys(OLD))
 
 
 def test_wrapping_again_keeps_the_content() -> None:
@@ -196,6 +216,55 @@ def test_a_credential_comes_out_as_it_went_in(safe: Safe) -> None:
     assert (found.kind, found.fields, found.paths, found.pools) == ("bearer", {"token": "newer-t0ken"}, (), ())
     (row,) = safe.store.all()
     assert (row.created, row.updated) == (1.0, 2.0)
+
+
+def test_an_older_row_that_is_put_back_is_noticed(safe: Safe) -> None:
+    """L17: who can write to the database could bring back a password that was changed because it had leaked."""
+    safe.put("api", "bearer", {"token": "leaked-t0ken"}, now=1.0)
+    (before,) = safe.store.all()
+    safe.put("api", "bearer", {"token": "newer-t0ken"}, now=1.0)
+    (row,) = safe.store.all()
+    assert revision_of(row.sealed) == revision_of(before.sealed) + 1
+    safe.store.put(before)
+    with pytest.raises(AuthError, match="older than the one that was last used here"):
+        safe.open("api")
+    safe.store.put(row)
+    assert safe.open("api").fields == {"token": "newer-t0ken"}
+    safe.store.put(before)
+    safe.put("api", "bearer", {"token": "third-t0ken"}, now=1.0)
+    assert safe.open("api").fields == {"token": "third-t0ken"}
+
+
+def test_a_credential_may_be_deleted_and_set_again(safe: Safe) -> None:
+    safe.put("api", "bearer", {"token": "first-t0ken"}, now=5.0)
+    safe.store.delete("api")
+    safe.put("api", "bearer", {"token": "newer-t0ken"}, now=1.0)  # and the clock was put back
+    assert safe.open("api").fields == {"token": "newer-t0ken"}
+
+
+def test_with_a_key_file_it_is_noticed_by_processes_that_come_later(tmp_path: Path) -> None:
+    keys = source(tmp_path / "key" / "master.key", database=tmp_path / "data" / "noetl.db")
+    store = MemoryStore().credentials
+    Safe(store, keys).put("api", "bearer", {"token": "leaked-t0ken"}, now=1.0)
+    (before,) = store.all()
+    Safe(store, keys).put("api", "bearer", {"token": "newer-t0ken"}, now=2.0)
+    assert stat.S_IMODE((tmp_path / "key" / "master.key.revisions").stat().st_mode) == 0o600
+    store.put(before)
+    with pytest.raises(AuthError, match="older than the one that was last used here"):
+        Safe(store, keys).open("api")
+    elsewhere = source(tmp_path / "key" / "master.key", database=tmp_path / "data" / "copy.db")
+    assert Safe(store, elsewhere).open("api").fields == {"token": "leaked-t0ken"}
+    Revisions(keys).forget()  # as `noetl restore` does
+    assert Safe(store, keys).open("api").fields == {"token": "leaked-t0ken"}
+
+
+def test_a_list_of_revisions_that_is_damaged_is_told(tmp_path: Path) -> None:
+    keys = source(tmp_path / "key" / "master.key", database=tmp_path / "data" / "noetl.db")
+    safe = Safe(MemoryStore().credentials, keys)
+    safe.put("api", "bearer", {"token": "s3cret-t0ken"}, now=1.0)
+    (tmp_path / "key" / "master.key.revisions").write_text("{")
+    with pytest.raises(AuthError, match="mend or remove it"):
+        safe.open("api")
 
 
 def test_a_credential_that_is_not_there(safe: Safe) -> None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from io import StringIO
 from typing import Any, TypeVar
 
 import httpx2
-import uvicorn
 
 from noetl.engine.state import Execution
 from noetl.errors import NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.server.app import create_app
 from noetl.server.auth import new_token
-from noetl.server.listen import bound
+from noetl.server.connections import ConnectionLimits
+from noetl.server.listen import HttpServer, bound
 from noetl.server.local_link import LocalLink
 from noetl.server.options import ServerSettings
 from noetl.server.service import Service
@@ -76,7 +76,14 @@ class OffsetClock:
 class ApiServer:
     """A server on loopback with a worker beside it, and a token for each role."""
 
-    def __init__(self, store: Store | None = None, settings: ServerSettings | None = None) -> None:
+    def __init__(
+        self,
+        store: Store | None = None,
+        settings: ServerSettings | None = None,
+        limits: ConnectionLimits | None = None,
+        proxies: Sequence[str] = (),
+    ) -> None:
+        self.limits, self.proxies = limits, proxies
         self.store: Store = store or MemoryStore()
         self.clock = OffsetClock()
         self.log = StringIO()
@@ -106,8 +113,7 @@ class ApiServer:
         claiming = asyncio.create_task(_claim(worker))
         found = bound("127.0.0.1", 0)
         self.port: int = found.getsockname()[1]
-        config = uvicorn.Config(self.app, log_config=None, access_log=False, lifespan="off", ws="none")
-        self.ear = uvicorn.Server(config)
+        self.ear = HttpServer(self.app, self.limits, self.proxies)
         self._ready.set()
         with suppress(asyncio.CancelledError):
             await self.ear.serve([found])

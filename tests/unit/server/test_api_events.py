@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import httpx2
 import msgspec
 import pytest
 from api_server import HELLO, WAITS, ApiServer, begun, register, started, until
+from tests.servers.patience import until as patiently
 
 from noetl.clock import SystemClock
 from noetl.engine.commands import Signal
@@ -166,3 +169,81 @@ def test_a_stream_ends_when_its_token_is_revoked(
         assert {one["event_type"] for _, one in seen}.isdisjoint({"playbook.processed"})
     assert admin.get(f"{API}/{execution}").json()["status"] in ("running", "waiting")
     assert admin.post(f"{API}/{execution}/cancel").status_code == 202
+
+
+def test_a_stream_whose_token_is_revoked_sees_nothing_more(
+    server: ApiServer, admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may read is asked before anything is written, not only now and then."""
+    for name in ("BEAT_SECONDS", "CHECK_SECONDS"):
+        monkeypatch.setattr(sse, name, 1_000.0)
+    execution = begun(admin, {"path": "tests/waits"})
+    until(admin, execution, "waiting")
+    server.add_token("viewer", "leaver")
+    with server.client("leaver") as client:
+        seen = followed(client, execution)
+        while next(seen)[1]["event_type"] != "step.paused":
+            pass
+        assert admin.delete(f"/api/v1/tokens/{server.ids['leaver']}").status_code == 204
+        admin.post(f"{API}/{execution}/signals", json={"name": "other", "payload": {"secret": 1}})
+        assert list(seen) == []
+    admin.post(f"{API}/{execution}/cancel")
+
+
+def test_a_caller_has_so_many_streams_and_no_more(server: ApiServer, admin: httpx2.Client) -> None:
+    streams = server.app.state.api.streams
+    execution = begun(admin, {"path": "tests/waits"})
+    server.add_token("viewer", "many")
+    path = f"{API}/{execution}/events"
+    streams.limit_per_caller = 3
+    try:
+        with server.client("many") as client, ExitStack() as stack:
+            for _ in range(3):
+                answer = stack.enter_context(client.stream("GET", path, headers=STREAM))
+                assert answer.status_code == 200
+            refused = client.get(path, headers=STREAM)
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
+            assert client.get(path).status_code == 200  # pages are no streams
+            with admin.stream("GET", path, headers=STREAM) as other:
+                assert other.status_code == 200
+            streams.limit, before = 3, streams.limit
+            assert admin.get(path, headers=STREAM).status_code == 503
+            streams.limit = before
+        patiently(lambda: not streams.by_caller)
+        with server.client("many") as client, client.stream("GET", path, headers=STREAM) as answer:
+            assert answer.status_code == 200
+    finally:
+        streams.limit_per_caller = sse.STREAMS_PER_CALLER
+        admin.post(f"{API}/{execution}/cancel")
+    patiently(lambda: not streams.followed)
+
+
+def test_a_stream_reads_only_when_its_execution_moves(
+    server: ApiServer, admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    still, busy = (begun(admin, {"path": "tests/waits"}) for _ in range(2))
+    until(admin, still, "waiting")
+    reads: list[str] = []
+    read = server.store.read
+
+    def counting(execution: str, *more: Any) -> Any:
+        reads.append(execution)
+        return read(execution, *more)
+
+    streams = server.app.state.api.streams
+    with admin.stream("GET", f"{API}/{still}/events", headers=STREAM) as answer:
+        lines = answer.iter_lines()
+        while "step.paused" not in next(lines):
+            pass
+        patiently(lambda: streams.followed[still].seq == server.store.seq(still))
+        time.sleep(3 * sse.PAUSE_SECONDS)
+        monkeypatch.setattr(server.store, "read", counting)
+        for number in range(20):
+            assert admin.post(f"{API}/{busy}/signals", json={"name": f"n{number}"}).status_code == 202
+        assert still not in reads
+        admin.post(f"{API}/{still}/signals", json={"name": "other"})
+        while "message.received" not in next(lines):
+            pass
+        assert still in reads
+    for execution in (still, busy):
+        admin.post(f"{API}/{execution}/cancel")

@@ -57,6 +57,18 @@ def test_a_digest_names_a_playbook(admin: httpx2.Client) -> None:
     assert started(admin, {"playbook_id": digest})["playbook_id"] == digest
 
 
+def test_operators_start_what_is_registered_and_no_drafts(server: ApiServer, admin: httpx2.Client) -> None:
+    registered = register(admin)["playbook_id"]
+    draft = started(admin, {"playbook": HELLO.replace("hello {{", "draft {{")})["playbook_id"]
+    with server.client("operator") as operator, server.client("author") as author:
+        assert operator.post(f"{API}/executions", json={"playbook_id": registered}).status_code == 202
+        refused = operator.post(f"{API}/executions", json={"playbook_id": draft})
+        unknown = operator.post(f"{API}/executions", json={"playbook_id": "0" * 64})
+        assert (refused.status_code, unknown.status_code) == (404, 404)
+        assert refused.json()["detail"].replace(draft, "") == unknown.json()["detail"].replace("0" * 64, "")
+        assert author.post(f"{API}/executions", json={"playbook_id": draft}).status_code == 202
+
+
 def test_request_ctx_is_there_from_the_start(admin: httpx2.Client) -> None:
     assert started(admin, {"path": "tests/hello", "ctx": {"a": [1]}})["ctx"] == {"a": [1]}
 
@@ -223,6 +235,51 @@ def test_output_of_tasks_is_in_the_logs(admin: httpx2.Client, server: ApiServer)
     rest = admin.get(url, params={"after": page["next"]}).json()
     assert ([one["line"] for one in rest["items"]], rest["next"]) == (["line 2"], None)
     assert admin.get(f"{API}/executions/{execution}/vars").json() == {"execution_id": execution, "vars": {}}
+
+
+def test_a_page_of_long_lines_ends_before_its_limit(admin: httpx2.Client, server: ApiServer) -> None:
+    execution = started(admin, {"path": "tests/hello"})["execution_id"]
+    server.store.log([(execution, "t", 1.5, "stdout", f"{n}" + "x" * 65_000) for n in range(300)])
+    url, after, found = f"{API}/executions/{execution}/logs", 0, []
+    while after is not None:
+        page = admin.get(url, params={"limit": 1000, "after": after}).json()
+        assert len(page["items"]) <= 200
+        found += [one["line"].rstrip("x") for one in page["items"]]
+        after = page["next"]
+    assert found == [str(n) for n in range(300)]
+
+
+READS = ("logs", "read", "summaries", "paths", "versions")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/executions", "/executions?path=tests/hello", "/executions/ID/logs", "/executions/ID/events", "/playbooks"],
+)
+def test_a_page_costs_what_it_asks_for(
+    admin: httpx2.Client, server: ApiServer, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """The store returns no more rows than the page has, and one to know whether there is another page."""
+    executions = [started(admin, {"path": "tests/hello"})["execution_id"] for _ in range(6)]
+    for number in range(6):
+        register(admin, HELLO.replace("hello {{", f"hello {number} {{{{").replace("tests/hello", "a/first"))
+    server.store.log([(executions[0], "t", 1.5, "stdout", f"line {n}") for n in range(500)])
+    rows = []
+    for name in READS:
+        original = getattr(server.store, name)
+
+        def counting(*arguments: Any, original: Any = original, **more: Any) -> Any:
+            found = original(*arguments, **more)
+            rows.extend(found)
+            return found
+
+        monkeypatch.setattr(server.store, name, counting)
+    target = f"{API}{path.replace('ID', executions[0])}"
+    with server.client("viewer") as viewer:
+        answer = viewer.get(f"{target}{'&' if '?' in target else '?'}limit=1")
+    assert answer.status_code == 200
+    assert len(answer.json()["items"]) == 1
+    assert len(rows) <= 4
 
 
 # -- commands -------------------------------------------------------------------------------------------------------

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from hashlib import sha256
 from pathlib import Path
 from shutil import which
@@ -18,12 +19,16 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
-from api_server import HELLO, ApiServer, register, until
+from api_server import HELLO, ApiServer, begun, register, until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shared_store import OpenServer, address_of, servers_at
+from tests.servers.patience import PATIENCE_SECONDS
+from tests.servers.patience import until as patiently
 from tests.servers.postgres import postgres_fixture, schema_fixture  # noqa: F401
 
+from noetl.errors import AuthError
+from noetl.keychain import safe, sealed
 from noetl.server import hooks
 from noetl.store.triggers import Hook
 
@@ -154,13 +159,83 @@ def test_a_token_does_not_help_and_a_wrong_one_does_not_hurt(server: ApiServer) 
 
 
 def test_the_window_is_five_minutes_to_both_sides(server: ApiServer) -> None:
-    """The edge itself in `is_signed`, whose time stands still."""
-    good = hooks.signature(SECRET, "1000", b"x")
-    for now, fits in ((1000, True), (1300, True), (1300.5, False), (700, True), (699.5, False)):
-        assert hooks.is_signed(SECRET, "1000", f"sha256={good}", b"x", now) is fits
-    assert not hooks.is_signed(None, "1000", f"sha256={good}", b"x", 1000)
-    assert not hooks.is_signed(None, "1000", f"sha256={hooks.signature(hooks.UNKNOWN, '1000', b'x')}", b"x", 1000)
-    assert hooks.is_signed(SECRET, "1000", f" SHA256={good.upper()} ", b"x", 1000)
+    """The edge itself in `is_plausible`, whose time stands still."""
+    good = f"sha256={hooks.Signature(SECRET, '1000', b'x').hex()}"
+    for now, fits in ((700, True), (699.9, False), (1300, True), (1300.1, False)):
+        assert hooks.is_plausible("1000", good, now) is fits
+    assert hooks.is_plausible("1000", f" SHA256={good[7:].upper()} ", 1000)
+    assert hooks.Signature(SECRET, "1000", b"x").fits(f" SHA256={good[7:].upper()} ")
+
+
+def half_sent(server: ApiServer, given: dict[str, str], name: str, body: bytes) -> socket.socket:
+    """A delivery whose body has not come to its end."""
+    lines = [f"POST /api/v1/hooks/{name} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}"]
+    head = "\r\n".join([*lines, *(f"{key}: {value}" for key, value in given.items()), "", ""])
+    one = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS)
+    one.sendall(head.encode() + body[:-1])
+    return one
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"X-Noetl-Signature": "sha256=x"}, {"X-Noetl-Timestamp": "1"}, {"X-Noetl-Signature": ""}],
+    ids=["signature", "time", "none"],
+)
+def test_headers_that_can_not_be_right_are_refused_before_the_body_is_read(
+    server: ApiServer, wrong: dict[str, str]
+) -> None:
+    body = b'"' + b"x" * 100_000 + b'"'
+    for name in ("deploy", "nothing"):
+        with closing(half_sent(server, headers(body) | wrong, name, body)) as one:
+            assert b" 401 " in one.recv(1000)
+    assert server.app.state.api.anonymous_bodies.held == 0
+
+
+def test_a_body_for_no_hook_is_not_kept_and_nobody_can_tell(server: ApiServer) -> None:
+    """The answer waits for the end of the body in both cases, but only that of a hook takes memory."""
+    body, memory = b'"' + b"x" * 100_000 + b'"', server.app.state.api.anonymous_bodies
+    for name, held in (("deploy", len(body) - 1), ("nothing", 0)):
+        with closing(half_sent(server, headers(body, "another-secret-value"), name, body)) as one:
+            patiently(lambda held=held: memory.held == held)
+            one.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                one.recv(1000)
+            assert memory.held == held
+            one.settimeout(PATIENCE_SECONDS)
+            one.sendall(body[-1:])
+            assert b" 401 " in one.recv(1000)
+        patiently(lambda: memory.held == 0)
+
+
+def test_a_hook_that_does_not_exist_costs_as_much_as_one_that_does(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    counted = {"get": server.settings.safe.store.get, "read": server.settings.safe.keys.read}  # type: ignore[union-attr]
+    original = sealed.unseal
+
+    def unseal(*arguments: Any) -> Any:
+        calls.append("unseal")
+        return original(*arguments)
+
+    for module in (safe, hooks):
+        monkeypatch.setattr(module, "unseal", unseal)
+    for name, function in counted.items():
+
+        def counting(*arguments: Any, name: str = name, function: Any = function) -> Any:
+            calls.append(name)
+            return function(*arguments)
+
+        owner = server.settings.safe.store if name == "get" else server.settings.safe.keys  # type: ignore[union-attr]
+        monkeypatch.setattr(owner, name, counting)
+    deliver(server, b"{}", headers(b"{}", "another-secret-value"), "nothing")  # the decoy is sealed once
+    found = []
+    for name in ("deploy", "nothing"):
+        calls.clear()
+        assert deliver(server, b"{}", headers(b"{}", "another-secret-value"), name).status_code == 401
+        found.append(calls.copy())
+    assert found[0] == found[1]
+    assert "unseal" in found[0]
 
 
 def test_content_of_another_type_or_size_is_refused_before_anything_is_compared(server: ApiServer) -> None:
@@ -338,6 +413,36 @@ def test_no_playbook_can_use_the_secret_of_a_hook(server: ApiServer, client: htt
     answer = client.post("/api/v1/executions", json={"path": "tests/thief"})
     assert answer.status_code == 422
     assert "may not be used" in answer.json()["detail"]
+
+
+def test_not_even_a_playbook_with_the_path_of_no_playbook(server: ApiServer, client: httpx2.Client) -> None:
+    """`//hooks` is the pattern of who may use the secret; a text that claims to be there is refused."""
+    entry = "keychain: [{name: k, kind: secret_manager, credential: hook/deploy}]\nworkflow:"
+    text = ECHO.replace("workflow:", entry).replace("tests/echo", "'//hooks'")
+    answer = client.post("/api/v1/executions", json={"playbook": text})
+    assert answer.status_code == 422
+    assert "metadata.path" in answer.json()["detail"]
+    forked = begun(client, {"path": "tests/echo"})
+    edited = client.post(f"/api/v1/executions/{forked}/retry", json={"playbook": text})
+    assert edited.status_code == 422
+    assert "metadata.path" in edited.json()["detail"]
+
+
+def test_no_lease_opens_the_secret_of_a_hook(server: ApiServer) -> None:
+    """Wherever credentials are opened for tasks, this kind is refused, whatever path or pool asks."""
+    assert server.settings.safe is not None
+    with pytest.raises(AuthError, match="webhook"):
+        server.settings.safe.open(hooks.credential_of("deploy"))
+
+
+def test_two_hooks_can_not_have_one_secret(server: ApiServer, client: httpx2.Client) -> None:
+    """The name is not signed: a delivery to the one could be sent to the other."""
+    again = client.put("/api/v1/hooks/other", json={"path": "tests/hello", "secret": SECRET})
+    assert again.status_code == 422
+    assert SECRET not in again.text
+    assert client.put("/api/v1/hooks/deploy", json={"path": "tests/echo", "secret": SECRET}).status_code == 200
+    assert client.put("/api/v1/hooks/other", json={"path": "tests/hello", "secret": SECRET + "2"}).status_code == 201
+    assert [one["name"] for one in client.get("/api/v1/hooks").json()["items"]] == ["deploy", "other"]
 
 
 def test_a_server_without_a_master_key_says_so() -> None:

@@ -6,7 +6,12 @@ from collections.abc import Iterator
 
 import httpx2
 import pytest
-from api_server import ApiServer
+from api_server import ApiServer, OffsetClock
+
+from noetl.server.auth import COOKIE, hash_of
+from noetl.server.problems import Refused
+from noetl.server.throttle import KEPT, Throttle
+from noetl.store.access import Session
 
 API = "/api/v1"
 PASSWORD = "correct horse battery"
@@ -155,6 +160,83 @@ def test_guessing_is_slowed_down(fresh: ApiServer) -> None:
         assert client.post(f"{API}/sessions", json=right).status_code == 429
         fresh.clock.offset += 3600.0
         assert client.post(f"{API}/sessions", json=right).status_code == 201
+
+
+def test_whoever_guesses_for_one_user_holds_up_nobody_else(fresh: ApiServer) -> None:
+    """Behind a proxy everybody has one address."""
+    with fresh.client(None) as client:
+        for number in range(60):
+            client.post(f"{API}/sessions", json={"user": f"nobody{number % 12}", "password": "wrong"})
+        assert client.post(f"{API}/sessions", json={"user": "ada", "password": PASSWORD}).status_code == 201
+
+
+def test_whoever_has_signed_in_before_is_not_held_up_by_guesses_from_elsewhere() -> None:
+    clock = OffsetClock()
+    throttle = Throttle(clock)
+    throttle.failed("ada", "home")
+    throttle.succeeded("ada", "home")
+    for number in range(1_000):
+        throttle.failed("ada", f"elsewhere{number}")
+    throttle.check("ada", "home")
+    with pytest.raises(Refused):
+        throttle.check("ada", "another place")
+    throttle.check("bob", "another place")
+    clock.offset += 61.0
+    throttle.check("ada", "another place")
+
+
+def test_the_throttle_does_not_grow_for_ever() -> None:
+    throttle = Throttle(OffsetClock())
+    for number in range(30_000):
+        throttle.failed(f"user{number}", "x")
+        throttle.succeeded(f"user{number}", "x")
+    assert len(throttle._failures) <= KEPT
+    assert len(throttle._signed_in) <= KEPT
+
+
+def test_an_address_that_is_made_up_does_not_count(fresh: ApiServer) -> None:
+    with fresh.client(None) as client:
+        codes = [
+            client.post(
+                f"{API}/sessions",
+                json={"user": "ada", "password": "wrong"},
+                headers={"X-Forwarded-For": f"192.0.2.{number}", "X-Forwarded-Proto": "https"},
+            ).status_code
+            for number in range(7)
+        ]
+    assert codes == [401] * 5 + [429] * 2
+
+
+def test_the_address_of_a_trusted_proxy_does() -> None:
+    server = ApiServer(proxies=("127.0.0.0/8",))
+    try:
+        with server.client(None) as client:
+            codes = [
+                client.post(
+                    f"{API}/sessions",
+                    json={"user": "ada", "password": "wrong"},
+                    headers={"X-Forwarded-For": f"192.0.2.{number}"},
+                ).status_code
+                for number in range(7)
+            ]
+        assert codes == [401] * 7
+    finally:
+        server.close()
+
+
+def test_a_token_is_no_session_and_a_session_is_no_token(fresh: ApiServer) -> None:
+    """Also while the server remembers it."""
+    token = fresh.tokens["admin"]
+    with fresh.client(None) as client:
+        assert client.get(f"{API}/tokens", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+        assert client.get(f"{API}/tokens", headers={"Cookie": f"{COOKIE}={token}"}).status_code == 401
+    secret = "noetl_" + "s" * 43
+    now = fresh.clock.now()
+    session = Session("s1", hash_of(secret), "ada", now, now, now + 1000, "", "")
+    fresh.store.access.add_session(session)
+    with fresh.client(None) as client:
+        assert client.get(f"{API}/executions", headers={"Cookie": f"{COOKIE}={secret}"}).status_code == 200
+        assert client.get(f"{API}/executions", headers={"Authorization": f"Bearer {secret}"}).status_code == 401
 
 
 # -- users ----------------------------------------------------------------------------------------------------------

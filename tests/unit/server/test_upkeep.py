@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
 from threading import Event
@@ -12,12 +12,14 @@ import httpx2
 import msgspec
 import pytest
 from api_server import HELLO, WAITS, ApiServer, begun, register, started, until
+from bench.verify import fill, write
 
 from noetl.errors import StoreError
 from noetl.log import Log
 from noetl.server import upkeep
 from noetl.server.metrics import Metrics
 from noetl.server.upkeep import Pruner, Upkeep
+from noetl.store.memory import MemoryStore
 from noetl.store.ports import Store, Summary
 from noetl.store.sqlite import SqliteStore
 
@@ -180,6 +182,7 @@ def test_sound_logs_are_sound(kept: ApiServer) -> None:
         assert operator.get("/api/v1/verify?cursor=x").status_code == 422
 
 
+@pytest.mark.damaged_log("rows of the log are changed")
 def test_a_damaged_log_is_told(kept: ApiServer) -> None:
     with kept.client("admin") as admin:
         one = started(admin, {"playbook": HELLO})["execution_id"]
@@ -203,3 +206,47 @@ def damage(store: Store, execution: str) -> None:
     (found,) = store.summaries(prefix=execution)
     wrong = Summary(**{name: getattr(found, name) for name in Summary.__struct_fields__} | {"status": "failed"})
     assert store.commit([Change(execution, store.seq(execution), [], wrong)]) == [True]
+
+
+# -- beside other work ----------------------------------------------------------------------------------------------
+
+
+def test_a_long_log_is_verified_in_parts_and_other_work_goes_between(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "noetl.db")
+    write(store.path, 20_000)
+    (summary,) = store.summaries()
+
+    async def unused(*_: object) -> None:
+        raise AssertionError("it has a connection of its own")
+
+    async def beside() -> None:
+        keeper = Upkeep(store, unused)
+        verifying = asyncio.create_task(keeper.verify(summary.execution_id))
+        await keeper.prunable(0.0, 1)
+        assert not verifying.done()
+        assert await verifying == (1, [], None)
+        keeper.close()
+
+    asyncio.run(beside())
+    store.close()
+
+
+def test_a_store_with_one_thread_is_asked_for_a_part_at_a_time() -> None:
+    """A store in memory has no second connection: commits wait for no more than a part of the log."""
+    store = MemoryStore()
+    fill(store, 20_000)
+    (summary,) = store.summaries()
+    asked = 0
+
+    async def in_store(work: Callable[..., object], *arguments: object) -> object:
+        nonlocal asked
+        asked += 1
+        return work(*arguments)
+
+    async def verify() -> None:
+        keeper = Upkeep(store, in_store)
+        assert await keeper.verify(summary.execution_id) == (1, [], None)
+        keeper.close()
+
+    asyncio.run(verify())
+    assert asked > 20

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from noetl.errors import StoreError, UsageError
-from noetl.store.open import open_store
+from noetl.store.open import is_file, open_store
 from noetl.store.sqlite import SqliteStore
 
 
@@ -24,6 +24,24 @@ def test_a_path_is_a_sqlite_file(tmp_path: Path, scheme: str) -> None:
 def test_other_schemes_are_refused(address: str) -> None:
     with pytest.raises(UsageError, match="there is no store for"):
         open_store(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["dbname=x host=y password=s3cret", "host = y", " password='s3cret' user=me", "HOST=a dbname=b", "service=prod"],
+)
+def test_keywords_of_postgres_are_no_file_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    for use in (open_store, is_file):
+        with pytest.raises(UsageError, match="postgresql://USER@HOST") as caught:
+            use(address)
+        assert "s3cret" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_may_be_called_like_a_keyword(tmp_path: Path) -> None:
+    for address in (f"{tmp_path}/host=x.db", f"sqlite:{tmp_path}/a host=x.db"):
+        open_store(address).close()
 
 
 def test_without_the_driver_the_command_that_brings_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

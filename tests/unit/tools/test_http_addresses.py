@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from tests.servers.wire import Asked, ask, call, context, failure, reply, whole, wire
 
+from noetl.keychain.redact import Redactor
 from noetl.model.outcome import Outcome
-from noetl.tools.http_client.addresses import LINK_LOCAL, METADATA, forbid_addresses, is_forbidden
+from noetl.tools.addresses import LINK_LOCAL, METADATA, forbid_addresses, is_forbidden
 
 METADATA_IP = "169.254.169.254"
 
@@ -45,6 +46,17 @@ def server_role() -> Iterator[None]:
         "fd20:ce::254",
         "100.100.100.200",
         "168.63.129.16",
+        "::ffff:0:a9fe:a9fe",
+        "::ffff:0:169.254.169.254",
+        "64:ff9b:1::a9fe:a9fe",
+        "64:ff9b:1:ffff:ffff:ffff:169.254.169.254",
+        "64:ff9b:1:a9fe:a9:fe00::",
+        "64:ff9b:1:a9:fe:a9fe::",
+        "64:ff9b:1:0:a9:fea9:fe00:0",
+        "2001:0:a9fe:a9fe::1",
+        "2001:0:808:808:0:0:5601:5601",
+        "[fe80::1]",
+        "[::ffff:169.254.169.254]",
         "2852039166",
         "0xa9fea9fe",
         "0251.0376.0251.0376",
@@ -56,7 +68,21 @@ def test_address_is_forbidden_in_every_spelling(address: str) -> None:
     assert is_forbidden(address)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "8.8.8.8", "::1", "2001:db8::1", "localhost", "", "ü"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "10.0.0.1",
+        "8.8.8.8",
+        "::1",
+        "2001:db8::1",
+        "2001:0:808:808::1",
+        "64:ff9b:1::808:808",
+        "localhost",
+        "",
+        "ü",
+    ],
+)
 def test_other_addresses_and_names_are_not(address: str) -> None:
     assert not is_forbidden(address)
 
@@ -186,3 +212,16 @@ def test_name_that_takes_too_long_is_a_timeout(monkeypatch: pytest.MonkeyPatch) 
 
     error = failure(whole(main()))
     assert (error.kind, error.retryable) == ("timeout", True)
+
+
+def test_a_secret_in_the_host_is_hidden_as_the_host_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts are in small letters, whatever was written."""
+
+    def unknown(*asked: Any, **more: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    redactor = Redactor(["Tr0ub4dor-And-3"])
+    outcome = call("http://Tr0ub4dor-And-3.invalid:1/", given=context(redact=redactor.redact))
+    assert "//***.invalid:1/" in failure(outcome).message
+    assert outcome.extra["http"]["url"] == "http://***.invalid:1/"

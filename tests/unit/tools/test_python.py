@@ -18,6 +18,7 @@ import pytest
 
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context, Failure
+from noetl.tools.process.environment import INTERPRETER, PASSED_ON
 from noetl.tools.python import Inputs, close, run, warm
 from noetl.tools.python_child import pool
 
@@ -249,10 +250,17 @@ class TestAnswer:
         code = "import os, sys, program\nresult = [program.WORD, os.getcwd(), any('noetl' in m for m in sys.modules)]"
         assert result(code) == ["mine", str(tmp_path), False]
 
-    def test_environment_is_the_users_plus_the_action(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("MINE", "yes")
-        code = "from subprocess import getoutput\nresult = getoutput('echo $MINE $NOETL_ACTION_ID')"
-        assert result(code, action="id-7") == "yes id-7"
+    def test_environment_is_that_of_a_shell_plus_the_action(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """L15: `python` had the whole environment of the worker, and nothing of it was hidden in results."""
+        monkeypatch.setenv("SHOP_PASSWORD", "s3cret")
+        monkeypatch.setenv("LANG", "C.UTF-8")
+        code = "from subprocess import getoutput\nresult = getoutput('echo $LANG $SHOP_PASSWORD $NOETL_ACTION_ID')"
+        assert result(code, action="id-7") == "C.UTF-8 id-7"
+        names = set(result("import os\nresult = sorted(os.environ)"))
+        assert names <= {*PASSED_ON, *INTERPRETER, "NOETL_ACTION_ID", "LC_CTYPE"}
+
+    def test_there_are_no_core_dumps(self) -> None:
+        assert result("import resource\nresult = resource.getrlimit(resource.RLIMIT_CORE)") == [0, 0]
 
     def test_variables_of_the_engine_are_not_the_codes_business(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NOETL_TOKEN", "secret")

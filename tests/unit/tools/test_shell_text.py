@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,6 +165,50 @@ class TestStatements:
         "echo \\{{ x }}",
         'echo "\\{{ x }}"',
         "echo `echo \\`echo {{ x }}\\``",
+        "a=([{{ x }}]=1)",
+        "a+=(b ['{{ x }}']=1)",
+        'declare -A a=([k]=v ["{{ x }}"]=1)',
+        "a=([$(echo {{ x }})]=1)",
+        "a[1]=2 b[{{ x }}]=3",
+        "a[$(echo {{ x }})]=1",
+        "echo a >&{{ x }}",
+        "echo a >& 'f{{ x }}'",
+        'echo a >&"$(echo {{ x }})"',
+        "cat <&{{ x }}",
+        "echo a 2>&{{ x }}",
+        "echo $((1+$(echo {{ x }})))",
+        'echo "$((1+`echo {{ x }}`))"',
+        "echo $((${q:-{{ x }}}))",
+        "cat <<E\n$((1+$(echo {{ x }})))\nE",
+        "(( $(( 1 )) + {{ x }} ))",
+        "echo $[ a[0] + {{ x }} ]",
+        "echo ${a:${b}{{ x }}}",
+        "echo ${a/'}'{{ x }}}",
+        "[[ $(echo {{ x }}) -eq 1 ]]",
+        "let a=$(echo {{ x }})",
+        "declare -a a={{ x }}",
+        "readonly -A a={{ x }}",
+        "declare -n a={{ x }}",
+        'declare "$(echo {{ x }})"',
+        "compgen -W {{ x }}",
+        "exec {a[{{ x }}]}>file",
+        "PS4={{ x }}; set -x; ls",
+        "BASH_ENV={{ x }} bash -c ls",
+        "export PROMPT_COMMAND={{ x }}",
+        "sh -c -- {{ x }}",
+        "sh -c -e 'ls {{ x }}'",
+        "bash --rcfile f -c {{ x }}",
+        "su - postgres -c 'psql {{ x }}'",
+        "flock /tmp/lock -c 'ls {{ x }}'",
+        "watch -n 1 'ls {{ x }}'",
+        "awk '{print {{ x }}}' file",
+        "find . -exec awk {{ x }} \\;",
+        "sed 's/a/{{ x }}/' file",
+        "echo {{ x }} | xargs sh -c",
+        "echo {{ x }} | xargs -I% sh -c 'ls %'",
+        "echo {{ x }} | xargs -I % -n 1 sh -c 'ls %'",
+        "echo {{ x }} | parallel",
+        "echo {{ x }} | at now",
     ],
 )
 def test_a_place_that_can_not_be_safe_is_refused_with_advice(command: str) -> None:
@@ -186,6 +231,27 @@ def test_a_place_that_can_not_be_safe_is_refused_with_advice(command: str) -> No
         "[ {{ n }} -gt 1 ]",
         "curl {{ x }} | sh",
         "psql -v name={{ x }} -f file.sql",
+        "a=({{ x }} b)",
+        "a=(['k']={{ x }})",
+        "declare -a a; a=({{ x }})",
+        "echo a >{{ x }} 2>&1",
+        "echo a &>{{ x }}",
+        "echo $((1+$(date +%s)+{{ n }}))",
+        "export $(grep -v '^#' {{ x }} | xargs)",
+        "grep awk {{ x }}",
+        "npm run watch {{ x }}",
+        "awk -v n={{ x }} '{print n}' {{ x }}",
+        "awk -f prog.awk {{ x }}",
+        "sed -n 5p {{ x }}",
+        "sed -e 5p {{ x }}",
+        "su - postgres -c 'ls \"$0\"' {{ x }}",
+        "watch -n {{ n }} ls",
+        "parallel echo ::: {{ x }}",
+        "echo {{ x }} | xargs ls",
+        "echo {{ x }} | xargs sh -c 'ls \"$1\"' sh",
+        "env -u A ls {{ x }}",
+        "wait {{ n }}",
+        "echo ${a:${b}} {{ x }}",
     ],
 )
 def test_a_place_that_is_safe_is_not_refused(command: str) -> None:
@@ -235,14 +301,118 @@ class TestFaults:
         assert made(text).env == {"NOETL_1": HOSTILE}
 
 
-class TestWords:
-    def test_a_list_whose_template_would_be_code_is_refused(self) -> None:
-        with pytest.raises(TemplateSyntax, match="sh would read"):
-            check_words(["sh", "-c", "ls {{ x }}"])
+CODE = "ls {{ x }}"
+LISTS_OF_CODE: list[list[Any]] = [
+    ["sh", "-c", CODE],
+    ["sh", "-c", "--", CODE],
+    ["sh", "-c", "-e", CODE],
+    ["sh", "-ec", CODE],
+    ["bash", "-lc", CODE],
+    ["bash", "-c", "-o", "pipefail", CODE],
+    ["bash", "--norc", "-c", CODE],
+    ["busybox", "sh", "-c", CODE],
+    ["/usr/bin/env", "bash", "-c", CODE],
+    ["env", "-S", "{{ x }}"],
+    ["env", "-vS{{ x }}"],
+    ["env", "--split-string={{ x }}"],
+    ["script", "-q", "-c", CODE, "/dev/null"],
+    ["script", "-qc", CODE],
+    ["script", "--command", CODE],
+    ["flock", "-c", CODE],
+    ["flock", "/tmp/lock", "-c", CODE],
+    ["flock", "/tmp/lock", "sh", "-c", CODE],
+    ["su", "-c", CODE],
+    ["su", "-", "me", "-c", CODE],
+    ["su", "me", "--command=ls {{ x }}"],
+    ["runuser", "-l", "me", "-c", CODE],
+    ["runuser", "-u", "me", "--", "sh", "-c", CODE],
+    ["watch", "-n", "1", "ls", "{{ x }}"],
+    ["sudo", "-u", "me", "watch", "ls {{ x }}"],
+    ["parallel", CODE],
+    ["parallel", "-j", "2", "ls {{ x }}", ":::", "a"],
+    ["awk", "{{ x }}"],
+    ["gawk", "-F", ",", "{ print {{ x }} }", "file"],
+    ["gawk", "-e", "{{ x }}"],
+    ["timeout", "5", "awk", "{{ x }}"],
+    ["sed", "s/a/{{ x }}/", "file"],
+    ["sed", "-n", "-e", "{{ x }}"],
+    ["xargs", "-I%", "sh", "-c", CODE],
+    ["find", ".", "-exec", "sh", "-c", CODE, ";"],
+    ["perl", "-e", "{{ x }}"],
+    ["perl", "-e", "1", "-e", "{{ x }}"],
+    ["perl", "-ne{{ x }}"],
+    ["python3", "-c", "{{ x }}"],
+    ["python3", "-Wignore", "-c{{ x }}"],
+    ["node", "-e", "{{ x }}"],
+    ["node", "--eval", "{{ x }}"],
+    ["node", "--print={{ x }}"],
+    ["ruby", "-e", "{{ x }}"],
+    ["php", "-r", "{{ x }}"],
+    ["ssh", "host", "ls", "{{ x }}"],
+    ["psql", "--command", "{{ x }}"],
+]
+LISTS_OF_DATA: list[list[Any]] = [
+    ["sh", "-c", 'ls "$1"', "sh", "{{ x }}"],
+    ["sh", "-c", "--", 'ls "$1"', "sh", "{{ x }}"],
+    ["bash", "-o", "pipefail", "-c", 'ls "$1"', "sh", "{{ x }}"],
+    ["bash", "run.sh", "-c", "{{ x }}"],
+    ["echo", 5, "{{ x }}"],
+    ["env", "A={{ x }}", "ls"],
+    ["env", "-u", "A", "ls", "{{ x }}"],
+    ["script", "-c", "ls", "{{ x }}"],
+    ["flock", "{{ x }}", "-c", "ls"],
+    ["flock", "/tmp/lock", "ls", "{{ x }}"],
+    ["su", "{{ x }}", "-c", "ls"],
+    ["runuser", "-u", "{{ x }}", "--", "ls"],
+    ["watch", "-n", "{{ x }}", "ls"],
+    ["parallel", "-j", "{{ x }}", "ls", ":::", "{{ x }}"],
+    ["awk", "-v", "n={{ x }}", "{ print n }", "{{ x }}"],
+    ["awk", "-f", "prog.awk", "{{ x }}"],
+    ["grep", "awk", "{{ x }}"],
+    ["sed", "-n", "5p", "{{ x }}"],
+    ["xargs", "-a", "{{ x }}", "ls"],
+    ["find", "{{ x }}", "-name", "*.sh", "-exec", "ls", "{}", ";"],
+    ["perl", "-e", "print @ARGV", "{{ x }}"],
+    ["python3", "-c", "import sys", "-c", "{{ x }}"],
+    ["python3", "run.py", "-c", "{{ x }}"],
+    ["node", "-e", "1", "{{ x }}"],
+    ["ssh", "{{ x }}", "uptime"],
+    ["git", "commit", "-m", "{{ x }}"],
+]
 
-    def test_other_lists_are_not(self) -> None:
-        check_words(["sh", "-c", 'ls "$1"', "sh", "{{ x }}"])
-        check_words(["echo", 5, "{{ x }}"])
+
+class TestWords:
+    @pytest.mark.parametrize("words", LISTS_OF_CODE, ids=" ".join)
+    def test_a_list_whose_template_would_be_code_is_refused(self, words: list[Any]) -> None:
+        with pytest.raises(TemplateSyntax, match="would read the template's value as code") as caught:
+            check_words(words)
+        assert caught.value.hint
+
+    @pytest.mark.parametrize("words", LISTS_OF_DATA, ids=lambda words: " ".join(map(str, words)))
+    def test_other_lists_are_not(self, words: list[Any]) -> None:
+        check_words(words)
+
+
+@pytest.mark.skipif("bash" not in SHELLS, reason="there is no bash")
+@pytest.mark.parametrize(
+    ("command", "value"),
+    [
+        ("a=([{{ x }}]=1)", "$(touch hit)"),
+        ("echo a >&{{ x }}", "$(touch hit)"),
+        ("echo $((1+$(echo {{ x }})))", "a[$(touch hit)]"),
+        ("[[ $(echo {{ x }}) -eq 1 ]]", "a[$(touch hit)]"),
+        ("declare -a a={{ x }}", "([$(touch hit)]=1)"),
+        ("PS4={{ x }}; set -x; true", "$(touch hit)"),
+    ],
+)
+def test_bash_would_run_what_is_refused(tmp_path: Path, command: str, value: str) -> None:
+    """What is refused is no guess: bound as everywhere else, the value runs."""
+    bound = command.replace("{{ x }}", '"${NOETL_1}"')
+    env = {"PATH": "/usr/bin:/bin", "NOETL_1": value}
+    subprocess.run(["bash", "-c", bound], env=env, cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    assert (tmp_path / "hit").exists()
+    with pytest.raises(TemplateSyntax):
+        prepare_shell(command)
 
 
 PIECES = st.sampled_from(
@@ -267,6 +437,16 @@ PIECES = st.sampled_from(
         "a",
         ";",
         "|",
+        ">&",
+        "a=([",
+        "]=1)",
+        "[[ ",
+        " -eq 1 ]]",
+        "declare -a a=",
+        "((",
+        "))",
+        "a[",
+        "]",
     ]
 )
 
@@ -282,13 +462,17 @@ def test_any_text_is_prepared_or_refused_and_never_holds_a_value(source: str) ->
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(PIECES, max_size=10).map("".join))
-def test_no_text_runs_a_value(tmp_path_factory: pytest.TempPathFactory, source: str) -> None:
+@given(st.lists(PIECES, max_size=10).map("".join), st.data())
+def test_no_text_runs_a_value(tmp_path_factory: pytest.TempPathFactory, source: str, data: st.DataObject) -> None:
     """Whatever the command does, the commands inside the value are never run."""
     folder = tmp_path_factory.getbasetemp() / "canary"
     folder.mkdir(exist_ok=True)
+    hit = f"touch {folder}/hit"
+    value = data.draw(
+        st.sampled_from([f"x$({hit})`{hit}`;{hit};'\";|&\n", f"a[$({hit})]", f"([$({hit})]=1)", f"$({hit})"])
+    )
     try:
-        text = prepare_shell(source)({"x": f"x$(touch {folder}/hit)`touch {folder}/hit`;touch {folder}/hit;'\";|&\n"})
+        text = prepare_shell(source)({"x": value})
     except TemplateError:
         return
     for shell in ("dash", "bash"):
@@ -303,3 +487,27 @@ def test_no_text_runs_a_value(tmp_path_factory: pytest.TempPathFactory, source: 
             check=False,
         )
     assert not (folder / "hit").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["a=([{{ workload.x }}]=1)", "echo a >&{{ workload.x }}", "echo $((1+$(echo {{ workload.x }})))"]
+    + [[str(word).replace(" x ", " workload.x ") for word in words] for words in LISTS_OF_CODE[:4]],
+    ids=str,
+)
+def test_the_validator_refuses_the_same(command: str | list[str]) -> None:
+    from json import dumps
+
+    from noetl.dsl.compile import load
+    from noetl.tools.registry import KINDS
+
+    text = f"""
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {{name: refused, path: tests/refused}}
+workload: {{x: 1}}
+workflow:
+  - step: start
+    tool: {{kind: shell, cmds: [{dumps(command)}]}}
+"""
+    assert {problem.code for problem in load("p.yaml", text.encode(), KINDS).problems} == {"NTL514"}

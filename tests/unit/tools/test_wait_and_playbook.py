@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from noetl.model.identity import child_id
 from noetl.pipeline.run import Parked, Waiting
 from noetl.tools import playbook, wait
 from noetl.tools.base import Context
@@ -79,7 +80,7 @@ def test_child_is_the_same_when_the_attempt_is_asked_for_again() -> None:
 
 
 def test_child_differs_by_action_and_attempt() -> None:
-    ids = {playbook.child_id(action, attempt) for action in ("a", "b", "a|1") for attempt in (1, 2, 11)}
+    ids = {child_id(action, attempt) for action in ("a", "b", "a|1") for attempt in (1, 2, 11)}
     assert len(ids) == 9
 
 

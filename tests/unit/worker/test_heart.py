@@ -112,20 +112,63 @@ def test_paused_executions_are_known_until_they_go_on(server: Scripted) -> None:
     asyncio.run(run())
 
 
-def test_leases_are_stopped_when_no_beat_gets_through_for_too_long(
+def test_while_no_beat_gets_through_calls_go_on_and_none_is_begun(
     server: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("noetl.worker.heart.LEASE_SECONDS", 0.3)
+    monkeypatch.setattr("noetl.worker.terms.LEASE_SECONDS", 0.3)
+    monkeypatch.setattr("noetl.worker.terms.MARGIN_SECONDS", 0.0)
 
     async def run() -> None:
         async with Bench(server) as bench:
-            held = bench.hold(3)
-            await until(lambda: server.of("/heartbeat"))
-            assert not held.done()
+            running, lease = bench.hold(3), (EXECUTION, 3)
+            await until(lambda: lease in bench.link.terms.until)
+            assert await bench.link.holds(*lease)
             server.answer = lambda asked: (503, b"")
-            await until(held.cancelled)
+            await until(lambda: bench.link.terms.now() > bench.link.terms.until[lease])
+            beginning = asyncio.create_task(bench.link.holds(*lease))
+            before = len(server.asked)
+            await until(lambda: len(server.asked) > before + 3)
+            assert not beginning.done()
+            assert not running.done()
+            server.answer = plain
+            assert await beginning
+            assert not running.done()
 
     asyncio.run(run())
+
+
+def test_a_lease_that_is_to_be_renewed_does_not_wait_for_the_next_beat(server: Scripted) -> None:
+    async def run() -> None:
+        async with Bench(server, beat=1000) as bench:
+            await until(lambda: server.of("/heartbeat"))
+            bench.hold(3)
+            bench.link.terms.grant([(EXECUTION, 3)], bench.link.terms.now() - 1000)  # the answer was long on its way
+            assert await bench.link.holds(EXECUTION, 3)
+            assert [one.json["leases"] for one in server.of("/heartbeat")] == [{}, {EXECUTION: [3]}]
+
+    asyncio.run(run())
+
+
+def test_a_lost_lease_is_not_waited_for(server: Scripted) -> None:
+    server.answer = pulse(revoked=[[EXECUTION, 3]])
+
+    async def run() -> None:
+        async with Bench(server, beat=1000) as bench:
+            beginning = asyncio.create_task(bench.link.holds(EXECUTION, 3))
+            bench.worker.leases[EXECUTION, 3] = beginning  # type: ignore[assignment]
+            await until(beginning.cancelled)
+
+    asyncio.run(run())
+
+
+def test_beats_are_counted(server: Scripted) -> None:
+    async def run() -> None:
+        async with Bench(server):
+            await until(lambda: len(server.of("/heartbeat")) > 2)
+
+    asyncio.run(run())
+    numbers = [one.json["number"] for one in server.of("/heartbeat")]
+    assert numbers == list(range(1, len(numbers) + 1))
 
 
 def test_a_short_absence_of_the_server_stops_nothing(server: Scripted) -> None:

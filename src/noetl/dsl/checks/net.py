@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from noetl.dsl.graph import SHOWN, Graph, arrows
+from noetl.dsl.graph import SHOWN, Graph, arrows, way_back
 from noetl.dsl.problem import Check
 from noetl.model.playbook import Arc, Goto, Playbook, Step, Task
 
@@ -113,10 +113,10 @@ def _way_back(name: str, graph: Graph) -> list[str]:
     """A path to a step that can't be reached, from as far back as it goes, or as is of use to a reader."""
     path = [name]
     while len(path) < SHOWN:
-        before = [source for source in graph.before[path[0]] if source not in path]
-        if not before:
+        before = next((source for source in graph.before[path[0]] if source not in path), None)
+        if before is None:
             return path
-        path.insert(0, before[0])
+        path.insert(0, before)
     return path
 
 
@@ -148,19 +148,36 @@ class _Fork:
 
     def __init__(self, step: str, branches: list[str], graph: Graph, reach: dict[str, int]) -> None:
         self.step, self.branches, self.graph, self.reach = step, branches, graph, reach
+        self.ways: dict[str, dict[str, str]] = {}
         once = self.shared = 0
         for branch in branches:
             self.shared |= once & reach[branch]
             once |= reach[branch]
         self.apart = once & ~self.shared
 
-    def meetings(self) -> Iterator[tuple[str, list[str], list[str]]]:
-        """Where branches first come together; what lies behind such a step meets only because they do."""
-        for name in self._border():
-            arriving = (branch for branch in self.branches if self._arrives(branch, name))
-            left, right = next(arriving, None), next(arriving, None)
-            if left is not None and right is not None:
-                yield name, self.path(left, name), self.path(right, name)
+    def meetings(self, told: set[str]) -> Iterator[tuple[str, str, str]]:
+        """Where branches first come together, but for what was `told`, and the first two branches that do.
+
+        What lies behind such a step meets only because they do. A branch comes to a step from a step of its own; such a
+        source belongs to one branch, so each arc is looked at once, however many branches there are.
+        """
+        graph, starts = self.graph, self.graph.union(self.branches)
+        border = [name for name in self._border() if name not in told]
+        sources = 0
+        for name in border:
+            sources |= graph.sources[name]
+        rank = {branch: place for place, branch in enumerate(self.branches)}
+        owner = {
+            name: place
+            for branch, place in rank.items()
+            for name in graph.among(self.reach[branch] & sources & self.apart)
+        }
+        for name in border:
+            arriving = {owner[source] for source in graph.among(graph.sources[name] & self.apart)}
+            arriving.update(rank[branch] for branch in graph.among((graph.sources[name] | graph.bit[name]) & starts))
+            if len(arriving) > 1:
+                left, right = sorted(arriving)[:2]
+                yield name, self.branches[left], self.branches[right]
 
     def _border(self) -> list[str]:
         """The shared steps that a branch may come to from steps of its own; looked for from the smaller side."""
@@ -170,19 +187,13 @@ class _Fork:
             found = self.shared & graph.union({*starts, *(to for name in sources for to in graph.after[name])})
             return list(graph.among(found))
         own = self.apart | graph.union(starts)
-        return [
-            name
-            for name in graph.among(self.shared)
-            if name in starts or any(graph.bit[source] & own for source in graph.before[name])
-        ]
-
-    def _arrives(self, branch: str, name: str) -> bool:
-        own = self.reach[branch] & self.apart | self.graph.bit[branch]
-        return branch == name or any(self.graph.bit[source] & own for source in self.graph.before[name])
+        return [name for name in graph.among(self.shared) if name in starts or graph.sources[name] & own]
 
     def path(self, branch: str, name: str) -> list[str]:
-        """The way from the fork to a step, by one branch."""
-        return [self.step, *self.graph.path(branch, name, self.reach[branch] & self.apart)]
+        """A shortest way from the fork to a step, by one branch."""
+        if branch not in self.ways:
+            self.ways[branch] = self.graph.ways(branch, self.reach[branch] & self.apart)
+        return [self.step, *way_back(self.ways[branch], branch, name)]
 
 
 def _check_forks(playbook: Playbook, graph: Graph, declared: set[str], report: Report) -> None:
@@ -195,11 +206,11 @@ def _check_forks(playbook: Playbook, graph: Graph, declared: set[str], report: R
         for targets in _side_by_side(step):
             times = Counter(target for target in targets if target in reach)
             fork = _Fork(step.name, list(times), behind, reach)
-            twice = [(name, [step.name, name], [step.name, name]) for name in times if times[name] > 1]
-            for name, left, right in [*twice, *fork.meetings()]:
-                if name not in told:  # what is to be done about it is done at that step, so once is enough
-                    told.add(name)
-                    _report_meeting(report, name, left, right)
+            twice = [(name, name, name) for name in times if times[name] > 1 and name not in told]
+            told.update(name for name, _, _ in twice)  # what is to be done is done at that step, so once is enough
+            for name, left, right in [*twice, *fork.meetings(told)]:
+                told.add(name)
+                _report_meeting(report, name, fork.path(left, name), fork.path(right, name))
             races.check(fork)
 
 

@@ -1,9 +1,13 @@
-"""provider: file. A file on the worker, such as one that an orchestrator mounts."""
+"""provider: file. A file on the worker, such as one that an orchestrator mounts.
+
+`noetl/file_access.py` has the rules: files of the kernel and of noetl itself are refused, and NOETL_SECRET_FILES can
+name the folders that secrets may come from.
+"""
 
 from __future__ import annotations
 
+from noetl.file_access import FileRefused, open_checked
 from noetl.keychain.providers import Request
-from noetl.settings import master_key_settings
 
 MAX_BYTES = 2**20
 
@@ -15,16 +19,11 @@ async def read(request: Request) -> str:
 
 
 def _read(request: Request) -> str:
-    from pathlib import Path
-
-    path = Path(request.key).expanduser()
-    if path.resolve() == Path(master_key_settings(request.environment).file).resolve():
-        raise request.failure("auth", "the master key is not a secret for playbooks")
     try:
-        if path.exists() and not path.is_file():  # reading a pipe could take for ever
-            raise request.failure("auth", f"{request.key} is not a file")
-        with path.open("rb") as file:
+        with open_checked(request.key, "secret", request.environment) as file:
             data = file.read(MAX_BYTES + 1)
+    except FileRefused as error:
+        raise request.failure("auth", str(error)) from None
     except FileNotFoundError:
         raise request.failure("not_found", f"there is no file {request.key} on the worker") from None
     except OSError as error:

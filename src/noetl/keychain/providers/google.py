@@ -93,8 +93,9 @@ async def _token(request: Request, account: Mapping[str, Any] | None) -> str:
     if account is not None:
         request.taint(account["private_key"], request.where)
         return await TOKENS.get(dict(account), lambda: _signed(request, account))
-    host = request.login_field("metadata_host", "GCE_METADATA_HOST") or METADATA
-    return await TOKENS.get(["google metadata", host], lambda: _machine(request, host))
+    named = request.login.fields.get("metadata_host")
+    host = str(named or request.login_field("metadata_host", "GCE_METADATA_HOST") or METADATA)
+    return await TOKENS.get(["google metadata", host], lambda: _machine(request, host, own=named is None))
 
 
 async def _signed(request: Request, account: Mapping[str, Any]) -> Token:
@@ -108,10 +109,11 @@ async def _signed(request: Request, account: Mapping[str, Any]) -> Token:
     return Token(token, seconds_of(answer.at("expires_in")))
 
 
-async def _machine(request: Request, host: str) -> Token:
-    """The token of the machine, which its metadata server gives."""
+async def _machine(request: Request, host: str, *, own: bool) -> Token:
+    """The token of the machine, which its metadata server gives: its own one, unless a credential names another."""
     url = f"http://{host}/computeMetadata/v1/instance/service-accounts/default/token"
-    answer = await ask(request.where, "the metadata server", "GET", url, headers={"Metadata-Flavor": "Google"})
+    headers = {"Metadata-Flavor": "Google"}
+    answer = await ask(request.where, "the metadata server", "GET", url, headers=headers, own=own)
     token = answer.at("access_token")
     if not answer.ok or not isinstance(token, str):
         raise refused(request.where, "the metadata server", answer)

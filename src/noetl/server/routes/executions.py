@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import msgspec
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.state import Execution
@@ -44,6 +44,8 @@ STATUSES = ("pending", "running", "waiting", "paused", "cancelling", "succeeded"
 KEY_LENGTH = 200
 LOOKS = 20
 ID = re.compile(FORMS["id"])
+LOG_READ, LOG_PAGE_CHARACTERS = 100, 8 << 20
+"""So many lines are read at once, and a page ends when it has so much text."""
 
 LIMIT = Query("limit", "integer", "How many at most.", 1, 1_000)
 AFTER = Query("after", "integer", "Only what comes after this number.")
@@ -100,12 +102,25 @@ async def _playbook(call: Call, request: StartRequest) -> str:
     if request.path is not None:
         return await playbooks.named(request.path, request.version)
     if request.playbook_id is not None:
-        await playbooks.know(request.playbook_id)
-        return request.playbook_id
+        return await _known(call, request.playbook_id)
     if call.caller.role not in WRITE:
         raise Refused(403, f"the role {call.caller.role} may start registered playbooks; a text takes author")
     assert request.playbook is not None
     return await playbooks.add(call.caller.key, request.playbook.encode("utf-8", "surrogatepass"))
+
+
+async def _known(call: Call, digest: str) -> str:
+    """The digest of a stored playbook. Drafts of authors, which are stored and not registered, are theirs."""
+    unknown = NotFound(f"there is no playbook {digest[:64]!r}")
+    try:
+        playbook = await call.api.playbooks.know(digest)
+    except NotFound:
+        raise unknown from None
+    if call.caller.role not in WRITE:
+        versions = await call.in_store(call.api.store.versions, playbook.path)
+        if not any(version.digest == digest for version in versions):
+            raise unknown
+    return digest
 
 
 async def once(call: Call, execution: str, about: str = "") -> str:
@@ -233,9 +248,8 @@ async def _stream(call: Call, execution: str, after: int) -> Response:
             return Response(status_code=204)  # a browser that has seen the end does not come again
     elif not await call.in_store(call.api.store.seq, execution):
         raise NotFound(f"no execution {execution}")
-    headers = {"X-Accel-Buffering": "no"}
     written = sse.stream(call.api, execution, after, call.is_still_let_in)
-    return StreamingResponse(written, headers=headers, media_type="text/event-stream")
+    return sse.EventStream(call.api, call.caller.key, written)
 
 
 @routes.add(
@@ -273,15 +287,31 @@ async def logs(call: Call) -> Response:
     """What the tasks of an execution wrote to their standard output and error."""
     execution, api = call.params["id"], call.api
     after, limit = call.number("after", 0), call.number("limit", 1000)
-    lines = await call.in_store(api.store.logs, execution, after)
+    lines, more = await call.in_store(_log_page, api.store, execution, after, limit)
     if not lines and not await call.in_store(api.store.seq, execution):
         raise NotFound(f"no execution {execution}")
     keys = ("number", "task", "timestamp", "stream", "line")
     items = [
         dict(zip(keys, (number, task, show.stamp(at), stream, line), strict=True))
-        for number, task, at, stream, line in lines[:limit]
+        for number, task, at, stream, line in lines
     ]
-    return json_response({"items": items, "next": items[-1]["number"] if len(lines) > limit else None})
+    return json_response({"items": items, "next": items[-1]["number"] if more else None})
+
+
+def _log_page(
+    store: Store, execution: str, after: int, limit: int
+) -> tuple[list[tuple[int, str, float, str, str]], bool]:
+    """Lines after a number, and whether there are more: as many as are wanted, or fewer if they are long."""
+    found: list[tuple[int, str, float, str, str]] = []
+    size = 0
+    while len(found) < limit and size < LOG_PAGE_CHARACTERS:
+        wanted = min(LOG_READ, limit - len(found))
+        lines = store.logs(execution, found[-1][0] if found else after, wanted + 1)
+        found += lines[:wanted]
+        size += sum(len(line[4]) for line in lines[:wanted])
+        if len(lines) <= wanted:
+            return found, False
+    return found, True
 
 
 # -- commands -------------------------------------------------------------------------------------------------------

@@ -54,8 +54,6 @@ async def fork(call: Call) -> Response:
     """Start an execution that begins with the events of this one, up to `at`, and goes on from there. With an edited
     playbook it takes the role author."""
     request = await call.read(ForkRequest)
-    if request.at is not None and request.at < 1:
-        raise Refused(422, "at is the seq of an event, from 1 on")
     edit = await _edit(call, request)
     name = await _name(call, f"fork {call.params['id']} ")
     return await _told(call, await history.fork(call.api.runtime, call.params["id"], name, request.at, edit))

@@ -32,8 +32,8 @@ SIGNED = (
 @routes.add("POST", "/hooks/{name}", body=bytes, limit=MIB, headers=SIGNED, answers={202: Delivered})
 async def deliver(call: Call) -> Response:
     """Start the playbook of a hook. The body is its payload; the signature decides who may."""
-    api, body, name = call.api, await call.content(), call.params["name"]
-    hook, signed = await _signed(call, name, body)
+    api, name = call.api, call.params["name"]
+    hook, signed, body = await _signed(call, name)
     try:
         payload = hooks.payload_of(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -43,27 +43,42 @@ async def deliver(call: Call) -> Response:
     return json_response({"execution_id": execution, "duplicate": duplicate}, 202)
 
 
-async def _signed(call: Call, name: str, body: bytes) -> tuple[Hook, str]:
-    """The hook and the signature, if it fits. All that is wrong is answered alike: who can't sign learns nothing."""
-    api, timestamp = call.api, call.header(b"x-noetl-timestamp")
+async def _signed(call: Call, name: str) -> tuple[Hook, str, bytes]:
+    """The hook, the signature and the body, if they fit. All that is wrong is answered alike: who can't sign learns
+    nothing. Headers that can't be right are answered before the body is read; the body for a hook that does not exist
+    is read and not kept."""
+    timestamp, given = call.header(b"x-noetl-timestamp"), call.header(b"x-noetl-signature")
+    if not hooks.is_plausible(timestamp, given, call.api.clock.now()):
+        raise _unsigned(call)
     found = await call.in_store(_opened, call, name)
-    secret = None if found is None else found[1]
-    good = hooks.is_signed(secret, timestamp, call.header(b"x-noetl-signature"), body, api.clock.now())
-    if found is None or not good:
-        api.metrics.count("noetl_deliveries_refused_total")
-        raise Refused(
-            401,
-            "no hook of this name takes this delivery: its signature must fit, and be no older than five minutes",
-            kind="signature",
-            headers={"WWW-Authenticate": "Noetl-Signature"},
-        )
-    return found[0], hooks.signature(found[1], timestamp, body)
+    if found is None:
+        signature = hooks.Signature(hooks.UNKNOWN, timestamp)
+        async for part in call.parts():
+            signature.update(part)
+        signature.fits(given)
+        raise _unsigned(call)
+    hook, secret = found
+    body = await call.content()
+    signature = hooks.Signature(secret, timestamp, body)
+    if not signature.fits(given):
+        raise _unsigned(call)
+    return hook, signature.hex(), body
+
+
+def _unsigned(call: Call) -> Refused:
+    call.api.metrics.count("noetl_deliveries_refused_total")
+    return Refused(
+        401,
+        "no hook of this name takes this delivery: its signature must fit, and be no older than five minutes",
+        kind="signature",
+        headers={"WWW-Authenticate": "Noetl-Signature"},
+    )
 
 
 def _opened(call: Call, name: str) -> tuple[Hook, str] | None:
     safe = call.api.settings.safe
     try:
-        return None if safe is None else hooks.opened(call.api.store, safe, name)
+        return None if safe is None else hooks.opened(call.api.store, safe, name, call.api.decoy)
     except AuthError as error:  # for whoever runs the server; the sender can't do anything about it
         call.api.log.write("error", "the secret of a hook can't be read", hook=name, reason=str(error))
         return None

@@ -56,7 +56,7 @@ async def list_all(call: Call) -> Response:
 
 
 def _page(api: Api, prefix: str, cursor: str, limit: int) -> list[tuple[str, CatalogVersion]]:
-    return [(path, api.store.versions(path)[0]) for path in api.store.paths(prefix, limit, cursor)]
+    return [(path, api.store.versions(path, 1)[0]) for path in api.store.paths(prefix, limit, cursor)]
 
 
 @routes.add(

@@ -30,16 +30,16 @@ async def login(call: Call) -> Response:
     """Sign in. The answer sets the cookie of the session."""
     request, api = await call.read(LoginRequest), call.api
     address = (call.scope.get("client") or ("",))[0]
-    subjects = (f"user {request.user[:100]}", f"address {address}")
-    api.throttle.check(*subjects)
-    api.throttle.failed(*subjects)  # until it is known better: guesses that come at once are all counted
+    guess = (request.user[:100], address)
+    api.throttle.check(*guess)
+    api.throttle.failed(*guess)  # until it is known better: guesses that come at once are all counted
     user = None if "\0" in request.user else await call.in_store(api.store.access.user, request.user)
     async with api.hashing:
         good = await asyncio.to_thread(passwords.matches, user.password if user else "", request.password)
     if user is None or not good:
         api.metrics.count("noetl_logins_failed_total")
         raise unauthorised("no user has this name and password")
-    api.throttle.succeeded(*subjects)
+    api.throttle.succeeded(*guess)
     agent = call.header(b"user-agent").encode("ascii", "replace").decode()
     secret, session = new_session(user.name, api.clock.now(), agent, address)
     await api.sessions.begin(session, user)

@@ -13,20 +13,25 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from noetl.engine.admissible import Inadmissible
 from noetl.engine.commands import Claim, Report
-from noetl.engine.events import Event
+from noetl.engine.events import StepRegranted, StepStarted
 from noetl.engine.state import Execution, Lease
 from noetl.errors import Conflict, NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.keychain.restrict import refusal
-from noetl.model.identity import TaskId
-from noetl.results.stores import buckets
+from noetl.results.stores import buckets, is_named
 from noetl.runtime.runtime import Refresh
 from noetl.server.api import Api
+from noetl.server.auth import unauthorised
 from noetl.server.call import BYTES, MIB, YAML, Call, Query, Routes, json_response
 from noetl.server.problems import Refused
-from noetl.store.ports import Change, LogLine, WorkerSession
+from noetl.server.service import Reported
+from noetl.store import codec
+from noetl.store.access import Token
+from noetl.store.ports import Change, LogLine, Store, WorkerSession
 from noetl.worker import wire
+from noetl.worker.work import Work
 
 routes = Routes()
 
@@ -34,7 +39,13 @@ LONGEST_WAIT = 60.0
 MOST_SLOTS = 10_000
 MOST_REPORTS = 1_000
 MOST_LINES = 20_000
-LINE_CHARACTERS = 65_536
+LINE_CHARACTERS, LINE_TASK, LINE_STREAM = 65_536, 500, 20
+"""How much of a line, of the name of its task and of its stream is kept."""
+MOST_LOOKS = 100
+"""Executions that are looked up in the store for the lines of one request."""
+RECENT_EVENTS = 2_000
+"""A worker that was given a lease among the last events of an execution has just worked in it."""
+GRANTS = (StepStarted.name, StepRegranted.name)
 TRIES = 10
 FOR_EVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 NAME_LENGTH = 200
@@ -51,6 +62,9 @@ async def claim(call: Call) -> Response:
     seconds = max(0.0, min(LONGEST_WAIT, request.wait))
     began = perf_counter()
     works = await call.unless_gone(call.api.service.claim(command, seconds, again=request.again))
+    if works and seconds and not await _is_still_allowed(call, command.pool):
+        await _return(call, works)
+        raise unauthorised("this token was revoked, or works for another pool now", invalid=True)
     if works:
         call.api.metrics.observe("noetl_claim_wait_seconds", perf_counter() - began)
     call.api.metrics.count("noetl_leases_granted_total", len(works))
@@ -79,24 +93,55 @@ async def report(call: Call) -> Response:
 
 
 async def _told(call: Call, execution: str, report: Report) -> wire.Verdicts:
-    """Hand a report on. One of a lease that is over, or somebody else's, is heard only for the work it asks for."""
+    """Hand a report on. One of a lease that is over, or somebody else's, is heard only for the work it asks for; one
+    whose facts do not follow from its lease is not heard at all."""
     api = call.api
     try:
-        lease = await _leased(api, execution, report.fence)
+        state = await _knowing(api, execution, report.fence)
     except NotFound:
         return wire.Verdicts("rejected")
-    again = lease is None
-    mine = lease is not None and _is_mine(call, lease.worker)
-    if not mine or lease is None or not all(_belongs(fact, lease.run) for fact in report.facts):
-        if lease is not None:
-            return wire.Verdicts("rejected")
+    lease = state.leases.get(report.fence)
+    if lease is None:
         report = Report(report.fence, (), report.first + len(report.facts), report.claim)
-    found = await api.service.report(execution, report, again=again)
+    elif not _is_mine(call, lease.worker):
+        return wire.Verdicts("rejected")
+    try:
+        await _check_references(call, state, report)
+        found = await _decided(api, execution, report, again=lease is None)
+    except Inadmissible as error:
+        name = lease.worker if lease is not None else _token(call)
+        api.log.write("warning", f"report refused: {error}", execution=execution, worker=name)
+        return wire.Verdicts("rejected")
     api.metrics.count("noetl_leases_granted_total", len(found.works))
     return wire.Verdicts(found.verdict, found.held, [wire.encode_work(work) for work in found.works])
 
 
+async def _decided(api: Api, execution: str, report: Report, *, again: bool) -> Reported:
+    """What became of a report. One that does not fit may follow another that went to another server: the state in
+    memory was dropped with it, and is read from the store for the second try."""
+    try:
+        return await api.service.report(execution, report, again=again)
+    except Inadmissible:
+        return await api.service.report(execution, report, again=again)
+
+
+async def _check_references(call: Call, state: Execution, report: Report) -> None:
+    """Inadmissible unless each stored value that a report refers to comes with it, is known to the execution, or lies
+    where the playbook has results written: else a worker could have anything read for it by its hash."""
+    brought = {key for key, _ in report.blobs}
+    references = {one.key: one for fact in report.facts for one in wire.references_in(fact) if not one.is_secret}
+    for reference in references.values():
+        if reference.store == "db" and reference.key in brought:
+            continue
+        if reference.store != "db" and is_named(state.net.playbook, reference):
+            continue
+        if not await call.in_store(call.api.store.refers, state.id, reference.digest):
+            raise Inadmissible(f"the stored value {reference.digest[:12]} is none of this execution")
+
+
 def _report(call: Call, request: wire.ReportRequest) -> Report:
+    if len(request.facts) > wire.MOST_FACTS or len(request.blobs) > wire.MOST_FACTS:
+        raise Refused(413, f"more than {wire.MOST_FACTS:,} facts or contents in one report")
     found = wire.report_of(request)
     for key, content in found.blobs:
         _check_hash(key, content)
@@ -109,8 +154,23 @@ def _claim(call: Call, request: wire.ClaimRequest) -> Claim:
     """The claim, for a pool that the token may work for."""
     if not 1 <= request.slots <= MOST_SLOTS:
         raise Refused(422, f"slots are 1 to {MOST_SLOTS:,}")
+    if len(request.claim_id) > NAME_LENGTH or not request.claim_id.isprintable():
+        raise Refused(422, f"a claim has an id of at most {NAME_LENGTH} printable characters")
     pool = _pool(call, request.pool)
     return Claim(_name(call, request.worker), request.slots, pool, request.claim_id)
+
+
+async def _is_still_allowed(call: Call, pool: str | None) -> bool:
+    """Whether the token would be let in now, for this pool: the claim may have waited for a minute."""
+    assert call.caller.token is not None
+    token: Token | None = await call.in_store(call.api.store.access.token, call.caller.token.hash)
+    return token is not None and token.is_valid(call.api.clock.now()) and token.pool in (None, pool)
+
+
+async def _return(call: Call, works: list[Work]) -> None:
+    """Give leases back that must not reach the worker."""
+    for work in works:
+        await call.api.runtime.handle(work.execution, Report(work.fence, (), hand_back=True))
 
 
 @routes.add("POST", "/worker/heartbeat", body=wire.Heartbeat, limit=16 * MIB, answers={200: wire.Pulse})
@@ -121,9 +181,13 @@ async def heartbeat(call: Call) -> Response:
     said = beat.host + beat.version
     if not 0 <= beat.slots <= MOST_SLOTS or len(said) > NAME_LENGTH or not said.isprintable():
         raise Refused(422, f"slots are 0 to {MOST_SLOTS:,}; host and version are short and printable")
+    if sum(map(len, beat.leases.values())) > MOST_SLOTS or len(beat.leases) > MOST_SLOTS:
+        raise Refused(413, f"a worker holds at most {MOST_SLOTS:,} leases")
+    if not all(len(execution) <= NAME_LENGTH for execution in beat.leases):
+        raise Refused(422, "leases are listed by the ids of their executions")
     await _keep_lines(call, beat.lines)
     session = WorkerSession(worker, pool, beat.slots, beat.host, beat.started, 0.0, beat.leases, beat.version)
-    revoked, paused = await call.api.service.heartbeat(session)
+    revoked, paused = await call.api.service.heartbeat(session, beat.number)
     return json_response(wire.Pulse(revoked, paused))
 
 
@@ -134,6 +198,8 @@ async def heartbeat(call: Call) -> Response:
 async def secrets(call: Call) -> Response:
     """A credential, opened, for an execution of which the worker holds a lease at this moment."""
     request = await call.read(wire.SecretRequest)
+    if len(request.name) > NAME_LENGTH or len(request.execution) > NAME_LENGTH:
+        raise Refused(422, f"names have at most {NAME_LENGTH} characters")
     api, worker = call.api, _name(call, request.worker)
     state = (await api.runtime.handle(request.execution, Refresh())).state
     leases = [lease for lease in state.leases.values() if lease.worker == worker]
@@ -150,20 +216,24 @@ async def secrets(call: Call) -> Response:
 
 @routes.add("GET", "/worker/playbooks/{hash}", answers={200: YAML})
 async def playbook(call: Call) -> Response:
-    """The text of a playbook by its digest, which a worker knows from its work."""
+    """The text of a playbook by its digest, for a worker that holds a lease of one of its executions."""
     stored = await call.in_store(call.api.store.playbook, call.params["hash"])
-    if stored is None:
-        raise NotFound(f"there is no playbook {call.params['hash']}")
+    if stored is None or not await _may_read(call):
+        raise NotFound(f"there is no playbook {call.params['hash']} that a lease of this token runs")
     return Response(stored[1], headers=FOR_EVER, media_type=YAML)
 
 
 @routes.add("GET", "/worker/blobs/{hash}", answers={200: BYTES})
 async def get_blob(call: Call) -> Response:
-    """Stored content by its hash, which a worker knows from its work."""
-    content = await call.in_store(call.api.store.blob, call.params["hash"])
+    """Stored content by its hash, for a worker that holds a lease of an execution which refers to it."""
+    content = await call.in_store(call.api.store.blob, call.params["hash"]) if await _may_read(call) else None
     if content is None:
-        raise NotFound(f"there is no content {call.params['hash']}")
+        raise NotFound(f"there is no content {call.params['hash']} that a lease of this token refers to")
     return Response(content, headers=FOR_EVER, media_type=BYTES)
+
+
+async def _may_read(call: Call) -> bool:
+    return bool(await call.in_store(call.api.store.may_read, f"@{_token(call)}", call.params["hash"]))
 
 
 @routes.add(
@@ -239,12 +309,10 @@ def _pool(call: Call, pool: str) -> str:
     return asked
 
 
-async def _leased(api: Api, execution: str, fence: int) -> Lease | None:
-    """The lease of a fence; one that is not in memory may be in the store."""
+async def _knowing(api: Api, execution: str, fence: int) -> Execution:
+    """The state that knows a lease; one that is not in memory may be in the store."""
     cell = api.runtime.cells.get(execution)
-    if cell is None or fence not in cell.state.leases:
-        return (await _fresh(api, execution)).leases.get(fence)
-    return cell.state.leases[fence]
+    return cell.state if cell is not None and fence in cell.state.leases else await _fresh(api, execution)
 
 
 async def _fresh(api: Api, execution: str) -> Execution:
@@ -256,33 +324,46 @@ def _pool_of(state: Execution, lease: Lease) -> str:
     return step.pool or state.net.playbook.executor.pool
 
 
-def _belongs(fact: Event, run: str) -> bool:
-    """Whether a fact is about the run of the lease."""
-    task = getattr(fact, "task", None)
-    about: Any = task.run if isinstance(task, TaskId) else getattr(fact, "run", run)
-    return bool(about == run)
-
-
 async def _keep_lines(call: Call, lines: list[LogLine]) -> None:
-    """Keep what tasks have written: of executions that have work for the token's pool."""
+    """Keep what tasks have written: of executions in which the token works, or has just worked."""
     if not lines:
         return
     if len(lines) > MOST_LINES:
         raise Refused(413, f"more than {MOST_LINES:,} lines at once")
-    executions = {line[0] for line in lines}
-    known = {one for one in executions if await _has_work(call, one)}
-    kept = [(one, task, at, stream, line[:LINE_CHARACTERS]) for one, task, at, stream, line in lines if one in known]
+    others = [one for one in dict.fromkeys(line[0] for line in lines) if not _works_in(call, one)]
+    worked = await call.in_store(_worked_in, call.api.store, others[:MOST_LOOKS], f"@{_token(call)}")
+    unknown = {one for one in others if one not in worked}
+    kept = [_bounded(line) for line in lines if line[0] not in unknown]
     if kept:
         await call.in_store(call.api.store.log, kept)
 
 
-async def _has_work(call: Call, execution: str) -> bool:
-    """Whether the token's pool has, or has had, a part in the execution."""
-    assert call.caller.token is not None
+def _bounded(line: LogLine) -> LogLine:
+    execution, task, at, stream, text = line
+    return execution, _short(task, LINE_TASK), at, _short(stream, LINE_STREAM), text[:LINE_CHARACTERS]
+
+
+def _short(text: str, most: int) -> str:
+    return "".join(character for character in text[:most] if character.isprintable())
+
+
+def _works_in(call: Call, execution: str) -> bool:
+    """Whether the token holds a lease of an execution, as far as that is known in memory."""
     cell = call.api.runtime.cells.get(execution)
-    try:
-        state = cell.state if cell is not None else await _fresh(call.api, execution)
-    except NotFound:
-        return False
-    pools = {step.pool or state.net.playbook.executor.pool for step in state.net.steps.values()}
-    return call.caller.token.pool is None or call.caller.token.pool in pools
+    return cell is not None and any(_is_mine(call, lease.worker) for lease in cell.state.leases.values())
+
+
+def _worked_in(store: Store, executions: list[str], suffix: str) -> set[str]:
+    """Executions in which a worker of the token holds a lease, or was given one lately: the last lines of a task may
+    come after its last report."""
+    return {one for one in executions if _has_lease(store, one, suffix) or _had_lease(store, one, suffix)}
+
+
+def _has_lease(store: Store, execution: str, suffix: str) -> bool:
+    return any(lease.worker.endswith(suffix) for lease in store.derived(execution).leases.values())
+
+
+def _had_lease(store: Store, execution: str, suffix: str) -> bool:
+    rows = store.read(execution, max(0, store.seq(execution) - RECENT_EVENTS))
+    grants = [codec.decode(row.type, row.data) for row in rows if row.type in GRANTS]
+    return any(getattr(grant, "worker", "").endswith(suffix) for grant in grants)

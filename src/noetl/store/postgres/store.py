@@ -144,8 +144,8 @@ class PostgresStore(SqlVerbs):
         written = byteas([line.encode("utf-8", "backslashreplace") for line in said])
         self._written([("append_log", (keys, texts(tasks), floats(times), texts(streams), written))])
 
-    def logs(self, execution: str, after: int = 0) -> list[tuple[int, str, float, str, str]]:
-        rows = self._rows("read_log", (self._key(execution), after))
+    def logs(self, execution: str, after: int = 0, limit: int | None = None) -> list[tuple[int, str, float, str, str]]:
+        rows = self._rows("read_log", (self._key(execution), after, limit))
         return [(number, task, at, stream, line.decode()) for number, task, at, stream, line in rows]
 
     def register(self, path: str, digest: str, label: str = "", now: float | None = None) -> int:

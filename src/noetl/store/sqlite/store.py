@@ -44,6 +44,7 @@ from typing import Any, Literal, TypeVar, get_args
 import apsw
 
 from noetl.errors import DiskFull, FileMissing, StoreError, UsageError
+from noetl.file_access import protect
 from noetl.store.keys import id_of, key_of, readable, span_of, valid_key
 from noetl.store.migrate import Migration, migrations_in, pending
 from noetl.store.ports import Change, LogLine, Row, Summary, check_gapless
@@ -67,6 +68,7 @@ class SqliteStore(SqlVerbs):
 
     def __init__(self, path: str | Path, *, synchronous: Synchronous = "full", mode: Mode = "create") -> None:
         self.path = Path(path).absolute()
+        protect(self.path)
         self._synchronous = synchronous
         self._lock = RLock()
         self._turn = Turn(self.locks / f"{self.path.name}.turn")
@@ -177,8 +179,8 @@ class SqliteStore(SqlVerbs):
         with self._lock:
             self._transaction(lambda: self._db.executemany(sql("append_log"), rows))
 
-    def logs(self, execution: str, after: int = 0) -> list[tuple[int, str, float, str, str]]:
-        return self._rows("read_log", (key_of(execution), after))
+    def logs(self, execution: str, after: int = 0, limit: int | None = None) -> list[tuple[int, str, float, str, str]]:
+        return self._rows("read_log", (key_of(execution), after, ALL if limit is None else limit))
 
     def changed(self) -> bool:
         with self._lock:

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from httpx2 import AsyncClient, Limits, create_ssl_context
 
 from noetl.tools.http import Tls
-from noetl.tools.http_client.network import GuardedNetwork
+from noetl.tools.http_client.network import guard
 from noetl.tools.http_client.refused import Refused
 
 KEEP_ALIVE_SECONDS = 4.0
@@ -69,10 +69,7 @@ def _new(tls: Tls) -> AsyncClient:
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         timeout=None,
     )
-    # The client takes a transport, but then leaves out the proxies of the environment; so its own one is changed.
-    pool: Any = client._transport._pool  # type: ignore[attr-defined]
-    pool._network_backend = GuardedNetwork(pool._network_backend)
-    return client
+    return guard(client)
 
 
 def _context(tls: Tls) -> ssl.SSLContext:

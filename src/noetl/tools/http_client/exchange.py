@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import Iterator
 from itertools import count
 
 from httpx2 import URL, AsyncClient, ConnectError, ConnectTimeout, Cookies, Request, Response
 
-from noetl.tools.http_client.addresses import is_forbidden
 from noetl.tools.http_client.answer import GLANCE_BYTES, read
 from noetl.tools.http_client.credential import Proof
-from noetl.tools.http_client.network import ForbiddenAddress
+from noetl.tools.http_client.network import causes, check_request, is_refusal
 from noetl.tools.http_client.request import has_port
 from noetl.tools.http_client.veil import Veil
 
@@ -61,8 +59,7 @@ class Exchange:
 
     async def _send(self, request: Request) -> Response:
         """Send one request; one that never reached a server is sent again."""
-        if is_forbidden(request.url.host):  # a proxy would connect where we do not
-            raise ConnectError("nothing is sent to this address from here", request=request) from ForbiddenAddress()
+        check_request(request)
         for attempt in range(self._retries):
             try:
                 return await self._client.send(request, stream=True)
@@ -105,16 +102,3 @@ def _at_home(here: URL, there: URL) -> bool:
 def tls_failure(error: BaseException) -> ssl.SSLError | None:
     """The failure of TLS that led to an error."""
     return next((cause for cause in causes(error) if isinstance(cause, ssl.SSLError)), None)
-
-
-def is_refusal(error: BaseException) -> bool:
-    """Whether we ourselves did not want to connect."""
-    return any(isinstance(cause, ForbiddenAddress) for cause in causes(error))
-
-
-def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what led to it, the outermost first."""
-    while error is not None:
-        yield error
-        inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
-        error = inner or error.__cause__ or error.__context__

@@ -6,17 +6,14 @@ import asyncio
 import select
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import httpcore2
+from httpx2 import AsyncClient, ConnectError, Request
 
-from noetl.tools.http_client.addresses import anything_is_forbidden, is_forbidden
-
-
-class ForbiddenAddress(httpcore2.ConnectError):
-    """The host is at an address that this role does not connect to."""
+from noetl.tools.addresses import ForbiddenAddress, anything_is_forbidden, check_address
 
 
 class GuardedNetwork(httpcore2.AsyncNetworkBackend):
@@ -39,11 +36,11 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
         if not anything_is_forbidden():
             return Stream(await self._inner.connect_tcp(host, port, timeout, local_address, socket_options))
         for address in await _addresses(host, port, timeout):
-            _refuse(host, address)
+            _check(host, address)
         stream = await self._inner.connect_tcp(host, port, timeout, local_address, socket_options)
         try:
-            _refuse(host, stream.get_extra_info("server_addr")[0])
-        except ForbiddenAddress:
+            _check(host, stream.get_extra_info("server_addr")[0])
+        except httpcore2.ConnectError:
             await stream.aclose()
             raise
         return Stream(stream)
@@ -92,7 +89,40 @@ async def _addresses(host: str, port: int, limit: float | None) -> set[str]:
     return set()
 
 
-def _refuse(host: str, address: str) -> None:
-    if is_forbidden(address):
-        where = address if address == host else f"{host} is at {address}, which"
-        raise ForbiddenAddress(f"{where} is link-local or a metadata service: nothing is sent there from here")
+def _check(host: str, address: str) -> None:
+    """The client takes errors of its own kind only; `is_refusal` finds what led to one."""
+    try:
+        check_address(host, address)
+    except ForbiddenAddress as error:
+        raise httpcore2.ConnectError(str(error)) from error
+
+
+def guard(client: AsyncClient) -> AsyncClient:
+    """Let a client connect to no forbidden address.
+
+    It would take a transport, but then leave out the proxies of the environment; so its own one is changed.
+    """
+    pool: Any = client._transport._pool  # type: ignore[attr-defined]
+    pool._network_backend = GuardedNetwork(pool._network_backend)
+    return client
+
+
+def check_request(request: Request) -> None:
+    """What is asked of every request before it is sent: a proxy would connect where we do not."""
+    try:
+        check_address(request.url.host, request.url.host)
+    except ForbiddenAddress as error:
+        raise ConnectError(str(error), request=request) from error
+
+
+def is_refusal(error: BaseException | None) -> bool:
+    """Whether we ourselves did not want to connect."""
+    return any(isinstance(cause, ForbiddenAddress) for cause in causes(error))
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what led to it, the outermost first."""
+    while error is not None:
+        yield error
+        inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
+        error = inner or error.__cause__ or error.__context__

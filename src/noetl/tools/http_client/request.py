@@ -13,6 +13,7 @@ from httpx2 import URL, AsyncClient, InvalidURL, Request
 from httpx2 import Timeout as Limits
 from msgspec import UNSET
 
+from noetl.file_access import FileRefused, open_checked
 from noetl.model.identity import traceparent
 from noetl.settings import traces_endpoint
 from noetl.tools.base import Context
@@ -167,7 +168,9 @@ def _part(name: str, given: str | Upload, files: ExitStack) -> tuple[str, Any, s
         content, kind = _content(upload.content, f"files.{name}.content")
         return upload.filename or name, content, content_type or kind.decode()
     try:
-        file = files.enter_context(Path(upload.path).open("rb"))  # noqa: SIM115 - the stack closes it
+        file = files.enter_context(open_checked(upload.path))
+    except FileRefused as error:
+        raise Refused(f"`files.{name}`: {error}") from None
     except FileNotFoundError:
         raise Refused(f"`files.{name}`: this worker has no file {upload.path!r}", "not_found") from None
     except (OSError, ValueError) as error:

@@ -8,7 +8,8 @@ import httpx2
 
 from noetl.model.outcome import Outcome, failed
 from noetl.tools.http_client.answer import no_answer
-from noetl.tools.http_client.exchange import causes, is_refusal, tls_failure
+from noetl.tools.http_client.exchange import tls_failure
+from noetl.tools.http_client.network import causes, is_refusal
 from noetl.tools.http_client.veil import Veil
 
 

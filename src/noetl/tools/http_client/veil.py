@@ -36,7 +36,7 @@ class Veil:
         """An address for people: who signs in and what is asked for is left out, after secrets were hidden."""
         whole = self._redact(url.raw_path.decode("ascii"))
         path, mark, _ = whole.partition("?")
-        return f"{url.scheme}://{url.netloc.decode('ascii')}{path[:MAX_PATH]}{'?...' * bool(mark)}"
+        return f"{url.scheme}://{self._redact(url.netloc.decode('ascii'))}{path[:MAX_PATH]}{'?...' * bool(mark)}"
 
     def leaks_into(self, address: str) -> bool:
         """Whether an address holds the credential, or another secret of the call, however it is escaped."""

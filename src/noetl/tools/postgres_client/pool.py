@@ -17,7 +17,9 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.pq import TransactionStatus
 
+from noetl.tools.addresses import anything_is_forbidden
 from noetl.tools.postgres_client.faults import connecting
+from noetl.tools.postgres_client.hosts import with_addresses
 from noetl.tools.postgres_client.loaders import ADAPTERS
 
 SIZE = 16
@@ -140,6 +142,8 @@ class Pool:
 
 
 async def _connected(target: str) -> Connection:
+    if anything_is_forbidden():
+        target = await asyncio.to_thread(with_addresses, target)
     connection = await AsyncConnection.connect(
         target,
         autocommit=True,

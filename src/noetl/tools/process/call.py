@@ -23,8 +23,6 @@ LOG_LINES = 200_000
 WORD_BYTES = 128 * 1024 - 1
 """What Linux takes as one argument or variable."""
 ALL_BYTES = 2 * 1024 * 1024 - 64 * 1024
-PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Variables of the worker that a program gets. The others may hold secrets."""
 
 
 class Output:
@@ -69,8 +67,15 @@ class Surroundings:
     def __init__(self, kind: str, context: Context, scratch: str, cwd: str, env: dict[str, str], box: Sandbox) -> None:
         self.kind, self.context, self.scratch, self.cwd, self.env, self.box = kind, context, scratch, cwd, env, box
 
-    async def run(self, argv: list[str], stdin: bytes | None, more_env: Mapping[str, str] | None = None) -> Outcome:
-        """One program to its end."""
+    async def run(
+        self,
+        argv: list[str],
+        stdin: bytes | None,
+        more_env: Mapping[str, str] | None = None,
+        *,
+        read: Iterable[str] = (),
+    ) -> Outcome:
+        """One program to its end. `read`: files that it has to read whatever the sandbox says."""
         from noetl.tools.process.program import Order, run_program
 
         env = {**self.env, **(more_env or {})}
@@ -81,7 +86,7 @@ class Surroundings:
             env,
             self.cwd,
             self.box.limits(),
-            landlock(self.box, folders),
+            landlock(self.box, folders, read=read),
         )
         output = Output(self.context)
         try:
@@ -146,7 +151,9 @@ async def _remove(folder: str) -> None:
 def _environment(context: Context, scratch: str, given: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, str]:
     import os
 
-    env = {name: value for name in PASSED_ON if (value := os.environ.get(name)) is not None}
+    from noetl.tools.process.environment import passed_on
+
+    env = passed_on()
     env.setdefault("PATH", os.defpath)
     env |= {"TMPDIR": scratch, "NOETL_ACTION_ID": context.action, "NOETL_EXECUTION_ID": context.execution}
     env["NOETL_ATTEMPT"] = str(context.attempt)

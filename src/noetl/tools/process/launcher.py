@@ -13,10 +13,10 @@ from contextlib import suppress
 from json import dumps
 from typing import Any, NamedTuple, Protocol
 
+from noetl.tools.process.environment import INTERPRETER, passed_on
+
 GOODBYE_SECONDS = 5.0
 INSIDE = os.path.join(os.path.dirname(__file__), "inside")
-PRIVATE = "NOETL_"
-"""Variables of the engine itself begin so. Some are secrets: a child gets none of them."""
 
 
 class Boot(NamedTuple):
@@ -58,7 +58,7 @@ class Launcher:
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", boot.code(), ":".join((INSIDE, *boot.folders)), str(theirs.fileno())],
-                env={name: value for name, value in os.environ.items() if not name.startswith(PRIVATE)},
+                env=passed_on(*INTERPRETER),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],

@@ -23,6 +23,7 @@ import msgspec
 
 from noetl.sql import quoted
 from noetl.tools.base import Failure
+from noetl.tools.files import task_file, task_folder
 from noetl.tools.rows.thread import Stop
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Access(NamedTuple):
 @contextmanager
 def opened(database: str | None, access: Access, stop: Stop) -> Iterator[DuckDBPyConnection]:
     """A connection to a file, or to a database in memory that ends with it."""
+    for declared in access.paths:
+        task_folder(declared, "paths")
     if database is None:
         instance = open_instance(":memory:", access)
         try:
@@ -65,7 +68,7 @@ def opened(database: str | None, access: Access, stop: Stop) -> Iterator[DuckDBP
         finally:
             instance.close()
         return
-    path = os.path.realpath(database)
+    path = task_file(database, "database")
     with file_turn(path, access, stop) as file:
         connection = file.instance.cursor()
         try:

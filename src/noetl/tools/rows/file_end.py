@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 from noetl.tools.base import Failure
+from noetl.tools.files import task_file
 from noetl.tools.rows.columns import Column
 from noetl.tools.rows.duck import literal
 from noetl.tools.rows.ends import Plain, Rows
@@ -52,6 +53,7 @@ def file_format(path: str, given: str | None) -> str:
 
 def file_source(hub: Hub, path: str, form: str, *, typed: bool) -> Plain:
     """The rows of a file. `typed`: the types decide what the target's will be."""
+    path = task_file(path, "source.path")
     if not os.path.isfile(path):
         raise Failure("not_found", f"there is no file {path}")
     if form == "parquet":
@@ -154,7 +156,7 @@ class FileTarget:
     """A file, written beside its place and moved there at the end."""
 
     def __init__(self, path: str, form: str, mode: str) -> None:
-        self.path, self.form = os.path.realpath(path), form
+        self.path, self.form = task_file(path, "target.path"), form
         folder, name = os.path.split(self.path)
         self.beside = os.path.join(folder, f".{name}.{os.urandom(6).hex()}.new")
         self.keeps = mode == "append" and os.path.exists(self.path)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from noetl.sql import quoted
 from noetl.tools.base import Failure
+from noetl.tools.files import task_file
 from noetl.tools.rows.columns import Column
 from noetl.tools.rows.duck import Access, failure, file_turn, literal, lock_down, open_instance, unopened
 from noetl.tools.rows.pipe import Pipe
@@ -63,7 +64,7 @@ def opened_hub(databases: dict[str, tuple[str, bool]], paths: list[str], stop: S
     """A hub with database files by alias, each with whether it is only read, and the paths that may be used."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="noetl-transfer-"))
-        files = {alias: (os.path.realpath(path), reads) for alias, (path, reads) in databases.items()}
+        files = {alias: (task_file(path, "database"), reads) for alias, (path, reads) in databases.items()}
         for path in sorted({path for path, _ in files.values()}):
             stack.enter_context(file_turn(path, Access(alone=object()), stop, open_it=False))
         connection = stack.enter_context(

@@ -107,10 +107,11 @@ def linked(conninfo: str, stop: Stop) -> Iterator[Link]:
     import psycopg
 
     from noetl.tools.postgres_client.faults import connecting, refused
+    from noetl.tools.postgres_client.hosts import with_addresses
 
     try:
-        connection = psycopg.connect(conninfo)
-    except psycopg.Error as error:
+        connection = psycopg.connect(with_addresses(conninfo))
+    except (psycopg.Error, OSError) as error:
         raise connecting(error) from None
     link = Link(connection)
     link.pq.nonblocking = 0  # else data would pile up in the driver, and the end of it might never be sent

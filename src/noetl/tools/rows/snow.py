@@ -28,6 +28,13 @@ TYPED_LITERAL = re.compile(r"(?i)\b(?:interval|date|time|timestamp(?:_\w+)?)\s*\
 """After these words Snowflake takes a literal only."""
 BINDS = frozenset(["SELECT", "WITH", "INSERT", "UPDATE", "DELETE", "MERGE", "CALL", "VALUES"])
 """Statements that take bound values everywhere else."""
+PLACES = {
+    "account": r"[A-Za-z0-9][A-Za-z0-9._-]*",
+    "host": r"[A-Za-z0-9][A-Za-z0-9._-]*",
+    "protocol": r"https?",
+    "authenticator": r"https?://[A-Za-z0-9._-]+(:[0-9]+)?(/[^\s\\]*)?|[A-Za-z0-9_-]+",
+}
+"""Fields of a credential that say where the connector sends requests."""
 FILE_COMMANDS = frozenset(["PUT", "GET"])
 CANCELED, LOCKED = 604, 625
 SIGNED_OUT = frozenset([390104, 390111, 390112, 390114])
@@ -52,6 +59,7 @@ def login(fields: Mapping[str, Any]) -> SnowflakeConnection:
     for name in ("account", "user"):
         if name not in settings:
             raise Failure("auth", f"the credential for snowflake has no `{name}`")
+    _check_place(settings)
     if "private_key" in settings:
         settings["private_key"] = _private_key(settings["private_key"], settings.pop("private_key_passphrase", None))
     if "port" in settings:
@@ -68,6 +76,20 @@ def login(fields: Mapping[str, Any]) -> SnowflakeConnection:
         )
     except Error as error:
         raise _shut_out(error, str(settings.get("host") or settings["account"])) from None
+
+
+def _check_place(settings: Mapping[str, Any]) -> None:
+    """Refuse what would lead elsewhere than to a host that anything may be sent to: the connector makes the address of
+    an account, and asks an `authenticator` that is an address."""
+    from noetl.tools.addresses import check_host_blocking
+
+    for name, pattern in PLACES.items():
+        if name in settings and not re.fullmatch(pattern, str(settings[name])):
+            raise Failure("input", f"`{name}` of the credential for snowflake is not valid")
+    hosts = [settings.get("host"), re.match(r"https?://([^/:?#@]+)", str(settings.get("authenticator", "")))]
+    for host in hosts:
+        if host:
+            check_host_blocking(str(host if isinstance(host, str) else host[1]))
 
 
 def _private_key(text: str | bytes, passphrase: str | None) -> bytes:

@@ -1,4 +1,4 @@
-SELECT lease.execution, lease.fence, lease.since
+SELECT lease.execution, lease.fence, lease.since, execution.status = 'paused'
 FROM lease
 JOIN execution ON execution.id = lease.execution
 WHERE lease.worker = %s AND NOT execution.local

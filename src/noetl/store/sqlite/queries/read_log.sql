@@ -1,1 +1,1 @@
-SELECT number, task, at, stream, line FROM log WHERE execution = ? AND number > ? ORDER BY number
+SELECT number, task, at, stream, line FROM log WHERE execution = ? AND number > ? ORDER BY number LIMIT ?

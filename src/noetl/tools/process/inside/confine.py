@@ -12,7 +12,9 @@ TYPE_CHECKING = False  # spares the import of typing
 if TYPE_CHECKING:
     from typing import Any
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
+SECCOMP_FILTER = 2
+INSTRUCTION_BYTES = 8
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 """System calls of Landlock; their numbers are the same on every architecture."""
 PATH_BENEATH = 1
@@ -55,6 +57,11 @@ def limit(what: int, wanted: int) -> None:
         resource.setrlimit(what, (wanted, wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)))
 
 
+def forbid_core_dumps() -> None:
+    """A dump would have the credentials of a call in a file."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
 def limit_address_space(more_bytes: int) -> None:
     """Let this process have so much memory beyond what it has."""
     with open("/proc/self/statm") as file:
@@ -66,7 +73,7 @@ def limit_address_space(more_bytes: int) -> None:
 
 def limit_program(limits: dict[str, Any]) -> None:
     """The limits of a program. Address space that is only reserved is not counted: many programs reserve a lot."""
-    limit(resource.RLIMIT_CORE, 0)
+    forbid_core_dumps()
     for name, what in (
         ("memory_bytes", resource.RLIMIT_DATA),
         ("file_bytes", resource.RLIMIT_FSIZE),
@@ -99,8 +106,9 @@ def drop_capabilities() -> None:
     checked(LIBC.capset((ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), none))
 
 
-def landlock(read: list[str], write: list[str], network: bool) -> None:
-    """Restrict this process and those below it to reading `read` and writing `write`. OSError if that can't be."""
+def landlock(read: list[str], write: list[str], network: bool, calls: str) -> None:
+    """Restrict this process and those below it to reading `read` and writing `write`, and to the system calls that the
+    filter `calls` (in hex, see `process/seccomp.py`) lets pass. OSError if that can't be."""
     version = landlock_version()
     writing = WRITE_FILE | REMOVE | MAKE | (REFER if version >= 2 else 0) | (TRUNCATE if version >= 3 else 0)
     reading = EXECUTE | READ_FILE | READ_DIR
@@ -120,6 +128,18 @@ def landlock(read: list[str], write: list[str], network: bool) -> None:
     drop_capabilities()
     checked(LIBC.syscall(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
+    filter_calls(bytes.fromhex(calls))
+
+
+class Filter(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
+
+
+def filter_calls(program: bytes) -> None:
+    """Have the kernel ask this filter before each system call of this process and those below it."""
+    held = ctypes.create_string_buffer(program, len(program))
+    found = Filter(len(program) // INSTRUCTION_BYTES, ctypes.addressof(held))
+    checked(LIBC.prctl(PR_SET_SECCOMP, SECCOMP_FILTER, ctypes.byref(found), 0, 0), "seccomp")
 
 
 def allow(ruleset: int, path: str, rights: int) -> None:
@@ -135,8 +155,8 @@ def allow(ruleset: int, path: str, rights: int) -> None:
         os.close(fd)
 
 
-def checked(answer: int) -> int:
+def checked(answer: int, what: str = "Landlock") -> int:
     if answer < 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"Landlock: {os.strerror(number)}")
+        raise OSError(number, f"{what}: {os.strerror(number)}")
     return answer

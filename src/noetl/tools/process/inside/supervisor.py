@@ -72,10 +72,12 @@ class Supervisor:
             signal.signal(number, signal.SIG_DFL)
         os.chdir(self.order["cwd"])
         self.confine.limit_program(self.order["limits"])
-        if self.order["landlock"] is not None:
-            self.confine.landlock(**self.order["landlock"])
-        argv = self.order["argv"]
-        os.execvpe(argv[0], argv, self.order["env"])
+        argv, env = self.order["argv"], self.order["env"]
+        programs = candidates(argv[0], env.get("PATH", os.defpath))
+        rules = self.order["landlock"]
+        if rules is not None:
+            self.confine.landlock(**{**rules, "read": [*rules["read"], *filter(os.path.isfile, programs)]})
+        become(programs, argv, env)
 
     # -- watch --------------------------------------------------------------------------------------------------------
 
@@ -137,6 +139,24 @@ class Supervisor:
                         code = os.waitstatus_to_exitcode(status)
                     pid, status = os.waitpid(-1, os.WNOHANG)
         return code
+
+
+def candidates(name: str, path: str) -> list[str]:
+    """Where a program may be. It is looked for before the sandbox is shut: Python's own search imports a module."""
+    return [name] if "/" in name else [os.path.join(folder or ".", name) for folder in path.split(os.pathsep)]
+
+
+def become(programs: list[str], argv: list[str], env: dict[str, str]) -> None:
+    """Run the first program that can be run. Why one can't be counts for more than that others are not there."""
+    reasons: list[OSError] = []
+    for program in programs:
+        try:
+            os.execve(program, argv, env)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            reasons.append(error)
+        except OSError as error:
+            reasons.insert(0, error)
+    raise reasons[0]
 
 
 def refusal(error: BaseException) -> str:

@@ -60,6 +60,7 @@ class Zygote:
         signal.signal(signal.SIGTERM, orphaned)
         self.confine.LIBC.prctl(self.confine.PR_SET_PDEATHSIG, signal.SIGTERM)
         self.confine.adopt_orphans()
+        self.confine.forbid_core_dumps()
         gc.collect()
         gc.freeze()
         try:

@@ -56,7 +56,7 @@ class Child:
         self.raw_environ = dict(self.live_environ)
         self.path = list(sys.path)
         self.recursion = sys.getrecursionlimit()
-        self.folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.folder = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # a sandbox may forbid to read it
         self.peak = getrusage(RUSAGE_SELF).ru_maxrss
         self.streams = {1: open_text(1), 2: open_text(2)}
         self.pipes = os.fstat(1).st_ino, os.fstat(2).st_ino

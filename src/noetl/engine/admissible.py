@@ -1,0 +1,580 @@
+"""Which facts a worker may report: those that follow from its lease, the compiled step and the progress so far.
+
+A worker is trusted with what its tools gave back, and with nothing else. Outcomes, results and messages are its word.
+Where the run stands, which task comes next, at which visit and attempt, which item of a loop is its own, which child
+it waits for and what that child is given: the server knows all of it, and a fact that says otherwise is refused. Then
+nothing of its report is stored.
+
+    check_fact(state, fence, fact, previous)     Inadmissible says why the fact does not fit
+
+Facts are checked one by one, each against the state that those before it have led to. The rules accept everything that
+`noetl.pipeline` tells, also after a lost worker, a pause, a fork or a retry; they are the same formulas, read from the
+same `Progress`.
+
+The inputs of a child are derived again where they depend on what no worker of this run can change on its way:
+literals, `workload`, `args`, `ctx`, the item of the loop. A template that reads more (a task's outcome, the clock, the
+result of a step that may just have ended) is taken as it was reported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, NoReturn
+
+from noetl.engine import events as e
+from noetl.engine.evolve import POINTS, item_of, progress_key, split_path
+from noetl.engine.net import CasePlan, StepPlan
+from noetl.engine.patch import BadPatch, apply_patch, operator_of
+from noetl.engine.state import Epoch, Execution, Progress, Run, Tail
+from noetl.errors import NoetlError, TemplateError
+from noetl.expression import Budget, parse, render
+from noetl.model.identity import TaskId, action_id, child_id
+from noetl.model.playbook import Goto, Task
+from noetl.reference import Need, Reference
+from noetl.scope import Scope
+
+HIDDEN = "***"
+"""What workers write in the place of a secret."""
+STABLE = frozenset(["workload", "args", "args_by", "ctx", "iter", "execution_id"])
+"""Names whose values are the same for the worker and for the server."""
+ITEM = re.compile(r"(.+)#([1-9][0-9]{0,8})\[(0|[1-9][0-9]{0,8})\]")
+"""The item of an iterator task in a path: `each#1[3]`."""
+
+Link = Task | Goto
+
+
+class Inadmissible(NoetlError):
+    """A worker reported a fact that does not follow from its lease. Nothing of the report is stored."""
+
+
+def check_fact(state: Execution, fence: int, fact: e.Event, previous: e.Event | None) -> None:
+    """Raise Inadmissible unless the holder of the lease may report this fact now. `previous` is the one before it in
+    the same report."""
+    check = CHECKS.get(type(fact))
+    if check is None:
+        raise Inadmissible(f"{fact.name}: no worker reports this")
+    Facts(state, fence, previous).check(check, fact)
+
+
+class Facts:
+    """The facts of one lease, and what they are checked against."""
+
+    __slots__ = ("fence", "plan", "previous", "run", "state")
+
+    def __init__(self, state: Execution, fence: int, previous: e.Event | None) -> None:
+        self.state, self.fence, self.previous = state, fence, previous
+        self.run: Run = state.runs[state.leases[fence].run]
+        self.plan: StepPlan = state.net.steps[self.run.step]
+
+    def check(self, check: Callable[[Facts, Any], None], fact: Any) -> None:
+        task = getattr(fact, "task", None)
+        run = task.run if isinstance(task, TaskId) else fact.run
+        if run != self.run.id:
+            raise Inadmissible(f"{fact.name}: the lease is of run {self.run.id!r}, not of {run[:200]!r}")
+        try:
+            check(self, fact)
+        except _Misfit as misfit:
+            raise Inadmissible(f"{fact.name} of {self.run.id}: {misfit}") from None
+
+    # -- where the run stands ---------------------------------------------------------------------------------------
+
+    def holds(self, index: int | None) -> None:
+        """The lease covers the item (the whole run without one), and it is the item's turn."""
+        if index is None:
+            require(self.run.fence == self.fence, "the lease is of items of the loop, not of the whole run")
+            return
+        lane = self.run.loop.lanes.get(self.fence) if self.run.loop is not None else None
+        if lane is None or lane[0] != index:
+            refuse(f"item {index} is not the next one of the lease")
+
+    def progress(self, index: int | None, prefix: str) -> Progress:
+        return self.run.progress.get(progress_key(index, prefix)) or Progress()
+
+    def links(self, index: int | None, prefix: str) -> Sequence[Link]:
+        """The pipeline of a prefix: the step's own, that of a chain, or the body of an iterator task under way."""
+        if not prefix:
+            require(index is not None or self.run.loop is None, "the items of the loop run the tasks of the step")
+            return self.plan.step.tasks
+        outer, slash, last = prefix[:-1].rpartition("/")
+        if not slash and "#" not in last:
+            require(index is None, f"{last!r} does not belong to an item")
+            return self.chain(last)
+        item = ITEM.fullmatch(last)
+        if item is None:
+            refuse(f"{prefix[:200]!r} is not a place of this step")
+        label, visit = item[1], int(item[2])
+        task = _named(self.links(index, outer + slash), label)
+        at = self.progress(index, outer + slash)
+        under_way = at.started and at.at == label and at.visits.get(label) == visit
+        require(isinstance(task, Task) and bool(task.body) and under_way, f"iterator task {label!r} is not running")
+        assert isinstance(task, Task)
+        return task.body
+
+    def chain(self, name: str) -> Sequence[Link]:
+        """A chain of a classic step that may run now."""
+        step = self.plan.step
+        chains = step.tail.chains if step.tail is not None and self.run.tail is not None else {}
+        require(name in chains, f"the step has no chain {name[:200]!r}")
+        called = not step.tasks or self.tail().begun or self.progress(None, "").ended
+        require(called, f"chain {name!r} runs behind the tool of the step")
+        if name.startswith("case_"):
+            require(name in self.epoch().order, f"branch {name!r} was not chosen")
+        return chains[name]
+
+    def has_ended(self, name: str) -> bool:
+        """Whether a chosen chain has nothing left to run."""
+        return name in self.tail().suppressed or not self.chain(name) or self.progress(None, f"{name}/").ended
+
+    def begins_anew(self, task: TaskId, links: Sequence[Link]) -> list[str]:
+        """The first label of a chain that is retried as a whole."""
+        tail = self.plan.step.tail
+        branches = tail.cases.branches if tail is not None and tail.cases is not None else ()
+        again = [f"case_{i}/" for i, branch in enumerate(branches) if branch.again is not None]
+        return [links[0].label] if _split(task)[0] in again else []
+
+    def tail(self) -> Tail:
+        if self.run.tail is None:
+            refuse("the step has no case")
+        return self.run.tail
+
+    def cases(self) -> CasePlan:
+        if self.plan.cases is None:
+            refuse("the step has no case")
+        return self.plan.cases
+
+    def epoch(self) -> Epoch:
+        """The branches that run now."""
+        epochs = self.tail().epochs
+        return epochs[0] if epochs else Epoch([])
+
+    def next_link(self, index: int | None, prefix: str) -> tuple[Sequence[Link], Link, Progress]:
+        """The pipeline, and the task or `next` at which it stands."""
+        links, at = self.links(index, prefix), self.progress(index, prefix)
+        link = _named(links, at.at) if at.at is not None else links[0] if links else None
+        if at.ended or link is None:
+            refuse("its tasks have ended")
+        return links, link, at
+
+    def task(self, task: TaskId, attempt: int | None) -> tuple[Sequence[Link], Task, Progress]:
+        """The task at which the pipeline stands, if it is the one that the fact names, at its visit and attempt."""
+        self.holds(task.index)
+        prefix, label, visit = _split(task)
+        links, link, at = self.next_link(task.index, prefix)
+        if not isinstance(link, Task) or link.label != label:
+            refuse(f"the next task is {link.label!r}, not {label[:200]!r}")
+        fresh = not at.started and at.attempt == 1 and at.delivered is None
+        due = at.visits.get(label, 0) + fresh
+        if visit != due or (attempt is not None and attempt != at.attempt):
+            refuse(f"{label!r} is at visit {due} and attempt {at.attempt}, not at {visit} and {attempt}")
+        return links, link, at
+
+    def failed_at(self, index: int | None, place: str | None, attempt: int) -> None:
+        """The task and attempt that a failure names are those at which the pipeline failed, or stands."""
+        if not place:
+            require(attempt == 0, "an attempt without its task")
+            return
+        tail = self.run.tail
+        if tail is not None and tail.failure is not None and tail.failure[1:] == (place, attempt):
+            return
+        chain, slash, label = place.rpartition("/")
+        links, at = self.links(index, chain + slash), self.progress(index, chain + slash)
+        if at.failure is not None:
+            require((label, attempt) == at.failure[1:], f"it failed at {at.failure[1]!r}, attempt {at.failure[2]}")
+            return
+        stands = at.at or next((link.label for link in links), "")
+        require(label == stands and attempt in (at.attempt, 1), f"it stands at {stands!r}, attempt {at.attempt}")
+
+
+# -- tasks ----------------------------------------------------------------------------------------------------------
+
+
+def _task_started(facts: Facts, fact: e.TaskStarted) -> None:
+    _, task, _ = facts.task(fact.task, fact.attempt)
+    _check_sink(task, isinstance(fact, e.SinkStarted))
+
+
+def _task_done(facts: Facts, fact: e.TaskDone) -> None:
+    links, task, _ = facts.task(fact.task, fact.attempt)
+    _check_sink(task, isinstance(fact, e.SinkProcessed))
+    if fact.skipped != (fact.do == "skip") or fact.to not in _targets(facts, links, task, fact):
+        refuse(f"`{fact.do[:200]}` does not lead from {task.label!r} to {str(fact.to)[:200]!r}")
+    if fact.do == "fail":
+        require(fact.error is not None or not fact.outcome.ok, "it fails without an error")
+    elif fact.do == "continue":
+        require(fact.outcome.ok or task.policy is not None, "no rule lets it continue after an error")
+    if fact.set_iter or fact.set_ctx:
+        told = tuple([(key, operator) for key, operator, _ in patch] for patch in (fact.set_iter, fact.set_ctx))
+        patches = [_written(rule.then.set_iter, rule.then.set_ctx) for rule in task.policy or ()]
+        require(told in patches, "no rule of the task writes that")
+
+
+def _check_sink(task: Task, told: bool) -> None:
+    if task.sink != told:
+        refuse(f"{task.label!r} is {'a' if task.sink else 'no'} sink")
+
+
+def _targets(facts: Facts, links: Sequence[Link], task: Task, fact: e.TaskDone) -> Sequence[str | None]:
+    """Where a directive can lead from a task; nowhere if no rule has it."""
+    if fact.do == "continue":
+        return (_after(links, task),)
+    rules = [rule.then for rule in task.policy or () if rule.then.do == fact.do]
+    match fact.do:
+        case "jump":
+            polled = [task.label] if task.poll is not None else []
+            return [*(then.to for then in rules), *polled, *facts.begins_anew(fact.task, links)]
+        case "skip":
+            return [_after(links, task)] if rules else []
+        case "retry":
+            return [task.label] if rules else []
+        case "break":
+            return [None] if rules else []
+        case "fail":
+            return [None]
+    return []
+
+
+def _after(links: Sequence[Link], link: Link) -> str | None:
+    """The label behind one."""
+    for place, one in enumerate(links, start=1):
+        if one is link:
+            return links[place].label if place < len(links) else None
+    return None
+
+
+def _written(*patches: dict[str, Any]) -> tuple[list[tuple[str, str]], ...]:
+    """Keys and operators of a rule's patches."""
+    return tuple([(key, operator_of(value)[0]) for key, value in patch.items()] for patch in patches)
+
+
+def _task_retry(facts: Facts, fact: e.TaskRetryScheduled) -> None:
+    done = facts.previous
+    follows = isinstance(done, e.TaskDone) and done.do == "retry" and done.task == fact.task
+    require(follows and fact.attempt == done.attempt + 1, "it does not follow an attempt")  # type: ignore[union-attr]
+
+
+def _poll_started(facts: Facts, fact: e.PollStarted) -> None:
+    _, task, _ = facts.task(fact.task, None)
+    require(task.poll is not None, f"{task.label!r} is not repeated until it is ready")
+
+
+def _poll_iteration(facts: Facts, fact: e.PollIteration) -> None:
+    _poll_count(facts, fact.task, fact.iteration)
+
+
+def _poll_finished(facts: Facts, fact: e.PollFinished) -> None:
+    _poll_count(facts, fact.task, fact.iterations)
+
+
+def _poll_count(facts: Facts, task: TaskId, count: int) -> None:
+    _, link, at = facts.task(task, None)
+    poll = at.polls.get(link.label)
+    require(poll is not None and count == _split(task)[2] - poll.first + 1, "it is not that call of the poll")
+
+
+# -- items and steps ------------------------------------------------------------------------------------------------
+
+
+def _iteration(facts: Facts, fact: e.IterationStarted | e.IterationDone) -> None:
+    facts.holds(fact.index)
+
+
+def _iteration_failed(facts: Facts, fact: e.IterationFailed) -> None:
+    facts.holds(fact.index)
+    facts.failed_at(fact.index, fact.task, fact.attempt)
+
+
+def _step_done(facts: Facts, fact: e.StepDone) -> None:
+    facts.holds(None)
+
+
+def _step_failed(facts: Facts, fact: e.StepFailed) -> None:
+    """A worker that can't run a step at all says so with any lease of it."""
+    if fact.task is not None or fact.taken:
+        facts.holds(None)
+    facts.failed_at(None, fact.task, fact.attempt)
+    taken = facts.run.tail is not None and bool(facts.run.tail.fired)
+    require(taken or not fact.taken, "no branch has taken the failure up")
+
+
+# -- waiting --------------------------------------------------------------------------------------------------------
+
+
+def _step_paused(facts: Facts, fact: e.StepPaused) -> None:
+    require(fact.fence == facts.fence, "the fence is that of another lease")
+    require(fact.reason in ("waiting", "returned"), "only the server says that a lease was lost")
+    require((fact.reason == "waiting") == (fact.until is not None), "a run waits for something, or is returned")
+    match fact.until:
+        case None:
+            rest = (fact.index, fact.key, fact.due, fact.request, fact.chain)
+            require(rest == (None, "", None, None, ""), "a lease that is returned waits for nothing")
+        case "event":
+            _waits_for_event(facts, fact)
+        case _:
+            _waits_for_task(facts, fact)
+
+
+def _waits_for_event(facts: Facts, fact: e.StepPaused) -> None:
+    facts.holds(None)
+    rest = (fact.index, fact.due, fact.request, fact.chain)
+    require(facts.cases().listens and rest == (None, None, None, ""), "the step does not listen")
+    if fact.key == "call":
+        require(isinstance(facts.previous, e.CaseStarted), "its tool has not just ended")
+        return
+    order = facts.epoch().order
+    require(fact.key == "case" and bool(order) and all(map(facts.has_ended, order)), "chains of its case are left")
+
+
+def _waits_for_task(facts: Facts, fact: e.StepPaused) -> None:
+    facts.holds(fact.index)
+    require(not fact.chain or "#" not in fact.chain, "a task inside an iterator can't wait")
+    require(not fact.chain or fact.chain.endswith("/"), f"the step has no chain {fact.chain[:200]!r}")
+    _, link, at = facts.next_link(fact.index, fact.chain)
+    if fact.until == "retry":
+        require((fact.key, fact.request) == ("", None), "a pause before an attempt waits for its time only")
+        require(fact.due is not None and (at.attempt == 1 or fact.due == at.due), "that is not when it is due")
+        return
+    kind = "playbook" if fact.until == "child" else "wait"
+    if not isinstance(link, Task) or link.kind != kind or not at.started or at.delivered is not None:
+        refuse(f"no task of kind {kind} is running")
+    if fact.until == "child":
+        _waits_for_child(facts, fact, link, at)
+    else:
+        require(fact.request is None, "a signal takes no request")
+        known = _known(facts, fact.index, fact.chain)
+        require(_fits_text(link.inputs["signal"], fact.key, known), "the task waits for another signal")
+
+
+def _waits_for_child(facts: Facts, fact: e.StepPaused, task: Task, at: Progress) -> None:
+    """Path, version, payload and id of the child are what the compiled task makes of them."""
+    path = f"{fact.chain}{task.label}#{at.visits.get(task.label, 0)}"
+    action = action_id(facts.state.id, TaskId(facts.run.id, path, fact.index))
+    require(fact.key == child_id(action, at.attempt), "the task has another child")
+    request = fact.request or {}
+    require(set(request) == {"path", "version", "payload", "step"}, "the request of a child has other fields")
+    require(request["step"] == facts.run.step, "the step is another one")
+    known = _known(facts, fact.index, fact.chain)
+    require(_fits(task.args, request["payload"], known), "the task has another payload")
+    known = known.with_args(request["payload"])
+    require(_fits_text(task.inputs["path"], request["path"], known), "the task has another path")
+    require(_fits_text(task.inputs.get("version"), request["version"], known), "the task has another version")
+
+
+# -- what templates give --------------------------------------------------------------------------------------------
+
+
+class Known(NamedTuple):
+    """What a task and the server see alike. A name that is left out can't be derived."""
+
+    scope: Scope
+    budget: Budget
+    """For all templates of a fact. What it does not suffice for is not derived."""
+
+    def with_args(self, own: Any) -> Known:
+        """The same for the inputs of a task, which see its own args too."""
+        args = {**self.scope["args"], **own} if isinstance(own, dict) else self.scope["args"]
+        return Known(Scope(self.scope, args=args), self.budget)
+
+    def value(self, source: str) -> Any:
+        """What a template gives; UNKNOWN if only the worker can tell."""
+        template = parse(source)
+        if template.is_constant:
+            return source
+        names = {read.path[0] for read in template.reads}
+        timed = any(use.name == "now" for use in template.functions)
+        if timed or not all(name in STABLE and name in self.scope for name in names):
+            return UNKNOWN
+        try:
+            return render(source, self.scope, self.budget)
+        except (TemplateError, Need):  # what is stored elsewhere is not loaded for this
+            return UNKNOWN
+
+
+class _Unknown:
+    """A value that only the worker knows."""
+
+
+UNKNOWN = _Unknown()
+
+
+def _known(facts: Facts, index: int | None, chain: str) -> Known:
+    state, run = facts.state, facts.run
+    scope = Scope(workload=state.workload, args=run.args, args_by=run.args_by, execution_id=state.id)
+    if not facts.plan.listens:  # else it may have changed while the worker was at work
+        scope["ctx"] = ctx = dict(run.ctx)
+        if item_of(state, run, TaskId(run.id, "", index)) is not None:
+            with suppress(BadPatch):
+                apply_patch(ctx, facts.progress(index, "").writes)
+    loop = facts.plan.step.loop
+    if not chain and index is not None and run.loop is not None and loop is not None:
+        items = run.loop.items
+        if isinstance(items, list):
+            scope["iter"] = {loop.iterator: items[index], "index": index, **facts.progress(index, "").iter}
+    return Known(scope, Budget())
+
+
+def _fits(written: Any, told: Any, known: Known) -> bool:
+    """Whether a reported value is what a value of the playbook gives, as far as that can be derived."""
+    if isinstance(written, str):
+        return _agrees(known.value(written), told)
+    if isinstance(written, dict):
+        return isinstance(told, dict) and _match(written, told, lambda one, other: _fits(one, other, known))
+    if isinstance(written, list | tuple):
+        same = isinstance(told, list | tuple) and len(told) == len(written)
+        return same and all(_fits(one, other, known) for one, other in zip(written, told, strict=True))
+    return _agrees(written, told)
+
+
+def _fits_text(written: Any, told: Any, known: Known) -> bool:
+    """The same for an input that may be converted on its way: `"3"` is version 3."""
+    expected = known.value(written) if isinstance(written, str) else written
+    return _agrees(expected, told) or (told is not None and _agrees(str(expected), str(told)))
+
+
+def _agrees(expected: Any, told: Any) -> bool:
+    """Whether the values are equal, apart from what is stored elsewhere and from secrets that the worker has hidden."""
+    if isinstance(expected, _Unknown | Reference):
+        return True
+    if isinstance(told, str) and HIDDEN in told:
+        parts = told.split(HIDDEN)
+        return told == HIDDEN or (isinstance(expected, str) and _in_order(parts, expected))
+    if isinstance(expected, dict) and isinstance(told, dict):
+        return _match(expected, told, _agrees)
+    if isinstance(expected, list | tuple) and isinstance(told, list | tuple):
+        pairs = zip(expected, told, strict=False)
+        return len(expected) == len(told) and all(_agrees(one, other) for one, other in pairs)
+    return bool(expected == told)
+
+
+def _match(expected: dict[str, Any], told: dict[str, Any], same: Callable[[Any, Any], bool]) -> bool:
+    """Whether maps have the same keys, apart from those in which a secret is hidden, with the same values."""
+    plain = [key for key in told if HIDDEN not in key]
+    as_many = len(told) == len(expected) or len(plain) < len(told) < len(expected)
+    return as_many and all(key in expected and same(expected[key], told[key]) for key in plain)
+
+
+def _in_order(parts: Sequence[str], text: str) -> bool:
+    """Whether the text consists of these parts in this order, with anything between them."""
+    first, *middle, last = parts
+    if not (text.startswith(first) and text.endswith(last) and len(text) >= len(first) + len(last)):
+        return False
+    at, end = len(first), len(text) - len(last)
+    for part in middle:
+        found = text.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
+# -- classic steps --------------------------------------------------------------------------------------------------
+
+
+def _case_started(facts: Facts, fact: e.CaseStarted) -> None:
+    facts.holds(None)
+    cases, tail, point = facts.cases(), facts.tail(), fact.trigger_event
+    require(point in POINTS and not fact.revoked, "no worker says that")
+    require(point != "step.exit" or not cases.listens, "a step that listens has no exit of its own")
+    require((point == "step.exit") == bool(tail.point), f"it is at {tail.point!r}")
+    require(tail.point != "step.exit", "the step has been left")
+    if point != "step.exit":
+        require((point == "call.error") == (fact.error is not None), "an error belongs to call.error")
+    facts.failed_at(None, fact.task, fact.attempt)
+
+
+def _case_evaluated(facts: Facts, fact: e.CaseEvaluated) -> None:
+    facts.holds(None)
+    cases, tail = facts.cases(), facts.tail()
+    require(not cases.listens, "the server looks at the branches of a step that listens")
+    require((fact.event, fact.message) == (None, None), "no worker hears signals")
+    require(fact.trigger_event == tail.point != tail.looked, f"it is at {tail.point!r}")
+    names = [branch.name for branch in cases.branches]
+    order = [name for name in names if name in fact.order and name not in tail.fired]
+    require(list(fact.order) == order and sorted(fact.matched) == sorted(order), "these branches can't be chosen")
+    require(cases.mode != "exclusive" or len(tail.fired) + len(order) <= 1, "only one branch can be chosen")
+    require((fact.case_mode, fact.eval_mode) == (cases.mode, cases.evaluate), "the case has another mode")
+
+
+def _branch_suppressed(facts: Facts, fact: e.BranchSuppressed) -> None:
+    facts.holds(None)
+    order, tail = facts.epoch().order, facts.tail()
+    ends = [one.branch for one in tail.requests if one.policy == "end_step"]
+    require(fact.winner_branch in order and fact.winner_branch in ends, "the winner has not ended the step")
+    behind = order[order.index(fact.winner_branch) + 1 :]
+    require(fact.branch in behind and fact.branch not in tail.suppressed, "the branch does not stand behind the winner")
+
+
+def _next_requested(facts: Facts, fact: e.NextRequested) -> None:
+    facts.holds(None)
+    cases, prefix = facts.cases(), f"{fact.branch}/"
+    require(fact.branch.startswith("case_") and "/" not in fact.branch, "no branch of the case")
+    links, link, _ = facts.next_link(None, prefix)
+    if not isinstance(link, Goto) or link.label != fact.action:
+        refuse(f"the chain stands at {link.label!r}, not at {fact.action[:200]!r}")
+    policy = link.policy or cases.policy
+    told = (fact.policy, fact.priority, fact.pending, fact.then)
+    then = _after(links, link) if policy == "defer" else None
+    require(told == (policy, link.priority, policy != "end_step", then), "the playbook says otherwise")
+    require(len(fact.to) == len(link.to), "it leads to other steps")
+    known = _known(facts, None, prefix)
+    for target, arc in zip(fact.to, link.to, strict=True):
+        delay = arc.delay if arc.delay is not None else link.delay
+        fits = _fits(arc.step, target.step, known) and _fits(arc.args, target.args, known)
+        require(fits and target.delay == delay, "it leads to other steps")
+
+
+CHECKS: dict[type[e.Event], Callable[[Facts, Any], None]] = {
+    e.TaskStarted: _task_started,
+    e.SinkStarted: _task_started,
+    e.TaskDone: _task_done,
+    e.SinkProcessed: _task_done,
+    e.TaskRetryScheduled: _task_retry,
+    e.PollStarted: _poll_started,
+    e.PollIteration: _poll_iteration,
+    e.PollFinished: _poll_finished,
+    e.IterationStarted: _iteration,
+    e.IterationDone: _iteration,
+    e.IterationFailed: _iteration_failed,
+    e.StepDone: _step_done,
+    e.StepFailed: _step_failed,
+    e.StepPaused: _step_paused,
+    e.CaseStarted: _case_started,
+    e.CaseEvaluated: _case_evaluated,
+    e.BranchSuppressed: _branch_suppressed,
+    e.NextRequested: _next_requested,
+}
+
+
+# -- small things ---------------------------------------------------------------------------------------------------
+
+
+class _Misfit(Exception):
+    """Why a fact does not fit."""
+
+
+def refuse(reason: str) -> NoReturn:
+    raise _Misfit(reason)
+
+
+def require(holds: bool, reason: str) -> None:
+    if not holds:
+        raise _Misfit(reason)
+
+
+def _named(links: Sequence[Link], label: str) -> Link | None:
+    for link in links:
+        if link.label == label:
+            return link
+    return None
+
+
+def _split(task: TaskId) -> tuple[str, str, int]:
+    """Prefix, label and visit of a path, which must be written as the pipeline writes it."""
+    try:
+        prefix, label, visit = split_path(task)
+    except ValueError:
+        refuse(f"{task.path[:200]!r} is not the path of a task")
+    if f"{prefix}{label}#{visit}" != task.path:
+        refuse(f"{task.path[:200]!r} is not the path of a task")
+    return prefix, label, visit

@@ -1,0 +1,241 @@
+"""A log on its way through the checks: one pass over its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
+
+from noetl.engine import events as e
+from noetl.engine.evolve import evolve
+from noetl.engine.net import Net
+from noetl.engine.state import Execution
+from noetl.engine.verify import rows as of_rows
+from noetl.engine.verify.check import Check, Handler
+from noetl.engine.verify.ctx import Ctx
+from noetl.engine.verify.intervals import Intervals
+from noetl.engine.verify.loops import InFlight, Loops
+from noetl.engine.verify.rows import Load, Rows, StoredRow
+from noetl.engine.verify.steps import Branches, Runs, Tokens
+from noetl.engine.verify.tasks import Fences, Outcomes
+from noetl.engine.verify.whole import Cancelled, Forks, OneEnd
+
+LIVE_ONLY = frozenset(["net", "digest", "changed", "listening", "outbox"])
+"""Fields of the state that say nothing between decisions, or are given and not folded."""
+NOTED = 1_000
+"""So many violations of one invariant are listed, the rest is counted: memory does not follow the damage."""
+
+Part = Literal["whole", "rows", "fold"]
+"""Which invariants are checked: all; those that need no fold; those that look at the fold. A large log is checked by
+two processes, each with one part."""
+NetOf = Callable[[str], Net]
+"""Gives the playbook of a digest, for forks that go on with an edited one."""
+
+
+class Codec(of_rows.Hashing, Protocol):
+    """How rows are written; the module `noetl.store.codec` is one."""
+
+    def decode(self, name: str, data: bytes) -> e.Event: ...
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """An invariant that a log does not keep, and where that was seen."""
+
+    execution_id: str
+    seq: int
+    invariant: str
+    message: str
+
+
+class Derived(Protocol):
+    """Parts of the fold that a store keeps as rows."""
+
+    @property
+    def ready(self) -> dict[str, str]: ...
+    @property
+    def leases(self) -> Mapping[int, tuple[str, str, float, float]]: ...
+    @property
+    def timers(self) -> dict[str, float]: ...
+
+
+class Frozen(NamedTuple):
+    """A stored snapshot: the state as of a row, and that row's hash."""
+
+    seq: int
+    hash: bytes
+    state: Execution
+
+
+def verify(
+    execution: str,
+    rows: Iterable[StoredRow],
+    net: Net,
+    codec: Codec,
+    load: Load | None = None,
+    status: str | None = None,
+    snapshot: Frozen | None = None,
+    derived: Derived | None = None,
+    net_of: NetOf | None = None,
+) -> list[Violation]:
+    """Every violation in a log. `net` is the playbook it begins with. `load` finds stored content; `status` is what
+    lists say of the execution, `derived` what the store keeps as rows, both as of the last row."""
+    log = Log(execution, net, codec, load, snapshot, net_of)
+    log.take(rows)
+    return log.end(status, derived)
+
+
+class Log:
+    """Takes the rows of a log, in batches if they are many, and says at the end what is wrong with it."""
+
+    def __init__(
+        self,
+        execution: str,
+        net: Net,
+        codec: Codec,
+        load: Load | None = None,
+        snapshot: Frozen | None = None,
+        net_of: NetOf | None = None,
+        part: Part = "whole",
+    ) -> None:
+        self.execution, self.net, self.codec, self.net_of = execution, net, codec, net_of
+        self.snapshot = snapshot
+        self.state = Execution(execution, net, "")
+        self.foldable = part != "rows"
+        """Whether `state` is the fold of all rows so far."""
+        self.seq = 0
+        self.finished: dict[str, Intervals] = {}
+        self.violations: list[Violation] = []
+        self.counts: dict[str, int] = {}
+        self.rows = Rows(self.note, codec, load) if part != "fold" else None
+        self.checks: list[Check] = [kind(self) for kind in OF_EVENTS if part in ("whole", kind.part)]
+        self.handlers: dict[type[e.Event], tuple[Handler, ...]] = dict.fromkeys(e.EVENTS.values(), ())
+        for check in self.checks:
+            self.watch(check.handlers())
+        self.watch({e.ExecutionForked: self._change_net})
+
+    def watch(self, kinds: Mapping[type[e.Event], Handler]) -> None:
+        """Call a handler for each event of a type, after the handlers it has; a subclass is handled like its base."""
+        for kind, handlers in self.handlers.items():
+            handler = next((kinds[base] for base in kind.__mro__ if base in kinds), None)
+            if handler is not None:
+                self.handlers[kind] = (*handlers, handler)
+
+    def take(self, rows: Iterable[StoredRow]) -> None:
+        """The next rows."""
+        check = self.rows.check if self.rows is not None else None
+        decode, handlers, state = self.codec.decode, self.handlers, self.state
+        frozen_at = self.snapshot.seq if self.snapshot is not None else None
+        for seq, name, at, data, hashed in rows:
+            self.seq = seq
+            if check is not None:
+                check(seq, name, at, data, hashed)
+            try:
+                event = decode(name, data)
+            except Exception as error:
+                self._skip(error)
+                continue
+            for handler in handlers[type(event)]:
+                handler(event)
+            if self.foldable:
+                try:
+                    evolve(state, event, at)
+                except Exception as error:  # a log that breaks its promises can break anything
+                    self._break_off(event, error)
+            if seq == frozen_at:
+                self._compare_snapshot(hashed)
+        state.outbox.clear()
+        state.drain()
+
+    def _skip(self, error: Exception) -> None:
+        """The row can't be read, and what follows it can't be folded."""
+        self.foldable = False
+        if self.rows is not None:
+            self.note("readable", str(error))
+
+    def _change_net(self, event: e.ExecutionForked) -> None:
+        if event.playbook and self.net_of is not None:
+            try:
+                self.net = self.state.net = self.net_of(event.playbook)
+            except Exception as error:
+                self._break_off(event, error)
+
+    def _break_off(self, event: e.Event, error: Exception) -> None:
+        if not self.foldable:
+            return
+        self.foldable = False
+        self.note("replay", f"{event.name} does not follow from what came before ({type(error).__name__}: {error})")
+
+    def _compare_snapshot(self, hashed: bytes) -> None:
+        """A snapshot is the fold up to its row."""
+        snapshot = self.snapshot
+        assert snapshot is not None
+        if snapshot.hash != hashed:
+            self.note("snapshot", "was taken of another log: the hash of its row differs")
+        for name in Execution.__struct_fields__ if self.foldable else ():
+            if name not in LIVE_ONLY and getattr(snapshot.state, name) != getattr(self.state, name):
+                self.note("snapshot", f"its {name} is not what the log gives")
+
+    def end(self, status: str | None = None, derived: Derived | None = None) -> list[Violation]:
+        """There are no more rows: every violation."""
+        for check in self.checks:
+            check.end()
+        if self.foldable and status is not None and status != self.state.shown_status:
+            self.note("replay", f"lists say {status}, the log says {self.state.shown_status}")
+        if self.snapshot is not None and self.snapshot.seq > self.seq:
+            self.note("snapshot", f"stands at {self.snapshot.seq}, and the log ends at {self.seq}")
+        if self.foldable and derived is not None:
+            self._compare_rows(derived)
+        for invariant, count in self.counts.items():
+            if count > NOTED:
+                message = f"and {count - NOTED:,} more of this kind, up to here"
+                self.violations.append(Violation(self.execution, self.seq, invariant, message))
+        return self.violations
+
+    def _compare_rows(self, derived: Derived) -> None:
+        """Ready work, leases and timers as rows are those of the fold, both ways."""
+        state = self.state
+        leases = {fence: (lease.run, lease.worker, lease.since, lease.ttl) for fence, lease in state.leases.items()}
+        self._compare_table("ready", derived.ready, state.ready)
+        self._compare_table("lease", {fence: tuple(row) for fence, row in derived.leases.items()}, leases)
+        self._compare_table("timer", derived.timers, state.timers)
+
+    def _compare_table(self, table: str, rows: Mapping[Any, Any], fold: Mapping[Any, Any]) -> None:
+        for key in rows.keys() | fold.keys():
+            if key not in fold:
+                self.note("rows", f"the {table} row {key!r} is not in the log")
+            elif key not in rows:
+                self.note("rows", f"the log has {table} {key!r}, and there is no row of it")
+            elif rows[key] != fold[key]:
+                self.note("rows", f"the {table} row {key!r} says {rows[key]}, the log {fold[key]}")
+
+    def note(self, invariant: str, message: str) -> None:
+        """A violation at the row that was taken last."""
+        count = self.counts[invariant] = self.counts.get(invariant, 0) + 1
+        if count <= NOTED:
+            self.violations.append(Violation(self.execution, self.seq, invariant, message))
+
+
+OF_EVENTS: tuple[type[Check], ...] = (
+    OneEnd,
+    Tokens,
+    Runs,
+    Outcomes,
+    Fences,
+    Ctx,
+    Loops,
+    InFlight,
+    Branches,
+    Cancelled,
+    Forks,
+)
+
+INVARIANTS: dict[str, str] = {
+    **of_rows.INVARIANTS,
+    **{kind.name: kind.__doc__ or "" for kind in OF_EVENTS if kind is not InFlight},
+    "readable": "Every row can be read.",
+    "snapshot": "A snapshot is the fold of the log up to its row.",
+    "rows": "Ready work, leases and timers are kept as rows just as the log has them, both ways.",
+    "replay": "The log can be folded, and the fold is what the store says of the execution.",
+}
+"""Every invariant by name."""

@@ -1,0 +1,114 @@
+"""Invariants of rows as they are stored: numbers, hashes, sizes, references."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import Any, Protocol
+
+import msgspec
+
+from noetl.reference import CHUNKS, SECRET
+
+MAX_EVENT_BYTES = 64 * 1024
+REMEMBERED = 4_096
+"""So many resolved references are not read again when other rows name them too."""
+
+Load = Callable[[str, str], bytes | None]
+"""Gives the content that a store has under a key."""
+Note = Callable[[str, str], None]
+"""Takes the name of an invariant and what is wrong."""
+
+
+StoredRow = tuple[int, str, float, bytes, bytes]
+"""A row of a log: seq, type, time, data, hash."""
+
+
+class Hashing(Protocol):
+    """How rows are hashed, and how a reference is marked in their data."""
+
+    MARK: str
+    ZERO: bytes
+
+    def chained(self, before: bytes, name: str, at: float, data: bytes) -> bytes: ...
+
+
+INVARIANTS = {
+    "seq": "Rows are numbered 1, 2, 3 and so on.",
+    "hash_chain": "Each row carries a hash over itself and the row before it.",
+    "size": "An event is at most 64 KiB.",
+    "references": "What a row refers to is stored, as it was when it was referred to.",
+}
+
+
+class Rows:
+    """Checks the rows of a log in their order."""
+
+    def __init__(self, note: Note, codec: Hashing, load: Load | None) -> None:
+        self.note, self.load = note, load
+        self.chained, self.head = codec.chained, codec.ZERO
+        self.mark, self.quoted = codec.MARK, f'"{codec.MARK}"'.encode()
+        self.last = 0
+        self.resolved: dict[tuple[str, ...], None] = {}
+
+    def check(self, seq: int, kind: str, at: float, data: bytes, hashed: bytes) -> None:
+        """The next row; `note` must know its number already."""
+        if seq != self.last + 1:
+            self.note("seq", f"follows {self.last}")
+        if hashed != self.chained(self.head, kind, at, data):
+            self.note(
+                "hash_chain", f"the hash of this {kind} does not follow from the row before it: one of them was changed"
+            )
+        if len(data) > MAX_EVENT_BYTES:
+            self.note("size", f"{kind} has {len(data):,} bytes, more than {MAX_EVENT_BYTES:,}")
+        if self.quoted in data and self.load is not None:
+            self._resolve_all(data, self.load)
+        self.last, self.head = seq, hashed
+
+    def _resolve_all(self, data: bytes, load: Load) -> None:
+        try:
+            value = msgspec.json.decode(data)
+        except msgspec.DecodeError:
+            return  # `readable` tells
+        for reference in _references(value, self.mark):
+            if reference.get("store") != SECRET:  # a handle has no content that a store could show
+                self._resolve_once(reference, load)
+
+    def _resolve_once(self, reference: dict[str, Any], load: Load) -> None:
+        """Neighbouring rows name the same content: that of the task, the step and the arc."""
+        fields = tuple(str(reference.get(name)) for name in ("store", "key", "size", "checksum", "schema_hint"))
+        if fields not in self.resolved and self._resolve(reference, load):
+            self.resolved[fields] = None
+            if len(self.resolved) > REMEMBERED:
+                del self.resolved[next(iter(self.resolved))]
+
+    def _resolve(self, reference: dict[str, Any], load: Load) -> bool:
+        """Whether the content, and all its parts, are as they were; notes what is not."""
+        key, size = str(reference.get("key")), reference.get("size")
+        content = load(str(reference.get("store")), key)
+        if content is None:
+            self.note("references", f"refers to {key[:16]}, which is not stored")
+            return False
+        if f"sha256:{sha256(content).hexdigest()}" != reference.get("checksum") or len(content) != size:
+            self.note("references", f"refers to {key[:16]}, whose content was changed")
+            return False
+        sound = True
+        for chunk in msgspec.json.decode(content)["chunks"] if reference.get("schema_hint") == CHUNKS else ():
+            part = load("db", chunk)
+            if part is None or sha256(part).hexdigest() != chunk:
+                self.note("references", f"refers to {key[:16]}, whose part {chunk[:16]} is missing or was changed")
+                sound = False
+        return sound
+
+
+def _references(data: Any, mark: str) -> Iterator[dict[str, Any]]:
+    if isinstance(data, dict):
+        inner = data.get(mark)
+        if len(data) == 1 and isinstance(inner, dict):
+            yield inner
+        else:
+            for value in data.values():
+                yield from _references(value, mark)
+    elif isinstance(data, list):
+        for value in data:
+            yield from _references(value, mark)

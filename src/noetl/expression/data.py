@@ -1,0 +1,110 @@
+"""Values as they can be stored.
+
+A value that the store would refuse is refused where it arises: the template is then at fault, and not whoever stores
+what follows from it. A structure that shares its parts ([x, x] of [y, y] of ...) is small in memory and exponential
+when it is stored, so each part is paid for as often as it would be stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from noetl.expression.budget import DEPTH, LONG, Budget
+from noetl.expression.fault import Fault
+
+SMALLEST, LARGEST = -(2**63), 2**64 - 1
+
+_COST = 8  # of a value in JSON, besides the text in it
+
+
+def storable(value: Any, budget: Budget, depth: int = 0) -> Any:
+    """The value as it can be stored: tuples are lists; Fault for what JSON or the store does not have."""
+    kind = type(value)
+    if kind is str:
+        return _text(value, budget)
+    if kind is bool or value is None:
+        return value
+    if kind is int or kind is float:
+        return _number(value)
+    if isinstance(value, list | tuple):
+        return _list(value, budget, depth)
+    return _map(value, budget, depth) if isinstance(value, Mapping) else value
+
+
+def is_storable(constant: Any) -> bool:
+    """Whether a constant of a template can be stored as it is."""
+    try:
+        return storable(constant, Budget()) is constant
+    except Fault:
+        return False
+
+
+def _text(value: str, budget: Budget) -> str:
+    if len(value) > LONG:
+        budget.check()
+        budget.allowance.store(len(value))
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Fault("the text has half of a surrogate pair, which can't be stored") from None
+    return value
+
+
+def _number(value: int | float) -> int | float:
+    if isinstance(value, int):
+        if not SMALLEST <= value <= LARGEST:
+            raise Fault("a whole number may have at most 64 bits")
+    elif not isfinite(value):
+        raise Fault("the number is too large to be stored" if value == value else "the number is not a number")
+    return value
+
+
+def _list(values: list[Any] | tuple[Any, ...], budget: Budget, depth: int) -> Any:
+    _enter(len(values), budget, depth)
+    size = 0
+    same = type(values) is list
+    found = []
+    for value in values if len(values) <= LONG else budget.each(values):
+        kind = type(value)
+        if kind is str and len(value) <= LONG and value.isascii():
+            size += len(value)
+            new = value
+        else:
+            new = storable(value, budget, depth + 1)
+            same = same and new is value
+        found.append(new)
+    budget.allowance.store(size)
+    return values if same else found
+
+
+def _map(values: Mapping[Any, Any], budget: Budget, depth: int) -> Any:
+    _enter(2 * len(values), budget, depth)
+    size = 0
+    same = type(values) is dict
+    found = {}
+    for key in values if len(values) <= LONG else budget.each(list(values)):
+        if type(key) is not str:
+            hint = "write it in quotes, or use `| string`"
+            raise Fault(f"the key {str(key)[:40]!r} of a map is not text", hint)
+        size += len(_text(key, budget))
+        value = values[key]
+        kind = type(value)
+        if kind is str and len(value) <= LONG and value.isascii():
+            size += len(value)
+            new = value
+        else:
+            new = storable(value, budget, depth + 1)
+            same = same and new is value
+        found[key] = new
+    budget.allowance.store(size)
+    return values if same else found
+
+
+def _enter(count: int, budget: Budget, depth: int) -> None:
+    if depth >= DEPTH:
+        raise Fault(f"the value is nested too deeply: {DEPTH} levels are the limit")
+    budget.check()
+    budget.allowance.store(_COST * (count + 1))

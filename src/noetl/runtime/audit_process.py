@@ -1,0 +1,67 @@
+"""A large log, verified by two processes: one folds it, the other checks its rows and all that needs no fold.
+
+Each takes about half of the time. The second process is `python -m noetl.runtime.audit_process`: a request on its
+standard input, the violations on its standard output.
+"""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from operator import attrgetter
+
+import msgspec
+
+from noetl.engine.verify import Violation
+from noetl.errors import NoetlError
+from noetl.runtime.audit import Audit, Report
+from noetl.store.open import open_store
+from noetl.store.ports import Store, Summary
+
+LARGE = 200_000
+"""Events from which on a second process pays for its start."""
+
+
+class Request(msgspec.Struct):
+    """What the second process verifies. `db` may hold a password, so it is not an argument."""
+
+    db: str
+    execution: str
+
+
+def verify_large(db: str, store: Store, summary: Summary, report: Report | None) -> list[Violation]:
+    """The violations of an execution in the database at an address, by number of their event."""
+    command = [sys.executable, "-P", "-m", "noetl.runtime.audit_process"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdin is not None
+            assert other.stdout is not None
+            other.stdin.write(msgspec.json.encode(Request(db, summary.execution_id)))
+            other.stdin.close()
+            violations = Audit(store).of(summary, report, "fold")
+            answer = other.stdout.read()
+        finally:
+            if other.poll() is None:
+                other.kill() if sys.exc_info()[0] is not None else other.wait()
+    if other.returncode != 0:
+        raise NoetlError(f"the second process of the verification ended with exit code {other.returncode}")
+    violations += msgspec.json.decode(answer, type=list[Violation])
+    return sorted(set(violations), key=attrgetter("seq"))
+
+
+def main() -> None:
+    """The second process."""
+    gc.freeze()
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
+    store = open_store(request.db, mode="read")
+    try:
+        listed = store.summaries(prefix=request.execution, limit=1)
+        violations = Audit(store).of(listed[0], part="rows") if listed else []
+    finally:
+        store.close()
+    sys.stdout.buffer.write(msgspec.json.encode(violations))
+
+
+if __name__ == "__main__":
+    main()

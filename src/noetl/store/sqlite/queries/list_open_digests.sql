@@ -1,0 +1,2 @@
+SELECT DISTINCT digest FROM execution
+WHERE status IN ('running', 'waiting') AND NOT local ORDER BY digest

@@ -1,0 +1,36 @@
+"""Paths that the inputs of a task name: the one way from there to a file (`noetl/file_access.py` has the rules)."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from noetl.file_access import FileRefused, check, check_folder, open_checked
+from noetl.tools.base import Failure
+
+
+def task_file(path: str, where: str) -> str:
+    """The real path of a file that a task reads or writes. Failure where it may not; `where` is the input."""
+    try:
+        return check(path)
+    except (FileRefused, ValueError) as error:
+        raise Failure("input", f"`{where}`: {error}") from None
+
+
+def task_folder(path: str, where: str) -> str:
+    """The same for a folder that a task reaches with everything in it."""
+    try:
+        return check_folder(path)
+    except (FileRefused, ValueError) as error:
+        raise Failure("input", f"`{where}`: {error}") from None
+
+
+def open_task_file(path: str, where: str) -> BinaryIO:
+    """A file that a task reads, opened. Failure says why it can't be."""
+    try:
+        return open_checked(path)
+    except FileRefused as error:
+        raise Failure("input", f"`{where}`: {error}") from None
+    except FileNotFoundError:
+        raise Failure("not_found", f"`{where}`: this worker has no file {path!r}") from None
+    except (OSError, ValueError) as error:
+        raise Failure("input", f"`{where}`: {path!r} can't be read: {error}") from None

@@ -1,0 +1,134 @@
+"""System calls that a program in the sandbox `landlock` can't make, as a filter that the kernel runs before each call.
+
+Landlock decides which files can be opened. It does not know metadata (`chmod` of a file that can't be opened works),
+knows TCP but not UDP, and nothing of the calls by which a process looks into others, makes namespaces, or gives work to
+the kernel that no filter sees (`io_uring`). These are refused here, with EPERM:
+
+- mode, owner, extended attributes and times of files, by path and by descriptor. Only the times of a file that the
+  program has open can be set, which is what `touch` does;
+- memory, descriptors and keys of other processes, tracing, kernel programs;
+- namespaces and mounts;
+- without `network`, sockets of any family but local ones and netlink, which has no way out of the machine.
+
+`clone3` is answered with ENOSYS, as if the kernel were older: its flags are in memory, where a filter can't look, and
+the C library then uses `clone`. A call of another architecture (32 bit, x32) is refused whatever it is, because its
+numbers mean other calls.
+
+A filter is an array of instructions of classic BPF, eight bytes each: see seccomp(2) and <linux/filter.h>.
+"""
+
+from __future__ import annotations
+
+import platform
+import struct
+from collections.abc import Iterator
+from errno import ENOSYS, EPERM
+
+MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+"""Column in the table below, and what the kernel calls the architecture (AUDIT_ARCH_*)."""
+
+REFUSED: dict[str, tuple[int | None, int | None]] = {
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "chown": (92, None),
+    "fchown": (93, 55),
+    "lchown": (94, None),
+    "fchownat": (260, 54),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "setxattrat": (463, 463),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+    "removexattrat": (466, 466),
+    "file_setattr": (469, 469),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_by_handle_at": (304, 265),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467),
+}
+"""Numbers of calls that are refused whatever their arguments are. None: the machine has no such call."""
+LOOKED_INTO: dict[str, tuple[int, int]] = {
+    "clone": (56, 220),
+    "clone3": (435, 435),
+    "socket": (41, 198),
+    "utimensat": (280, 88),
+}
+"""Numbers of calls whose arguments decide, or that are answered in another way."""
+
+NEW_NAMESPACES = 0x7E020000
+"""The flags CLONE_NEW* of `clone`."""
+AF_UNIX, AF_NETLINK = 1, 16
+X32 = 0x40000000
+
+LOAD, EQUAL, ABOVE, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16
+"""Where things are in what a filter looks at (struct seccomp_data). Both machines have the low half first."""
+ALLOW, ERROR = 0x7FFF0000, 0x00050000
+
+Instruction = tuple[int, int, int, int]
+"""Operation, how many instructions to skip if true and if false, and a number."""
+
+
+def is_supported(machine: str | None = None) -> bool:
+    """Whether the numbers of this machine's calls are known here."""
+    return (machine or platform.machine()) in MACHINES
+
+
+def filter_program(*, network: bool, machine: str | None = None) -> bytes:
+    """The filter for this machine, as the kernel takes it."""
+    column, architecture = MACHINES[machine or platform.machine()]
+    numbers = {name: row[column] for name, row in (REFUSED | LOOKED_INTO).items()}
+    code = [*_instructions(numbers, architecture, network)]
+    return b"".join(struct.pack("<HBBI", operation, yes, no, number) for operation, yes, no, number in code)
+
+
+def _instructions(numbers: dict[str, int | None], architecture: int, network: bool) -> Iterator[Instruction]:
+    refuse, allow = (RETURN, 0, 0, ERROR | EPERM), (RETURN, 0, 0, ALLOW)
+    yield from ((LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, architecture), refuse)
+    yield (LOAD, 0, 0, NUMBER)
+    yield from ((ABOVE, 0, 1, X32), refuse)
+    for name in REFUSED:
+        if (number := numbers[name]) is not None:
+            yield from ((EQUAL, 0, 1, number), refuse)
+    yield from ((EQUAL, 0, 1, numbers["clone3"] or 0), (RETURN, 0, 0, ERROR | ENOSYS))
+    yield from ((EQUAL, 0, 4, numbers["clone"] or 0), (LOAD, 0, 0, ARGUMENTS), (ANY_BIT, 0, 1, NEW_NAMESPACES))
+    yield from (refuse, allow)
+    path = ARGUMENTS + 8  # null: the descriptor in front of it is meant
+    yield from ((EQUAL, 0, 6, numbers["utimensat"] or 0), (LOAD, 0, 0, path), (EQUAL, 0, 3, 0))
+    yield from ((LOAD, 0, 0, path + 4), (EQUAL, 0, 1, 0), allow, refuse)
+    if not network:
+        yield from ((EQUAL, 0, 5, numbers["socket"] or 0), (LOAD, 0, 0, ARGUMENTS))
+        yield from ((EQUAL, 2, 0, AF_UNIX), (EQUAL, 1, 0, AF_NETLINK), refuse, allow)
+    yield allow

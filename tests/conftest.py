@@ -1,0 +1,35 @@
+"""What holds for every test: the executions it ran keep every invariant of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.verifying import check_databases, is_damaged, remember_runtimes, verified
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    remember_runtimes()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def session_is_sound() -> Iterator[None]:
+    with verified():
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def module_is_sound(session_is_sound: None) -> Iterator[None]:
+    with verified():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def test_is_sound(request: pytest.FixtureRequest, module_is_sound: None) -> Iterator[None]:
+    damaged = is_damaged(request.node)
+    folder: Path | None = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
+    with verified(damaged):
+        yield
+        if folder is not None and not damaged:
+            check_databases(folder)

@@ -1,0 +1,34 @@
+"""`noetl` with leases that live for six seconds instead of thirty, and all that depends on it in proportion.
+
+`python short_leases.py ARGUMENTS` is the command line of noetl. Everything else is as it is.
+"""
+
+from __future__ import annotations
+
+import httpx2
+
+from noetl.cli.start import main
+from noetl.engine import evolve
+from noetl.server import service, stall
+from noetl.worker import heart, http_link, terms
+
+LEASE_SECONDS, GRANT_SECONDS, MARGIN_SECONDS = 6.0, 4.0, 1.0
+BEAT_SECONDS, POLL_SECONDS, STALL_SECONDS = 1.0, 2.0, 1.5
+
+
+def shorten() -> None:
+    evolve.LEASE_SECONDS = LEASE_SECONDS  # type: ignore[attr-defined]
+    terms.LEASE_SECONDS = LEASE_SECONDS  # type: ignore[attr-defined]
+    terms.GRANT_SECONDS = service.GRANT_SECONDS = GRANT_SECONDS  # type: ignore[attr-defined]
+    terms.MARGIN_SECONDS = MARGIN_SECONDS
+    stall.STALL_SECONDS = STALL_SECONDS
+    heart.Heart.__init__.__kwdefaults__["beat"] = BEAT_SECONDS
+    heart.CALL = httpx2.Timeout(1.0)
+    http_link.POLL_SECONDS = POLL_SECONDS
+    http_link.POLL = httpx2.Timeout(POLL_SECONDS + 1.0, connect=2.0)
+    http_link.HttpLink.call.__kwdefaults__["limits"] = httpx2.Timeout(3.0, connect=2.0)
+
+
+if __name__ == "__main__":
+    shorten()
+    main()

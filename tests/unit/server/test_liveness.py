@@ -1,0 +1,364 @@
+"""What a server believes about workers, about itself, and about servers that died."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_service import CHAIN, CHILD, PARENT, PATIENCE_SECONDS, WAITS, House, play
+
+from noetl.engine import evolve
+from noetl.engine.commands import Cancel, Claim, Command, Report
+from noetl.engine.events import StepDone
+from noetl.errors import NoetlError, StoreError
+from noetl.server import service as service_module
+from noetl.server.backoff import FIRST_SECONDS, LAST_SECONDS, Backoff
+from noetl.server.stall import STALL_SECONDS, StallDetector
+from noetl.store.memory import MemoryStore
+from noetl.store.ports import Store, WorkerSession
+from noetl.store.sqlite import SqliteStore
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "noetl.db")
+
+
+class Hand:
+    """A clock that the test moves."""
+
+    def __init__(self, at: float = 1000.0) -> None:
+        self.at = at
+
+    def __call__(self) -> float:
+        return self.at
+
+    def now(self) -> float:
+        return self.at
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+async def until(look: Any) -> None:
+    while not look():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+# -- the server's own silence -----------------------------------------------------------------------------------------
+
+
+def test_a_stall_is_noticed_before_and_after_it_is_observed() -> None:
+    hand = Hand()
+    stall = StallDetector(hand)
+    assert stall.attentive_seconds() == 0.0
+    for _ in range(10):
+        hand.at += 1
+        stall.observe()
+    assert stall.attentive_seconds() == 10.0
+    hand.at += STALL_SECONDS + 1
+    assert stall.attentive_seconds() == 0.0
+    stall.observe()
+    assert stall.attentive_seconds() == 0.0
+    hand.at += 1
+    assert stall.attentive_seconds() == 1.0
+
+
+def test_after_its_own_silence_a_server_waits_for_the_lifetime_of_a_lease(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "REAP_SECONDS", 0.01)
+    monkeypatch.setattr(service_module, "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(evolve, "LEASE_SECONDS", 0.2)
+    passes: list[float] = []
+    lost = store.lost
+
+    def counted(now: float | None, limit: int, attentive: float) -> list[tuple[str, int]]:
+        passes.append(attentive)
+        return lost(now, limit, attentive)
+
+    monkeypatch.setattr(store, "lost", counted)
+
+    async def story(house: House) -> None:
+        hand = Hand()
+        house.service.stall = StallDetector(hand)
+        house.open(worker=False)
+        state = await house.service.start(house.add(CHAIN), {}, {})
+        await house.service.heartbeat(WorkerSession("w1", "default", 4))
+        (work,) = await house.service.claim(Claim("w1", 1, "default", "c1"))
+        await asyncio.sleep(0.5)  # by the clock of the store the lease is over
+        before = len(passes)
+        await until(lambda: len(passes) > before + 5)
+        assert work.fence in house.service.runtime.cells[state.id].state.leases
+        hand.at += 1  # the server has listened for a second, and the worker was silent
+        await until(lambda: work.fence not in house.service.runtime.cells[state.id].state.leases)
+        await house.service.handle(state.id, Cancel("enough"))
+
+    play(store, story, opened=False)
+
+
+def test_after_its_own_silence_a_server_does_not_take_back_what_a_heartbeat_does_not_name(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "GRANT_SECONDS", 0.01)
+
+    async def story(house: House) -> None:
+        hand = Hand()
+        house.service.stall = StallDetector(hand)
+        state = await house.service.start(house.add(CHAIN), {}, {})
+        (work,) = await house.service.claim(Claim("w1", 1, "default", "c1"))
+        await asyncio.sleep(0.05)
+        await house.service.heartbeat(WorkerSession("w1", "default", 4))
+        assert work.fence in house.service.runtime.cells[state.id].state.leases
+        hand.at += 1
+        await house.service.heartbeat(WorkerSession("w1", "default", 4))
+        assert work.fence not in house.service.runtime.cells[state.id].state.leases
+        await house.service.handle(state.id, Cancel("enough"))
+
+    play(store, story, worker=False, opened=False)
+
+
+# -- claims and heartbeats --------------------------------------------------------------------------------------------
+
+
+def test_a_repeated_claim_does_not_get_what_was_lost_or_reported_on(store: Store) -> None:
+    async def story(house: House) -> None:
+        digest = house.add(CHAIN)
+        executions = [(await house.service.start(digest, {}, {})).id for _ in range(3)]
+        works = await house.service.claim(Claim("w1", 3, "default", "c1"))
+        lost, done, good = works
+        from noetl.engine.commands import Lost
+
+        await house.service.handle(lost.execution, Lost(lost.fence))
+        await house.service.report(done.execution, Report(done.fence, (StepDone(done.run, 1),)))
+        again = await house.service.claim(Claim("w1", 3, "default", "c1"), again=True)
+        assert [(one.execution, one.fence) for one in again] == [(good.execution, good.fence)]
+        for execution in executions:
+            await house.service.handle(execution, Cancel("enough"))
+
+    play(store, story, worker=False, opened=False)
+
+
+def test_a_repeated_report_gets_the_work_that_it_got_before(store: Store) -> None:
+    async def story(house: House) -> None:
+        await house.service.start(house.add(CHAIN), {}, {})
+        (work,) = await house.service.claim(Claim("w1", 1, "default", "c1"))
+        report = Report(work.fence, (StepDone(work.run, 1),), claim=Claim("w1", 1, "default", "c2"))
+        first = await house.service.report(work.execution, report)
+        assert (first.verdict, [one.step for one in first.works]) == ("accepted", ["two"])
+        second = await house.service.report(work.execution, report, again=True)
+        assert (second.verdict, second.works) == ("duplicate", first.works)
+        await house.service.handle(work.execution, Cancel("enough"))
+
+    play(store, story, worker=False, opened=False)
+
+
+def test_a_heartbeat_that_was_overtaken_takes_nothing_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was made before the lease arrived, and got through after one that names it."""
+    monkeypatch.setattr(service_module, "GRANT_SECONDS", 0.0)
+
+    async def story(house: House) -> None:
+        state = await house.service.start(house.add(CHAIN), {}, {})
+        (work,) = await house.service.claim(Claim("w1", 1, "default", "c1"))
+        await asyncio.sleep(0.01)
+        named = {work.execution: [work.fence]}
+        assert await house.service.heartbeat(WorkerSession("w1", "default", 4, leases=named), 2) == ([], [])
+        assert await house.service.heartbeat(WorkerSession("w1", "default", 4), 1) == ([], [])
+        assert house.service.runtime.cells[state.id].state.leases
+        await house.service.heartbeat(WorkerSession("w1", "default", 4), 3)
+        assert not house.service.runtime.cells[state.id].state.leases
+        await house.service.handle(state.id, Cancel("enough"))
+
+    play(store, story, worker=False, opened=False)
+
+
+def test_a_heartbeat_hears_of_a_cancel_at_another_server(store: Store) -> None:
+    async def story(house: House) -> None:
+        state = await house.service.start(house.add(CHAIN), {}, {})
+        (work,) = await house.service.claim(Claim("w1", 1, "default", "c1"))
+        other = House(store)
+        other.add(CHAIN)
+        await other.service.handle(state.id, Cancel("enough"))
+        other.service.runtime.thread.shutdown()
+        session = WorkerSession("w1", "default", 4, leases={work.execution: [work.fence]})
+        assert await house.service.heartbeat(session) == ([(work.execution, work.fence)], [])
+
+    play(store, story, worker=False, opened=False)
+
+
+# -- errors of one execution ------------------------------------------------------------------------------------------
+
+
+def test_pauses_grow_and_are_forgotten() -> None:
+    hand = Hand()
+    backoff = Backoff(hand)
+    assert [backoff.fail("a") for _ in range(7)] == [1.0, 2.0, 4.0, 8.0, 16.0, LAST_SECONDS, LAST_SECONDS]
+    assert (backoff.is_paused("a"), backoff.is_paused("b")) == (True, False)
+    hand.at += LAST_SECONDS
+    assert not backoff.is_paused("a")
+    assert backoff.fail("a") == LAST_SECONDS
+    hand.at += 3 * LAST_SECONDS
+    assert not backoff.is_paused("a")
+    assert (len(backoff), backoff.fail("a")) == (0, FIRST_SECONDS)
+    backoff.succeed("a")
+    assert not backoff.is_paused("a")
+
+
+@pytest.mark.parametrize("error", [RecursionError, ValueError, NoetlError])
+def test_an_error_of_one_execution_stops_no_loop(
+    store: Store, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """Its timers, claims, lost leases and children fail in every pass. Those of the others go on."""
+    for name, value in {"TICK_SECONDS": 0.01, "REAP_SECONDS": 0.01, "RECOVER_SECONDS": 0.01}.items():
+        monkeypatch.setattr(service_module, name, value)
+    monkeypatch.setattr(evolve, "LEASE_SECONDS", 0.2)
+    waits = WAITS.replace("timeout: 60", "timeout: 0.3")
+    told: list[str | None] = []
+
+    async def story(house: House) -> None:
+        digests = [house.add(CHAIN), house.add(waits), house.add(PARENT)]
+        poisoned = {(await house.service.start(digest, {}, {})).id for digest in digests}
+        await house.service.claim(Claim("gone", 2, "default", "c1"))
+        good = [(await house.service.start(digest, {}, {})).id for digest in digests]
+        handle = house.service.runtime.handle
+
+        async def failing(execution: str, command: Command) -> Any:
+            if execution in poisoned:
+                raise error("poisoned")
+            return await handle(execution, command)
+
+        monkeypatch.setattr(house.service.runtime, "handle", failing)
+        house.service.on_error = lambda message, execution: told.append(execution)
+        house.open()
+        loops = house.tasks[0]
+        ends = [await house.service.wait(execution, PATIENCE_SECONDS) for execution in good]
+        assert [end.status for end in ends] == ["succeeded", "failed", "succeeded"]
+        assert told
+        assert set(told) <= poisoned
+        assert not loops.done()
+        monkeypatch.setattr(house.service.runtime, "handle", handle)
+        for execution in poisoned:
+            await house.service.handle(execution, Cancel("enough"))
+        await until(lambda: all(one.ended for one in store.summaries()))
+
+    play(store, story, opened=False)
+
+
+def test_a_loop_that_fails_is_restarted_and_the_others_go_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "RESTART_SECONDS", 0.01)
+    told: list[tuple[str, str | None]] = []
+    due, calls = store.due, []
+
+    def failing(now: float, limit: int) -> list[tuple[str, str]]:
+        calls.append(now)
+        if len(calls) < 4:
+            raise StoreError("away") if len(calls) % 2 else RuntimeError("a defect")
+        return due(now, limit)
+
+    monkeypatch.setattr(store, "due", failing)
+
+    async def story(house: House) -> None:
+        house.service.on_error = lambda message, execution: told.append((message, execution))
+        assert (await house.ended(house.add(CHAIN))).status == "succeeded"
+        await until(lambda: len(calls) > 5)
+        assert len(told) == 3
+        assert told[0] == ("background task failed, restarting in 0.01 s: away", None)
+        assert told[1][0].startswith("background task failed, restarting in 0.01 s: RuntimeError in failing, line ")
+
+    play(store, story)
+
+
+# -- servers that died ------------------------------------------------------------------------------------------------
+
+
+def test_another_server_tells_a_parent_of_children_that_ended(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server that knew of their ends is gone: it never runs the loop that passes them on."""
+    monkeypatch.setattr(service_module, "RECOVER_SECONDS", 0.05)
+
+    async def story(house: House) -> None:
+        died = House(store)
+        parent = await died.service.start(died.add(PARENT), {}, {})
+        died.worker.take(await died.service.claim(Claim("w1", 8, "default")))
+        await until(lambda: store.summaries(prefix=parent.id)[0].status == "waiting")
+        await died.service._look_at(parent.id)  # starts the children
+        works = await died.service.claim(Claim("w1", 8, "default"))
+        assert len(works) == 3
+        died.worker.take(works)
+        await until(lambda: sum(one.status == "succeeded" for one in store.summaries()) == 3)
+        await died.close()
+        died.service.runtime.thread.shutdown()
+        house.add(PARENT), house.add(CHILD)
+        house.open()
+        assert (await house.service.wait(parent.id, PATIENCE_SECONDS)).result == [2, 4, 6]
+
+    play(store, story, opened=False)
+
+
+def test_another_server_starts_children_that_nobody_has_started(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "RECOVER_SECONDS", 0.05)
+
+    async def story(house: House) -> None:
+        died = House(store)
+        parent = await died.service.start(died.add(PARENT), {}, {})
+        died.worker.take(await died.service.claim(Claim("w1", 8, "default")))
+        await until(lambda: store.summaries(prefix=parent.id)[0].status == "waiting")
+        await died.close()
+        died.service.runtime.thread.shutdown()
+        house.add(PARENT)
+        house.open()
+        assert (await house.service.wait(parent.id, PATIENCE_SECONDS)).result == [2, 4, 6]
+
+    play(store, story, opened=False)
+
+
+def test_a_parent_that_stands_still_is_read_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "RECOVER_SECONDS", 0.01)
+    monkeypatch.setattr(House, "_find", lambda self, parent, request: self.add(WAITS))
+
+    async def story(house: House) -> None:
+        read: list[str] = []
+        stored = house.service.unheard.read
+
+        async def counted(name: str) -> Any:
+            read.append(name)
+            return await stored(name)
+
+        house.service.unheard.read = counted
+        parent = await house.service.start(house.add(PARENT), {}, {})
+        await until(lambda: sum(one.status == "waiting" for one in store.summaries()) == 4)
+        scans: list[int] = []
+        scan = house.service.unheard.scan
+
+        async def scanned() -> Any:
+            scans.append(len(read))
+            return await scan()
+
+        monkeypatch.setattr(house.service.unheard, "scan", scanned)
+        await until(lambda: len(scans) > 20)
+        assert scans[-1] - scans[5] <= 1
+        await house.service.handle(parent.id, Cancel("enough"))
+        await until(lambda: all(one.ended for one in store.summaries()))
+
+    play(store, story)
+
+
+def test_ready_work_of_a_server_that_died_is_found_by_who_waits_for_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "RECOVER_SECONDS", 0.05)
+    monkeypatch.setattr(store, "changed", lambda: False)  # it died before it could tell
+
+    async def story(house: House) -> None:
+        house.add(CHAIN)
+        waiting = asyncio.create_task(house.service.claim(Claim("w1", 1, "default", "c1"), PATIENCE_SECONDS))
+        await until(lambda: house.service.idle["default"])
+        died = House(store)
+        state = await died.service.start(died.add(CHAIN), {}, {})
+        died.service.runtime.thread.shutdown()
+        (work,) = await waiting
+        assert work.execution == state.id
+        await house.service.handle(state.id, Cancel("enough"))
+
+    play(store, story, worker=False)

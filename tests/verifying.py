@@ -1,0 +1,138 @@
+"""Every execution of every test is verified when the test ends, wherever it ran.
+
+In this process: every `Runtime` that was made since a test (or a module, or the whole run) began is remembered, and all
+executions in its store are verified. In other processes: every database in the test's folder is. A test that damages a
+log, or makes the engine misbehave, says so with `@pytest.mark.damaged_log("why")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from noetl.engine.net import Net
+from noetl.engine.verify import Violation
+from noetl.errors import FileMissing, NotFound, StoreError
+from noetl.runtime.audit import Audit
+from noetl.runtime.runtime import Runtime
+from noetl.store.ports import Store
+from noetl.store.postgres import PostgresStore
+from noetl.store.sqlite import SqliteStore
+
+ALL = 1_000_000
+
+runtimes: list[Runtime] = []
+"""Those of this process that nobody has verified yet."""
+
+
+def remember_runtimes() -> None:
+    """From now on `runtimes` has all that are made."""
+    made = Runtime.__init__
+
+    def remembered(self: Runtime, *args: Any, **options: Any) -> None:
+        made(self, *args, **options)
+        runtimes.append(self)
+
+    Runtime.__init__ = remembered  # type: ignore[method-assign]
+
+
+@contextmanager
+def verified(damaged: bool = False) -> Iterator[None]:
+    """Verify the executions of all runtimes that are made inside."""
+    before = len(runtimes)
+    yield
+    made = runtimes[before:]
+    del runtimes[before:]
+    if not damaged:
+        check(violations_of(made))
+
+
+def check(violations: Iterable[Violation]) -> None:
+    lines = [f"{one.execution_id}.{one.seq}: {one.invariant}: {one.message}" for one in violations]
+    assert not lines, "the log of an execution breaks invariants:\n" + "\n".join(lines)
+
+
+def violations_of(made: list[Runtime]) -> Iterator[Violation]:
+    """Violations in the stores of runtimes, each store once."""
+    nets = known_nets(made)
+    for store in {id(runtime.store): runtime.store for runtime in made}.values():
+        with reopened(store) as readable:
+            if readable is not None:
+                yield from violations_in(readable, nets)
+
+
+def known_nets(made: list[Runtime]) -> dict[str, Net]:
+    """By digest: not every test stores the text of its playbooks."""
+    return {digest: net for runtime in made for digest, net in runtime.nets.items()}
+
+
+def violations_in(store: Store, nets: dict[str, Net]) -> Iterator[Violation]:
+    audit = KnowingAudit(store, nets)
+    for summary in store.summaries(limit=ALL):
+        yield from audit.of(summary)
+
+
+class KnowingAudit(Audit):
+    """Knows playbooks that were never stored."""
+
+    def __init__(self, store: Store, known: dict[str, Net]) -> None:
+        super().__init__(store)
+        self.known = known
+
+    def _net(self, digest: str) -> Net:
+        return self.known[digest] if digest in self.known else super()._net(digest)
+
+
+@contextmanager
+def reopened(store: Store) -> Iterator[Store | None]:
+    """The store, which its runtime may have closed; None if its database is gone. Postgres is looked at earlier."""
+    if isinstance(store, PostgresStore):
+        yield None
+    elif isinstance(store, SqliteStore):
+        with opened(store.path) as readable:
+            yield readable
+    else:
+        yield store
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[SqliteStore | None]:
+    """None for what is gone, is something else, or can't be read by intention."""
+    try:
+        store = SqliteStore.open_existing(path)
+    except (StoreError, FileMissing):
+        yield None
+        return
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def check_databases(folder: Path) -> None:
+    """Verify the executions of every database in a folder."""
+    for path in sorted(folder.rglob("*.db")):
+        with opened(path) as store:
+            if store is not None:
+                check(violations_in(store, known_nets(runtimes)))
+
+
+def check_postgres(address: str) -> None:
+    """Verify the executions in Postgres, if there is a store of ours."""
+    try:
+        store = PostgresStore(address, mode="read")
+    except (StoreError, NotFound):
+        return
+    try:
+        check(violations_in(store, known_nets(runtimes)))
+    finally:
+        store.close()
+
+
+def is_damaged(test: pytest.Item) -> bool:
+    """Whether a test breaks invariants on purpose."""
+    return test.get_closest_marker("damaged_log") is not None
