@@ -25,17 +25,36 @@ from noetl.store.sqlite import SqliteStore
 
 ALL = 1_000_000
 
-runtimes: list[Runtime] = []
-"""Those of this process that nobody has verified yet."""
+MANY = 64
+"""Runtimes that wait for their verification; beyond that, those that have stopped are verified at once."""
+
+
+class Scope:
+    """A test, a module or the whole run: what was made in it and is not verified yet."""
+
+    def __init__(self) -> None:
+        self.runtimes: list[Runtime] = []
+        self.violations: list[Violation] = []
+
+    def add(self, runtime: Runtime) -> None:
+        self.runtimes.append(runtime)
+        if len(self.runtimes) > MANY:
+            stopped = [one for one in self.runtimes if one.thread._shutdown]
+            self.runtimes = [one for one in self.runtimes if not one.thread._shutdown]
+            self.violations += violations_of(stopped)
+
+
+scopes: list[Scope] = [Scope()]
+"""The innermost is the last."""
 
 
 def remember_runtimes() -> None:
-    """From now on `runtimes` has all that are made."""
+    """From now on every runtime that is made belongs to a scope."""
     made = Runtime.__init__
 
     def remembered(self: Runtime, *args: Any, **options: Any) -> None:
         made(self, *args, **options)
-        runtimes.append(self)
+        scopes[-1].add(self)
 
     Runtime.__init__ = remembered  # type: ignore[method-assign]
 
@@ -43,12 +62,14 @@ def remember_runtimes() -> None:
 @contextmanager
 def verified(damaged: bool = False) -> Iterator[None]:
     """Verify the executions of all runtimes that are made inside."""
-    before = len(runtimes)
-    yield
-    made = runtimes[before:]
-    del runtimes[before:]
+    scope = Scope()
+    scopes.append(scope)
+    try:
+        yield
+    finally:
+        scopes.remove(scope)
     if not damaged:
-        check(violations_of(made))
+        check([*scope.violations, *violations_of(scope.runtimes)])
 
 
 def check(violations: Iterable[Violation]) -> None:
@@ -67,7 +88,7 @@ def violations_of(made: list[Runtime]) -> Iterator[Violation]:
 
 def known_nets(made: list[Runtime]) -> dict[str, Net]:
     """By digest: not every test stores the text of its playbooks."""
-    return {digest: net for runtime in made for digest, net in runtime.nets.items()}
+    return {digest: net for runtime in made for digest, net in runtime.playbooks.in_memory.items()}
 
 
 def violations_in(store: Store, nets: dict[str, Net]) -> Iterator[Violation]:
@@ -118,7 +139,7 @@ def check_databases(folder: Path) -> None:
     for path in sorted(folder.rglob("*.db")):
         with opened(path) as store:
             if store is not None:
-                check(violations_in(store, known_nets(runtimes)))
+                check(violations_in(store, known_nets(scopes[-1].runtimes)))
 
 
 def check_postgres(address: str) -> None:
@@ -128,7 +149,7 @@ def check_postgres(address: str) -> None:
     except (StoreError, NotFound):
         return
     try:
-        check(violations_in(store, known_nets(runtimes)))
+        check(violations_in(store, known_nets(scopes[-1].runtimes)))
     finally:
         store.close()
 

@@ -18,6 +18,8 @@ from noetl.errors import StoreError
 from noetl.reference import refer
 from noetl.store.postgres import PostgresStore
 
+pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
+
 KILLS = 12
 RESTARTS = 4
 

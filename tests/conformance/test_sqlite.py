@@ -12,6 +12,8 @@ from conformance import suites
 from conformance.suites import store  # noqa: F401
 from noetl.store.sqlite import SqliteStore
 
+pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
+
 
 @pytest.fixture
 def open_store(tmp_path: Path) -> Iterator[suites.OpenStore]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 from conformance.kill import check, killed_after
 from noetl.store.sqlite import SqliteStore
+
+pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
 
 KILLS = 30
 

@@ -185,7 +185,7 @@ class Simulation:
             engine.runtime.add(playbook)
         return engine
 
-    def _find(self, parent: Execution, request: dict[str, Any]) -> str:
+    async def _find(self, parent: Execution, request: dict[str, Any]) -> str:
         return self.playbooks[request["path"]].digest
 
     async def _until_crash(self, engine: Embedded) -> Execution | None:

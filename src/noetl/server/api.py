@@ -85,8 +85,8 @@ class Api:
     def stop(self) -> None:
         """Send away who waits or follows, so that the server can end."""
         self.closing.set()
-        self.playbooks.stop()
         self.streams.wake_all()
+        self.playbooks.stop()
         self.service.let_go()
 
     def close(self) -> None:

@@ -150,6 +150,20 @@ result = dict(
         assert ended["result"] == "not-noetls"[::-1], ended
 
 
+def test_processes_of_a_worker_get_their_token_by_a_pipe(tmp_path: Path) -> None:
+    db, port = str(tmp_path / "data" / "noetl.db"), free_port()
+    token, own = make_token(tmp_path, db, "admin"), make_token(tmp_path, db, "worker")
+    process = Process(tmp_path, "server", "server", "--port", str(port), "--db", db)
+    with server(tmp_path, process, port, token) as client:
+        words = ("worker", "--server", client.urls[0], "--processes", "2")
+        worker = Process(tmp_path, "worker", *words, NOETL_TOKEN=own, **SECRETS).start()
+        try:
+            code = f"result = [word for word in {[own, MASTER_KEY, NATS]!r} if word in str(seen) + str(mine)]"
+            assert result_of(client, code) == []
+        finally:
+            assert worker.stop() == 0, worker.said()
+
+
 def test_dev_does_not_show_its_secrets(tmp_path: Path) -> None:
     process = Process(tmp_path, "dev", "dev", "--port", "0", "--db", str(tmp_path / "data" / "noetl.db"), **SECRETS)
     process.start()

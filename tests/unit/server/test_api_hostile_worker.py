@@ -21,7 +21,7 @@ from shared_store import address_of, server_at
 from tests.servers.postgres import postgres_fixture, schema_fixture  # noqa: F401
 
 from noetl.engine import events as e
-from noetl.engine.commands import Claim, Report, Start
+from noetl.engine.commands import Claim, Report
 from noetl.model.identity import TaskId, action_id, child_id
 from noetl.model.outcome import Outcome
 from noetl.reference import Reference, canonical, reference_to
@@ -202,12 +202,7 @@ def test_an_execution_with_the_id_of_a_child_is_no_child(server: ApiServer, admi
         digest = server.store.find("finance/report")
         assert digest is not None
 
-        async def lay() -> None:
-            await server.service.runtime.know(digest)
-            server.service.runtime.create(key, digest)
-            await server.service.runtime.handle(key, Start())
-
-        server.do(lay())
+        server.do(server.service.start(digest, {}, {}, key))
         until(admin, key, "succeeded")
         assert reported(evil, work, *facts, waiting(work, key)).verdict == "accepted"
         more = claimed(evil, work.execution)

@@ -48,8 +48,10 @@ def told(client: httpx2.Client, path: str, message: Any) -> httpx2.Response:
     return client.post(f"{API}/{path}", content=wire.encode(message), headers={"Content-Type": "application/json"})
 
 
-def claimed(client: httpx2.Client, wait: float = 10, claim_id: str = "", pool: str = "elsewhere") -> list[Work]:
-    answer = told(client, "claim", wire.ClaimRequest("w", pool, 1, claim_id, wait))
+def claimed(
+    client: httpx2.Client, wait: float = 10, claim_id: str = "", pool: str = "elsewhere", *, again: bool = False
+) -> list[Work]:
+    answer = told(client, "claim", wire.ClaimRequest("w", pool, 1, claim_id, wait, again))
     assert answer.status_code == 200, answer.text
     return wire.decode_works(answer.content)
 
@@ -102,7 +104,7 @@ def test_reports_that_travel_together_are_all_taken(admin: httpx2.Client, mine: 
 
 def test_a_claim_that_is_asked_again_gets_the_same_leases(admin: httpx2.Client, mine: httpx2.Client) -> None:
     begun(admin, {"path": "tests/elsewhere"})
-    first, again = claimed(mine, claim_id="c1"), claimed(mine, claim_id="c1")
+    first, again = claimed(mine, claim_id="c1"), claimed(mine, claim_id="c1", again=True)
     assert [(one.execution, one.fence) for one in first] == [(one.execution, one.fence) for one in again]
     admin.post(f"/api/v1/executions/{first[0].execution}/cancel")
 

@@ -11,6 +11,8 @@ from noetl.store.memory import MemoryStore
 from noetl.store.ports import SealedCredential, Store
 from noetl.store.sqlite import SqliteStore
 
+pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
+
 ONE = SealedCredential("b/one", "bearer", b"\x00\xffsealed", 1.5, 2.5, ("shop/*", "é"), ("eu",))
 TWO = SealedCredential("a", "acme.login", b"", 3.0, 3.0)
 

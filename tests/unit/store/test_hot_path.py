@@ -31,6 +31,8 @@ from noetl.tools.registry import KINDS
 from noetl.worker.output import Output
 from noetl.worker.worker import Worker
 
+pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
+
 SCHEMA = "hot_path"
 PATIENCE_SECONDS = 120.0
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: hot, path: tests/hot}\nworkflow:\n"

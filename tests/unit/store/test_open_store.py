@@ -11,6 +11,8 @@ from noetl.errors import StoreError, UsageError
 from noetl.store.open import is_file, open_store
 from noetl.store.sqlite import SqliteStore
 
+pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
+
 
 @pytest.mark.parametrize("scheme", ["", "sqlite:"])
 def test_a_path_is_a_sqlite_file(tmp_path: Path, scheme: str) -> None:

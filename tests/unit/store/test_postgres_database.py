@@ -18,6 +18,8 @@ from noetl.store.postgres import store as module
 from noetl.store.postgres.query import MIGRATIONS as OURS
 from noetl.store.sqlite.query import MIGRATIONS as THEIRS
 
+pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
+
 A = "0198c0de-0000-7000-8000-00000000000a"
 B = "0198c0de-0000-7000-8000-00000000000b"
 

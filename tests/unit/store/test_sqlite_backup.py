@@ -16,6 +16,8 @@ from noetl.store.ports import Change
 from noetl.store.sqlite import SqliteStore
 from noetl.store.sqlite.backup import copy_database
 
+pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
+
 A, B = "01890000-0000-7000-8000-00000000000a", "01890000-0000-7000-8000-00000000000b"
 
 

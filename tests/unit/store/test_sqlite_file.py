@@ -22,6 +22,8 @@ from noetl.store.sqlite import store as module
 from noetl.store.sqlite import turn as door
 from noetl.store.sqlite.query import MIGRATIONS
 
+pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
+
 A = "0198c0de-0000-7000-8000-00000000000a"
 B = "0198c0de-0000-7000-8000-00000000000b"
 C = "0198c0de-0000-7000-8000-00000000000c"

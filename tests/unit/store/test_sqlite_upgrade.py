@@ -6,12 +6,15 @@ import time
 from pathlib import Path
 
 import apsw
+import pytest
 
 from noetl.store.keys import key_of
 from noetl.store.migrate import migrations_in
 from noetl.store.ports import DAY, Leased
 from noetl.store.sqlite import SqliteStore
 from noetl.store.sqlite.query import MIGRATIONS, sql
+
+pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
 
 A = "0198c0de-0000-7000-8000-00000000000a"
 B = "0198c0de-0000-7000-8000-00000000000b"
