@@ -15,6 +15,8 @@ from functools import lru_cache
 from random import Random
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from noetl.dsl.compile import load
 from noetl.engine import events as e
 from noetl.engine.commands import Lost, Pause, Report, Resume
@@ -141,6 +143,7 @@ class RepeatingLink:
         return getattr(self.runtime, name)
 
     async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
+        report = replace(report, foreign=True)  # no honest report may be refused
         held, works = await self.runtime.report(execution, report)
         if self.random.random() < self.chance:
             again, more = await self.runtime.report(execution, report)

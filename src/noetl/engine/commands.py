@@ -46,6 +46,8 @@ class Report(msgspec.Struct, frozen=True):
     hand_back: bool = False
     blobs: tuple[tuple[str, bytes], ...] = ()
     """Content of references in the facts."""
+    foreign: bool = False
+    """Whether another process sent it. Its facts are then checked against the lease; our own worker is trusted."""
 
 
 class Lost(msgspec.Struct, frozen=True):

@@ -117,10 +117,13 @@ def _report(turn: Turn, report: Report) -> None:
     known = max(0, lease.facts - report.first)
     _look_into(turn, report.facts[known:], report.blobs)
     turn.blobs += report.blobs
-    for previous, fact in zip((None, *report.facts[known:]), report.facts[known:], strict=False):
+    previous: e.Event | None = None
+    for fact in report.facts[known:]:
         if report.fence not in turn.state.leases:
             return
-        check_fact(turn.state, report.fence, fact, previous)
+        if report.foreign:
+            check_fact(turn.state, report.fence, fact, previous)
+            previous = fact
         ACCEPT.get(type(fact), _accept)(turn, report.fence, fact)
     lease = turn.state.leases.get(report.fence)
     if report.hand_back and lease is not None:

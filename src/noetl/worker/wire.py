@@ -157,6 +157,7 @@ def report_of(request: ReportRequest) -> Report:
         None if claim is None else Claim(claim.worker, claim.slots, claim.pool, claim.claim_id),
         request.hand_back,
         blobs,
+        foreign=True,
     )
 
 
