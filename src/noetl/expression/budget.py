@@ -147,7 +147,7 @@ class Budget:
         """Asks for one call into C that looks at `size` characters or elements."""
         if size > LONG:
             if size > WORK:
-                raise OutOfBudget("the texts are too long for this", _HINT)
+                raise OutOfBudget("the strings are too long for this operation", _HINT)
             self.check()
 
     def charge(self, size: int) -> None:

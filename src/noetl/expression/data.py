@@ -56,9 +56,9 @@ def _text(value: str, budget: Budget) -> str:
 def _number(value: int | float) -> int | float:
     if isinstance(value, int):
         if not SMALLEST <= value <= LARGEST:
-            raise Fault("a whole number may have at most 64 bits")
+            raise Fault("an integer must not have more than 64 bits")
     elif not isfinite(value):
-        raise Fault("the number is too large to be stored" if value == value else "the number is not a number")
+        raise Fault("the number is too large to be stored" if value == value else "NaN can't be stored")
     return value
 
 
@@ -88,7 +88,7 @@ def _map(values: Mapping[Any, Any], budget: Budget, depth: int) -> Any:
     for key in values if len(values) <= LONG else budget.each(list(values)):
         if type(key) is not str:
             hint = "write it in quotes, or use `| string`"
-            raise Fault(f"the key {str(key)[:40]!r} of a map is not text", hint)
+            raise Fault(f"the map key {str(key)[:40]!r} is not text", hint)
         size += len(_text(key, budget))
         value = values[key]
         kind = type(value)

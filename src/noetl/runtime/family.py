@@ -65,7 +65,7 @@ class Family:
         if state.seq == 0:  # its first events are on their way into the store
             return
         if state.parent is None or state.parent[0] != parent.id:
-            message = f"execution {child} exists and was not started by this run, so it gets no result of it"
+            message = f"execution {child} exists and was not started by this run: its result is not available here"
             await self.runtime.handle(parent.id, ChildEnded(child, failed("child_failed", message)))
         elif await self.has_ended(state):
             await self.runtime.handle(parent.id, ChildEnded(child, _child_outcome(state)))
