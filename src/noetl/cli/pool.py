@@ -129,7 +129,7 @@ class Pool:
         policy = {name: value for name in POLICY if (value := variables().get(name))}
         files = os.pathsep.join(protected())
         own = {"NOETL_PROTECTED_FILES": files, "NOETL_TOKEN": member.token}
-        return {**policy, **self.handed, **own, "NOETL_INSECURE": "1"}  # who starts us has looked at the address
+        return {**policy, **self.handed, **own, "NOETL_INSECURE": "1"}  # the parent process has checked the address
 
 
 def _inherited(environment: Mapping[str, str], user: WorkersUser | None) -> dict[str, str]:

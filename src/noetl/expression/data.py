@@ -1,8 +1,8 @@
-"""Values as they can be stored.
+"""Converts template values to values that can be stored.
 
-A value that the store would refuse is refused where it arises: the template is then at fault, and not whoever stores
-what follows from it. A structure that shares its parts ([x, x] of [y, y] of ...) is small in memory and exponential
-when it is stored, so each part is paid for as often as it would be stored.
+A value that the store would reject is rejected here, so that the error names the template. A structure with shared
+parts ([x, x] of [y, y] of ...) is small in memory but exponential when stored, so each part counts toward the budget as
+often as it would be stored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COST = 8  # of a value in JSON, besides the text in it
 
 
 def storable(value: Any, budget: Budget, depth: int = 0) -> Any:
-    """The value as it can be stored: tuples are lists; Fault for what JSON or the store does not have."""
+    """The storable form of a value: tuples become lists; Fault for a value that JSON or the store does not support."""
     kind = type(value)
     if kind is str:
         return _text(value, budget)

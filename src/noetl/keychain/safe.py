@@ -61,7 +61,7 @@ class Safe:
         return max(int(now * 1_000_000), before + 1, self.revisions.newest(name) + 1)
 
     def open(self, name: str) -> StoredCredential:
-        """A credential with its fields, for a lease. Who asks has to see to its restrictions, as `Keychain` does.
+        """A credential with its fields, for a lease. The caller has to enforce its restrictions, as `Keychain` does.
         AuthError for the secret of a webhook: no lease needs it."""
         row = self._row(name)
         if row.kind == WEBHOOK:

@@ -389,9 +389,9 @@ class Runtime:
                 self.unstored.update(turn.blobs)
                 await self.look_into(need.reference, contents)
                 step = carry_on if turn.events else decide
-            except Inadmissible:  # a report of no account: its sender hears of it, and the execution goes on
+            except Inadmissible:  # the report is rejected; the execution is unaffected
                 raise
-            except Exception as error:  # whatever it is, the same command would raise it again
+            except Exception as error:  # any error: a retry of the command would raise it again
                 raise Undecidable(error) from error
 
     async def look_into(self, reference: Reference, contents: LoadedContents) -> None:
@@ -574,7 +574,7 @@ class ReadTooMuch(Exception):
 
 
 class Contents:
-    """The contents of a store, and those that are on their way into it. ReadTooMuch beyond `limit` bytes in sum."""
+    """Contents of a store, including uncommitted ones. ReadTooMuch beyond `limit` bytes in total."""
 
     def __init__(self, store: Store, unstored: dict[str, bytes], limit: int = 1 << 62) -> None:
         self.store, self.unstored, self.limit = store, unstored, limit

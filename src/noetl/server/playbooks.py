@@ -49,7 +49,7 @@ class Playbooks:
         return await self.compiler.compile(caller, text)
 
     async def add(self, caller: str, text: bytes) -> str:
-        """Store a playbook and bring it into memory: its digest. PlaybookInvalid tells all its problems."""
+        """Store a playbook and bring it into memory: its digest. PlaybookInvalid has all its problems."""
         key = sha256(text).digest()
         digest = self._digests.get(key)
         if digest is None:
@@ -74,7 +74,7 @@ class Playbooks:
         return loaded.digest
 
     async def named(self, path: str, version: int | None) -> str:
-        """The digest of a registered playbook, which is in memory; NotFound says what is missing."""
+        """The digest of a registered playbook, which is loaded; NotFound if it does not exist."""
         digest = None if "\0" in path else await self.runtime.thread.look(self.store.find, path, version)
         if digest is None:
             raise unknown(path, version)

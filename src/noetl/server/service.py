@@ -228,7 +228,7 @@ class Service:
                 del self.answered_claims[next(iter(self.answered_claims))]
 
     async def _granted(self, command: Claim) -> list[Work]:
-        """The work under leases that the claim was given before: the store knows which of them are alive."""
+        """The work of leases that the claim received before; the store knows which of them are alive."""
         works: list[Work] = []
         for execution, fence, *_ in await self._in_store(self.store.held, command.worker):
             with suppress(NotFound):
@@ -279,7 +279,7 @@ class Service:
                     if pool in answer.state.ready.values() and answer.state.status == "running":
                         turns.setdefault(execution)
                 elif isinstance(answer, Exception) and not isinstance(answer, StoreError):
-                    self._back_off(execution, answer)  # those behind it must not wait for it
+                    self._back_off(execution, answer)  # one failing execution must not delay the others
                 else:
                     turns.setdefault(execution)
                     failures.append(answer)
@@ -436,7 +436,7 @@ class Service:
         while True:
             attentive = self.stall.attentive_seconds()
             lost = await self._in_store(self.store.lost, None, AT_ONCE + len(self.backoff), attentive)
-            if self.stall.attentive_seconds() >= attentive:  # else the silence began with the query
+            if self.stall.attentive_seconds() >= attentive:  # else the stall began with the query
                 await self._quietly((execution, Lost(fence)) for execution, fence in lost)
             await self._find_ended()  # nobody may have told us
             await asyncio.sleep(REAP_SECONDS)
@@ -534,7 +534,7 @@ class Service:
         asked = (self.runtime.handle(execution, command) for execution, command in todo)
         unstored: StoreError | None = None
         for (execution, _), answer in zip(todo, await asyncio.gather(*asked, return_exceptions=True), strict=True):
-            if isinstance(answer, StoreError):  # not its fault: it is retried soon, and told once for all
+            if isinstance(answer, StoreError):  # the database failed: retried soon, logged once for all executions
                 self.backoff.fail(execution, seconds=FIRST_SECONDS)
                 unstored = answer
             elif isinstance(answer, Exception):

@@ -114,7 +114,7 @@ class Streams:
         while self.followed:
             names = list(self.followed)
             for start in range(0, len(names), LOOKED_AT_ONCE):
-                with suppress(NoetlError):  # the store is away; it is asked again
+                with suppress(NoetlError):  # the store is unavailable; retried later
                     seqs = await self.in_store(_seqs, self.store, names[start : start + LOOKED_AT_ONCE])
                     for name, seq in seqs:
                         if (found := self.followed.get(name)) is not None and seq > found.seq:

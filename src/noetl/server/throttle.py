@@ -1,4 +1,4 @@
-"""How often somebody may try a password.
+"""Limits failed logins.
 
 Failures are counted for each user and address together: whoever guesses is slowed down there, and nobody else is. All
 failures for one user are counted as well, against guesses from many addresses; whoever has signed in from an address

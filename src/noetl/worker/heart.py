@@ -130,6 +130,6 @@ class Heart(Thread):
         self.link.known.set()
         self.link.paused_executions = frozenset(pulse.paused)
         for execution, fence in pulse.revoked:
-            if (execution, fence) in self.worker.leases:  # else it is the report that ended it that is still on its way
+            if (execution, fence) in self.worker.leases:  # else the report that ended it is still in flight
                 self.say("info", f"lease {fence} of execution {execution} was revoked")
                 self.worker.revoke(execution, fence)

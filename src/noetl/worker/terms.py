@@ -3,7 +3,8 @@
 A server expires a lease when no heartbeat names it in time. A worker that was stopped, suspended or disconnected may
 still hold leases that other workers have by now. So before each tool call it checks here: a lease that was not
 confirmed recently has to be renewed by a heartbeat first. The clock includes the time for which the machine was
-suspended. """
+suspended.
+"""
 
 from __future__ import annotations
 
