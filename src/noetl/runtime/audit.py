@@ -40,7 +40,7 @@ Report = Callable[[Progress], None]
 
 
 class Unresolved(NoetlError):
-    """An object store does not respond whether it has a result."""
+    """The object store did not report whether a result exists."""
 
 
 class _Moment(NamedTuple):

@@ -142,7 +142,7 @@ def report_of(request: ReportRequest) -> Report:
     """The command of a request; BadMessage if it is invalid."""
     claim = request.claim
     if not (0 <= request.fence <= LARGEST and 0 <= request.first <= LARGEST):
-        raise BadMessage("`fence` and `first` must be non-negative integers")
+        raise BadMessage("`fence` or `first` is out of range")
     try:
         facts = tuple(codec.decode(name, bytes(data)) for name, data in request.facts)
         blobs = tuple((key, b64decode(content, validate=True)) for key, content in request.blobs)
