@@ -18,7 +18,7 @@ class Clock(Protocol):
 
 
 def uptime() -> float:
-    """Seconds on a clock that never goes back, and that goes on while the machine is suspended."""
+    """Seconds on a monotonic clock that includes the time for which the machine is suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 

@@ -1,14 +1,14 @@
 """Which files of a worker a playbook may name.
 
-Tools and the provider `file` open the paths that a playbook gives, with the rights of the worker's user. Each of these
-paths passes through `check` first, which refuses
+Tools and the provider `file` open paths from a playbook with the rights of the worker's user. They call `check` first,
+which refuses
 
-- the files that the kernel makes up (`/proc`, `/sys`, `/dev`), where the environment of every process can be read;
+- virtual files of the kernel (`/proc`, `/sys`, `/dev`), which expose the environment of every process;
 - noetl's own files: the databases that this process has open, the master key, and every file that a `NOETL_*_FILE` or
-  NOETL_PROTECTED_FILES names. They are compared by device and inode as well, so a hard link does not help;
-- where the operator has set an allow-list (NOETL_SECRET_FILES, NOETL_TOOL_FILES), everything outside of its folders.
+  NOETL_PROTECTED_FILES names. They are compared by device and inode as well, which also covers hard links;
+- if the operator has set an allow-list (NOETL_SECRET_FILES, NOETL_TOOL_FILES), everything outside its folders.
 
-Code that a task runs is not a path: what it may open is decided by its user and its sandbox.
+This does not restrict code of tasks: the user and the sandbox decide which files it can open.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from noetl.settings import allowed_folders, own_files
 
 KERNEL = ("/proc", "/sys", "/dev")
 BESIDE = ("", "-wal", "-shm", "-journal", ".lock", ".new", ".revisions")
-"""What SQLite and the master key write beside a file."""
+"""Suffixes of the files that SQLite and the master key write next to a file."""
 
 Use = Literal["secret", "tool"]
 
@@ -34,7 +34,7 @@ class FileRefused(NoetlError):
 
 
 def protect(path: str | os.PathLike[str]) -> None:
-    """Refuse this file to playbooks from now on. The store calls it for every database file."""
+    """Protect this file from playbooks. The store calls this for every database file."""
     _databases.add(os.path.realpath(path))
 
 
@@ -47,11 +47,11 @@ def check(path: str | os.PathLike[str], use: Use = "tool", environment: Mapping[
     """The real path of a file that a playbook may use; FileRefused otherwise. The file need not exist."""
     given = os.fspath(path)
     named = os.path.abspath(os.path.expanduser(given) if use == "secret" else given)
-    _check_disk(given, named)  # before it is followed: /proc/1/root leads to a disk again
+    _check_disk(given, named)  # before links are resolved: /proc/1/root leads back to a disk
     try:
         real = os.path.realpath(named)
     except OSError as error:
-        raise FileRefused(f"{given!r} can't be followed: {error.strerror}") from None
+        raise FileRefused(f"{given!r} can't be resolved: {error.strerror}") from None
     _check_disk(given, real)
     _check_allowed(given, real, use, environment)
     own = [f"{one}{suffix}" for one in protected(environment) for suffix in BESIDE]
@@ -61,7 +61,7 @@ def check(path: str | os.PathLike[str], use: Use = "tool", environment: Mapping[
 
 
 def check_folder(path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ) -> str:
-    """The same for a folder that is handed over with everything in it."""
+    """The same for a folder, including everything in it."""
     real = check(path, "tool", environment)
     inside = own_file_in(real, environment)
     if inside is not None:
@@ -72,19 +72,19 @@ def check_folder(path: str | os.PathLike[str], environment: Mapping[str, str] = 
 
 
 def own_file_in(path: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """A file of noetl itself that a folder contains, or that the path is; None if there is none."""
+    """A file of noetl itself at the path or inside the folder at the path; None if there is none."""
     return OwnFiles(environment).inside(path)
 
 
 class OwnFiles:
-    """noetl's own files that exist at this moment, for many questions in a row."""
+    """A snapshot of noetl's own files, for repeated lookups."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         found = {one: _identity(one) for one in protected(environment)}
         self.identities = {one: identity for one, identity in found.items() if identity is not None}
 
     def inside(self, path: str) -> str | None:
-        """The first of them that a folder contains, or that the path is."""
+        """The first of them at the path or inside the folder at the path."""
         if not self.identities:
             return None
         real = os.path.realpath(path)
@@ -95,9 +95,9 @@ class OwnFiles:
 def open_checked(
     path: str | os.PathLike[str], use: Use = "tool", environment: Mapping[str, str] = os.environ
 ) -> BinaryIO:
-    """A file that a playbook may read, opened. FileRefused if it may not, or if it is no regular file; OSError else."""
+    """Open a file for a playbook. FileRefused if it is protected or not a regular file; OSError otherwise."""
     real = check(path, use, environment)
-    if os.path.exists(real) and not os.path.isfile(real):  # reading a pipe could take for ever
+    if os.path.exists(real) and not os.path.isfile(real):  # reading a pipe could block for ever
         raise FileRefused(f"{os.fspath(path)!r} is not a file")
     return open(real, "rb")
 
@@ -118,7 +118,7 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 def _on_kernel_device(real: str) -> bool:
-    """Whether the file is of /proc or /sys although its path says otherwise: these can be mounted elsewhere, too."""
+    """Whether the file is on procfs or sysfs: these can be mounted at other paths too."""
     try:
         device = os.stat(real).st_dev
         return device in {os.stat(folder).st_dev for folder in ("/proc", "/sys") if os.path.ismount(folder)}

@@ -24,7 +24,7 @@ ORDER: dict[Level, int] = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:{}@+")
 """What may stand in a text line without quotes."""
 LIBRARY_LINES, LIBRARY_SECONDS = 20, 60.0
-"""How many lines of one library are written in that time."""
+"""Maximum lines per library in that time."""
 
 
 class Stream(Protocol):
@@ -63,7 +63,7 @@ class Log:
 
 
 class _Window:
-    """How many lines a library has written in the current minute, and how many more it wanted to write."""
+    """Lines that a library has written in the current minute, and the number of suppressed lines."""
 
     def __init__(self, started: float) -> None:
         self.started, self.written, self.suppressed = started, 0, 0
@@ -92,7 +92,7 @@ class _Libraries(logging.Handler):
         self.log.write(level, said, library=record.name, error=error, suppressed=suppressed or None)
 
     def _admit(self, library: str) -> int | None:
-        """How many lines were left out before this one; None if this one is to be left out, too."""
+        """Number of lines suppressed before this one; None if this one is suppressed, too."""
         now, before = self.clock(), self._windows.get(library)
         if before is None or now - before.started >= LIBRARY_SECONDS:
             window = self._windows[library] = _Window(now)

@@ -39,7 +39,7 @@ class Need(Interruption):
 
 
 class TooLarge:
-    """Stands for content that is too large to be looked into at this place, or together with others."""
+    """Placeholder for content that exceeds the size limit, alone or together with others."""
 
     def __init__(self, limit: int, together: bool = False) -> None:
         self.limit, self.together = limit, together
@@ -90,9 +90,9 @@ class Reference(View):
             raise TemplateFailed(found.message)
         if isinstance(found, TooLarge):
             limit = f"limit {found.limit:,}{' for all stored values of a decision' if found.together else ''}"
-            hint = "hand it to a task, or keep what a guard needs in a smaller value"
+            hint = "pass it to a task, or store the part that the template needs as a smaller value"
             raise TemplateFailed(
-                f"a stored value of {self.size:,} bytes can't be looked into here ({limit})", hint=hint
+                f"a stored value of {self.size:,} bytes is too large to load here ({limit})", hint=hint
             )
         if isinstance(found, bytes):
             raise TemplateFailed("binary content can't be looked into: hand it to a tool as a whole")

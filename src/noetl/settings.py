@@ -127,7 +127,7 @@ def traces_endpoint(said: str | None = None, environment: Mapping[str, str] = os
 
 
 def trusted_proxies(said: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The addresses and networks whose X-Forwarded-For counts; `said` is what flags say."""
+    """The addresses and networks of trusted proxies; `said` has the values of the flags."""
     texts = list(said) or environment.get("NOETL_TRUSTED_PROXIES", "").split(",")
     found = tuple(text.strip() for text in texts if text.strip())
     for text in found:
@@ -136,7 +136,7 @@ def trusted_proxies(said: Sequence[str] = (), environment: Mapping[str, str] = o
         except ValueError:
             name = "--trusted-proxy" if said else "NOETL_TRUSTED_PROXIES"
             example = "10.0.0.7 or 10.0.0.0/8"
-            raise UsageError(f"{name} is {text!r}; write an address or a network, such as {example}") from None
+            raise UsageError(f"{name} must be an address or a network, such as {example} (got {text!r})") from None
     return found
 
 
@@ -156,7 +156,7 @@ def server_address(
 ) -> ServerAddress | None:
     """The server that verbs are to act on; None if there is none. The arguments are what flags say.
 
-    A token goes to another machine only encrypted: UsageError for http:// beyond this machine, unless it is allowed.
+    Tokens are sent to other machines only over TLS: UsageError for http:// to another machine, unless allowed.
     """
     url = url or environment.get("NOETL_SERVER")
     if not url:
@@ -167,14 +167,14 @@ def server_address(
     allowed = insecure or environment.get("NOETL_INSECURE", "") not in ("", "0")
     if address.token and not allowed and url.startswith("http://") and not is_this_machine(url):
         raise UsageError(
-            f"{address.url} is not encrypted: everybody on the way could read the token and the credentials of tasks. "
-            "Use https://, or allow it where the network is yours alone: --insecure, or NOETL_INSECURE=1"
+            f"{address.url} is not encrypted: the token and the credentials of tasks would be sent in plain text. "
+            "Use https://, or allow http:// on a private network: --insecure, or NOETL_INSECURE=1"
         )
     return address
 
 
 def is_this_machine(url: str) -> bool:
-    """Whether what is sent to a URL never leaves this machine. No name is looked up."""
+    """Whether a URL points to this machine. Does not resolve names."""
     from ipaddress import ip_address
     from urllib.parse import urlsplit
 
@@ -193,14 +193,14 @@ def is_this_machine(url: str) -> bool:
 def allowed_folders(
     use: Literal["secret", "tool"], environment: Mapping[str, str] = os.environ
 ) -> tuple[str, list[str]]:
-    """The variable with the folders whose files playbooks may name, and these folders; none means all."""
+    """The variable that lists the folders open to playbooks, and these folders; no folder means all."""
     name = "NOETL_SECRET_FILES" if use == "secret" else "NOETL_TOOL_FILES"
     return name, [os.path.expanduser(folder) for folder in environment.get(name, "").split(os.pathsep) if folder]
 
 
 def own_files(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Files that are noetl's alone: the database that it uses by default, the master key, what `NOETL_*_FILE` names,
-    and NOETL_PROTECTED_FILES."""
+    """Files that playbooks must not use: the default database, the master key, and the files that `NOETL_*_FILE` and
+    NOETL_PROTECTED_FILES name."""
     named = [value for name, value in environment.items() if re.fullmatch("NOETL_[A-Z_]+_FILE", name) and value]
     more = [file for file in environment.get("NOETL_PROTECTED_FILES", "").split(os.pathsep) if file]
     db = environment.get("NOETL_DB") or DEFAULT_DB
@@ -229,7 +229,7 @@ def nats_settings(url: str | None = None, environment: Mapping[str, str] = os.en
 
 
 def nats_variables(url: str | None = None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The same as variables, for a process that is started by this one."""
+    """The same as environment variables, for a child process."""
     chosen = nats_settings(url, environment)
     if chosen is None:
         return {}
@@ -254,7 +254,7 @@ def _secret(name: str, environment: Mapping[str, str]) -> str:
 
 
 def take_over(handed: Mapping[str, str]) -> None:
-    """Settings of noetl that a process gets from the one that started it, and not by its environment."""
+    """Apply NOETL_ settings that the parent process passed on standard input instead of the environment."""
     os.environ.update({name: value for name, value in handed.items() if name.startswith("NOETL_")})
 
 
@@ -272,11 +272,11 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "NOETL_TOKEN_FILE": ("", "A file that holds the token."),
     "NOETL_INSECURE": (
         "`--insecure`",
-        "`1` lets a token travel to another machine by `http://`, which others can read.",
+        "`1` allows `http://` to another machine, which exposes the token.",
     ),
     "NOETL_TRUSTED_PROXIES": (
         "`--trusted-proxy`",
-        "Addresses or networks of proxies in front of a server, with commas between: their `X-Forwarded-For` counts.",
+        "Comma-separated addresses or networks of proxies whose `X-Forwarded-For` a server trusts.",
     ),
     "NOETL_RETENTION": ("`--retention`", "How long executions are kept after their end; `off` or `0`: for ever."),
     "NOETL_LOG_FORMAT": ("`--log-format`", "`text` or `json`. Default: text on a terminal, JSON elsewhere."),
@@ -302,16 +302,16 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "NOETL_NATS_CREDS_FILE": ("", "The `.creds` file itself."),
     "NOETL_SECRET_FILES": (
         "",
-        "Folders that `provider: file` may read, with `:` between them. Default: every folder.",
+        "Folders that `provider: file` may read, separated by `:`. Default: every folder.",
     ),
     "NOETL_TOOL_FILES": (
         "",
-        "Folders whose files the inputs of tools may name, with `:` between them. Default: every folder.",
+        "Folders whose files tool inputs may name, separated by `:`. Default: every folder.",
     ),
     "NOETL_PROTECTED_FILES": (
         "",
-        "Further files that no playbook may name, with `:` between them. Databases, the master key and files named by "
-        "a `NOETL_*_FILE` never can be.",
+        "Additional files that no playbook may name, separated by `:`. Databases, the master key and files named by a "
+        "`NOETL_*_FILE` variable are always protected.",
     ),
     "NO_COLOR": ("", "No colours, also on a terminal."),
 }

@@ -42,7 +42,7 @@ def command(port: int, db: str | None, retention: float | None, log: Log) -> Non
     """Serve this machine: the API and a worker in one process, until Ctrl-C.
 
     It makes a token that is good while it runs, and prints the address to open and what to type for the other verbs.
-    Code of tasks runs as you: who may write a playbook here can do what you can.
+    Task code runs as your user: everyone who can write a playbook here can do everything that you can do.
     """
     harden()
     collect_garbage()

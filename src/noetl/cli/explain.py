@@ -94,7 +94,7 @@ def _tell_decision(one: dict[str, Any]) -> None:
         _tell_reason(reason, "always" if one["kind"] == "arcs" else "else")
     if one["differs"]:
         outcome = printable(one["differs"])
-        differs = f"looked at again, it comes out otherwise ({outcome}): a guard asks for the time, or saw more"
+        differs = f"evaluated again, the outcome differs ({outcome}): a guard reads the clock, or saw other data"
         click.echo(f"    {click.style(differs, fg='yellow')}")
 
 

@@ -1,13 +1,13 @@
-"""What a server or worker does so that code of tasks, which runs below it as the same user, does not find its secrets.
+"""Protects the secrets of a server or worker from task code, which runs as a child process of the same user.
 
-- Its environment has the master key, passwords and tokens, and `/proc/PID/environ` shows an environment as the process
-  got it. `blank_environment` overwrites the values there; Python keeps its own copy in `os.environ`.
-- Another process of the same user can read its memory. A process that is not dumpable is closed to them, `/proc/PID`
-  included. Programs that it starts are dumpable again, and have none of its secrets.
-- A core dump would have all of it in a file.
+- The environment contains the master key, passwords and tokens, and `/proc/PID/environ` shows the initial environment.
+  `blank_environment` overwrites the values there; Python keeps its own copy in `os.environ`.
+- Other processes of the same user can read the memory of a process and its `/proc/PID`, unless it is not dumpable.
+  Child programs are dumpable again, and have none of its secrets.
+- A core dump would write all secrets to a file, so core dumps are disabled.
 
-None of this stops root, and none of it closes files: who has the same user reads the same files. `--workers-user` gives
-workers another one.
+None of this restricts root, and none of it protects files: processes of one user can read the same files. With
+`--workers-user`, workers run as another user.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PR_SET_DUMPABLE = 4
 
 
 def harden() -> None:
-    """Close this process to others of the same user. Call it after the last NOETL_ variable was set."""
+    """Protect this process from others of the same user. Call it after the last NOETL_ variable is set."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform != "linux":
         return  # there is no /proc to close
@@ -33,7 +33,7 @@ def harden() -> None:
 
 
 def blank_environment() -> None:
-    """Overwrite the values of NOETL_ variables where the system keeps them. `os.environ` still has them."""
+    """Overwrite the values of NOETL_ variables in `/proc/PID/environ`. `os.environ` still has them."""
     strings = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
     place = 0
     while strings and (address := strings[place]) is not None:

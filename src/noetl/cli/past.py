@@ -239,7 +239,7 @@ def export_command(run: str, path: str, place: Place) -> None:
 
 
 def _private(path: str, flags: int) -> int:
-    """Open a file that only its owner can read; one that was there before is closed to others, too."""
+    """Open a file with mode 0600, also if the file exists."""
     descriptor = os.open(path, flags, 0o600)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.fchmod(descriptor, 0o600)

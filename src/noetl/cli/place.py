@@ -14,7 +14,7 @@ from noetl.settings import ServerAddress, server_address
 DB_HELP = "The database: a file, or the URL of a Postgres database; else NOETL_DB, else ./.noetl/noetl.db."
 SERVER_HELP = "Act on this server and not on a database; else NOETL_SERVER. NOETL_TOKEN has the token."
 
-INSECURE_HELP = "Allow http:// to another machine, where others can read the token; else NOETL_INSECURE."
+INSECURE_HELP = "Allow http:// to another machine, which exposes the token; else NOETL_INSECURE."
 
 
 class Place(NamedTuple):

@@ -1,8 +1,8 @@
-"""Worker processes that this process looks after: one that dies is started again.
+"""Supervises worker processes: one that dies is restarted.
 
-A worker gets its token, and the few settings of noetl that concern it, as one line of JSON on its standard input:
-whatever is in the environment of a process can be read by others of the same user. Of our own environment it gets what
-is neither noetl's nor the login of a server to its database or to its collector of traces.
+A worker gets its token and the few NOETL_ settings that it needs as one line of JSON on standard input, because other
+processes of the same user can read the environment of a process. It inherits the environment of this process, except
+NOETL_ variables and the variables with the server's credentials for its database and its trace collector.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ LEAVE_CODES = frozenset([2, 5])
 
 
 SERVER_ONLY = ("NOETL_", "PG", "OTEL_")
-"""How variables begin that workers do not inherit."""
+"""Prefixes of variables that workers do not inherit."""
 POLICY = ("NOETL_SECRET_FILES", "NOETL_TOOL_FILES")
-"""Settings of noetl that bind workers as well."""
+"""Settings that apply to workers as well."""
 
 
 class Member(NamedTuple):
@@ -59,7 +59,7 @@ class Pool:
         handed: Mapping[str, str] | None = None,
         user: WorkersUser | None = None,
     ) -> None:
-        """`handed`: further variables of noetl that each worker gets. `user`: whom they run as, if not as we do."""
+        """`handed`: further NOETL_ variables for each worker. `user`: the user of the workers, if it is another one."""
         self.arguments, self.members, self.log = [*arguments, "--grace", str(grace_seconds)], members, log
         self.handed, self.user = handed or {}, user
         self.end_seconds = grace_seconds + SPARE_SECONDS
@@ -104,8 +104,8 @@ class Pool:
             pause = min(LAST_PAUSE_SECONDS, pause * 2)
 
     async def _live(self, member: Member) -> int:
-        """One process to its end. Its standard input is a pipe from us, which has what the worker must know; if it
-        closes, we are gone. Signals of a terminal go to us alone, and we hand them on."""
+        """Run one process until it ends. Its standard input is a pipe that delivers its settings; end of file means
+        that this process is gone. Terminal signals reach only this process, which forwards them."""
         named = ["--name", member.name] if member.name is not None else []
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "noetl.cli", "worker", "--until-eof", *self.arguments, *named),
@@ -116,7 +116,7 @@ class Pool:
             **_as_user(self.user),
         )
         assert process.stdin is not None
-        with suppress(ConnectionError):  # it has died, which its exit code tells
+        with suppress(ConnectionError):  # the worker has died: its exit code says why
             process.stdin.write(msgspec.json.encode(self._handed(member)) + b"\n")
             await process.stdin.drain()
         self.processes.add(process)
@@ -125,24 +125,24 @@ class Pool:
         return code
 
     def _handed(self, member: Member) -> dict[str, str]:
-        """The variables of noetl that a worker is to know."""
+        """The NOETL_ variables for a worker."""
         policy = {name: value for name in POLICY if (value := variables().get(name))}
         files = os.pathsep.join(protected())
         own = {"NOETL_PROTECTED_FILES": files, "NOETL_TOKEN": member.token}
-        return {**policy, **self.handed, **own, "NOETL_INSECURE": "1"}  # who starts us has looked at the address
+        return {**policy, **self.handed, **own, "NOETL_INSECURE": "1"}  # the parent process has checked the address
 
 
 def _inherited(environment: Mapping[str, str], user: WorkersUser | None) -> dict[str, str]:
     found = {name: value for name, value in environment.items() if not name.startswith(SERVER_ONLY)}
     if user is not None:
         for name in ("TMPDIR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"):
-            found.pop(name, None)  # folders of the user that we are
+            found.pop(name, None)  # folders of this process's user
         found |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
     return found
 
 
 def _as_user(user: WorkersUser | None) -> dict[str, Any]:
-    """How a process is started that is to be of this user from its first instruction on."""
+    """Arguments that start a process as this user."""
     if user is None:
         return {}
     return {"user": user.uid, "group": user.gid, "extra_groups": user.groups, "cwd": user.home, "umask": 0o077}

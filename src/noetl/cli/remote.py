@@ -199,7 +199,7 @@ def server(address: ServerAddress) -> Iterator[Server]:
     one = Server(address)
     with one.client:
         if address.url.startswith("http://") and not is_this_machine(address.url):
-            click.echo(f"noetl: {address.url} is not encrypted: others can read along", err=True)
+            click.echo(f"noetl: {address.url} is not encrypted: others can read the token", err=True)
         yield one
 
 

@@ -39,7 +39,7 @@ from noetl.store.sqlite import SqliteStore
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set a part of the payload to a YAML scalar.")
 @click.option("--set-string", "strings", multiple=True, metavar="KEY=TEXT", help="Set a part of the payload to text.")
 @click.option("--payload", metavar="JSON|@FILE", help="The payload: a JSON object, or a file that holds one.")
-@click.option("--verify", is_flag=True, help="Check the run's log against every invariant after its end.")
+@click.option("--verify", is_flag=True, help="Check the log against every invariant when the run ends.")
 @place_option
 @output_option()
 @click.pass_context
@@ -57,8 +57,8 @@ def command(
 
     The payload is laid over the playbook's workload; dots in the KEY of `--set` lead into maps. The exit code is 0 if
     the run succeeded, 1 if it failed or was cancelled, 3 if the playbook can't run, and 130 after Ctrl-C: then the run
-    can be resumed. With `--verify` it is also 1 if the log breaks an invariant of the engine; the violations are on
-    stderr, for a bug report.
+    can be resumed. With `--verify` it is also 1 if the log violates an invariant of the engine; the violations are
+    printed to stderr. Include them in a bug report.
     """
     given = payload_of(json_or_file(payload, "--payload"), sets, strings)
     source = read(file)

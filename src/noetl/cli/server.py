@@ -30,7 +30,7 @@ TRACES_HELP = (
     "An OTLP/HTTP receiver for traces, such as http://collector:4318; off: none. Else NOETL_TRACES, else "
     "OTEL_EXPORTER_OTLP_ENDPOINT."
 )
-PROXY_HELP = "A proxy (address or network) whose X-Forwarded-For counts; else NOETL_TRUSTED_PROXIES, else none."
+PROXY_HELP = "Address or network of a proxy whose X-Forwarded-For is trusted; else NOETL_TRUSTED_PROXIES, else none."
 NATS_HELP = "NATS beside the database: nats://HOST:4222, several with commas; else NOETL_NATS, else none."
 
 
@@ -65,11 +65,11 @@ def command(
 
     Any number of servers can share a Postgres database; a file has one. On an address that others can reach, somebody
     must be able to sign in: `noetl token create` and `noetl user add` see to that. Workers come with `noetl worker`, or
-    with `--workers` as processes on this machine that are started again when they die. Without `--workers-user` code
-    of tasks runs as the user of the server and can read its database and keys: every author is an admin there.
+    with `--workers` as processes on this machine that are restarted when they die. Without `--workers-user`, task code
+    runs as the user of the server and can read its database and keys: every author is then in effect an admin.
     """
     if workers_user is not None and not workers:
-        raise UsageError("--workers-user names the user of the server's own workers: add --workers N")
+        raise UsageError("--workers-user requires --workers N: it applies only to workers that the server starts")
     user = None if workers_user is None else user_of(workers_user)
     harden()
     collect_garbage()

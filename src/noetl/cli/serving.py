@@ -81,7 +81,7 @@ class Serving(NamedTuple):
     traces: str | None = None
     """The address that gets spans over OTLP/HTTP."""
     proxies: tuple[str, ...] = ()
-    """Proxies whose forwarded headers count."""
+    """Proxies whose forwarded headers are trusted."""
 
 
 class Running(NamedTuple):

@@ -29,10 +29,10 @@ CLEAR_LINE = "\r\x1b[K"
 @output_option()
 @click.pass_context
 def command(ctx: click.Context, run: str | None, place: Place, output: str | None) -> None:
-    """Check the log of a run, or of all runs, against every invariant. Exits with 1 if one does not hold.
+    """Check the log of a run, or of all runs, against every invariant. Exits with 1 if one is violated.
 
-    Logs are streamed: memory does not grow with them. On a terminal a line shows the events checked so far, events per
-    second and the time left. A large log takes two processes.
+    Logs are streamed, so memory does not grow with their size. On a terminal a progress line shows the events checked,
+    events per second and the time left. A large log is checked by two processes.
     """
     collect_garbage()
     executions, violations = _here(run, place.db) if place.server is None else _there(run, place.server)
@@ -102,7 +102,7 @@ class ProgressLine:
         return self
 
     def show(self, progress: Progress) -> None:
-        """Called often; writes a few times a second."""
+        """Update the line, at most a few times per second."""
         now = monotonic()
         if self.terminal and now - self.shown >= SHOW_SECONDS:
             self.shown, self.visible = now, True

@@ -92,7 +92,9 @@ def command(
     if not address.token:
         raise UsageError("a worker needs a token (`noetl token create --role worker`): NOETL_TOKEN has it")
     if address.url.startswith("http://") and not is_this_machine(address.url):
-        log.write("warning", f"{address.url} is not encrypted: others can read the token and credentials of tasks")
+        log.write(
+            "warning", f"{address.url} is not encrypted: the token and the credentials of tasks are sent in plain text"
+        )
     collect_garbage()
     forbid_addresses()
     if processes > 1:
@@ -165,14 +167,12 @@ def on_signal(act: Callable[[], object]) -> None:
 
 
 def handed_over() -> dict[str, str]:
-    """What whoever started us has written into our standard input: variables of noetl, as one line of JSON."""
+    """NOETL_ variables that the parent process writes to standard input, as one line of JSON."""
     line = b""
     while not line.endswith(b"\n"):
         piece = os.read(0, 65536)
         if not piece:
-            raise UsageError(
-                "--until-eof: standard input ended before it told a token; this option is for noetl itself"
-            )
+            raise UsageError("--until-eof: no token on standard input; this option is for internal use")
         line += piece
     return msgspec.json.decode(line, type=dict[str, str])
 

@@ -1,4 +1,4 @@
-"""`--workers-user`: whom the workers of a server run as, so that code of tasks can not read what is the server's."""
+"""`--workers-user`: the user of a server's workers, so that task code cannot read the files of the server."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import NamedTuple
 
 from noetl.errors import UsageError
 
-HELP = (
-    "The user its workers run as, by name or number; needs root. Code of tasks then can't read the database and keys."
-)
+HELP = "User name or id of the workers; needs root. Task code can then read neither the database nor the keys."
 
 
 class WorkersUser(NamedTuple):
@@ -21,19 +19,19 @@ class WorkersUser(NamedTuple):
     groups: tuple[int, ...]
     name: str
     home: str
-    """Where workers start; `/` if the user has no home."""
+    """Working directory of the workers; `/` if the user has no home."""
 
 
 def workers_user(text: str) -> WorkersUser:
-    """The user that a name or number means. UsageError where workers can't become that user."""
+    """The user with a name or id. UsageError if workers cannot run as that user."""
     if os.geteuid() != 0:
         raise UsageError(
-            f"--workers-user {text} needs root: only root can start processes of another user. Start the server as "
-            f"root, or start workers as that user yourself (noetl worker)"
+            f"--workers-user {text} needs root: only root can start processes as another user. Start the server as "
+            f"root, or run `noetl worker` as that user yourself"
         )
     user = _number(int(text)) if text.isdecimal() else _named(text)
     if user.uid == 0:
-        raise UsageError(f"--workers-user {text} is root, who can read everything; name a user without rights")
+        raise UsageError(f"--workers-user {text} is root, who can read everything; name an unprivileged user")
     return user
 
 
@@ -42,18 +40,18 @@ def _named(name: str) -> WorkersUser:
         return _of(pwd.getpwnam(name))
     except KeyError:
         raise UsageError(
-            f"--workers-user: this machine has no user {name!r}; make one (useradd --system {name})"
+            f"--workers-user: user {name!r} does not exist; create it with: useradd --system {name}"
         ) from None
 
 
 def _number(uid: int) -> WorkersUser:
-    """A number needs no entry in the list of users: containers often have none. Its group has the same number."""
+    """A user id needs no passwd entry: containers often have none. The group id is then the same number."""
     try:
         return _of(pwd.getpwuid(uid))
     except (KeyError, OverflowError):
         pass
     if not 0 <= uid < 2**32 - 1:
-        raise UsageError(f"--workers-user: {uid} can't be the number of a user")
+        raise UsageError(f"--workers-user: {uid} is not a valid user id")
     return WorkersUser(uid, uid, (), str(uid), "/")
 
 

@@ -19,9 +19,9 @@ TOO_EXPENSIVE = Check(
     "NTL010",
     "error",
     "the playbook is too expensive to compile",
-    "A server compiles a playbook within 5 s of CPU time, so that one text does not keep others waiting. Hardly any "
-    "playbook takes a tenth of that. Split a larger one into several that call each other, or make its templates and "
-    "its net simpler.",
+    "A server compiles a playbook within 5 s of CPU time, so that one playbook does not block the others. Most "
+    "playbooks take less than a tenth of that. Split a larger one into several that call each other, or simplify its "
+    "templates and its net.",
 )
 
 
@@ -66,9 +66,9 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
 
 
 def too_expensive(file: str, data: bytes, why: str) -> Loaded:
-    """What becomes of a text whose compilation was given up."""
+    """The result for a playbook whose compilation was aborted."""
     problems = Problems(Text(file, data.decode("utf-8", "replace")))
-    hint = "split it into several playbooks that call each other, or make its templates and its net simpler"
+    hint = "split it into several playbooks that call each other, or simplify its templates and its net"
     problems.add(TOO_EXPENSIVE, 0, f"the playbook {why}", hint)
     return Loaded(None, problems.sorted(), "canonical", {})
 

@@ -83,9 +83,9 @@ BAD_VALUE = Check(
 BIDI = Check(
     "NTL011",
     "warning",
-    "an invisible character changes the order of the text",
-    "Characters that override or isolate the direction of writing make a line look different from what is run: a "
-    "command may read as harmless and not be. Where one is meant as data, write it as an escape in a double-quoted "
+    "a bidirectional control character reorders the text",
+    "Invisible characters that override or isolate the text direction make a line look different from what is run: a "
+    "harmful command may look harmless. If the character is meant as data, write it as an escape in a double-quoted "
     'string, such as `"\\u202e"`.',
 )
 

@@ -1,19 +1,19 @@
-"""Which facts a worker may report: those that follow from its lease, the compiled step and the progress so far.
+"""Which facts (events) a worker may report: those that follow from its lease, the compiled step and the progress.
 
-A worker is trusted with what its tools gave back, and with nothing else. Outcomes, results and messages are its word.
-Where the run stands, which task comes next, at which visit and attempt, which item of a loop is its own, which child
-it waits for and what that child is given: the server knows all of it, and a fact that says otherwise is refused. Then
-nothing of its report is stored.
+The server trusts a worker with the output of its tools (outcomes, results and messages) and with nothing else. The
+server knows the position of the run, the next task, its visit and attempt, the loop items of the lease, the child that
+the task waits for and the inputs of that child. It rejects a fact that contradicts them, and then stores nothing of the
+report.
 
-    check_fact(state, fence, fact, previous)     Inadmissible says why the fact does not fit
+    check_fact(state, fence, fact, previous)     raises Inadmissible with the reason
 
-Facts are checked one by one, each against the state that those before it have led to. The rules accept everything that
-`noetl.pipeline` tells, also after a lost worker, a pause, a fork or a retry; they are the same formulas, read from the
-same `Progress`.
+Facts are checked one by one, each against the state after the previous ones. The rules accept every fact that
+`noetl.pipeline` emits, also after a lost worker, a pause, a fork or a retry: both use the same formulas on the same
+`Progress`.
 
-The inputs of a child are derived again where they depend on what no worker of this run can change on its way:
-literals, `workload`, `args`, `ctx`, the item of the loop. A template that reads more (a task's outcome, the clock, the
-result of a step that may just have ended) is taken as it was reported.
+The server derives the inputs of a child again if they depend only on data that no worker of this run can change:
+literals, `workload`, `args`, `ctx`, the item of the loop. If a template reads more (a task's outcome, the clock, the
+result of a step that may just have ended), the server accepts the reported value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from noetl.reference import Need, Reference
 from noetl.scope import Scope
 
 HIDDEN = "***"
-"""What workers write in the place of a secret."""
+"""The text with which workers replace a secret."""
 STABLE = frozenset(["workload", "args", "args_by", "ctx", "iter", "execution_id"])
 """Names whose values are the same for the worker and for the server."""
 ITEM = re.compile(r"(.+)#([1-9][0-9]{0,8})\[(0|[1-9][0-9]{0,8})\]")
@@ -54,7 +54,7 @@ def check_fact(state: Execution, fence: int, fact: e.Event, previous: e.Event | 
     the same report."""
     check = CHECKS.get(type(fact))
     if check is None:
-        raise Inadmissible(f"{fact.name}: no worker reports this")
+        raise Inadmissible(f"{fact.name}: workers must not report this event")
     Facts(state, fence, previous).check(check, fact)
 
 
@@ -72,18 +72,18 @@ class Facts:
         task = getattr(fact, "task", None)
         run = task.run if isinstance(task, TaskId) else fact.run
         if run != self.run.id:
-            raise Inadmissible(f"{fact.name}: the lease is of run {self.run.id!r}, not of {run[:200]!r}")
+            raise Inadmissible(f"{fact.name}: the lease belongs to run {self.run.id!r}, not to {run[:200]!r}")
         try:
             check(self, fact)
         except _Misfit as misfit:
             raise Inadmissible(f"{fact.name} of {self.run.id}: {misfit}") from None
 
-    # -- where the run stands ---------------------------------------------------------------------------------------
+    # -- position of the run ----------------------------------------------------------------------------------------
 
     def holds(self, index: int | None) -> None:
         """The lease covers the item (the whole run without one), and it is the item's turn."""
         if index is None:
-            require(self.run.fence == self.fence, "the lease is of items of the loop, not of the whole run")
+            require(self.run.fence == self.fence, "the lease covers items of the loop, not the whole run")
             return
         lane = self.run.loop.lanes.get(self.fence) if self.run.loop is not None else None
         if lane is None or lane[0] != index:
@@ -103,7 +103,7 @@ class Facts:
             return self.chain(last)
         item = ITEM.fullmatch(last)
         if item is None:
-            refuse(f"{prefix[:200]!r} is not a place of this step")
+            refuse(f"{prefix[:200]!r} is not a position in this step")
         label, visit = item[1], int(item[2])
         task = _named(self.links(index, outer + slash), label)
         at = self.progress(index, outer + slash)
@@ -118,7 +118,7 @@ class Facts:
         chains = step.tail.chains if step.tail is not None and self.run.tail is not None else {}
         require(name in chains, f"the step has no chain {name[:200]!r}")
         called = not step.tasks or self.tail().begun or self.progress(None, "").ended
-        require(called, f"chain {name!r} runs behind the tool of the step")
+        require(called, f"chain {name!r} runs only after the tool of the step")
         if name.startswith("case_"):
             require(name in self.epoch().order, f"branch {name!r} was not chosen")
         return chains[name]
@@ -150,15 +150,15 @@ class Facts:
         return epochs[0] if epochs else Epoch([])
 
     def next_link(self, index: int | None, prefix: str) -> tuple[Sequence[Link], Link, Progress]:
-        """The pipeline, and the task or `next` at which it stands."""
+        """The pipeline, and its current task or `next`."""
         links, at = self.links(index, prefix), self.progress(index, prefix)
         link = _named(links, at.at) if at.at is not None else links[0] if links else None
         if at.ended or link is None:
-            refuse("its tasks have ended")
+            refuse("all its tasks have ended")
         return links, link, at
 
     def task(self, task: TaskId, attempt: int | None) -> tuple[Sequence[Link], Task, Progress]:
-        """The task at which the pipeline stands, if it is the one that the fact names, at its visit and attempt."""
+        """The current task of the pipeline, if the fact names it with its visit and attempt."""
         self.holds(task.index)
         prefix, label, visit = _split(task)
         links, link, at = self.next_link(task.index, prefix)
@@ -171,9 +171,9 @@ class Facts:
         return links, link, at
 
     def failed_at(self, index: int | None, place: str | None, attempt: int) -> None:
-        """The task and attempt that a failure names are those at which the pipeline failed, or stands."""
+        """Require that a failure names the task and attempt at which the pipeline failed or currently is."""
         if not place:
-            require(attempt == 0, "an attempt without its task")
+            require(attempt == 0, "an attempt without a task")
             return
         tail = self.run.tail
         if tail is not None and tail.failure is not None and tail.failure[1:] == (place, attempt):
@@ -184,7 +184,7 @@ class Facts:
             require((label, attempt) == at.failure[1:], f"it failed at {at.failure[1]!r}, attempt {at.failure[2]}")
             return
         stands = at.at or next((link.label for link in links), "")
-        require(label == stands and attempt in (at.attempt, 1), f"it stands at {stands!r}, attempt {at.attempt}")
+        require(label == stands and attempt in (at.attempt, 1), f"it is at {stands!r}, attempt {at.attempt}")
 
 
 # -- tasks ----------------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def _targets(facts: Facts, links: Sequence[Link], task: Task, fact: e.TaskDone) 
 
 
 def _after(links: Sequence[Link], link: Link) -> str | None:
-    """The label behind one."""
+    """The label after one."""
     for place, one in enumerate(links, start=1):
         if one is link:
             return links[place].label if place < len(links) else None
@@ -290,20 +290,20 @@ def _step_done(facts: Facts, fact: e.StepDone) -> None:
 
 
 def _step_failed(facts: Facts, fact: e.StepFailed) -> None:
-    """A worker that can't run a step at all says so with any lease of it."""
+    """A worker that can't run a step at all may report that under any lease of it."""
     if fact.task is not None or fact.taken:
         facts.holds(None)
     facts.failed_at(None, fact.task, fact.attempt)
     taken = facts.run.tail is not None and bool(facts.run.tail.fired)
-    require(taken or not fact.taken, "no branch has taken the failure up")
+    require(taken or not fact.taken, "no branch has handled the failure")
 
 
 # -- waiting --------------------------------------------------------------------------------------------------------
 
 
 def _step_paused(facts: Facts, fact: e.StepPaused) -> None:
-    require(fact.fence == facts.fence, "the fence is that of another lease")
-    require(fact.reason in ("waiting", "returned"), "only the server says that a lease was lost")
+    require(fact.fence == facts.fence, "the fence belongs to another lease")
+    require(fact.reason in ("waiting", "returned"), "only the server may report a lost lease")
     require((fact.reason == "waiting") == (fact.until is not None), "a run waits for something, or is returned")
     match fact.until:
         case None:
@@ -333,7 +333,9 @@ def _waits_for_task(facts: Facts, fact: e.StepPaused) -> None:
     _, link, at = facts.next_link(fact.index, fact.chain)
     if fact.until == "retry":
         require((fact.key, fact.request) == ("", None), "a pause before an attempt waits for its time only")
-        require(fact.due is not None and (at.attempt == 1 or fact.due == at.due), "that is not when it is due")
+        require(
+            fact.due is not None and (at.attempt == 1 or fact.due == at.due), "the due time does not match the retry"
+        )
         return
     kind = "playbook" if fact.until == "child" else "wait"
     if not isinstance(link, Task) or link.kind != kind or not at.started or at.delivered is not None:
@@ -350,26 +352,26 @@ def _waits_for_child(facts: Facts, fact: e.StepPaused, task: Task, at: Progress)
     """Path, version, payload and id of the child are what the compiled task makes of them."""
     path = f"{fact.chain}{task.label}#{at.visits.get(task.label, 0)}"
     action = action_id(facts.state.id, TaskId(facts.run.id, path, fact.index))
-    require(fact.key == child_id(action, at.attempt), "the task has another child")
+    require(fact.key == child_id(action, at.attempt), "the child id does not match the task")
     request = fact.request or {}
-    require(set(request) == {"path", "version", "payload", "step"}, "the request of a child has other fields")
-    require(request["step"] == facts.run.step, "the step is another one")
+    require(set(request) == {"path", "version", "payload", "step"}, "the child request has unexpected fields")
+    require(request["step"] == facts.run.step, "the child request names another step")
     known = _known(facts, fact.index, fact.chain)
-    require(_fits(task.args, request["payload"], known), "the task has another payload")
+    require(_fits(task.args, request["payload"], known), "the payload does not match the task")
     known = known.with_args(request["payload"])
-    require(_fits_text(task.inputs["path"], request["path"], known), "the task has another path")
-    require(_fits_text(task.inputs.get("version"), request["version"], known), "the task has another version")
+    require(_fits_text(task.inputs["path"], request["path"], known), "the path does not match the task")
+    require(_fits_text(task.inputs.get("version"), request["version"], known), "the version does not match the task")
 
 
-# -- what templates give --------------------------------------------------------------------------------------------
+# -- values of templates --------------------------------------------------------------------------------------------
 
 
 class Known(NamedTuple):
-    """What a task and the server see alike. A name that is left out can't be derived."""
+    """Names that have the same value for a task and the server. A missing name can't be derived."""
 
     scope: Scope
     budget: Budget
-    """For all templates of a fact. What it does not suffice for is not derived."""
+    """Shared by all templates of a fact. Values beyond it are not derived."""
 
     def with_args(self, own: Any) -> Known:
         """The same for the inputs of a task, which see its own args too."""
@@ -377,7 +379,7 @@ class Known(NamedTuple):
         return Known(Scope(self.scope, args=args), self.budget)
 
     def value(self, source: str) -> Any:
-        """What a template gives; UNKNOWN if only the worker can tell."""
+        """The value of a template; UNKNOWN if only the worker knows it."""
         template = parse(source)
         if template.is_constant:
             return source
@@ -387,7 +389,7 @@ class Known(NamedTuple):
             return UNKNOWN
         try:
             return render(source, self.scope, self.budget)
-        except (TemplateError, Need):  # what is stored elsewhere is not loaded for this
+        except (TemplateError, Need):  # stored values are not loaded for this
             return UNKNOWN
 
 
@@ -415,7 +417,7 @@ def _known(facts: Facts, index: int | None, chain: str) -> Known:
 
 
 def _fits(written: Any, told: Any, known: Known) -> bool:
-    """Whether a reported value is what a value of the playbook gives, as far as that can be derived."""
+    """Whether a reported value equals the value of the playbook, as far as that can be derived."""
     if isinstance(written, str):
         return _agrees(known.value(written), told)
     if isinstance(written, dict):
@@ -474,7 +476,7 @@ def _in_order(parts: Sequence[str], text: str) -> bool:
 def _case_started(facts: Facts, fact: e.CaseStarted) -> None:
     facts.holds(None)
     cases, tail, point = facts.cases(), facts.tail(), fact.trigger_event
-    require(point in POINTS and not fact.revoked, "no worker says that")
+    require(point in POINTS and not fact.revoked, "workers must not report this")
     require(point != "step.exit" or not cases.listens, "a step that listens has no exit of its own")
     require((point == "step.exit") == bool(tail.point), f"it is at {tail.point!r}")
     require(tail.point != "step.exit", "the step has been left")
@@ -486,14 +488,14 @@ def _case_started(facts: Facts, fact: e.CaseStarted) -> None:
 def _case_evaluated(facts: Facts, fact: e.CaseEvaluated) -> None:
     facts.holds(None)
     cases, tail = facts.cases(), facts.tail()
-    require(not cases.listens, "the server looks at the branches of a step that listens")
-    require((fact.event, fact.message) == (None, None), "no worker hears signals")
+    require(not cases.listens, "the server evaluates the branches of a step that listens")
+    require((fact.event, fact.message) == (None, None), "workers do not receive signals")
     require(fact.trigger_event == tail.point != tail.looked, f"it is at {tail.point!r}")
     names = [branch.name for branch in cases.branches]
     order = [name for name in names if name in fact.order and name not in tail.fired]
     require(list(fact.order) == order and sorted(fact.matched) == sorted(order), "these branches can't be chosen")
     require(cases.mode != "exclusive" or len(tail.fired) + len(order) <= 1, "only one branch can be chosen")
-    require((fact.case_mode, fact.eval_mode) == (cases.mode, cases.evaluate), "the case has another mode")
+    require((fact.case_mode, fact.eval_mode) == (cases.mode, cases.evaluate), "the mode does not match the case")
 
 
 def _branch_suppressed(facts: Facts, fact: e.BranchSuppressed) -> None:
@@ -502,7 +504,7 @@ def _branch_suppressed(facts: Facts, fact: e.BranchSuppressed) -> None:
     ends = [one.branch for one in tail.requests if one.policy == "end_step"]
     require(fact.winner_branch in order and fact.winner_branch in ends, "the winner has not ended the step")
     behind = order[order.index(fact.winner_branch) + 1 :]
-    require(fact.branch in behind and fact.branch not in tail.suppressed, "the branch does not stand behind the winner")
+    require(fact.branch in behind and fact.branch not in tail.suppressed, "the branch does not come after the winner")
 
 
 def _next_requested(facts: Facts, fact: e.NextRequested) -> None:
@@ -511,11 +513,11 @@ def _next_requested(facts: Facts, fact: e.NextRequested) -> None:
     require(fact.branch.startswith("case_") and "/" not in fact.branch, "no branch of the case")
     links, link, _ = facts.next_link(None, prefix)
     if not isinstance(link, Goto) or link.label != fact.action:
-        refuse(f"the chain stands at {link.label!r}, not at {fact.action[:200]!r}")
+        refuse(f"the chain is at {link.label!r}, not at {fact.action[:200]!r}")
     policy = link.policy or cases.policy
     told = (fact.policy, fact.priority, fact.pending, fact.then)
     then = _after(links, link) if policy == "defer" else None
-    require(told == (policy, link.priority, policy != "end_step", then), "the playbook says otherwise")
+    require(told == (policy, link.priority, policy != "end_step", then), "it contradicts the playbook")
     require(len(fact.to) == len(link.to), "it leads to other steps")
     known = _known(facts, None, prefix)
     for target, arc in zip(fact.to, link.to, strict=True):
@@ -546,11 +548,11 @@ CHECKS: dict[type[e.Event], Callable[[Facts, Any], None]] = {
 }
 
 
-# -- small things ---------------------------------------------------------------------------------------------------
+# -- helpers --------------------------------------------------------------------------------------------------------
 
 
 class _Misfit(Exception):
-    """Why a fact does not fit."""
+    """Why a fact is not admissible."""
 
 
 def refuse(reason: str) -> NoReturn:
@@ -570,7 +572,7 @@ def _named(links: Sequence[Link], label: str) -> Link | None:
 
 
 def _split(task: TaskId) -> tuple[str, str, int]:
-    """Prefix, label and visit of a path, which must be written as the pipeline writes it."""
+    """Prefix, label and visit of a path, which must have the format of the pipeline."""
     try:
         prefix, label, visit = split_path(task)
     except ValueError:

@@ -41,7 +41,7 @@ MAX_LANE = 1_024
 ENOUGH = 1 << 62
 """Weigh all of it."""
 MOST_HANDLES = 200
-"""Handles of one execution that workers are told of."""
+"""Maximum number of handles of one execution that leases carry."""
 NO_LOOP = -1
 """The key of a run without a loop among parked iterations."""
 
@@ -427,7 +427,7 @@ def repeats_after(repeats: int, do: str, ok: bool) -> int:
 
 
 def _note_handles(state: Execution, value: Any) -> None:
-    """Remember the handles in a value. Only so many: each is asked for by every worker that comes."""
+    """Record the handles in a value, up to a limit: every worker of the execution resolves each of them."""
     todo = [value]
     while todo:
         one = todo.pop()

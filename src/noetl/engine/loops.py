@@ -1,4 +1,4 @@
-"""Which items of a loop nobody works on: they are granted in lanes, and what a lane does not finish is returned."""
+"""Unleased items of a loop: they are granted in lanes, and a lane returns the items it does not finish."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from noetl.engine.state import Loop, Run
 
 
 def take_items(loop: Loop, items: Interval) -> None:
-    """Items are granted: the front of the untouched ones, or of what was returned."""
+    """Grant items: the first untouched ones, or the first returned ones."""
     first, last = items
     if first == loop.next:
         loop.next = last
@@ -22,7 +22,7 @@ def take_items(loop: Loop, items: Interval) -> None:
 
 
 def give_back(run: Run, loop: Loop, first: int, last: int) -> None:
-    """Return what is left of a lane, possibly nothing. Only its first item can have been started."""
+    """Return the remaining items of a lane, if any. Only its first item can have been started."""
     if first < last and _is_started(run, first):
         return_items(run, loop, (first, first + 1))
         first += 1

@@ -12,7 +12,7 @@ from noetl.model.playbook import Arc, Branch, Cases, Goto, Guard, Playbook, Step
 
 Test = Callable[[Mapping[str, Any]], bool]
 MAX_RIVALS = 100
-"""So many joining steps of a net are remembered with the steps before them."""
+"""Maximum number of joining steps of a net that are cached with their predecessors."""
 
 
 class ArcPlan:
@@ -118,7 +118,7 @@ class StepPlan:
         self.cases = CasePlan(step.name, step.tail.cases) if step.tail and step.tail.cases else None
         self.listens = self.cases is not None and self.cases.listens
         self.gives_handles = any(task.kind in GIVES_HANDLES for task in all_tasks(step))
-        """Whether handles of secrets may be in what its tasks give."""
+        """Whether results of its tasks may contain handles of secrets."""
         self.reads = _steps_read(step)
         """Other steps whose results its tasks read; None if that can't be known beforehand."""
 

@@ -22,11 +22,11 @@ STEPS = 10_000  # iterations of all {% for %} loops together
 ELEMENTS = 100_000  # in any one list that an evaluation makes
 MEMORY = 16 << 20  # roughly bytes, in everything one evaluation makes, kept or not
 VALUE_BYTES = 64 << 20  # roughly bytes that the value of an evaluation takes when it is stored
-WORK = 1 << 26  # characters that one call into C may look at
+WORK = 1 << 26  # characters that one call into C may process
 INTEGER_BITS = 4096
 DEPTH = 100  # of the nested lists and maps that are printed, compared, stored or written as JSON
 STRIDE = 256  # elements between two looks at the clock
-LONG = 4096  # characters or elements; for longer values the clock is looked at first
+LONG = 4096  # characters or elements; longer values check the clock first
 
 DECISION_SECONDS = 0.25  # of CPU time, for all templates of one decision
 DECISION_BYTES = 32 << 20  # of all their values
@@ -124,7 +124,7 @@ class Budget:
 
     @property
     def allowance(self) -> Allowance:
-        """CPU time and bytes; the time counts from the first look on."""
+        """CPU time and bytes; the time counts from the first check."""
         if self._allowance is None:
             self._allowance = Allowance(self._seconds)
         return self._allowance
@@ -144,10 +144,10 @@ class Budget:
         self.check()
 
     def work(self, size: int) -> None:
-        """Asks for one call into C that looks at `size` characters or elements."""
+        """Check the budget for one call into C that processes `size` characters or elements."""
         if size > LONG:
             if size > WORK:
-                raise OutOfBudget("the texts are too long for this", _HINT)
+                raise OutOfBudget("the strings are too long for this operation", _HINT)
             self.check()
 
     def charge(self, size: int) -> None:

@@ -1,8 +1,8 @@
-"""Values as they can be stored.
+"""Converts template values to values that can be stored.
 
-A value that the store would refuse is refused where it arises: the template is then at fault, and not whoever stores
-what follows from it. A structure that shares its parts ([x, x] of [y, y] of ...) is small in memory and exponential
-when it is stored, so each part is paid for as often as it would be stored.
+A value that the store would reject is rejected here, so that the error names the template. A structure with shared
+parts ([x, x] of [y, y] of ...) is small in memory but exponential when stored, so each part counts toward the budget as
+often as it would be stored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COST = 8  # of a value in JSON, besides the text in it
 
 
 def storable(value: Any, budget: Budget, depth: int = 0) -> Any:
-    """The value as it can be stored: tuples are lists; Fault for what JSON or the store does not have."""
+    """The storable form of a value: tuples become lists; Fault for a value that JSON or the store does not support."""
     kind = type(value)
     if kind is str:
         return _text(value, budget)
@@ -56,9 +56,9 @@ def _text(value: str, budget: Budget) -> str:
 def _number(value: int | float) -> int | float:
     if isinstance(value, int):
         if not SMALLEST <= value <= LARGEST:
-            raise Fault("a whole number may have at most 64 bits")
+            raise Fault("an integer must not have more than 64 bits")
     elif not isfinite(value):
-        raise Fault("the number is too large to be stored" if value == value else "the number is not a number")
+        raise Fault("the number is too large to be stored" if value == value else "NaN can't be stored")
     return value
 
 
@@ -88,7 +88,7 @@ def _map(values: Mapping[Any, Any], budget: Budget, depth: int) -> Any:
     for key in values if len(values) <= LONG else budget.each(list(values)):
         if type(key) is not str:
             hint = "write it in quotes, or use `| string`"
-            raise Fault(f"the key {str(key)[:40]!r} of a map is not text", hint)
+            raise Fault(f"the map key {str(key)[:40]!r} is not text", hint)
         size += len(_text(key, budget))
         value = values[key]
         kind = type(value)

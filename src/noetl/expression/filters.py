@@ -120,7 +120,7 @@ def _text_in(key: Any) -> int:
 def _sorted(budget: Budget, values: Sequence[Any], key: Callable[[Any], Any], reverse: bool = False) -> list[Any]:
     budget.elements(len(values))
     keys = [_sort_key(key(value)) for value in budget.each(values)]
-    if sum(_text_in(key) for key in keys) > _SORTED_TEXT:  # sorted() looks at no clock
+    if sum(_text_in(key) for key in keys) > _SORTED_TEXT:  # sorted() does not check the clock
         raise OutOfBudget("the texts are too long to sort")
     order = range(len(values))
     try:
@@ -586,7 +586,7 @@ def apply(budget: Budget, name: Any, value: Any, args: Sequence[Any], kwargs: Ma
 
 
 def named(name: Any) -> str:
-    """A name in a message; anything else by its kind, for its text may have no end."""
+    """A name for a message; for other values their type, since their text may be very long."""
     return repr(clipped(name)) if isinstance(name, str) else kind_of(name)
 
 

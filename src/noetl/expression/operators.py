@@ -81,7 +81,7 @@ def positive(a: Any, budget: Budget) -> Any:
 
 
 def concatenate(values: list[Any], budget: Budget) -> str | Sealed:
-    """The `~` operator. What a secret is joined to is as secret as it is."""
+    """The `~` operator. The result of joining a secret to other text is secret."""
     texts = [to_text(value.content if type(value) is Sealed else value, budget) for value in values]
     budget.string(sum(map(len, texts)))
     text = "".join(texts)

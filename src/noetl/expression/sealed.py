@@ -1,8 +1,8 @@
-"""Secrets inside a template: they can be passed on, joined to other text and encoded, and nothing else.
+"""Secrets in templates: a template can pass them on, join them to other text and encode them, and nothing else.
 
-What hides secrets in results knows them by value and in their usual encodings. A template that takes one apart would
-make something of it that nobody recognises. So a secret is `Sealed` while a template has it: an object that no
-operator, filter or test can look into. What may be done with it is done here, and gives another sealed value.
+Redaction finds secrets in results by their value and its usual encodings. It would not recognise the result of any
+other operation. So inside a template a secret is `Sealed`: an opaque object that no operator, filter or test can read.
+The allowed operations are defined here, and return another sealed value.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from noetl.expression.fault import Fault
 from noetl.expression.missing import View
 
 ENCODINGS = ("b64encode", "tojson", "urlencode")
-"""Filters whose result is recognised as the secret that went in."""
+"""Filters whose result redaction recognises."""
 MESSAGE = "a secret can't be taken apart, changed or compared in a template"
 HINT = f"pass it on as it is, join it to other text with ~, or encode it with {', '.join(ENCODINGS)}"
 
 
 class Sealed(View):
-    """A value that is a secret or holds one."""
+    """A value that is or contains a secret."""
 
     __slots__ = ("content",)
     __hash__ = None  # type: ignore[assignment]
@@ -48,21 +48,21 @@ class Sealed(View):
 
 
 def refuse_sealed(*values: Any) -> None:
-    """Fault if one of them is a secret: what comes next would look into it."""
+    """Fault if one of the values is a secret. Call it before an operation that reads them."""
     for value in values:
         if type(value) is Sealed:
             raise Fault(MESSAGE, HINT)
 
 
 def revealed(value: Any) -> Any:
-    """The value as a tool gets it: a view, and a secret, is what it stands for. Lists and maps are not looked into."""
+    """The value for a tool: unwraps a view or a secret. Does not descend into lists and maps."""
     if isinstance(value, View) and not isinstance(value, Sealed):
         value = value.value()
     return value.content if isinstance(value, Sealed) else value
 
 
 def encoding(call: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter that takes secrets as well: then its result is sealed again."""
+    """Make a filter accept secrets; its result is then sealed again."""
 
     def encode(budget: Budget, value: Any, *args: Any, **more: Any) -> Any:
         before = budget.memory
@@ -76,7 +76,7 @@ def encoding(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _holds_secret(value: Any, budget: Budget) -> bool:
-    """Whether a value is a secret, or has one inside. Each element is paid for: some values share their parts."""
+    """Whether a value is or contains a secret. Each element counts toward the budget: values may share parts."""
     if isinstance(value, View) and not isinstance(value, Sealed):
         plain = value.value()
         if plain is value:

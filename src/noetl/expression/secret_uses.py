@@ -1,7 +1,6 @@
-"""Where a template would take a secret of the keychain apart, as far as its source shows it.
+"""Static check: finds places where a template transforms a secret of the keychain.
 
-Handles that come from elsewhere, and names that the template binds, are not followed: `sealed.py` refuses those when it
-is evaluated.
+It does not follow handles from other sources and names that the template binds: `sealed.py` rejects those at run time.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from noetl.expression.shape import start, static_path
 
 ROOT = "keychain"
 PASSES_ON = (*ENCODINGS, *SQL_FILTERS, "default", "d")
-"""Filters that a secret may go through."""
+"""Filters that may be applied to a secret."""
 KEEPS = ("dict", "namespace")
-"""Functions that only keep what they are given."""
+"""Functions that return their arguments unchanged."""
 
 
 def changed_secrets(source: str) -> list[TemplateFailed]:
-    """The errors of what would look into a secret, in their order. The source is known to parse."""
+    """The errors of operations that would read a secret, in source order. The source must be valid."""
     if ROOT not in source:
         return []
     found = syntax_tree(source).find_all((nodes.Expr, nodes.For))
@@ -33,7 +32,7 @@ def changed_secrets(source: str) -> list[TemplateFailed]:
 
 
 def _looked_into(node: nodes.Node) -> Iterator[nodes.Node | None]:
-    """The parts of a node whose values it looks into."""
+    """The parts of a node whose values it reads."""
     match node:
         case nodes.Filter() if node.name not in PASSES_ON:
             yield node.node

@@ -38,7 +38,7 @@ def _faults(entry: Credential, stored: Mapping[str, SealedCredential], path: str
         yield f"there is no credential {name!r}: `noetl credential set {name}` makes one"
         return
     if found.kind == WEBHOOK:
-        yield f"credential {name!r} is the secret of a webhook and may not be used by playbooks"
+        yield f"credential {name!r} is the secret of a webhook: playbooks cannot use it"
         return
     if entry.provider in (None, OWN) and entry.kind not in (found.kind, "secret_manager"):
         yield f"it is a {entry.kind}, but credential {name!r} is a {found.kind}"

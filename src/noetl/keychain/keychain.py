@@ -150,7 +150,7 @@ class Keychain:
             await opened()
         except Failure as failure:
             error = failure.outcome.error
-            if error is not None and error.retryable:  # asked for again with the next lease
+            if error is not None and error.retryable:  # retried with the next lease
                 return
         self.redactor.names.add(key)
 
@@ -253,7 +253,7 @@ class Keychain:
 
 
 def _entry_key(name: str) -> str:
-    """How the redactor knows an entry; no handle looks like that."""
+    """The redactor's key of an entry; differs from every handle."""
     return f"{KEYCHAIN}.{name}"
 
 

@@ -32,7 +32,7 @@ SERVICE_ACCOUNT = ("type", "client_email", "private_key")
 CLIENT = ("token_url", "client_id", "client_secret")
 ACCOUNT = ("account", "user")
 WEBHOOK = "webhook"
-"""The secret that a sender shares with a hook: only the server opens it, never a lease."""
+"""The shared secret of a webhook: only the server can read it, never a worker."""
 
 SHAPES: dict[str, Shape] = {
     "postgres_credential": Shape(
@@ -103,7 +103,7 @@ def faults(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
         if any(len(secret.strip()) < SHORTEST for secret in _leaves(name, value)):
             yield f"{name} is shorter than {SHORTEST} characters: it could not be hidden in results and logs"
         if any(len(secret) > LONGEST for secret in _leaves(name, value)):
-            yield f"{name} is longer than {LONGEST:,} characters: to hide it in results and logs would take too long"
+            yield f"{name} is longer than {LONGEST:,} characters, the maximum that noetl can hide in results and logs"
 
 
 def _misfits(shape: Shape, fields: Mapping[str, Any]) -> Iterator[str]:

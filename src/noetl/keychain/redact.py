@@ -33,11 +33,11 @@ HIDDEN = "***"
 SHORTEST = 6
 """A shorter secret is part of too many other words to be hidden."""
 LONGEST = 16_384
-"""Characters of a secret. A longer one would make every text take long to look through."""
+"""Maximum characters of a secret. A longer one would slow down every search."""
 LARGE = 1 << 18
-"""Bytes from which on a value is looked through in a thread."""
+"""Values of at least this many bytes are searched in a thread."""
 STRETCH = 1 << 16
-"""Bytes that a pattern looks through at once: nothing else runs meanwhile, not even in another thread."""
+"""Bytes that one pattern search covers: it holds the GIL, so no other thread runs meanwhile."""
 SHORTEST_LINE = 16
 """Lines of a secret of several (a key in PEM) are hidden on their own from this length on."""
 LEVELS = 8
@@ -72,7 +72,7 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self.names: set[str] = set()
-        """Handles and keychain entries whose values are known here, or can't be."""
+        """Handles and keychain entries that were resolved here, or cannot be."""
         self._gates: list[Gate] = []
         self._known: set[str] = set()
         self._numeric = False
@@ -86,7 +86,7 @@ class Redactor:
         if len(secret) < SHORTEST:
             raise ValueError(f"a secret needs at least {SHORTEST} characters to be hidden in texts")
         if len(secret) > LONGEST:
-            raise ValueError(f"a secret may have at most {LONGEST:,} characters, to be hidden in texts quickly")
+            raise ValueError(f"a secret must not be longer than {LONGEST:,} characters")
         lines = [line for line in map(str.strip, secret.splitlines()) if len(line) >= SHORTEST_LINE]
         for text in (secret, *(line for line in lines if not line.startswith("-----"))):
             self._add(text, _Spelled, _Base64, _Hex)
@@ -121,7 +121,7 @@ class Redactor:
 
 
 def _is_large(value: Any) -> bool:
-    """Whether a value is so large that others would have to wait. Looks no further than needed."""
+    """Whether a value is large enough to block other tasks. Stops as soon as that is known."""
     room, todo = LARGE, [value]
     while todo and room > 0:
         one = todo.pop()
@@ -308,7 +308,7 @@ class _Form:
             yield found.span()
 
     def matches(self, data: bytes, low: int, high: int) -> Iterator[re.Match[bytes]]:
-        """What the pattern matches, looked for in one stretch after the other."""
+        """The matches of the pattern, searched in chunks."""
         high, stretch = min(high, len(data)), max(STRETCH, self.width)
         for start in range(low, high, stretch):
             end = start + stretch

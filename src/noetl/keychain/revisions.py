@@ -1,12 +1,12 @@
-"""The newest revision of each credential that was seen, remembered outside of the database.
+"""Detects rollbacks: records the newest revision of each credential outside the database.
 
-A sealed credential carries the revision it was stored as, and can't be given another one without the master key. But a
-whole row of before can be put back by who can write to the database, and it opens as it always did. Only somebody who
-remembers a newer one notices: a process does so for as long as it lives, and for a database in a file with the master
-key in a file there is a list beside the key, `master.key.revisions`, that outlives processes.
+A sealed credential contains its revision, which can't be changed without the master key. But an attacker who can write
+to the database can restore a whole old row, and it still decrypts. Only a record of a newer revision reveals that. Each
+process keeps such a record in memory. If the database and the master key are files, the record is also stored next to
+the key, in `master.key.revisions`.
 
-What is not noticed: a row that was put back before anybody saw the newer one, a credential that was deleted and is put
-back, and, where the key comes from the environment or the database is Postgres, what happened before the process began.
+Not detected: an old row whose newer revision was never read here; a deleted credential that is restored; and, if the
+key comes from the environment or the database is Postgres, a rollback before the process started.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Seen = dict[str, int]
 
 
 class Revisions:
-    """What was seen of the credentials of one database."""
+    """The newest known revisions of the credentials of one database."""
 
     def __init__(self, keys: MasterKeySource) -> None:
         self.keys = keys
@@ -37,23 +37,23 @@ class Revisions:
         self.seen: Seen = {}
 
     def newest(self, name: str) -> int:
-        """The newest revision of a credential that was seen; 0 if none was."""
+        """The newest known revision of a credential; 0 if there is none."""
         return max(self.seen.get(name, 0), self._listed().get(self.database, {}).get(name, 0))
 
     def check(self, name: str, revision: int) -> None:
-        """Remember a revision that was opened or stored. AuthError if a newer one was seen before."""
+        """Record a revision that was read or stored. AuthError if a newer one is known."""
         newest = self.newest(name)
         if revision < newest:
             raise AuthError(
-                f"credential {name!r} is older than the one that was last used here: somebody has put an old row back "
-                "into the database, or a backup was copied over it by hand; set it again"
+                f"credential {name!r} is older than the one that was last used here: an old row was restored in the "
+                "database, or the database was replaced by a backup without `noetl restore`; set the credential again"
             )
         self.seen[name] = revision
         if revision > newest:
             self._list(name, revision)
 
     def forget(self) -> None:
-        """Begin anew: the database was restored from a backup, whose credentials may be older."""
+        """Reset the record: the database was restored from a backup, whose credentials may be older."""
         self.seen.clear()
         listed = self._listed()
         if listed.pop(self.database, None) is not None:
@@ -66,13 +66,13 @@ class Revisions:
             return {}
         except (OSError, msgspec.DecodeError):
             raise AuthError(
-                f"{self.file} can't be read, and it tells whether credentials were put back: mend or remove it"
+                f"{self.file} is not readable, so old credentials cannot be detected: mend or remove it"
             ) from None
 
     def _list(self, name: str, revision: int) -> None:
         if self.file is None:
             return
-        with suppress(AuthError), self.keys.locked():  # a folder that can't be written: then memory has to do
+        with suppress(AuthError), self.keys.locked():  # the folder is not writable: keep the record in memory only
             listed = self._listed()
             seen = listed.setdefault(self.database, {})
             seen[name] = max(revision, seen.get(name, 0))

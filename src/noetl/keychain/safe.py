@@ -55,17 +55,17 @@ class Safe:
                 return
 
     def _next_revision(self, name: str, now: float) -> int:
-        """Above every one before: by the clock, so that it stays so when a credential is deleted and set again."""
+        """Greater than every earlier revision. Based on the clock, so this holds after a delete and set, too."""
         row = self.store.get(name)
         before = 0 if row is None else revision_of(row.sealed)
         return max(int(now * 1_000_000), before + 1, self.revisions.newest(name) + 1)
 
     def open(self, name: str) -> StoredCredential:
-        """A credential with its fields, for a lease. Who asks has to see to its restrictions, as `Keychain` does.
+        """A credential with its fields, for a lease. The caller has to enforce its restrictions, as `Keychain` does.
         AuthError for the secret of a webhook: no lease needs it."""
         row = self._row(name)
         if row.kind == WEBHOOK:
-            raise AuthError(f"credential {name!r} is the secret of a webhook and may not be used by playbooks")
+            raise AuthError(f"credential {name!r} is the secret of a webhook: playbooks cannot use it")
         return self._opened(row)
 
     def open_webhook(self, name: str) -> StoredCredential:

@@ -76,7 +76,7 @@ def seal(fields: dict[str, Any], label: Label, key: MasterKey) -> bytes:
 
 
 def unseal(sealed: bytes, label: Label, keys: MasterKeys) -> dict[str, Any]:
-    """The fields that were sealed under this label, whatever their revision. AuthError says why they can't be read."""
+    """The fields that were sealed under this label, of any revision. AuthError if they can't be decrypted."""
     label = label._replace(revision=revision_of(sealed))
     data_key, rest = _unwrap(sealed, label, keys)
     nonce, content = rest[:NONCE_BYTES], rest[NONCE_BYTES:]
@@ -94,7 +94,7 @@ def rewrap(sealed: bytes, label: Label, keys: MasterKeys) -> bytes:
 
 
 def revision_of(sealed: bytes) -> int:
-    """The revision that a sealed credential says it is; it is right if the credential opens."""
+    """The claimed revision of a sealed credential; authentic if the credential decrypts."""
     if sealed[:1] != bytes([VERSION]):
         return 0
     return int.from_bytes(sealed[1 + ID_BYTES : 1 + ID_BYTES + REVISION_BYTES], "big")
@@ -113,7 +113,7 @@ def _head(label: Label, key: MasterKey) -> bytes:
 
 
 def _unwrap(sealed: bytes, label: Label, keys: MasterKeys) -> tuple[bytes, bytes]:
-    """The data key, and what stands behind it."""
+    """The data key, and the bytes after it."""
     size = 1 + ID_BYTES + (REVISION_BYTES if label.revision else 0)
     end = size + NONCE_BYTES + WRAPPED_BYTES
     if len(sealed) < end + NONCE_BYTES:

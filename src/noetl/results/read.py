@@ -39,7 +39,7 @@ class Manifest(msgspec.Struct):
     total: int
     chunks: list[str]
     marked: list[str] = []
-    """Those whose content holds references."""
+    """Chunks whose content contains references."""
 
 
 def found(store: Contents, place: str, key: str, size: int | None = None) -> bytes | None:
@@ -70,7 +70,7 @@ def _read_file(name: str, size: int | None) -> bytes | None:
         if not S_ISREG(status.st_mode):
             return None
         if size is not None and status.st_size != size:
-            raise NoetlError(f"the file has {status.st_size:,} bytes, and the reference says {size:,}")
+            raise NoetlError(f"the file has {status.st_size:,} bytes instead of {size:,}")
         return file.read(status.st_size)
 
 

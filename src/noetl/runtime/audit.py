@@ -1,7 +1,7 @@
-"""Verifying the stored logs of executions: streams what a store has of one through the invariants.
+"""Verifies the stored logs of executions: streams each log through the invariants.
 
-A log is only appended to, so its rows are read in batches without holding the store; what the store keeps beside it is
-read first, at one moment, together with the number of the last row to look at.
+A log is append-only, so its rows are read in batches without locking the store. The derived rows are read first, in one
+snapshot together with the number of the last row to check.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from noetl.store.snapshot import thaw
 from noetl.tools.registry import KINDS
 
 BATCH = 1_000
-"""Rows that are read, and checked, at a time."""
+"""Rows per batch."""
 NETS = 64
-"""Compiled playbooks that are kept for the next executions."""
+"""Number of compiled playbooks cached for the next executions."""
 
 
 class Progress(NamedTuple):
-    """How many events of a log were checked, and how many there are."""
+    """Number of events checked, and of all events."""
 
     events: int
     total: int
@@ -40,11 +40,11 @@ Report = Callable[[Progress], None]
 
 
 class Unresolved(NoetlError):
-    """A store of large results does not say whether it has one."""
+    """The object store did not report whether a result exists."""
 
 
 class _Moment(NamedTuple):
-    """What a store says of an execution at one moment."""
+    """A snapshot of what a store has of an execution."""
 
     seq: int
     status: str
@@ -72,7 +72,7 @@ class Audit:
                 report(progress)
 
     def batches(self, summary: Summary, part: Part = "whole") -> Batches:
-        """Verify an execution, a batch of events at a time. One that is alive may move on meanwhile."""
+        """Verify an execution in batches of events. A running execution may grow meanwhile."""
         execution = summary.execution_id
         try:
             moment = self._moment(execution)
@@ -116,10 +116,10 @@ class Audit:
         return self.store.read(execution, after, min(BATCH, until - after)) if after < until else []
 
     def _first(self, rows: list[Row], digest: str) -> Net:
-        """The playbook that the log begins with; a fork may go on with another one."""
+        """The playbook at the start of the log; a fork may continue with another one."""
         try:
             requested = codec.decode(rows[0].type, rows[0].data) if rows else None
-        except NoetlError:  # `verify` tells what is wrong with the row
+        except NoetlError:  # `verify` reports what is wrong with the row
             requested = None
         return self._net(requested.playbook if isinstance(requested, ExecutionRequested) else digest)
 

@@ -1,7 +1,7 @@
-"""A large log, verified by two processes: one folds it, the other checks its rows and all that needs no fold.
+"""Verifies a large log in two processes: one folds it, the other checks its rows and everything that needs no fold.
 
-Each takes about half of the time. The second process is `python -m noetl.runtime.audit_process`: a request on its
-standard input, the violations on its standard output.
+Each takes about half of the time. The second process is `python -m noetl.runtime.audit_process`: it reads a request
+from standard input and writes the violations to standard output.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from noetl.store.open import open_store
 from noetl.store.ports import Store, Summary
 
 LARGE = 200_000
-"""Events from which on a second process pays for its start."""
+"""Number of events above which a second process is faster."""
 
 
 class Request(msgspec.Struct):
-    """What the second process verifies. `db` may hold a password, so it is not an argument."""
+    """Input of the second process. `db` may contain a password, so it is not a command-line argument."""
 
     db: str
     execution: str
 
 
 def verify_large(db: str, store: Store, summary: Summary, report: Report | None) -> list[Violation]:
-    """The violations of an execution in the database at an address, by number of their event."""
+    """The violations of an execution, ordered by event number."""
     command = [sys.executable, "-P", "-m", "noetl.runtime.audit_process"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         try:
@@ -45,7 +45,7 @@ def verify_large(db: str, store: Store, summary: Summary, report: Report | None)
             if other.poll() is None:
                 other.kill() if sys.exc_info()[0] is not None else other.wait()
     if other.returncode != 0:
-        raise NoetlError(f"the second process of the verification ended with exit code {other.returncode}")
+        raise NoetlError(f"the second verification process exited with code {other.returncode}")
     violations += msgspec.json.decode(answer, type=list[Violation])
     return sorted(set(violations), key=attrgetter("seq"))
 

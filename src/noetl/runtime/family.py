@@ -62,10 +62,10 @@ class Family:
             await self._start_child(parent, child, parked.request or {})
             return
         state = (cell or await self.runtime.load(child)).state
-        if state.seq == 0:  # its first events are on their way into the store
+        if state.seq == 0:  # its first events are not committed yet
             return
         if state.parent is None or state.parent[0] != parent.id:
-            message = f"execution {child} exists and was not started by this run, so it gets no result of it"
+            message = f"execution {child} exists and was not started by this run: its result is not available here"
             await self.runtime.handle(parent.id, ChildEnded(child, failed("child_failed", message)))
         elif await self.has_ended(state):
             await self.runtime.handle(parent.id, ChildEnded(child, _child_outcome(state)))

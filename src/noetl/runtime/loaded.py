@@ -1,7 +1,7 @@
-"""Playbooks in memory: compiled, with the position of each part in its file. They leave memory again.
+"""Compiled playbooks in memory, with the position of each part in its file.
 
-The cache keeps the playbooks that were used last, up to a number and a total size. An execution in memory holds its own
-playbook, so a playbook that was evicted is found for as long as an execution uses it.
+The cache keeps the most recently used playbooks, up to a number and a total size. An execution in memory holds a
+reference to its playbook, so an evicted playbook can be found as long as an execution uses it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from noetl.pipeline.plan import PipelinePlan
 
 MAX_PLAYBOOKS = 100
 MAX_BYTES = 4 << 20
-"""Total size of the cached playbooks, as JSON. One takes up to ten times as much memory."""
+"""Maximum total size of the cached playbooks, as JSON. In memory they take up to ten times as much."""
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
 class File(NamedTuple):
-    """Where a playbook comes from."""
+    """The source of a playbook."""
 
     name: str
     folder: str
@@ -38,7 +38,7 @@ class File(NamedTuple):
 
 
 class LoadedPlaybook(Net):
-    """A playbook that is ready to run. Building one takes time: a server does it outside its event loop."""
+    """A playbook that is ready to run. Building one is slow: a server does it outside its event loop."""
 
     def __init__(self, playbook: Playbook, file: str = "", places: Mapping[str, Mark] | None = None) -> None:
         super().__init__(playbook)
@@ -47,7 +47,7 @@ class LoadedPlaybook(Net):
         folder = os.path.dirname(os.path.abspath(file)) if os.path.isfile(file) else ""
         self.file = File(file, folder, places or {})
         self.plans: dict[str, PipelinePlan] = {}
-        """Compiled pipelines by step, each made when it is first needed."""
+        """Compiled pipelines by step, created on first use."""
 
 
 class PlaybookCache:
@@ -56,10 +56,10 @@ class PlaybookCache:
     def __init__(self, playbooks: int = MAX_PLAYBOOKS, size: int = MAX_BYTES) -> None:
         self.max_playbooks, self.max_bytes = playbooks, size
         self.in_memory: WeakValueDictionary[str, LoadedPlaybook] = WeakValueDictionary()
-        """The cached ones, and those that an execution holds."""
+        """Cached playbooks, and those that an execution holds."""
         self.bytes = 0
         self.evicted = False
-        """Set when a playbook is evicted, for whoever unloads executions."""
+        """Set when a playbook is evicted; cleared by the code that unloads executions."""
         self._recent: OrderedDict[str, LoadedPlaybook] = OrderedDict()
 
     def __len__(self) -> int:
@@ -69,14 +69,14 @@ class PlaybookCache:
         return digest in self._recent
 
     def get(self, digest: str) -> LoadedPlaybook | None:
-        """A playbook that is in memory, which becomes the one used last."""
+        """A playbook in memory; marks it as most recently used."""
         playbook = self.in_memory.get(digest)
         if playbook is not None:
             self.add(playbook)
         return playbook
 
     def add(self, playbook: LoadedPlaybook) -> None:
-        """Cache a playbook, and evict those used least recently. The largest playbook is cached, alone if need be."""
+        """Cache a playbook and evict the least recently used ones. A playbook above the limit is cached alone."""
         digest = playbook.digest
         if digest not in self._recent:
             self._recent[digest] = self.in_memory[digest] = playbook
@@ -89,14 +89,14 @@ class PlaybookCache:
 
 
 def starts_others(playbook: Playbook) -> bool:
-    """Whether a playbook has a task that starts executions, wherever it stands."""
+    """Whether a playbook has a task, at any depth, that starts executions."""
     return any(task.kind == "playbook" for step in playbook.steps for _, task in step.every_task)
 
 
 async def single_flight(
     flights: dict[Key, asyncio.Task[Value]], key: Key, work: Callable[[], Coroutine[Any, Any, Value]]
 ) -> Value:
-    """The result of `work`, which runs once for all who ask for the same key at the same time."""
+    """The result of `work`, which runs once for concurrent callers with the same key."""
     task = flights.get(key)
     if task is None:
         task = flights[key] = asyncio.create_task(work())

@@ -47,7 +47,7 @@ SERVER_BYTES = 8 << 20
 WORKER_BYTES = 64 << 20
 """How much a template may load on the server and on a worker."""
 DECISION_BYTES = 16 << 20
-"""How much all templates of one decision may load."""
+"""Bytes that all templates of one decision may load together."""
 BATCH_SECONDS = 0.05
 """How long commands are decided before what follows from them is stored: nobody else is listened to meanwhile."""
 MAX_ERROR_CHARACTERS = 1_000
@@ -75,11 +75,11 @@ class Answer(NamedTuple):
 
 
 class Refresh:
-    """Not a command to an execution: look whether another process has written to its log."""
+    """Pseudo-command: check whether another process has written to the log of the execution."""
 
 
 class Undecidable(Exception):
-    """What follows from a command could not be decided or encoded."""
+    """A command could not be decided, or its events could not be encoded."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -89,7 +89,7 @@ class Undecidable(Exception):
         """The error that ends the execution."""
         text = f"{type(self.error).__name__}: {self.error}"[:MAX_ERROR_CHARACTERS]
         readable = text.encode("utf-8", "backslashreplace").decode()
-        return {"kind": "internal", "message": f"the engine could not decide what comes next: {readable}"}
+        return {"kind": "internal", "message": f"internal error while deciding the next events: {readable}"}
 
 
 class Asked(NamedTuple):
@@ -365,7 +365,7 @@ class Runtime:
         self.asked += [asked for asked, _ in decided.pop(execution, [])]
 
     def _remedy(self, asked: Asked, undecidable: Undecidable, state: Execution) -> None:
-        """Decide something else in place of a command that cannot be decided, or tell its sender."""
+        """Handle an undecidable command: decide a substitute, or raise the error to its sender."""
         assert not isinstance(asked.command, Refresh)
         remedy = remedy_for(asked.command, undecidable.as_data())
         if remedy is None:
@@ -389,13 +389,13 @@ class Runtime:
                 self.unstored.update(turn.blobs)
                 await self.look_into(need.reference, contents)
                 step = carry_on if turn.events else decide
-            except Inadmissible:  # a report of no account: its sender hears of it, and the execution goes on
+            except Inadmissible:  # the report is rejected; the execution is unaffected
                 raise
-            except Exception as error:  # whatever it is, the same command would raise it again
+            except Exception as error:  # any error: a retry of the command would raise it again
                 raise Undecidable(error) from error
 
     async def look_into(self, reference: Reference, contents: LoadedContents) -> None:
-        """Load what a template on the server sees where it looks into a reference."""
+        """Load the content of a reference for a template on the server."""
         stored = Contents(self.store, self.unstored, contents.bytes_left)
         try:
             if contents.bytes_left < reference.size <= SERVER_BYTES:
@@ -529,7 +529,7 @@ class Runtime:
         return cell
 
     async def _reload(self, execution: str) -> Cell:
-        """Drop a state that the log does not have, and fold the log again."""
+        """Discard a state that is not in the log, and fold the log again."""
         self.cells.pop(execution, None)
         return await self.load(execution)
 
@@ -562,7 +562,7 @@ class Runtime:
 
 
 async def compile_here(file: str, text: bytes) -> LoadedPlaybook:
-    """Compile in this process, which has nobody else to serve meanwhile."""
+    """Compile in this process, which serves no other callers."""
     from noetl.dsl.compile import load
 
     compiled = load(file, text, KINDS)
@@ -570,11 +570,11 @@ async def compile_here(file: str, text: bytes) -> LoadedPlaybook:
 
 
 class ReadTooMuch(Exception):
-    """More bytes were read than may be: the results of a loop are in many chunks."""
+    """The byte limit of a read was exceeded: the results of a loop are in many chunks."""
 
 
 class Contents:
-    """The contents of a store, and those that are on their way into it. ReadTooMuch beyond `limit` bytes in sum."""
+    """Contents of a store, including uncommitted ones. ReadTooMuch beyond `limit` bytes in total."""
 
     def __init__(self, store: Store, unstored: dict[str, bytes], limit: int = 1 << 62) -> None:
         self.store, self.unstored, self.limit = store, unstored, limit
@@ -589,7 +589,7 @@ class Contents:
 
 
 class LoadedContents(dict[str, Any]):
-    """What the templates of one decision look into, by key, and how many bytes they may still load."""
+    """Content that the templates of one decision have loaded, by key, and the bytes they may still load."""
 
     bytes_left = DECISION_BYTES
 

@@ -84,7 +84,7 @@ class Doors:
     def __init__(self, access: Access, sessions: Sessions, clock: Clock, in_store: InStore) -> None:
         self.access, self.sessions, self.clock, self.in_store = access, sessions, clock, in_store
         self._known: dict[tuple[Kind, bytes], tuple[float, Caller]] = {}
-        """By kind of credential, too: what was sent as a token is no session, nor the other way round."""
+        """Keyed by kind of credential too: a token is never accepted as a session, or the reverse."""
 
     async def caller(self, headers: dict[bytes, bytes], *, changes: bool) -> Caller:
         """Who asks; Refused if that can't be said. A person who changes something has to bring the CSRF token."""

@@ -1,4 +1,4 @@
-"""Executions that cannot make progress: each is retried after a pause, so that it does not delay the others."""
+"""Retry delays of executions that cannot make progress, so that they do not delay the others."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import NamedTuple
 from noetl.clock import Clock
 
 FIRST_SECONDS, LAST_SECONDS = 1.0, 30.0
-"""The pause after the first failure, doubled with each one that follows, and the longest."""
+"""The first delay, which doubles with each further failure, and the maximum delay."""
 
 
 class Pause(NamedTuple):
-    """How long an execution is left alone."""
+    """The current retry delay of an execution."""
 
     until: float
     seconds: float
 
 
 class Backoff:
-    """The pauses by execution. A success, or a time without failures, forgets them."""
+    """Retry delays by execution. A success, or a time without failures, resets them."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -28,7 +28,7 @@ class Backoff:
         return len(self.pauses)
 
     def fail(self, execution: str, seconds: float | None = None) -> float:
-        """Begin the next pause of an execution, of the given length or twice as long as the last; its seconds."""
+        """Start the next delay of an execution, of the given length or twice the last one; returns its seconds."""
         before = self.pauses.get(execution)
         seconds = seconds or (FIRST_SECONDS if before is None else min(LAST_SECONDS, 2 * before.seconds))
         self.pauses[execution] = Pause(self.clock.now() + seconds, seconds)
@@ -38,7 +38,7 @@ class Backoff:
         self.pauses.pop(execution, None)
 
     def is_paused(self, execution: str) -> bool:
-        """Whether the execution is left alone for now."""
+        """Whether the delay of the execution has not elapsed."""
         pause = self.pauses.get(execution)
         if pause is None:
             return False

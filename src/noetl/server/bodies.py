@@ -1,4 +1,4 @@
-"""Memory for request bodies of callers who have not shown who they are."""
+"""Memory limit for request bodies of unauthenticated callers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ RETRY_SECONDS = 5
 
 
 class BodyMemory:
-    """Counts the bytes of bodies that are held at the moment; there is a limit for their sum."""
+    """Counts the bytes of all request bodies in memory and limits their sum."""
 
     def __init__(self, limit: int = ANONYMOUS_BYTES) -> None:
         self.limit, self.held = limit, 0
 
     def take(self, size: int) -> None:
-        """Count more bytes; Refused if they are too many beside those of other requests."""
+        """Count more bytes; Refused if the sum over all requests exceeds the limit."""
         if self.held + size > self.limit:
             raise Refused(
                 503,
-                "too many request bodies are being received at the moment; try again",
+                "the server is receiving too many request bodies; try again later",
                 headers={"Retry-After": str(RETRY_SECONDS)},
             )
         self.held += size

@@ -130,7 +130,7 @@ class Call:
         self._caller: Caller | None = None
         self._body: bytes | None = None
         self._held = 0
-        """Bytes of content that count for all callers who are not known."""
+        """Bytes counted toward the limit of unauthenticated callers."""
 
     @property
     def is_known(self) -> bool:
@@ -178,7 +178,7 @@ class Call:
         return self._body
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """The content as it arrives, up to its limit; none of it is kept."""
+        """The request body as a stream, up to its limit; nothing is buffered."""
         size, more = 0, True
         while more:
             message = await self.receive()
@@ -192,7 +192,7 @@ class Call:
             more = message.get("more_body", False)
 
     def close(self) -> None:
-        """The request has been answered: its content is not needed any more."""
+        """Release the request body after the response."""
         self.api.anonymous_bodies.give_back(self._held)
         self._held = 0
 

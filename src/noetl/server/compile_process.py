@@ -1,7 +1,7 @@
-"""The process in which a server compiles playbooks: one text after the other, each within its budget of CPU time.
+"""The process in which a server compiles playbooks: one text at a time, each within a CPU budget.
 
-The kernel ends the process when a text has used up its budget, also in the middle of a C call. The process has none of
-the server's secrets: variables of noetl are not handed on, and it opens no database.
+The kernel kills the process when a text exceeds its budget, even during a C call. The process has no secrets of the
+server: it does not inherit NOETL_ variables and opens no database.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from noetl.errors import NoetlError
 from noetl.tools.registry import KINDS
 
 MAX_BYTES = 32 << 20
-"""A process that has compiled so much text ends, and its memory with it; another one takes its place."""
+"""After compiling this much text the process exits to free its memory; the server starts a new one."""
 
 
 READY = b"ready"
-"""Sent when all is imported, before the first request is read."""
+"""Sent after all imports, before the first request is read."""
 
 
 class Request(NamedTuple):
@@ -32,9 +32,9 @@ class Request(NamedTuple):
     text: bytes
     strict: bool
     seconds: float
-    """CPU time that compiling may take."""
+    """CPU budget."""
     whole: bool
-    """Whether the playbook is needed, and not its problems alone."""
+    """Whether to return the playbook, not only its problems."""
 
 
 class Response(NamedTuple):
@@ -42,16 +42,16 @@ class Response(NamedTuple):
 
     loaded: Loaded | None
     error: str = ""
-    """Set if an installed tool kind is broken: the text is not at fault."""
+    """Set if an installed tool kind is broken, not the text."""
     valid: bool = False
 
 
 def main(connection: Connection) -> None:
-    """Answer requests until the server closes its end."""
-    gc.disable()  # a text is dealt with as a whole, and nothing of it is needed afterwards
+    """Serve requests until the server closes the connection."""
+    gc.disable()  # collected after each text instead
     gc.freeze()
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the server may have to answer before it ends
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # during shutdown the server may still need responses
     compiled = 0
     try:
         connection.send_bytes(READY)

@@ -1,12 +1,12 @@
-"""Compiling for a server: in processes of its own, within a budget, fairly between callers.
+"""Compiles playbooks for a server: in separate processes, within a CPU budget, fairly between callers.
 
-A text is hostile until it is compiled. Compiling on the event loop would silence the server, and a thread can't be
-killed. So texts go to a process (`noetl.server.compile_process`) that the kernel ends when a text has used up its CPU
-time, and that is killed when it takes too long for another reason. The process is started when it is needed, and ended
-when nobody has needed it for a while.
+A playbook text is untrusted until it is compiled. Compiling on the event loop would block the server, and a thread
+can't be killed. So a child process (`noetl.server.compile_process`) compiles. The kernel kills it when a text exceeds
+its CPU time, and this module kills it when a text exceeds its deadline. Processes start on demand and end after an idle
+timeout.
 
-Each caller has one text compiled at a time, and callers take turns. A caller with too many texts on their way is
-refused.
+Each caller has one text compiled at a time, and callers are served round-robin. A caller with too many pending texts
+gets 429.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from noetl.tools.process.environment import INTERPRETER, passed_on
 from noetl.tools.process.launcher import ending
 
 FILE = "playbook.yaml"
-"""What a text is called that a caller brings. Once it is compiled, it goes by the path that it gives itself."""
+"""File name of a text from a request. Once compiled, the playbook's own path replaces it."""
 BUDGET_SECONDS = 5.0
 """CPU time for one text."""
 STORED_FACTOR = 2.0
-"""A stored text was compiled within the budget before; it is not refused for being near it."""
+"""Budget factor for stored texts: they compiled within the budget before, so allow for variance."""
 DEADLINE_SECONDS = 60.0
-"""How long a text may take on a busy machine, and a process to start."""
+"""Maximum wall-clock time to compile a text, and to start a process."""
 PROCESSES = 2
 MAX_TEXTS_PER_CALLER = 16
 IDLE_SECONDS = 60.0
 STARTS = 3
-"""How often a process is started for one text, if it ends without a fault of the text."""
+"""Maximum process starts per text, if the process ends for reasons unrelated to the text."""
 
 
 class Compiled(NamedTuple):
@@ -61,7 +61,7 @@ class Compiled(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A text on its way."""
+    """A pending request and its result."""
 
     request: Request
     answer: asyncio.Future[Compiled]
@@ -73,7 +73,7 @@ class Compiler:
     def __init__(self, seconds: float = BUDGET_SECONDS, deadline: float = DEADLINE_SECONDS) -> None:
         self.seconds, self.deadline = seconds, deadline
         self.waiting: OrderedDict[str | None, deque[Job]] = OrderedDict()
-        """Texts by caller, in the order in which callers are served; those of the server itself have None."""
+        """Jobs by caller, in the order in which callers are served; the key None is the server itself."""
         self.running: set[str | None] = set()
         self._threads = ThreadPoolExecutor(PROCESSES, "noetl-compile")
         self._idle: list[_Process] = []
@@ -82,19 +82,19 @@ class Compiler:
         self._closed = False
 
     async def check(self, caller: str, text: bytes, *, strict: bool = False) -> Compiled:
-        """The problems of a text, without its playbook."""
+        """Check a text; returns its problems without the playbook."""
         return await self._queue(caller, Request(FILE, text, strict, self.seconds, whole=False))
 
     async def compile(self, caller: str, text: bytes) -> Compiled:
-        """A text that a caller brings; Refused if it brings too many at once."""
+        """Compile a text from a request; Refused if the caller has too many pending."""
         return await self._queue(caller, Request(FILE, text, False, self.seconds, whole=True))
 
     async def compile_stored(self, file: str, text: bytes) -> Compiled:
-        """A text of the store, for the server itself."""
+        """Compile a stored text for the server itself."""
         return await self._queue(None, Request(file, text, False, self.seconds * STORED_FACTOR, whole=True))
 
     def stop(self) -> None:
-        """Kill the processes, and send away whoever waits for a text."""
+        """Kill the processes and fail all pending jobs."""
         self._closed = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -105,12 +105,12 @@ class Compiler:
             process.kill()
 
     def close(self) -> None:
-        """Stop, and wait for the end of all processes and threads."""
+        """Stop, and wait until all processes and threads have ended."""
         self.stop()
         self._threads.shutdown()
         self._end_idle()
 
-    # -- turns ------------------------------------------------------------------------------------------------------
+    # -- queue ------------------------------------------------------------------------------------------------------
 
     async def _queue(self, caller: str | None, request: Request) -> Compiled:
         if self._closed:
@@ -118,7 +118,7 @@ class Compiler:
         jobs = self.waiting.get(caller)
         count = (len(jobs) if jobs else 0) + (caller in self.running)
         if caller is not None and count >= MAX_TEXTS_PER_CALLER:
-            detail = f"{count} playbooks of this caller are being compiled; wait for one of them"
+            detail = f"this caller has {count} pending compilations, the maximum; wait for one of them to finish"
             raise Refused(429, detail, headers={"Retry-After": "1"})
         job = Job(request, asyncio.get_running_loop().create_future())
         self.waiting.setdefault(caller, deque()).append(job)
@@ -126,7 +126,7 @@ class Compiler:
         return await job.answer
 
     def _serve(self) -> None:
-        """Give waiting texts to free processes, one of each caller in turn."""
+        """Start waiting jobs on free processes, round-robin over the callers."""
         for caller in list(self.waiting):
             if len(self.running) >= PROCESSES or self._closed:
                 return
@@ -135,7 +135,7 @@ class Compiler:
             jobs = self.waiting[caller]
             while jobs and caller not in self.running:
                 job = jobs.popleft()
-                if not job.answer.done():  # else nobody waits for it any more
+                if not job.answer.done():  # else its caller has disconnected
                     self._begin(caller, job)
             if not jobs:
                 del self.waiting[caller]
@@ -161,7 +161,7 @@ class Compiler:
         self._rest()
 
     def _rest(self) -> None:
-        """End the processes when nobody needs them for a while."""
+        """Restart the idle timer that ends the processes."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         if not self._closed:
@@ -181,7 +181,7 @@ class Compiler:
         return Compiled(playbook, loaded.problems, response.valid)
 
     def _ask(self, request: Request) -> Response:
-        """The answer of a process, or the problem that there is none."""
+        """The response of a process; NTL010 if the process was killed."""
         for _ in range(STARTS):
             process = self._take()
             try:
@@ -202,7 +202,7 @@ class Compiler:
                 raise _stopping()
             if why or code:
                 return Response(too_expensive(request.file, request.text, why or _why(code, request)))
-        raise StoreError("no process to compile playbooks in; try again")
+        raise StoreError("the compile process failed repeatedly; try again")
 
     def _end_idle(self) -> None:
         with suppress(IndexError):
@@ -210,12 +210,12 @@ class Compiler:
                 self._discard(self._idle.pop())
 
     def _discard(self, process: _Process) -> int:
-        """End a process; its exit code, or the negative number of a signal."""
+        """End a process; returns its exit code, or the negative signal number."""
         self._processes.discard(process)
         return process.end()
 
     def _take(self) -> _Process:
-        """A process that is idle, or a new one."""
+        """An idle process, or a new one."""
         with suppress(IndexError):
             return self._idle.pop()
         if self._closed:
@@ -223,18 +223,18 @@ class Compiler:
         try:
             process = _Process()
         except OSError as error:
-            raise StoreError(f"no process to compile playbooks in: {error}") from None
+            raise StoreError(f"cannot start the compile process: {error}") from None
         self._processes.add(process)
-        if self._closed:  # meanwhile
+        if self._closed:  # stopped in the meantime
             process.kill()
         if not process.is_ready():
             process.kill()
-            raise StoreError(f"the process to compile playbooks in {ending(self._discard(process))} when it started")
+            raise StoreError(f"the compile process {ending(self._discard(process))} during startup")
         return process
 
 
 class _Process:
-    """A process that compiles. It is asked by one thread at a time."""
+    """A compile process. Only one thread uses it at a time."""
 
     def __init__(self) -> None:
         self._connection, theirs = Pipe()
@@ -254,14 +254,14 @@ class _Process:
             theirs.close()
 
     def is_ready(self) -> bool:
-        """Wait until the process reads requests; False if it does not come to that."""
+        """Wait until the process accepts requests; False if it fails to start."""
         try:
             return self._connection.poll(DEADLINE_SECONDS) and self._connection.recv_bytes() == READY
         except (EOFError, OSError):
             return False
 
     def ask(self, request: Request, seconds: float) -> bytes:
-        """The answer; TimeoutError, or EOFError or OSError if the process has ended."""
+        """Send a request and return the response; TimeoutError, or EOFError or OSError if the process has ended."""
         self._connection.send_bytes(pickle.dumps(tuple(request), pickle.HIGHEST_PROTOCOL))
         if not self._connection.poll(seconds):
             raise TimeoutError
@@ -271,7 +271,7 @@ class _Process:
         self._process.kill()
 
     def end(self) -> int:
-        """Wait for the end of a process that is idle or dying: its exit code, or the negative number of a signal."""
+        """Wait until an idle or dying process has ended; returns its exit code, or the negative signal number."""
         self._connection.close()
         try:
             return self._process.wait(1.0)
@@ -281,7 +281,7 @@ class _Process:
 
 
 def _stopping() -> StoreError:
-    return StoreError("the server is about to stop")
+    return StoreError("the server is shutting down")
 
 
 def _why(code: int, request: Request) -> str:

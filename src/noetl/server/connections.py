@@ -1,13 +1,13 @@
-"""Connections: how many a server keeps open, and how long it waits for whoever is at the other end.
+"""Connection limits: how many connections a server keeps open, and how long it waits for a client.
 
-Everything here happens before anybody has shown a token, so every limit holds for anybody. A connection *waits* while
-its client has to send something, and is *busy* while the server has to answer: a long poll or an event stream is busy
-and may stay so. A waiting connection has a deadline for the request line and headers, for each part of a body and for
-the whole of it; one whose client does not read has one as well.
+The limits apply before authentication, so they apply to every client. A connection *waits* while the client has to send
+data, and is *busy* while the server has to respond: long polls and event streams are busy and have no deadline. A
+waiting connection has a deadline for the request line and headers, for each part of a request body and for the whole
+body. A connection whose client does not read the response has a deadline as well.
 
-There are limits for all connections together and for those of one address. At a limit the connection that has waited
-longest without ever completing a request is closed, then the one that has been idle longest. So connections that are
-held open keep nobody out: whoever sends a whole request at once is answered.
+There is a limit for all connections and one per address. When a limit is reached, the server closes the oldest
+connection that has never completed a request, or else the one that has been idle longest. So idle connections cannot
+lock out clients that send complete requests.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 DESCRIPTORS = 65_536
-"""How many file descriptors a server asks for; it needs a few more than it has connections."""
+"""Requested file descriptor limit; a server needs a few more descriptors than connections."""
 RESERVED_DESCRIPTORS = 128
 """Kept free for the database, for files, and for connections that are accepted before another one is closed."""
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits that hold before anybody has shown a token."""
+    """Limits that apply before authentication."""
 
     connections: int = 4_096
     address_share: float = 0.5
-    """The part of all connections that one address may have; a trusted proxy may have all."""
+    """Fraction of all connections available to one address; a trusted proxy may use all."""
     header_seconds: float = 10.0
     """From the start of a connection, or the first byte of a later request, to the end of the headers."""
     body_idle_seconds: float = 10.0
-    """The longest silence within a body."""
+    """Maximum time without data within a request body."""
     body_seconds: float = 60.0
-    """The time for a whole body, beside what its size takes at the slowest rate."""
+    """Time for a whole request body, plus its size at the minimum rate."""
     body_bytes_per_second: int = 16_384
     write_seconds: float = 60.0
-    """How long a client may leave an answer unread."""
+    """Maximum time for which a client may not read the response."""
     idle_seconds: int = 75
-    """How long a connection is kept between two requests."""
+    """Keep-alive timeout between two requests."""
 
 
 def raise_descriptor_limit() -> int:
-    """Let this process open as many files as it may, up to what a server can use; how many that are."""
+    """Raise the file descriptor limit of this process, up to DESCRIPTORS; returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(OSError, ValueError):  # some systems have a lower limit that they do not tell
+        with suppress(OSError, ValueError):  # some systems have a lower limit that they do not report
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
@@ -68,12 +68,12 @@ class Group:
         self.limit = limit
         self.size = 0
         self.unproven: dict[Connection, None] = {}
-        """Connections that wait and have never completed a request, in the order in which they were opened."""
+        """Waiting connections that have never completed a request, oldest first."""
         self.idle: dict[Connection, None] = {}
-        """Other connections that wait, the one that was answered first at the front."""
+        """Other waiting connections, the longest idle first."""
 
     def victim(self) -> Connection | None:
-        """The connection to close in favour of a new one; None if all are being answered."""
+        """The connection to close in favour of a new one; None if all are busy."""
         return next(iter(self.unproven), None) or next(iter(self.idle), None)
 
 
@@ -89,7 +89,7 @@ class Connections(ServerState):
         self.open: set[Connection] = set()
 
     def admit(self, connection: Connection, address: str) -> bool:
-        """Count a new connection, and close another one where there are too many; False if none can be closed."""
+        """Add a connection and close another one if a limit is reached; False if none can be closed."""
         key = self._key(address)
         own = self.by_address.get(key) or Group(self._share(address))
         for group in (own, self.all):
@@ -106,7 +106,7 @@ class Connections(ServerState):
         return True
 
     def discard(self, connection: Connection, address: str) -> None:
-        """A connection is gone, or as good as gone."""
+        """Remove a connection that is closed or about to be closed."""
         if connection in self.open:
             self.open.discard(connection)
             for group in connection.groups:
@@ -117,7 +117,7 @@ class Connections(ServerState):
                 self.by_address.pop(self._key(address), None)
 
     def _key(self, address: str) -> str:
-        """The address, or the network of an IPv6 address: one subscriber has all addresses of a /64."""
+        """The IPv4 address, or the /64 network of an IPv6 address, which belongs to one subscriber."""
         return str(ip_network((address, 64), strict=False)) if ":" in address else address
 
     def _share(self, address: str) -> int:
@@ -147,7 +147,7 @@ class Connection(H11Protocol):
         self.groups: tuple[Group, ...] = ()
         self.address = ""
         self.is_proven = False
-        """Whether a request has been answered here."""
+        """Whether this connection has completed a request."""
         self.header_deadline: float | None = None
         self.idle_deadline: float | None = None
         self.write_deadline: float | None = None
@@ -155,7 +155,7 @@ class Connection(H11Protocol):
         self.body_bytes = 0
         self.last_byte = 0.0
 
-    # -- what uvicorn and the transport tell ------------------------------------------------------------------------
+    # -- callbacks of uvicorn and the transport ---------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -191,7 +191,7 @@ class Connection(H11Protocol):
         super().resume_writing()
         self.write_deadline = None
 
-    # -- where it stands --------------------------------------------------------------------------------------------
+    # -- state ------------------------------------------------------------------------------------------------------
 
     @property
     def is_reading_body(self) -> bool:
@@ -199,11 +199,11 @@ class Connection(H11Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a whole request is here and has not been answered."""
+        """Whether a complete request was received and its response is not complete."""
         return self.cycle is not None and not self.cycle.response_complete and not self.is_reading_body
 
     def _advance(self, now: float) -> None:
-        """Set the deadlines for what the client has to send next."""
+        """Set the deadlines for the data that the client has to send next."""
         if self.conn.their_state is not h11.IDLE:
             self.header_deadline = None
         is_idle = self.header_deadline is None and not self.is_busy and not self.is_reading_body
@@ -215,7 +215,7 @@ class Connection(H11Protocol):
         self._move()
 
     def _move(self) -> None:
-        """Join the connections that may be closed in favour of others, or leave them."""
+        """Update which groups may close this connection in favour of others."""
         for group in self.groups:
             if self.is_busy:
                 group.unproven.pop(self, None)
@@ -227,7 +227,7 @@ class Connection(H11Protocol):
                 group.idle.setdefault(self)
 
     def is_overdue(self, now: float) -> bool:
-        """Whether its client has had enough time."""
+        """Whether a deadline of the client has passed."""
         limits = self.server_state.limits
         if self.write_deadline is not None and now > self.write_deadline:
             return True
@@ -242,6 +242,6 @@ class Connection(H11Protocol):
         return now > self.last_byte + limits.body_idle_seconds and not self.flow.read_paused
 
     def drop(self) -> None:
-        """Close it without another word."""
+        """Close the connection without a response."""
         self.server_state.discard(self, self.address)
         self.transport.abort()

@@ -34,7 +34,7 @@ HOST = re.compile(
     r"(?::(?P<port>[0-9]{1,5}))?",
     re.ASCII,
 )
-"""A name, an IPv4 address or an IPv6 address in brackets, and perhaps a port; nothing in front, between or behind."""
+"""A host name, an IPv4 address or an IPv6 address in brackets, with an optional port, and nothing else."""
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 WORKERS = frozenset(f"{PREFIX}/worker/{verb}" for verb in ("claim", "report", "heartbeat"))
 QUIET = frozenset(["/livez", "/readyz", "/metrics", *WORKERS])
@@ -279,7 +279,7 @@ def _decoded(parts: dict[str, str]) -> dict[str, str] | None:
 
 
 def host_name(host: str) -> str | None:
-    """The name or address in a Host header, without the port, in small letters; None if it is no Host at all."""
+    """The name or address in a Host header, in lower case and without the port; None if the header is invalid."""
     match = HOST.fullmatch(host)
     if match is None or (match["port"] and int(match["port"]) > 65_535):
         return None

@@ -37,7 +37,7 @@ WINDOW_SECONDS = 300.0
 SHORTEST_SECRET = 16
 KIND = WEBHOOK
 NOBODY = ("//hooks",)
-"""The playbooks that may use the secret of a hook: no path is like that, and the keychain refuses the kind anyway."""
+"""Allowed paths of a hook's secret: matches no playbook, and the keychain rejects the kind as well."""
 TIMESTAMP = re.compile(r"[0-9]{1,12}", re.ASCII)
 SIGNATURE = re.compile(r"\s*sha256=[0-9a-f]{64}\s*", re.ASCII | re.IGNORECASE)
 UNKNOWN = os.urandom(32).hex()
@@ -73,14 +73,14 @@ def is_plausible(timestamp: str, given: str, now: float) -> bool:
 
 
 class Decoy:
-    """A sealed secret of no hook. It is opened for hooks that do not exist, so that it takes as long to refuse."""
+    """A dummy secret, decrypted for hooks that do not exist, so that rejecting them takes the same time."""
 
     def __init__(self) -> None:
         self.label = Label(credential_of("_"), KIND, NOBODY)
         self.sealed = b""
 
     def open(self, safe: Safe) -> None:
-        """Do what is done to open the secret of a hook. Blocks."""
+        """Decrypt the dummy secret. Blocks."""
         safe.store.get(self.label.name)
         try:
             unseal(self.sealed, self.label, safe.keys.read())
@@ -171,8 +171,8 @@ def _check_unique(store: Store, safe: Safe, name: str, secret: str) -> None:
             other = None if hook.name == name else opened(store, safe, hook.name)
             if other is not None and hmac.compare_digest(other[1].encode(), secret.encode()):
                 raise UsageError(
-                    "another hook has this secret: a delivery to one could be repeated at the other; "
-                    "choose another secret, or leave it out to get a random one"
+                    "another hook uses this secret, so a delivery to one could be replayed to the other; "
+                    "use another secret, or omit it to generate a random one"
                 )
 
 

@@ -23,7 +23,7 @@ CLOSE_SECONDS = 3
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn with limits for connections. `proxies` are the addresses whose forwarded headers count."""
+    """uvicorn with limits for connections. `proxies` are the addresses whose forwarded headers are trusted."""
 
     def __init__(self, app: Any, limits: ConnectionLimits | None = None, proxies: Sequence[str] = ()) -> None:
         limits = limits or ConnectionLimits()

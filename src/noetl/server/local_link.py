@@ -100,9 +100,9 @@ class Pulse:
                     await self.beat()
                     due = loop.time() + BEAT_SECONDS
                 await self.link.keep_lines()
-            except Exception as error:  # whatever it is, the next beat may get through
+            except Exception as error:  # any error: the next heartbeat may succeed
                 due = 0.0
-                self.link.service.on_error(f"the worker of this process was not heard: {described(error)}", None)
+                self.link.service.on_error(f"heartbeat of the embedded worker failed: {described(error)}", None)
             self.stop_void()
             await asyncio.sleep(LOOK_SECONDS)
 

@@ -21,7 +21,7 @@ from noetl.server.problems import Refused
 MAX_DIGESTS = 1_000
 MAX_UNREADABLE = 100
 UNREADABLE_SECONDS = 60.0
-"""How long a stored text that can't be compiled is not tried again."""
+"""Seconds before a stored playbook that failed to compile is compiled again."""
 DIGEST = re.compile("[0-9a-f]{64}")
 
 Answer = TypeVar("Answer")
@@ -38,7 +38,7 @@ class Playbooks:
         """By the hash of the text, so that a text which is started often is compiled once."""
         self._adding: dict[bytes, asyncio.Task[str]] = {}
         self._unreadable: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
-        """By the hash of a stored text that can't be compiled: until when that is believed, and why."""
+        """Compile failures by hash of the stored text: expiry time and reason."""
 
     async def check(self, caller: str, text: bytes, *, strict: bool = False) -> Compiled:
         """All problems of a text."""
@@ -49,7 +49,7 @@ class Playbooks:
         return await self.compiler.compile(caller, text)
 
     async def add(self, caller: str, text: bytes) -> str:
-        """Store a playbook and bring it into memory: its digest. PlaybookInvalid tells all its problems."""
+        """Store a playbook and bring it into memory: its digest. PlaybookInvalid has all its problems."""
         key = sha256(text).digest()
         digest = self._digests.get(key)
         if digest is None:
@@ -74,7 +74,7 @@ class Playbooks:
         return loaded.digest
 
     async def named(self, path: str, version: int | None) -> str:
-        """The digest of a registered playbook, which is in memory; NotFound says what is missing."""
+        """The digest of a registered playbook, which is loaded; NotFound if it does not exist."""
         digest = None if "\0" in path else await self.runtime.thread.look(self.store.find, path, version)
         if digest is None:
             raise unknown(path, version)
@@ -84,7 +84,7 @@ class Playbooks:
     async def know(self, digest: str) -> Playbook:
         """A stored playbook, brought into memory; NotFound if there is none."""
         if not DIGEST.fullmatch(digest):
-            raise NotFound(f"there is no playbook {digest[:64]!r}")
+            raise NotFound(f"playbook {digest[:64]!r} not found")
         return (await self.runtime.net(digest)).playbook
 
     async def find(self, parent: Execution, request: dict[str, Any]) -> str:
@@ -124,7 +124,7 @@ class Playbooks:
         return await self.runtime.thread.ask(ask, *arguments)
 
     def stop(self) -> None:
-        """Send away whoever waits for a playbook to be compiled."""
+        """Fail all pending compilations."""
         self.compiler.stop()
 
     def close(self) -> None:

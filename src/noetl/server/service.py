@@ -39,9 +39,9 @@ from noetl.worker.work import Work
 TICK_SECONDS = 0.1
 """How often due timers and changes of other servers are looked for."""
 REAP_SECONDS = 1.0
-"""How often lost leases are looked for."""
+"""Interval of the scan for lost leases."""
 RECOVER_SECONDS = 1.5
-"""How often is looked for what another server knew and did not pass on before it died."""
+"""Interval of the scan for work that a crashed server left behind."""
 SWEEP_SECONDS = 30.0
 WATCH_SECONDS = 1.0
 """How often the server observes that it is not stalled."""
@@ -62,7 +62,7 @@ KEPT_CELLS = 1_000
 
 Value = TypeVar("Value")
 OnError = Callable[[str, str | None], None]
-"""Gets a message and the execution that it is about."""
+"""Called with a message and the execution it concerns."""
 
 
 class Waiting:
@@ -112,7 +112,7 @@ class Service:
         """Executions that somebody waits for."""
         self.closing = False
         self.answered_claims: dict[tuple[str, str], None] = {}
-        """The latest claims that were given work here, by worker and id."""
+        """The latest claims that received work here, by worker and id."""
         self.finished: dict[tuple[str, int], int] = {}
         """Leases that have ended lately with a report, and how many facts had been told by then."""
         self.sessions: dict[str, tuple[float, int]] = {}
@@ -120,7 +120,7 @@ class Service:
         self.related: set[str] = set()
         """Executions with a parent or children to which something has happened."""
         self.unrelated: set[str] = set()
-        """Those with which that went wrong."""
+        """Executions for which that failed."""
         self.related_stirred = asyncio.Event()
         self.idle: Counter[str] = Counter()
         """How many claims wait here for work of each pool."""
@@ -132,11 +132,11 @@ class Service:
         """By digest: whether executions of a playbook may start others. Outlasts the playbook in memory, since every
         scan asks it of all that are open."""
         self.backoff = Backoff(clock)
-        """Executions that could not be dealt with."""
+        """Executions that cannot make progress."""
         self.stall = StallDetector()
         self.unheard = UnheardChildren(store, self._in_store, self._try_to_read, self._is_parental)
         self.on_error = on_error
-        """Told what goes wrong where nobody waits for an answer, and in which execution."""
+        """Called with errors of background work, and the execution they concern."""
 
     # -- executions -------------------------------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class Service:
                 del self.answered_claims[next(iter(self.answered_claims))]
 
     async def _granted(self, command: Claim) -> list[Work]:
-        """The work under leases that the claim was given before: the store knows which of them are alive."""
+        """The work of leases that the claim received before; the store knows which of them are alive."""
         works: list[Work] = []
         for execution, fence, *_ in await self._in_store(self.store.held, command.worker):
             with suppress(NotFound):
@@ -279,7 +279,7 @@ class Service:
                     if pool in answer.state.ready.values() and answer.state.status == "running":
                         turns.setdefault(execution)
                 elif isinstance(answer, Exception) and not isinstance(answer, StoreError):
-                    self._back_off(execution, answer)  # those behind it must not wait for it
+                    self._back_off(execution, answer)  # one failing execution must not delay the others
                 else:
                     turns.setdefault(execution)
                     failures.append(answer)
@@ -390,7 +390,7 @@ class Service:
                 group.create_task(self._keep_running(loop))
 
     async def _keep_running(self, loop: Callable[[], Awaitable[None]]) -> None:
-        """No error of one pass ends a loop that serves all executions."""
+        """Run a background loop and restart it after an error."""
         while True:
             try:
                 await loop()
@@ -432,11 +432,11 @@ class Service:
                 self.ended[name].event.set()
 
     async def _reap(self) -> None:
-        """Leases whose worker has fallen silent. A server that was silent itself waits for the workers first."""
+        """Expire leases without a heartbeat. After a stall, the server gives workers time to send one first."""
         while True:
             attentive = self.stall.attentive_seconds()
             lost = await self._in_store(self.store.lost, None, AT_ONCE + len(self.backoff), attentive)
-            if self.stall.attentive_seconds() >= attentive:  # else the silence began with the query
+            if self.stall.attentive_seconds() >= attentive:  # else the stall began with the query
                 await self._quietly((execution, Lost(fence)) for execution, fence in lost)
             await self._find_ended()  # nobody may have told us
             await asyncio.sleep(REAP_SECONDS)
@@ -452,7 +452,7 @@ class Service:
                     await self._look_at(name)
                     self.backoff.succeed(name)
                     self.unrelated.discard(name)
-                except Exception as error:  # the families behind it must not wait for it
+                except Exception as error:  # one failing family must not delay the others
                     self._back_off(name, error)
                     self.unrelated.add(name)
 
@@ -470,11 +470,11 @@ class Service:
         return (self.runtime.cells.get(name) or await self.runtime.load(name)).state
 
     async def _stored_state(self, name: str) -> Execution:
-        """The state as it is stored, whichever server has moved it last."""
+        """The stored state, including changes by other servers."""
         return (await self.runtime.handle(name, Refresh())).state
 
     async def _recover(self) -> None:
-        """Find what a server that died knew and did not pass on: ready work, orphans, ends of children."""
+        """Find what a crashed server left behind: ready work, orphans, ends of children."""
         while True:
             for pool in [pool for pool, claims in self.idle.items() if claims]:
                 await self._find_ready(pool, AT_ONCE)
@@ -487,7 +487,7 @@ class Service:
             await asyncio.sleep(RECOVER_SECONDS)
 
     async def _try_to_read(self, name: str) -> Execution | None:
-        """The stored state; None for an execution that is not there, or cannot be read."""
+        """The stored state; None if the execution does not exist or cannot be read."""
         if self.backoff.is_paused(name):
             return None
         try:
@@ -496,7 +496,7 @@ class Service:
             return None
         except StoreError:
             raise
-        except Exception as error:  # the executions behind it must not wait for it
+        except Exception as error:  # one failing execution must not delay the others
             self._back_off(name, error)
             return None
 
@@ -505,7 +505,7 @@ class Service:
         self.related_stirred.set()
 
     async def _sweep(self) -> None:
-        """Queue all ready work, and forget executions that nobody works on."""
+        """Queue all ready work, and unload idle executions."""
         while True:
             for pool in {"default", *self.stirred}:
                 await self._find_ready(pool, KEPT_TURNS)
@@ -534,7 +534,7 @@ class Service:
         asked = (self.runtime.handle(execution, command) for execution, command in todo)
         unstored: StoreError | None = None
         for (execution, _), answer in zip(todo, await asyncio.gather(*asked, return_exceptions=True), strict=True):
-            if isinstance(answer, StoreError):  # not its fault: it is retried soon, and told once for all
+            if isinstance(answer, StoreError):  # the database failed: retried soon, logged once for all executions
                 self.backoff.fail(execution, seconds=FIRST_SECONDS)
                 unstored = answer
             elif isinstance(answer, Exception):
@@ -544,7 +544,7 @@ class Service:
             else:
                 self.backoff.succeed(execution)
         if unstored is not None:
-            self.on_error(f"the database failed, retrying in {FIRST_SECONDS:g} s: {unstored}", None)
+            self.on_error(f"database unavailable, retrying in {FIRST_SECONDS:g} s: {unstored}", None)
 
     def _back_off(self, execution: str, error: Exception) -> None:
         seconds = self.backoff.fail(execution)
@@ -559,7 +559,7 @@ class Service:
 
 
 def described(error: Exception) -> str:
-    """The error for the log: its words if they are meant for people, else its type and where it arose."""
+    """The error for the log: the message of a NoetlError, otherwise the type and location."""
     if isinstance(error, NoetlError):
         return str(error)
     *_, last = traceback.extract_tb(error.__traceback__) or [None]

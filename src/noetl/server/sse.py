@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.5
 """How often the store is asked for what others have written."""
 LOOKED_AT_ONCE = 50
-"""About so many executions the store is asked in one go, so that others get their turn."""
+"""Number of executions per store query, so that other queries are not delayed."""
 PAUSE_SECONDS = 0.02
 """The least time between two looks: what happens in between comes together."""
 BEAT_SECONDS = 15.0
-"""How often a silent stream shows that it is alive."""
+"""Interval of keep-alive comments on an idle stream."""
 CHECK_SECONDS = 2.0
-"""How often a silent stream asks whether its reader may still read; one that has something to say asks each time."""
+"""How often an idle stream checks the authorization of its client. Sending events always checks it."""
 PAGE = 500
 STREAMS, STREAMS_PER_CALLER = 1_000, 50
 RETRY_SECONDS = 5
@@ -46,12 +46,12 @@ InStore = Callable[..., Awaitable[Any]]
 
 
 class Followed:
-    """An execution that somebody follows."""
+    """An execution with open streams."""
 
     def __init__(self) -> None:
         self.streams = 0
         self.seq = 0
-        """The last seq that its streams have been told of."""
+        """The last seq that its streams were notified of."""
         self.moved = asyncio.Event()
 
     def wake(self, seq: int) -> None:
@@ -74,10 +74,12 @@ class Streams:
         """Count a stream; Refused if there are too many."""
         wait = {"Retry-After": str(RETRY_SECONDS)}
         if self.by_caller[caller] >= self.limit_per_caller:
-            detail = f"you have {self.limit_per_caller} event streams open; close one of them first"
+            detail = f"this caller has {self.limit_per_caller} event streams open, the maximum; close one of them first"
             raise Refused(429, detail, headers=wait)
         if self.by_caller.total() >= self.limit:
-            raise Refused(503, f"this server has {self.limit:,} event streams open; try again later", headers=wait)
+            raise Refused(
+                503, f"this server has {self.limit:,} event streams open, the maximum; try again later", headers=wait
+            )
         self.by_caller[caller] += 1
 
     def close(self, caller: str) -> None:
@@ -99,7 +101,7 @@ class Streams:
             del self.followed[execution]
 
     def moved(self, execution: str, seq: int) -> None:
-        """Something has been committed here."""
+        """Wake the streams of an execution after a commit on this server."""
         if (found := self.followed.get(execution)) is not None:
             found.wake(seq)
 
@@ -108,11 +110,11 @@ class Streams:
             found.wake(0)
 
     async def _look(self) -> None:
-        """Wake streams of executions that another server has moved, as long as there are streams."""
+        """Wake streams of executions that another server has changed, while streams are open."""
         while self.followed:
             names = list(self.followed)
             for start in range(0, len(names), LOOKED_AT_ONCE):
-                with suppress(NoetlError):  # the store is away; it is asked again
+                with suppress(NoetlError):  # the store is unavailable; retried later
                     seqs = await self.in_store(_seqs, self.store, names[start : start + LOOKED_AT_ONCE])
                     for name, seq in seqs:
                         if (found := self.followed.get(name)) is not None and seq > found.seq:
@@ -125,7 +127,7 @@ def _seqs(store: Store, executions: Sequence[str]) -> list[tuple[str, int]]:
 
 
 class EventStream(StreamingResponse):
-    """A stream as an answer. It counts for its caller from when it is made until it has been sent."""
+    """A streaming response. It counts toward the limit of its caller until it ends."""
 
     def __init__(self, api: Api, caller: str, content: AsyncIterator[bytes]) -> None:
         super().__init__(content, headers={"X-Accel-Buffering": "no"}, media_type="text/event-stream")

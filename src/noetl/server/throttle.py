@@ -1,4 +1,4 @@
-"""How often somebody may try a password.
+"""Limits failed logins.
 
 Failures are counted for each user and address together: whoever guesses is slowed down there, and nobody else is. All
 failures for one user are counted as well, against guesses from many addresses; whoever has signed in from an address
@@ -24,19 +24,19 @@ Subject = tuple[str, ...]
 
 
 class Failures(NamedTuple):
-    """How many there were, and when the last one was."""
+    """Number of failures, and the time of the last one."""
 
     number: int = 0
     last: float = 0.0
 
 
 class Throttle:
-    """Counts failures by user and address. In memory: who restarts a server is trusted."""
+    """Counts failed logins by user and address, in memory only: a restart resets them."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self._failures: OrderedDict[Subject, Failures] = OrderedDict()
-        """The one that failed last at the end."""
+        """In order of the last failure, the most recent at the end."""
         self._signed_in: OrderedDict[Subject, None] = OrderedDict()
 
     def check(self, user: str, address: str) -> None:
@@ -60,7 +60,7 @@ class Throttle:
             self._failures.popitem(last=False)
 
     def succeeded(self, user: str, address: str) -> None:
-        """The password was right: the failure that was counted for it, and those before, do not count."""
+        """Reset the failures after a successful login, including the one counted in advance."""
         self._failures.pop((user, address), None)
         all_of_user = self._failures.get((user,))
         if all_of_user is not None:

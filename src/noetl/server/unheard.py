@@ -1,8 +1,8 @@
-"""Finds parents that wait for a child which has ended or was never started, because the server that knew has died.
+"""Finds parents that wait for a child execution that has ended or was never started, because a server crashed.
 
-Few queries find them without folding logs. A parent that has not moved between two scans is read once, and the ids of
-the children it waits for are remembered for as long as its log stands still. Whenever one of them is not open, the
-parent has something to hear.
+A few queries find them without folding logs. A parent whose log has not changed between two scans is read once, and the
+ids of the children it waits for are cached until its log changes. If one of these children is not open, the parent has
+to be notified.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from noetl.engine.state import Execution
 from noetl.store.ports import Store
 
 READ_SECONDS = 30.0
-"""How soon a parent that never stands still is read all the same."""
+"""Maximum time until a parent whose log keeps changing is read."""
 READS_PER_SCAN = 100
 
 Ask = Callable[..., Awaitable[object]]
 
 
 class Awaited(NamedTuple):
-    """A parent, as it was last read."""
+    """A parent at its last read."""
 
     seq: int
     children: frozenset[str]
 
 
 class Sighting(NamedTuple):
-    """A parent, as the scan before this one saw it."""
+    """A parent at the previous scan."""
 
     seq: int
     since: float
@@ -37,8 +37,8 @@ class Sighting(NamedTuple):
 
 
 class UnheardChildren:
-    """Scans a store. `ask` calls a verb of it; `read` gives the state of an execution as it is stored, None if that is
-    not possible now."""
+    """Scans a store. `ask` calls a method of the store; `read` returns the stored state of an execution, or None if it
+    is not readable now."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class UnheardChildren:
         self.awaited: dict[str, Awaited] = {}
 
     async def scan(self) -> dict[str, frozenset[str]]:
-        """Parents with awaited children that are not open."""
+        """Parents that wait for children that are not open."""
         digests = [digest for digest in await self._all(self.store.open_digests) if await self.may_start_others(digest)]
         parents: dict[str, int] = dict(await self._all(self.store.open_of, digests)) if digests else {}
         await self._read(parents)
@@ -63,7 +63,7 @@ class UnheardChildren:
         return {parent: children for parent, children in missing.items() if children}
 
     async def _read(self, parents: dict[str, int]) -> None:
-        """Read parents that stand still, and those that were not read for long."""
+        """Read parents whose log has not changed, and those not read for READ_SECONDS."""
         now, reads = uptime(), 0
         self.awaited = {name: one for name, one in self.awaited.items() if parents.get(name) == one.seq}
         before, self.sightings = self.sightings, {}

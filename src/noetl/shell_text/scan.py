@@ -507,7 +507,7 @@ class Scanner:
             return
         if command.doubled:
             hint = "write > in place of >&, or 2>&1 and the like with a number"
-            self.refuse("a template behind >& is read twice by bash and", hint, command.offset)
+            self.refuse("a template after >& is expanded twice by bash and", hint, command.offset)
         for refusal in refusals(command.words, fed=command.fed):
             raise TemplateSyntax(refusal.message, self.source, command.offset, refusal.hint)
         if command.into is not None and command.words[:1] in PASSES_ON:

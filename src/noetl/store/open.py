@@ -45,9 +45,9 @@ def is_file(address: str) -> bool:
 
 
 def _refuse_keywords(address: str) -> None:
-    """UsageError for what would otherwise become the name of a file, password and all. The text is not repeated."""
+    """UsageError for a libpq keyword string, which would otherwise become a file name. Never prints the string."""
     if KEYWORDS.search(address) and not address.startswith((SQLITE, *POSTGRES)):
         raise UsageError(
-            "the database is given as keywords (dbname=... host=...): write postgresql://USER@HOST:5432/DATABASE "
-            "in NOETL_DB or --db; a file whose name looks so is written sqlite:PATH"
+            "keyword connection strings (dbname=... host=...) are not supported: in NOETL_DB or --db, use "
+            "postgresql://USER@HOST:5432/DATABASE, or sqlite:PATH for a file of that name"
         )

@@ -1,19 +1,19 @@
-"""The address guard: on a server, a playbook's author must not reach what only the machine itself may reach.
+"""The address guard: refuses connections to link-local addresses and cloud metadata services.
 
-The service at which a machine in a cloud finds its own credentials answers anybody who can connect from there. So every
-kind and provider that connects to an address from a playbook or a credential asks this module first. Nothing is
-forbidden unless a role asks for it: `noetl run` is the author's own machine.
+A metadata service gives the credentials of a machine to every process that can connect from it. So every kind and
+provider that connects to an address from a playbook or a credential checks it here first. The guard is off unless a
+role enables it: `noetl run` runs on the author's own machine.
 
-What counts is the address that is connected to: neither a name in the DNS nor a redirect nor another spelling of a
-number leads around it. How close to the connection it is asked depends on the driver:
+The guard checks the resolved address, so DNS names, redirects and other notations of an address do not bypass it. When
+the check happens depends on the driver:
 
-- `http`, `container` and the providers of the keychain look at the address that a connection has reached, before
-  anything is sent (`http_client/network.py`);
-- `postgres` and `transfer` connect to the very addresses that were checked (`postgres_client/hosts.py`);
-- `s3`, `gcs`, `object`, `nats` and `snowflake` resolve and check the host before each call. Their drivers take no
-  address beside a name, so a name whose answer changes in that moment is for the network's own rules to stop.
+- `http`, `container` and the providers of the keychain check the address of the open connection, before they send
+  anything (`http_client/network.py`);
+- `postgres` and `transfer` connect to exactly the addresses that were checked (`postgres_client/hosts.py`);
+- `s3`, `gcs`, `object`, `nats` and `snowflake` resolve and check the host before each call. Their drivers resolve the
+  name again, so only network policies can stop a DNS name that changes in between.
 
-Where the environment names a proxy, names are resolved there: then only addresses that are written out are seen here.
+If the environment names a proxy, the proxy resolves names: then the guard checks only literal addresses.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _forbidden: tuple[IPv4Network | IPv6Network, ...] = ()
 
 
 class ForbiddenAddress(Failure):
-    """The host is at an address that this role does not connect to."""
+    """The host resolves to an address that this role must not connect to."""
 
     def __init__(self, host: str, address: str) -> None:
         where = address if address == host else f"{host} is at {address}, which"
@@ -56,7 +56,7 @@ class ForbiddenAddress(Failure):
 
 
 def forbid_addresses(networks: Iterable[str] = LINK_LOCAL + METADATA) -> None:
-    """From now on connect to none of these networks. A role calls this when it starts; no network allows all."""
+    """Refuse connections to these networks. A role calls this when it starts; an empty list allows all."""
     global _forbidden
     _forbidden = tuple(ip_network(network) for network in networks)
 
@@ -66,20 +66,20 @@ def anything_is_forbidden() -> bool:
 
 
 def is_forbidden(address: str) -> bool:
-    """Whether nothing may be sent to this address; False for what is none."""
+    """Whether this address is forbidden; False for text that is not an address."""
     found = _read(address) if _forbidden else None
     return found is not None and any(face in network for face in _faces(found) for network in _forbidden)
 
 
 def check_address(host: str, address: str) -> None:
-    """ForbiddenAddress if nothing may be sent to an address that a host has."""
+    """ForbiddenAddress if an address of a host is forbidden."""
     if is_forbidden(address):
         raise ForbiddenAddress(host, address)
 
 
 async def check_host(host: str) -> None:
-    """ForbiddenAddress if a host is at an address that nothing may be sent to. One that is not known passes: the driver
-    that asks for it tells so better."""
+    """ForbiddenAddress if a host resolves to a forbidden address. An unknown host passes: the driver reports it with
+    a better error."""
     import asyncio
 
     if anything_is_forbidden():
@@ -94,7 +94,7 @@ def check_host_blocking(host: str) -> None:
 
 
 def checked_addresses(host: str, port: int | str | None = None) -> list[str]:
-    """The addresses of a host, all of them allowed; OSError if it has none. Blocks."""
+    """The addresses of a host; ForbiddenAddress if one is forbidden, OSError if there is none. Blocks."""
     check_address(host, host)
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
@@ -104,7 +104,7 @@ def checked_addresses(host: str, port: int | str | None = None) -> list[str]:
 
 
 def _read(text: str) -> Address | None:
-    """The address that is written out, also as one number, in octal or in hexadecimal, as the system reads them."""
+    """The literal address, also as one number, in octal or in hexadecimal, as the system parses it."""
     text = text.removeprefix("[").removesuffix("]")
     try:
         return ip_address(text)
@@ -117,7 +117,7 @@ def _read(text: str) -> Address | None:
 
 
 def _faces(address: Address) -> Iterator[Address]:
-    """The address, and every IPv4 address that one of IPv6 may lead to."""
+    """The address, and every IPv4 address embedded in an IPv6 address."""
     yield address
     if not isinstance(address, IPv6Address):
         return
@@ -132,7 +132,7 @@ def _faces(address: Address) -> Iterator[Address]:
 
 
 def _inside_prefix(address: IPv6Address) -> Iterator[IPv4Address]:
-    """RFC 6052: behind a prefix of 48, 56 or 64 bits the IPv4 address goes around the eighth byte, which is zero."""
+    """RFC 6052: after a prefix of 48, 56 or 64 bits the IPv4 address skips the eighth byte, which is zero."""
     data = address.packed
     for start in (6, 7, 8):
         yield IPv4Address((data[start:8] + data[9:])[:4])

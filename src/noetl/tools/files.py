@@ -1,4 +1,4 @@
-"""Paths that the inputs of a task name: the one way from there to a file (`noetl/file_access.py` has the rules)."""
+"""Opens files that task inputs name. All tools use it; `noetl/file_access.py` has the rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from noetl.tools.base import Failure
 
 
 def task_file(path: str, where: str) -> str:
-    """The real path of a file that a task reads or writes. Failure where it may not; `where` is the input."""
+    """The real path of a file that a task reads or writes; Failure if it is refused. `where` names the input."""
     try:
         return check(path)
     except (FileRefused, ValueError) as error:
@@ -17,7 +17,7 @@ def task_file(path: str, where: str) -> str:
 
 
 def task_folder(path: str, where: str) -> str:
-    """The same for a folder that a task reaches with everything in it."""
+    """The same for a folder, including everything in it."""
     try:
         return check_folder(path)
     except (FileRefused, ValueError) as error:
@@ -25,7 +25,7 @@ def task_folder(path: str, where: str) -> str:
 
 
 def open_task_file(path: str, where: str) -> BinaryIO:
-    """A file that a task reads, opened. Failure says why it can't be."""
+    """Open a file that a task reads; Failure if that is not possible."""
     try:
         return open_checked(path)
     except FileRefused as error:

@@ -155,7 +155,7 @@ async def check_endpoint(endpoint: str, what: str = "endpoint") -> str:
 
     found = re.fullmatch(ENDPOINT, endpoint)
     if found is None or int(found["port"] or 1) not in range(1, 65_536):
-        raise Failure("input", f"`{what}` must be an address that begins with http:// or https://")
+        raise Failure("input", f"`{what}` must start with http:// or https://")
     await check_host(found["host"].strip("[]"))
     return endpoint.rstrip("/")
 
@@ -163,7 +163,7 @@ async def check_endpoint(endpoint: str, what: str = "endpoint") -> str:
 def check_label(text: str, what: str) -> str:
     """A region or an account, if it can be one: it becomes a part of the host's name."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", text):
-        raise Failure("input", f"`{what}` must have letters, digits and hyphens only")
+        raise Failure("input", f"`{what}` must contain only letters, digits and hyphens")
     return text
 
 

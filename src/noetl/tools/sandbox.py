@@ -96,7 +96,9 @@ def landlock(sandbox: Sandbox, folders: Iterable[str], *, read: Iterable[str] = 
 def _check_declared(path: str, own: OwnFiles) -> None:
     found = own.inside(path)
     if found is not None:
-        message = f"the sandbox would open {path!r}, which holds {found} of noetl itself: name folders that do not"
+        message = (
+            f"the sandbox must not include {path!r}, which contains {found} of noetl itself; list narrower folders"
+        )
         raise Failure("input", message)
 
 
@@ -141,9 +143,7 @@ def _check_landlock() -> None:
         message = "the sandbox `landlock` is not to be had: the kernel of this worker has no Landlock, or it is off"
         raise Failure("not_found", message)
     if not is_supported():
-        message = (
-            "the sandbox `landlock` knows the system calls of x86_64 and aarch64, and this worker is another machine"
-        )
+        message = "the sandbox `landlock` supports x86_64 and aarch64 only, and this worker has another architecture"
         raise Failure("not_found", f"{message}: use bubblewrap")
 
 

@@ -45,9 +45,9 @@ class Heart(Thread):
         """Told when beats stop to get through, when they get through again, and when leases are void."""
         self.missing = False
         self.stopped, self.urgent = Event(), Event()
-        """Whether it is over, and whether the next beat must not wait."""
+        """Whether to stop, and whether to send the next heartbeat at once."""
         self.number = 0
-        """How many beats were made."""
+        """Number of heartbeats sent."""
         link.terms.request_heartbeat = self.hurry
 
     def run(self) -> None:
@@ -62,7 +62,7 @@ class Heart(Thread):
         self.hurry()
 
     def hurry(self) -> None:
-        """Beat at once."""
+        """Send a heartbeat at once."""
         self.urgent.set()
         self.link.output.waits.set()
 
@@ -81,7 +81,7 @@ class Heart(Thread):
         sent, message = uptime(), self._message(lines)
         try:
             pulse = self._exchange(message)
-        except Exception as error:  # whatever it is, the next beat may get through
+        except Exception as error:  # any error: the next heartbeat may succeed
             self.link.output.put_back(lines)
             self._missed(error)
             return False
@@ -130,6 +130,6 @@ class Heart(Thread):
         self.link.known.set()
         self.link.paused_executions = frozenset(pulse.paused)
         for execution, fence in pulse.revoked:
-            if (execution, fence) in self.worker.leases:  # else it is the report that ended it that is still on its way
-                self.say("info", f"lease {fence} of {execution} is void")
+            if (execution, fence) in self.worker.leases:  # else the report that ended it is still in flight
+                self.say("info", f"lease {fence} of execution {execution} was revoked")
                 self.worker.revoke(execution, fence)

@@ -47,7 +47,7 @@ POLL_SECONDS = 10.0
 """How long the server may keep a claim waiting for work."""
 CALL = httpx2.Timeout(15.0, connect=5.0)
 POLL = httpx2.Timeout(POLL_SECONDS + 5.0, connect=5.0)
-"""A connection that is silent for longer is given up, and the request is sent again on another one."""
+"""Seconds without data after which a connection is dropped and the request is sent again on a new one."""
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.05, 2.0
 """Between two tries; doubled each time."""
 DEFECT_TRIES = 8
@@ -82,7 +82,7 @@ class HttpLink:
         self.contents = Kept()
         self.reports = Reports(lambda batch: self.call("POST", "/report", batch))
         self.process = secrets.token_hex(8)
-        """Makes claim ids unique: a process of the same name must not get the leases of the one before it."""
+        """Makes claim ids unique: a restarted process must not get the leases of its predecessor."""
         self.number = 0
         self.terms = LeaseTerms()
         self.shelf = shelf

@@ -59,7 +59,7 @@ class Shift:
             except AuthError as error:
                 self.refuse(error)
                 return
-            except Exception as error:  # whatever it is, the worker goes on claiming
+            except Exception as error:  # any error: the worker keeps claiming
                 self.complain(str(error) if isinstance(error, NoetlError) else f"{type(error).__name__}: {error}")
                 await asyncio.sleep(PAUSE_SECONDS)
             self._look_at_fault()

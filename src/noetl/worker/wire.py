@@ -27,11 +27,11 @@ CONTENT_BYTES = 64 << 20
 """What a server takes as one content from a worker, and as one request."""
 
 MOST_FACTS = 100_000
-"""Facts, and contents, of one report."""
+"""Maximum number of events, and of contents, in one report."""
 LONGEST_PATH = 2_000
-"""Characters of the path of a task."""
+"""Maximum characters of a task path."""
 LARGEST = 2**53
-"""What fences and counts stay below."""
+"""Exclusive upper limit of fences and counts."""
 PREVIEW_BYTES = 8_192
 
 Verdict = Literal["accepted", "duplicate", "rejected"]
@@ -139,10 +139,10 @@ def report_request(execution: str, report: Report, lines: Sequence[LogLine] = ()
 
 
 def report_of(request: ReportRequest) -> Report:
-    """The command that a request is; BadMessage if it can't be one."""
+    """The command of a request; BadMessage if it is invalid."""
     claim = request.claim
     if not (0 <= request.fence <= LARGEST and 0 <= request.first <= LARGEST):
-        raise BadMessage("`fence` and `first` are counts")
+        raise BadMessage("`fence` or `first` is out of range")
     try:
         facts = tuple(codec.decode(name, bytes(data)) for name, data in request.facts)
         blobs = tuple((key, b64decode(content, validate=True)) for key, content in request.blobs)
@@ -162,16 +162,16 @@ def report_of(request: ReportRequest) -> Report:
 
 
 def _check_fact(fact: Event) -> None:
-    """A fact that a worker may write, as far as it shows; whether it follows from the lease is the engine's to say."""
+    """An event that workers may report. The engine checks it against the lease later."""
     if fact.source != "worker" and fact.name != "step.paused":
-        raise BadMessage(f"workers do not write {fact.name}")
+        raise BadMessage(f"workers must not report {fact.name}")
     task = getattr(fact, "task", None)
     if isinstance(task, TaskId) and (len(task.path) > LONGEST_PATH or PATH.fullmatch(task.path) is None):
         raise BadMessage(f"{fact.name}: {task.path[:100]!r} is not the path of a task")
 
 
 def references_in(value: Any) -> Iterator[Reference]:
-    """All references in a fact, or in a part of one; BadMessage for one that makes no sense."""
+    """All references in an event, or in a part of one; BadMessage for an invalid one."""
     if isinstance(value, Reference):
         _check_reference(value)
         yield value
@@ -187,12 +187,12 @@ def _check_reference(reference: Reference) -> None:
     texts = (reference.store, reference.key, reference.checksum, reference.schema_hint)
     sized = type(reference.size) is int and 0 <= reference.size <= LARGEST
     if not sized or not all(isinstance(text, str) and len(text) <= LONGEST_PATH for text in texts):
-        raise BadMessage("a reference that makes no sense: store, key, checksum and hint are short texts")
+        raise BadMessage("invalid reference: store, key, checksum and hint must be short strings")
     if len(codec.encode_value(reference.preview)) > PREVIEW_BYTES:
-        raise BadMessage(f"the preview of a reference takes more than {PREVIEW_BYTES:,} bytes")
+        raise BadMessage(f"invalid reference: the preview is larger than {PREVIEW_BYTES:,} bytes")
     hashed = HASH.fullmatch(reference.digest) is not None and reference.checksum == f"sha256:{reference.digest}"
     if not hashed and not reference.is_secret:
-        raise BadMessage("a reference whose key does not end with the hash of its content")
+        raise BadMessage("invalid reference: the key does not end with the hash of the content")
 
 
 def encode(message: Any) -> bytes:

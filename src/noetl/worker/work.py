@@ -47,9 +47,9 @@ class Work(msgspec.Struct):
     tail: Tail | None = None
     """How far a classic step has come behind its tool."""
     handles: list[str] = []
-    """Keys of handles that the execution was given so far: what another worker has opened is to be hidden here too."""
+    """Keys of the handles that the execution has resolved, on any worker: their values are hidden here too."""
     entries: list[str] = []
-    """Keychain entries at other servers that other workers may have opened."""
+    """Keychain entries of external providers that other workers may have resolved."""
 
 
 def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[Any] | None) -> Work:

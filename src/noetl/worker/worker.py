@@ -62,7 +62,7 @@ class Link(Protocol):
         """Whether the lease is still the worker's, and the work it asked for."""
 
     async def holds(self, execution: str, fence: int) -> bool:
-        """Whether the lease is the worker's. Waits for the server where only it can tell."""
+        """Whether the worker still holds the lease. Waits for a heartbeat if necessary."""
 
     def plan(self, digest: str, step: str) -> PipelinePlan:
         """The compiled pipeline of a step."""

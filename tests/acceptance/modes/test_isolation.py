@@ -268,9 +268,9 @@ def test_without_root_there_is_no_other_user(tmp_path: Path) -> None:
     ("args", "message"),
     [
         (["--workers", "1", "--workers-user", "root"], "is root, who can read everything"),
-        (["--workers", "1", "--workers-user", "nobody-at-all"], "has no user 'nobody-at-all'"),
-        (["--workers", "1", "--workers-user", "99999999999"], "can't be the number of a user"),
-        (["--workers-user", "nobody"], "add --workers N"),
+        (["--workers", "1", "--workers-user", "nobody-at-all"], "user 'nobody-at-all' does not exist"),
+        (["--workers", "1", "--workers-user", "99999999999"], "is not a valid user id"),
+        (["--workers-user", "nobody"], "requires --workers N"),
     ],
 )
 def test_users_that_workers_can_not_be(args: list[str], message: str, tmp_path: Path) -> None:

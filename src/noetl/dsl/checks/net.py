@@ -156,10 +156,10 @@ class _Fork:
         self.apart = once & ~self.shared
 
     def meetings(self, told: set[str]) -> Iterator[tuple[str, str, str]]:
-        """Where branches first come together, but for what was `told`, and the first two branches that do.
+        """The steps where branches first meet, except those in `told`, each with the first two branches.
 
-        What lies behind such a step meets only because they do. A branch comes to a step from a step of its own; such a
-        source belongs to one branch, so each arc is looked at once, however many branches there are.
+        Later steps are not reported: branches meet there only because they met before. Each source step belongs to one
+        branch, so each arc is visited once, however many branches there are.
         """
         graph, starts = self.graph, self.graph.union(self.branches)
         border = [name for name in self._border() if name not in told]
@@ -207,7 +207,7 @@ def _check_forks(playbook: Playbook, graph: Graph, declared: set[str], report: R
             times = Counter(target for target in targets if target in reach)
             fork = _Fork(step.name, list(times), behind, reach)
             twice = [(name, name, name) for name in times if times[name] > 1 and name not in told]
-            told.update(name for name, _, _ in twice)  # what is to be done is done at that step, so once is enough
+            told.update(name for name, _, _ in twice)  # reported once per step
             for name, left, right in [*twice, *fork.meetings(told)]:
                 told.add(name)
                 _report_meeting(report, name, fork.path(left, name), fork.path(right, name))

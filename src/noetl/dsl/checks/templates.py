@@ -58,9 +58,9 @@ SECRET_HERE = Check(
 CHANGED_SECRET = Check(
     "NTL515",
     "error",
-    "a template takes a secret apart",
-    "What hides secrets in results and logs knows them by value and in their usual encodings. What a filter or an "
-    "operator makes of one would be stored as it is.",
+    "a template transforms a secret",
+    "Redaction finds secrets in results and logs by their value and its usual encodings. It would not recognise the "
+    "result of any other filter or operator, which would then be stored in plain text.",
 )
 RAW_SQL = Check(
     "NTL509",

@@ -1,11 +1,11 @@
-"""verify(...): does a stored log keep every invariant of the engine? Pure: rows in, violations out.
+"""verify(...) checks a stored log against every invariant of the engine. Pure: rows in, violations out.
 
-`log.py` takes the rows in one pass and hands each event to the checks of its type. A check is a class with a name, a
-docstring that is the invariant, and one handler per event type it is about; there is one file per family. A handler
-runs before its event is folded, so `self.log.state` is what was known when the event was written. Checks that need no
-fold go on where a damaged log can't be folded any further.
+`log.py` reads the rows in one pass and passes each event to the checks of its type. A check is a class with a name, a
+docstring that states the invariant, and one handler per event type; there is one file per family. A handler runs before
+its event is folded, so `self.log.state` is the state when the event was written. If a damaged log can't be folded any
+further, checks that need no fold continue.
 
-Memory follows what is alive: a check drops its notes of an item when the item ends, and of a step run when that ends.
+Memory is bounded by live state: a check drops its data of an item when the item ends, and of a step run when that ends.
 """
 
 from __future__ import annotations

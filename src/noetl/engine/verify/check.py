@@ -1,4 +1,4 @@
-"""What all checks of events share."""
+"""Base class of the checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Handlers = Mapping[type[e.Event], Handler]
 
 
 class Watched(Protocol):
-    """The log as a check sees it."""
+    """The interface of the log for checks."""
 
     execution: str
     net: Net
@@ -32,11 +32,11 @@ class Watched(Protocol):
 
 
 class Check:
-    """One invariant. `handlers` says which events it is about; a subclass of an event is handled like its base."""
+    """One invariant. `handlers` maps event types to handlers; a subclass of an event is handled like its base."""
 
     name: ClassVar[str]
     part: ClassVar[Literal["rows", "fold"]] = "rows"
-    """`fold` if it looks at the state."""
+    """`fold` if it reads the state."""
 
     def __init__(self, log: Watched) -> None:
         self.log = log
@@ -45,7 +45,7 @@ class Check:
         raise NotImplementedError
 
     def end(self) -> None:
-        """The log has no more events."""
+        """Called after the last event."""
 
     def fail(self, message: str) -> None:
         self.log.note(self.name, message)

@@ -1,4 +1,4 @@
-"""A set of whole numbers that takes memory by gaps, not by members."""
+"""A set of integers whose memory is proportional to its gaps, not to its members."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bisect import bisect_right
 
 
 class Intervals:
-    """Numbers that were added, kept as the fewest intervals that hold them."""
+    """A set of integers, stored as the fewest intervals."""
 
     __slots__ = ("_ends", "_starts", "count")
 
@@ -23,7 +23,7 @@ class Intervals:
         return place > 0 and number < self._ends[place - 1]
 
     def add(self, number: int) -> bool:
-        """False if it was there before."""
+        """Add a number; False if it was already present."""
         starts, ends = self._starts, self._ends
         place = bisect_right(starts, number)
         if place and number < ends[place - 1]:
@@ -45,5 +45,5 @@ class Intervals:
 
     @property
     def gaps(self) -> int:
-        """How many intervals there are."""
+        """Number of intervals."""
         return len(self._starts)

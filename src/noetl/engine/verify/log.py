@@ -1,4 +1,4 @@
-"""A log on its way through the checks: one pass over its rows."""
+"""Runs the checks in one pass over the rows of a log."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from noetl.engine.verify.tasks import Fences, Outcomes
 from noetl.engine.verify.whole import Cancelled, Forks, OneEnd
 
 LIVE_ONLY = frozenset(["net", "digest", "changed", "listening", "outbox"])
-"""Fields of the state that say nothing between decisions, or are given and not folded."""
+"""Fields of the state that are only used within a decision, or are inputs of the fold."""
 NOTED = 1_000
-"""So many violations of one invariant are listed, the rest is counted: memory does not follow the damage."""
+"""Maximum number of violations listed per invariant; the rest is counted, which bounds memory."""
 
 Part = Literal["whole", "rows", "fold"]
 """Which invariants are checked: all; those that need no fold; those that look at the fold. A large log is checked by
 two processes, each with one part."""
 NetOf = Callable[[str], Net]
-"""Gives the playbook of a digest, for forks that go on with an edited one."""
+"""Returns the playbook of a digest, for forks that continue with an edited one."""
 
 
 class Codec(of_rows.Hashing, Protocol):
-    """How rows are written; the module `noetl.store.codec` is one."""
+    """Row encoding, such as the module `noetl.store.codec`."""
 
     def decode(self, name: str, data: bytes) -> e.Event: ...
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """An invariant that a log does not keep, and where that was seen."""
+    """A violated invariant, and the row at which it was detected."""
 
     execution_id: str
     seq: int
@@ -78,15 +78,15 @@ def verify(
     derived: Derived | None = None,
     net_of: NetOf | None = None,
 ) -> list[Violation]:
-    """Every violation in a log. `net` is the playbook it begins with. `load` finds stored content; `status` is what
-    lists say of the execution, `derived` what the store keeps as rows, both as of the last row."""
+    """Every violation in a log. `net` is its first playbook and `load` loads stored content. `status` is the listed
+    status of the execution and `derived` its derived rows, both as of the last row."""
     log = Log(execution, net, codec, load, snapshot, net_of)
     log.take(rows)
     return log.end(status, derived)
 
 
 class Log:
-    """Takes the rows of a log, in batches if they are many, and says at the end what is wrong with it."""
+    """Reads the rows of a log in batches and returns the violations at the end."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Log:
                 self.handlers[kind] = (*handlers, handler)
 
     def take(self, rows: Iterable[StoredRow]) -> None:
-        """The next rows."""
+        """Check the next rows."""
         check = self.rows.check if self.rows is not None else None
         decode, handlers, state = self.codec.decode, self.handlers, self.state
         frozen_at = self.snapshot.seq if self.snapshot is not None else None
@@ -140,7 +140,7 @@ class Log:
             if self.foldable:
                 try:
                     evolve(state, event, at)
-                except Exception as error:  # a log that breaks its promises can break anything
+                except Exception as error:  # a damaged log can raise any exception
                     self._break_off(event, error)
             if seq == frozen_at:
                 self._compare_snapshot(hashed)
@@ -148,7 +148,7 @@ class Log:
         state.drain()
 
     def _skip(self, error: Exception) -> None:
-        """The row can't be read, and what follows it can't be folded."""
+        """Skip an unreadable row; later rows can't be folded."""
         self.foldable = False
         if self.rows is not None:
             self.note("readable", str(error))
@@ -177,7 +177,7 @@ class Log:
                 self.note("snapshot", f"its {name} is not what the log gives")
 
     def end(self, status: str | None = None, derived: Derived | None = None) -> list[Violation]:
-        """There are no more rows: every violation."""
+        """All violations, after the last row."""
         for check in self.checks:
             check.end()
         if self.foldable and status is not None and status != self.state.shown_status:
@@ -210,7 +210,7 @@ class Log:
                 self.note("rows", f"the {table} row {key!r} says {rows[key]}, the log {fold[key]}")
 
     def note(self, invariant: str, message: str) -> None:
-        """A violation at the row that was taken last."""
+        """Record a violation at the current row."""
         count = self.counts[invariant] = self.counts.get(invariant, 0) + 1
         if count <= NOTED:
             self.violations.append(Violation(self.execution, self.seq, invariant, message))

@@ -1,4 +1,4 @@
-"""Invariants of rows as they are stored: numbers, hashes, sizes, references."""
+"""Invariants of stored rows: numbers, hashes, sizes, references."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from noetl.reference import CHUNKS, SECRET
 
 MAX_EVENT_BYTES = 64 * 1024
 REMEMBERED = 4_096
-"""So many resolved references are not read again when other rows name them too."""
+"""Number of cached references that are not read again when other rows name them."""
 
 Load = Callable[[str, str], bytes | None]
-"""Gives the content that a store has under a key."""
+"""Returns the content that a store has under a key."""
 Note = Callable[[str, str], None]
-"""Takes the name of an invariant and what is wrong."""
+"""Called with the name of an invariant and a message."""
 
 
 StoredRow = tuple[int, str, float, bytes, bytes]
@@ -25,7 +25,7 @@ StoredRow = tuple[int, str, float, bytes, bytes]
 
 
 class Hashing(Protocol):
-    """How rows are hashed, and how a reference is marked in their data."""
+    """How rows are hashed, and how references are encoded in their data."""
 
     MARK: str
     ZERO: bytes
@@ -52,7 +52,7 @@ class Rows:
         self.resolved: dict[tuple[str, ...], None] = {}
 
     def check(self, seq: int, kind: str, at: float, data: bytes, hashed: bytes) -> None:
-        """The next row; `note` must know its number already."""
+        """Check the next row. Call it after `note` has the row's number."""
         if seq != self.last + 1:
             self.note("seq", f"follows {self.last}")
         if hashed != self.chained(self.head, kind, at, data):
@@ -69,9 +69,9 @@ class Rows:
         try:
             value = msgspec.json.decode(data)
         except msgspec.DecodeError:
-            return  # `readable` tells
+            return  # reported by `readable`
         for reference in _references(value, self.mark):
-            if reference.get("store") != SECRET:  # a handle has no content that a store could show
+            if reference.get("store") != SECRET:  # a handle has no stored content
                 self._resolve_once(reference, load)
 
     def _resolve_once(self, reference: dict[str, Any], load: Load) -> None:
@@ -83,7 +83,7 @@ class Rows:
                 del self.resolved[next(iter(self.resolved))]
 
     def _resolve(self, reference: dict[str, Any], load: Load) -> bool:
-        """Whether the content, and all its parts, are as they were; notes what is not."""
+        """Whether the content and all its parts are unchanged; records violations."""
         key, size = str(reference.get("key")), reference.get("size")
         content = load(str(reference.get("store")), key)
         if content is None:

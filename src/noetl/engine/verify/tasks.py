@@ -85,13 +85,13 @@ class Outcomes(Check):
             del item[name]
 
     def _forget_item(self, event: e.IterationDone | e.IterationFailed) -> None:
-        """`loops` remembers that the item is finished."""
+        """Drop the data of an item; `loops` knows that it is finished."""
         run = self.runs.get(event.run)
         if run is not None:
             run.pop(event.index, None)
 
     def _forget_run(self, event: e.StepDone | e.StepFailed | e.LoopDone) -> None:
-        """`runs` remembers that the run has ended."""
+        """Drop the data of a run; `runs` knows that it has ended."""
         self.runs.pop(event.run, None)
 
     def _forget_all(self, event: e.Event) -> None:
@@ -155,7 +155,7 @@ class Fences(Check):
         state = self.log.state
         run = state.runs.get(name)
         if run is None or not self.log.foldable:
-            return  # `runs` tells
+            return  # reported by `runs`
         if index is None:
             if run.fence is not None and run.fence in state.leases:
                 return

@@ -45,7 +45,7 @@ KEY_LENGTH = 200
 LOOKS = 20
 ID = re.compile(FORMS["id"])
 LOG_READ, LOG_PAGE_CHARACTERS = 100, 8 << 20
-"""So many lines are read at once, and a page ends when it has so much text."""
+"""Lines per read, and the maximum text size of a page."""
 
 LIMIT = Query("limit", "integer", "How many at most.", 1, 1_000)
 AFTER = Query("after", "integer", "Only what comes after this number.")
@@ -110,8 +110,8 @@ async def _playbook(call: Call, request: StartRequest) -> str:
 
 
 async def _known(call: Call, digest: str) -> str:
-    """The digest of a stored playbook. Drafts of authors, which are stored and not registered, are theirs."""
-    unknown = NotFound(f"there is no playbook {digest[:64]!r}")
+    """The digest of a stored playbook. Only authors may use one that is stored but not registered."""
+    unknown = NotFound(f"playbook {digest[:64]!r} not found")
     try:
         playbook = await call.api.playbooks.know(digest)
     except NotFound:
@@ -301,7 +301,7 @@ async def logs(call: Call) -> Response:
 def _log_page(
     store: Store, execution: str, after: int, limit: int
 ) -> tuple[list[tuple[int, str, float, str, str]], bool]:
-    """Lines after a number, and whether there are more: as many as are wanted, or fewer if they are long."""
+    """Lines after a number, and whether there are more. Returns fewer than requested if lines are long."""
     found: list[tuple[int, str, float, str, str]] = []
     size = 0
     while len(found) < limit and size < LOG_PAGE_CHARACTERS:

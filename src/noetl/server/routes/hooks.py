@@ -69,7 +69,7 @@ def _unsigned(call: Call) -> Refused:
     call.api.metrics.count("noetl_deliveries_refused_total")
     return Refused(
         401,
-        "no hook of this name takes this delivery: its signature must fit, and be no older than five minutes",
+        "delivery rejected: unknown hook, invalid signature, or timestamp more than five minutes off",
         kind="signature",
         headers={"WWW-Authenticate": "Noetl-Signature"},
     )

@@ -32,7 +32,7 @@ async def login(call: Call) -> Response:
     address = (call.scope.get("client") or ("",))[0]
     guess = (request.user[:100], address)
     api.throttle.check(*guess)
-    api.throttle.failed(*guess)  # until it is known better: guesses that come at once are all counted
+    api.throttle.failed(*guess)  # in advance, so that concurrent guesses are all counted
     user = None if "\0" in request.user else await call.in_store(api.store.access.user, request.user)
     async with api.hashing:
         good = await asyncio.to_thread(passwords.matches, user.password if user else "", request.password)

@@ -40,11 +40,11 @@ MOST_SLOTS = 10_000
 MOST_REPORTS = 1_000
 MOST_LINES = 20_000
 LINE_CHARACTERS, LINE_TASK, LINE_STREAM = 65_536, 500, 20
-"""How much of a line, of the name of its task and of its stream is kept."""
+"""Maximum characters of a line, of its task name and of its stream name."""
 MOST_LOOKS = 100
-"""Executions that are looked up in the store for the lines of one request."""
+"""Maximum number of executions looked up in the store for the lines of one request."""
 RECENT_EVENTS = 2_000
-"""A worker that was given a lease among the last events of an execution has just worked in it."""
+"""A worker with a lease granted within this many last events recently worked on the execution."""
 GRANTS = (StepStarted.name, StepRegranted.name)
 TRIES = 10
 FOR_EVER = {"Cache-Control": "private, max-age=31536000, immutable"}
@@ -64,7 +64,7 @@ async def claim(call: Call) -> Response:
     works = await call.unless_gone(call.api.service.claim(command, seconds, again=request.again))
     if works and seconds and not await _is_still_allowed(call, command.pool):
         await _return(call, works)
-        raise unauthorised("this token was revoked, or works for another pool now", invalid=True)
+        raise unauthorised("this token was revoked or is limited to another pool", invalid=True)
     if works:
         call.api.metrics.observe("noetl_claim_wait_seconds", perf_counter() - began)
     call.api.metrics.count("noetl_leases_granted_total", len(works))
@@ -136,12 +136,12 @@ async def _check_references(call: Call, state: Execution, report: Report) -> Non
         if reference.store != "db" and is_named(state.net.playbook, reference):
             continue
         if not await call.in_store(call.api.store.refers, state.id, reference.digest):
-            raise Inadmissible(f"the stored value {reference.digest[:12]} is none of this execution")
+            raise Inadmissible(f"the stored value {reference.digest[:12]} does not belong to this execution")
 
 
 def _report(call: Call, request: wire.ReportRequest) -> Report:
     if len(request.facts) > wire.MOST_FACTS or len(request.blobs) > wire.MOST_FACTS:
-        raise Refused(413, f"more than {wire.MOST_FACTS:,} facts or contents in one report")
+        raise Refused(413, f"a report must not have more than {wire.MOST_FACTS:,} events or contents")
     found = wire.report_of(request)
     for key, content in found.blobs:
         _check_hash(key, content)
@@ -155,20 +155,20 @@ def _claim(call: Call, request: wire.ClaimRequest) -> Claim:
     if not 1 <= request.slots <= MOST_SLOTS:
         raise Refused(422, f"slots are 1 to {MOST_SLOTS:,}")
     if len(request.claim_id) > NAME_LENGTH or not request.claim_id.isprintable():
-        raise Refused(422, f"a claim has an id of at most {NAME_LENGTH} printable characters")
+        raise Refused(422, f"the id of a claim must have at most {NAME_LENGTH} printable characters")
     pool = _pool(call, request.pool)
     return Claim(_name(call, request.worker), request.slots, pool, request.claim_id)
 
 
 async def _is_still_allowed(call: Call, pool: str | None) -> bool:
-    """Whether the token would be let in now, for this pool: the claim may have waited for a minute."""
+    """Whether the token is still valid for this pool: the claim may have waited for a minute."""
     assert call.caller.token is not None
     token: Token | None = await call.in_store(call.api.store.access.token, call.caller.token.hash)
     return token is not None and token.is_valid(call.api.clock.now()) and token.pool in (None, pool)
 
 
 async def _return(call: Call, works: list[Work]) -> None:
-    """Give leases back that must not reach the worker."""
+    """Return leases that must not be sent to the worker."""
     for work in works:
         await call.api.runtime.handle(work.execution, Report(work.fence, (), hand_back=True))
 
@@ -182,9 +182,9 @@ async def heartbeat(call: Call) -> Response:
     if not 0 <= beat.slots <= MOST_SLOTS or len(said) > NAME_LENGTH or not said.isprintable():
         raise Refused(422, f"slots are 0 to {MOST_SLOTS:,}; host and version are short and printable")
     if sum(map(len, beat.leases.values())) > MOST_SLOTS or len(beat.leases) > MOST_SLOTS:
-        raise Refused(413, f"a worker holds at most {MOST_SLOTS:,} leases")
+        raise Refused(413, f"a worker must not hold more than {MOST_SLOTS:,} leases")
     if not all(len(execution) <= NAME_LENGTH for execution in beat.leases):
-        raise Refused(422, "leases are listed by the ids of their executions")
+        raise Refused(422, "the keys of `leases` must be execution ids")
     await _keep_lines(call, beat.lines)
     session = WorkerSession(worker, pool, beat.slots, beat.host, beat.started, 0.0, beat.leases, beat.version)
     revoked, paused = await call.api.service.heartbeat(session, beat.number)
@@ -199,7 +199,7 @@ async def secrets(call: Call) -> Response:
     """A credential, opened, for an execution of which the worker holds a lease at this moment."""
     request = await call.read(wire.SecretRequest)
     if len(request.name) > NAME_LENGTH or len(request.execution) > NAME_LENGTH:
-        raise Refused(422, f"names have at most {NAME_LENGTH} characters")
+        raise Refused(422, f"names must have at most {NAME_LENGTH} characters")
     api, worker = call.api, _name(call, request.worker)
     state = (await api.runtime.handle(request.execution, Refresh())).state
     leases = [lease for lease in state.leases.values() if lease.worker == worker]
@@ -219,7 +219,7 @@ async def playbook(call: Call) -> Response:
     """The text of a playbook by its digest, for a worker that holds a lease of one of its executions."""
     stored = await call.in_store(call.api.store.playbook, call.params["hash"])
     if stored is None or not await _may_read(call):
-        raise NotFound(f"there is no playbook {call.params['hash']} that a lease of this token runs")
+        raise NotFound(f"no lease of this token uses the playbook {call.params['hash']}")
     return Response(stored[1], headers=FOR_EVER, media_type=YAML)
 
 
@@ -228,7 +228,7 @@ async def get_blob(call: Call) -> Response:
     """Stored content by its hash, for a worker that holds a lease of an execution which refers to it."""
     content = await call.in_store(call.api.store.blob, call.params["hash"]) if await _may_read(call) else None
     if content is None:
-        raise NotFound(f"there is no content {call.params['hash']} that a lease of this token refers to")
+        raise NotFound(f"no lease of this token refers to the content {call.params['hash']}")
     return Response(content, headers=FOR_EVER, media_type=BYTES)
 
 
@@ -310,7 +310,7 @@ def _pool(call: Call, pool: str) -> str:
 
 
 async def _knowing(api: Api, execution: str, fence: int) -> Execution:
-    """The state that knows a lease; one that is not in memory may be in the store."""
+    """The state that has a lease, from memory or from the store."""
     cell = api.runtime.cells.get(execution)
     return cell.state if cell is not None and fence in cell.state.leases else await _fresh(api, execution)
 
@@ -325,7 +325,7 @@ def _pool_of(state: Execution, lease: Lease) -> str:
 
 
 async def _keep_lines(call: Call, lines: list[LogLine]) -> None:
-    """Keep what tasks have written: of executions in which the token works, or has just worked."""
+    """Store output of tasks, for executions in which the token holds or recently held a lease."""
     if not lines:
         return
     if len(lines) > MOST_LINES:
@@ -348,7 +348,7 @@ def _short(text: str, most: int) -> str:
 
 
 def _works_in(call: Call, execution: str) -> bool:
-    """Whether the token holds a lease of an execution, as far as that is known in memory."""
+    """Whether the token holds a lease of an execution, according to the state in memory."""
     cell = call.api.runtime.cells.get(execution)
     return cell is not None and any(_is_mine(call, lease.worker) for lease in cell.state.leases.values())
 

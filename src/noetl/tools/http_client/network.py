@@ -90,7 +90,7 @@ async def _addresses(host: str, port: int, limit: float | None) -> set[str]:
 
 
 def _check(host: str, address: str) -> None:
-    """The client takes errors of its own kind only; `is_refusal` finds what led to one."""
+    """Convert errors to the types of the client; `is_refusal` finds their cause."""
     try:
         check_address(host, address)
     except ForbiddenAddress as error:
@@ -108,7 +108,7 @@ def guard(client: AsyncClient) -> AsyncClient:
 
 
 def check_request(request: Request) -> None:
-    """What is asked of every request before it is sent: a proxy would connect where we do not."""
+    """Check every request before it is sent: a proxy would connect to a forbidden address."""
     try:
         check_address(request.url.host, request.url.host)
     except ForbiddenAddress as error:
@@ -116,7 +116,7 @@ def check_request(request: Request) -> None:
 
 
 def is_refusal(error: BaseException | None) -> bool:
-    """Whether we ourselves did not want to connect."""
+    """Whether the address guard refused the connection."""
     return any(isinstance(cause, ForbiddenAddress) for cause in causes(error))
 
 

@@ -75,7 +75,7 @@ class Surroundings:
         *,
         read: Iterable[str] = (),
     ) -> Outcome:
-        """One program to its end. `read`: files that it has to read whatever the sandbox says."""
+        """Run a program until it ends. `read`: files that it can read in every sandbox."""
         from noetl.tools.process.program import Order, run_program
 
         env = {**self.env, **(more_env or {})}

@@ -1,18 +1,17 @@
-"""System calls that a program in the sandbox `landlock` can't make, as a filter that the kernel runs before each call.
+"""The seccomp filter of the sandbox `landlock`: the kernel runs it before each system call.
 
-Landlock decides which files can be opened. It does not know metadata (`chmod` of a file that can't be opened works),
-knows TCP but not UDP, and nothing of the calls by which a process looks into others, makes namespaces, or gives work to
-the kernel that no filter sees (`io_uring`). These are refused here, with EPERM:
+Landlock controls which files can be opened. It does not cover metadata (`chmod` of a file that can't be opened works),
+covers TCP but not UDP, and does not cover calls that inspect other processes, create namespaces, or submit work that
+bypasses the filter (`io_uring`). This filter refuses them with EPERM:
 
 - mode, owner, extended attributes and times of files, by path and by descriptor. Only the times of a file that the
   program has open can be set, which is what `touch` does;
 - memory, descriptors and keys of other processes, tracing, kernel programs;
 - namespaces and mounts;
-- without `network`, sockets of any family but local ones and netlink, which has no way out of the machine.
+- without `network`, sockets of any family but local ones and netlink, which cannot reach other machines.
 
-`clone3` is answered with ENOSYS, as if the kernel were older: its flags are in memory, where a filter can't look, and
-the C library then uses `clone`. A call of another architecture (32 bit, x32) is refused whatever it is, because its
-numbers mean other calls.
+`clone3` returns ENOSYS, as on an older kernel: its flags are in memory, which a filter can't read, and the C library
+then uses `clone`. Every call of another architecture (32 bit, x32) is refused, because its numbers mean other calls.
 
 A filter is an array of instructions of classic BPF, eight bytes each: see seccomp(2) and <linux/filter.h>.
 """
@@ -25,7 +24,7 @@ from collections.abc import Iterator
 from errno import ENOSYS, EPERM
 
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-"""Column in the table below, and what the kernel calls the architecture (AUDIT_ARCH_*)."""
+"""Column in the table below, and the architecture constant of the kernel (AUDIT_ARCH_*)."""
 
 REFUSED: dict[str, tuple[int | None, int | None]] = {
     "chmod": (90, None),
@@ -78,14 +77,14 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "mount_setattr": (442, 442),
     "open_tree_attr": (467, 467),
 }
-"""Numbers of calls that are refused whatever their arguments are. None: the machine has no such call."""
+"""Numbers of calls that are refused for all arguments. None: the architecture has no such call."""
 LOOKED_INTO: dict[str, tuple[int, int]] = {
     "clone": (56, 220),
     "clone3": (435, 435),
     "socket": (41, 198),
     "utimensat": (280, 88),
 }
-"""Numbers of calls whose arguments decide, or that are answered in another way."""
+"""Numbers of calls that are filtered by arguments, or return another error."""
 
 NEW_NAMESPACES = 0x7E020000
 """The flags CLONE_NEW* of `clone`."""
@@ -94,7 +93,7 @@ X32 = 0x40000000
 
 LOAD, EQUAL, ABOVE, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16
-"""Where things are in what a filter looks at (struct seccomp_data). Both machines have the low half first."""
+"""Offsets in struct seccomp_data. Both architectures are little-endian."""
 ALLOW, ERROR = 0x7FFF0000, 0x00050000
 
 Instruction = tuple[int, int, int, int]
@@ -102,12 +101,12 @@ Instruction = tuple[int, int, int, int]
 
 
 def is_supported(machine: str | None = None) -> bool:
-    """Whether the numbers of this machine's calls are known here."""
+    """Whether the filter supports this architecture."""
     return (machine or platform.machine()) in MACHINES
 
 
 def filter_program(*, network: bool, machine: str | None = None) -> bytes:
-    """The filter for this machine, as the kernel takes it."""
+    """The filter for this architecture, in the format of the kernel."""
     column, architecture = MACHINES[machine or platform.machine()]
     numbers = {name: row[column] for name, row in (REFUSED | LOOKED_INTO).items()}
     code = [*_instructions(numbers, architecture, network)]

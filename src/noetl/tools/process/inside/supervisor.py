@@ -142,12 +142,12 @@ class Supervisor:
 
 
 def candidates(name: str, path: str) -> list[str]:
-    """Where a program may be. It is looked for before the sandbox is shut: Python's own search imports a module."""
+    """Candidate paths of a program. Searched before the sandbox is active: Python's own search imports a module."""
     return [name] if "/" in name else [os.path.join(folder or ".", name) for folder in path.split(os.pathsep)]
 
 
 def become(programs: list[str], argv: list[str], env: dict[str, str]) -> None:
-    """Run the first program that can be run. Why one can't be counts for more than that others are not there."""
+    """Run the first executable candidate. Otherwise raise, preferring other errors to 'not found'."""
     reasons: list[OSError] = []
     for program in programs:
         try:
