@@ -43,9 +43,9 @@ def test_proxies_are_addresses_or_networks() -> None:
     assert trusted_proxies((), {"NOETL_TRUSTED_PROXIES": "10.0.0.7, fd00::/8"}) == ("10.0.0.7", "fd00::/8")
     assert trusted_proxies(("10.0.0.0/8",), {"NOETL_TRUSTED_PROXIES": "::1"}) == ("10.0.0.0/8",)
     for word in ("*", "proxy.example", "10.0.0.1/8"):
-        with pytest.raises(UsageError, match="--trusted-proxy is"):
+        with pytest.raises(UsageError, match="--trusted-proxy must be"):
             trusted_proxies((word,), {})
-        with pytest.raises(UsageError, match="NOETL_TRUSTED_PROXIES is"):
+        with pytest.raises(UsageError, match="NOETL_TRUSTED_PROXIES must be"):
             trusted_proxies((), {"NOETL_TRUSTED_PROXIES": word})
 
 
