@@ -24,6 +24,8 @@ from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
 
 ALL = 1_000_000
+UNKNOWN_KIND = "NTL202 no tool kind is called"
+"""The log of a playbook that uses a plug-in cannot be read where the plug-in is not installed."""
 OUTSIDE = "its object store is not that of this process"
 """An object store is found by the environment of the process that wrote to it. No other is asked."""
 
@@ -96,7 +98,9 @@ def known_nets(made: list[Runtime]) -> dict[str, Net]:
 def violations_in(store: Store, nets: dict[str, Net]) -> Iterator[Violation]:
     audit = KnowingAudit(store, nets)
     for summary in store.summaries(limit=ALL):
-        yield from (violation for violation in audit.of(summary) if OUTSIDE not in violation.message)
+        for violation in audit.of(summary):
+            if OUTSIDE not in violation.message and UNKNOWN_KIND not in violation.message:
+                yield violation
 
 
 class KnowingAudit(Audit):

@@ -212,7 +212,7 @@ SPECIAL = _cases(
         Case("retried", history="retry"),
         *(Case(name, may_skip=True) for name in ("nested", "timeout", "child_unawaited")),
         *(Case(name, may_skip=True) for name in ("child_orphaned", "grandchild_orphaned")),
-        Case("sub_playbook", crash=("runtime.family:Family._child:5 before", 1)),
+        Case("sub_playbook", crash=("runtime.family:Family._child:6 before", 1)),
     ]
 )
 CASES = _cases(

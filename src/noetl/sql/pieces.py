@@ -121,7 +121,8 @@ class _PieceCompiler(Compiler):
             try:
                 value = revealed(value)
                 run.budget.charge(32)
-                run.pieces.append(Hole(place, value if type(value) is int else as_data(value, source, run.budget)))
+                bound = isinstance(value, int | float | str)  # the driver knows what its database can hold
+                run.pieces.append(Hole(place, value if bound else as_data(value, source, run.budget)))
             except Exception as error:
                 raise fail(error) from None
 

@@ -327,7 +327,11 @@ def test_another_server_starts_children_that_nobody_has_started(store: Store, mo
 
 def test_a_parent_that_stands_still_is_read_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_module, "RECOVER_SECONDS", 0.01)
-    monkeypatch.setattr(House, "_find", lambda self, parent, request: self.add(WAITS))
+
+    async def find(house: House, parent: Any, request: Any) -> str:
+        return house.add(WAITS)
+
+    monkeypatch.setattr(House, "_find", find)
 
     async def story(house: House) -> None:
         read: list[str] = []

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from tests.servers.postgres import postgres_fixture, schema_fixture  # noqa: F401
 from tests.servers.postgres_calls import Database, database_fixture  # noqa: F401
 
+from noetl.errors import TemplateFailed
+
 # --- values in statements ----------------------------------------------------------------------------
 
 
@@ -126,7 +128,8 @@ def test_values_where_the_protocol_takes_no_parameters(database: Database) -> No
 def test_text_without_a_form_in_the_database_is_refused(database: Database) -> None:
     assert "null character" in database.error("SELECT {{ v }}", {"v": "a\0b"}).message
     assert database.error("SELECT {{ v }}", {"v": "a\ud800b"}).kind == "input"
-    assert database.error("SELECT {{ v }}", {"v": {"a": float("nan")}}).kind == "input"
+    with pytest.raises(TemplateFailed, match="NaN can't be stored"):
+        database.error("SELECT {{ v }}", {"v": {"a": float("nan")}})
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -148,10 +148,10 @@ def test_an_object_above_the_limit_needs_a_file(
     ("inputs", "kind", "says"),
     [
         ({"operation": "put", "file": "no/such"}, "not_found", "this worker has no file 'no/such'"),
-        ({"operation": "put", "file": "/"}, "input", "'/' can't be read"),
+        ({"operation": "put", "file": "/"}, "input", "'/' is not a file"),
         ({"operation": "get", "file": "no/such/x"}, "not_found", "this worker has no folder 'no/such'"),
         ({"operation": "get", "file": "/"}, "input", "'/' can't be the name of a file"),
-        ({"operation": "get", "file": "/proc/x"}, "not_found", "no folder '/proc'"),
+        ({"operation": "get", "file": "/proc/x"}, "input", "/proc, /sys and /dev are closed to playbooks"),
     ],
 )
 def test_files_that_can_not_be(caller: Caller, inputs: dict[str, Any], kind: str, says: str) -> None:
