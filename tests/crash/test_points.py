@@ -19,7 +19,7 @@ BY_NO_PLAYBOOK = {
     "runtime.embedded:Embedded.drive:1": "the state is dropped only after the store has failed, and then the run ends",
     "runtime.family:Family._child:4": "an execution that has the id of a child and another parent: nobody makes one",
     "runtime.runtime:Runtime.holds:1": "the state of a lease that runs here is in memory",
-    "runtime.runtime:Runtime._decide:1": "the same as for drive; and in processes that only send a command, such as `runs cancel`",
+    "runtime.runtime:Runtime._decide:1": "as for drive; and in a process that only sends a command (`runs cancel`)",
     "runtime.runtime:Runtime.handle:1": "the same as for drive",
     "runtime.runtime:Runtime.work:1": "only a server is asked for leases again: it is killed in tests/acceptance/modes",
     "runtime.runtime:Runtime.work:2": "the same",

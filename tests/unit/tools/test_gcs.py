@@ -162,7 +162,7 @@ def test_copies_within_and_between_buckets(server: GcsServer, caller: Caller, bu
         ({"operation": "copy", "key": "a", "destination": "s3://b/k"}, "`kind: object` copies to other stores"),
         ({"operation": "copy", "key": "a", "destination": "gs://bucket"}, "gs://BUCKET/KEY"),
         ({"operation": "list", "bucket": "we/ird"}, "can't be the name of a bucket"),
-        ({"operation": "list", "endpoint": "nonsense"}, "begins with http:// or https://"),
+        ({"operation": "list", "endpoint": "nonsense"}, "must start with http:// or https://"),
     ],
 )
 def test_inputs_that_make_no_sense(caller: Caller, inputs: dict[str, Any], says: str) -> None:

@@ -249,8 +249,8 @@ def test_a_large_object_streams_to_another_bucket(server: S3Server, caller: Call
         ({"operation": "copy", "key": "a", "destination": "gs://b/k"}, "`kind: object` copies to other stores"),
         ({"operation": "copy", "key": "a", "destination": "s3://bucket"}, "s3://BUCKET/KEY"),
         ({"operation": "list", "bucket": "we ird"}, "can't be the name of a bucket"),
-        ({"operation": "list", "endpoint": "nonsense"}, "begins with http:// or https://"),
-        ({"operation": "list", "endpoint": "ftp://x"}, "begins with http:// or https://"),
+        ({"operation": "list", "endpoint": "nonsense"}, "must start with http:// or https://"),
+        ({"operation": "list", "endpoint": "ftp://x"}, "must start with http:// or https://"),
     ],
 )
 def test_inputs_that_make_no_sense(caller: Caller, inputs: dict[str, Any], says: str) -> None:
