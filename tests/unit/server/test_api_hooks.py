@@ -412,7 +412,7 @@ def test_no_playbook_can_use_the_secret_of_a_hook(server: ApiServer, client: htt
     register(client, text)
     answer = client.post("/api/v1/executions", json={"path": "tests/thief"})
     assert answer.status_code == 422
-    assert "may not be used" in answer.json()["detail"]
+    assert "playbooks cannot use it" in answer.json()["detail"]
 
 
 def test_not_even_a_playbook_with_the_path_of_no_playbook(server: ApiServer, client: httpx2.Client) -> None:

@@ -370,7 +370,7 @@ class TestNotToBeHad:
         found = play("shell", "echo run", "landlock")
         assert found.error is not None
         assert (found.error.kind, found.result) == ("not_found", None)
-        assert "another machine: use bubblewrap" in found.error.message
+        assert "another architecture: use bubblewrap" in found.error.message
 
     def test_what_makes_no_sense(self) -> None:
         with pytest.raises(Failure, match="magic"):
