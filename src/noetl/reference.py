@@ -39,10 +39,10 @@ class Need(Interruption):
 
 
 class TooLarge:
-    """Placeholder for content that exceeds the size limit, alone or together with others."""
+    """Placeholder for content that exceeds a limit, which it names."""
 
-    def __init__(self, limit: int, together: bool = False) -> None:
-        self.limit, self.together = limit, together
+    def __init__(self, limit: str) -> None:
+        self.limit = limit
 
 
 class Gone:
@@ -89,10 +89,9 @@ class Reference(View):
         if isinstance(found, Gone):
             raise TemplateFailed(found.message)
         if isinstance(found, TooLarge):
-            limit = f"limit {found.limit:,}{' for all stored values of a decision' if found.together else ''}"
             hint = "pass it to a task, or store the part that the template needs as a smaller value"
             raise TemplateFailed(
-                f"a stored value of {self.size:,} bytes is too large to load here ({limit})", hint=hint
+                f"a stored value of {self.size:,} bytes is too large to load here ({found.limit})", hint=hint
             )
         if isinstance(found, bytes):
             raise TemplateFailed("binary content can't be looked into: hand it to a tool as a whole")

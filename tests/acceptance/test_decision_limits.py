@@ -18,7 +18,7 @@ HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: limits, path: 
 SHARED = "{{ " + "[" * 12 + "1" + "]*9" * 12 + " }}"
 NOOP = "    tool: {kind: noop}\n"
 SECONDS = 300  # not a measure: it only keeps a decision without a limit from stopping the suite
-TOGETHER = "used up the 250 ms of CPU time"
+TOGETHER = "used up the 200 ms of CPU time"
 DECISION = "the templates of this decision"
 
 
@@ -145,10 +145,17 @@ workflow:
     assert effects.read_text() == "paid\n"
 
 
-def test_stored_values_of_one_decision_are_bounded_in_sum(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("value", "limit"),
+    [
+        ("['x' * 1000000] * 7", "limit 16,777,216 for all stored values of a decision"),
+        ("[[1]] * 200000", "limit 500,000 lists and maps in all stored values of a decision"),
+    ],
+)
+def test_stored_values_of_one_decision_are_bounded_in_sum(tmp_path: Path, value: str, limit: str) -> None:
     count = 10
     chain = "".join(
-        f"  - step: s{i}\n    tool: {{kind: python, code: \"result = ['x' * 1000000] * 7 + [{i}]\"}}\n"
+        f'  - step: s{i}\n    tool: {{kind: python, code: "result = {value} + [{i}]"}}\n'
         f"    next: {{arcs: [{{step: s{i + 1}}}]}}\n"
         for i in range(count)
     )
@@ -162,7 +169,7 @@ def test_stored_values_of_one_decision_are_bounded_in_sum(tmp_path: Path) -> Non
         .replace("steps.s0.", "steps.start.")
     )
     error = error_of(run(tmp_path, text, seconds=SECONDS))
-    assert "limit 16,777,216 for all stored values of a decision" in error["message"]
+    assert limit in error["message"]
 
 
 def test_two_stored_values_can_be_looked_into(tmp_path: Path) -> None:

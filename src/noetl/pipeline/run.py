@@ -541,7 +541,7 @@ class Pipeline:
     async def _content(self, reference: Reference) -> Any:
         content = await self.host.content(reference)
         if isinstance(content, TooLarge):
-            raise TemplateFailed(f"a stored value of {reference.size:,} bytes is too large (limit {content.limit:,})")
+            raise TemplateFailed(f"a stored value of {reference.size:,} bytes is too large ({content.limit})")
         return content
 
     def _write_once(self, patch: Patch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from hashlib import sha256
 from stat import S_ISREG
 from typing import Any, Protocol
@@ -21,6 +22,14 @@ from noetl.reference import CHUNKS, HOLDS_REFERENCES, Reference, decoded
 MOST_HOLES = 1_000_000
 """Items of a loop without a result: those that failed. The engine keeps an error of each in memory, so no loop comes
 near this."""
+
+
+Admit = Callable[[bytes], None]
+"""Called with each piece of content before it is decoded; raises to refuse it."""
+
+
+def admit_all(content: bytes) -> None:
+    """For readers without a limit beyond the size of the reference."""
 
 
 class Contents(Protocol):
@@ -99,25 +108,28 @@ def _verified(store: Contents, reference: Reference, size: int | None) -> bytes:
     return content
 
 
-def read_value(store: Contents, reference: Reference) -> Any:
+def read_value(store: Contents, reference: Reference, admit: Admit = admit_all) -> Any:
     """The value itself; the results of a large loop are put together from their chunks."""
     content = read_bytes(store, reference)
+    admit(content)
     try:
         if reference.schema_hint == CHUNKS:
-            return _joined(store, msgspec.json.decode(content, type=Manifest))
+            return _joined(store, msgspec.json.decode(content, type=Manifest), admit)
         return decoded(content, reference)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, ValueError) as error:
         raise Damaged(f"the stored value {reference.digest[:12]} can't be read: {error}") from error
 
 
-def _joined(store: Contents, manifest: Manifest) -> list[Any]:
+def _joined(store: Contents, manifest: Manifest, admit: Admit) -> list[Any]:
     """Results by index, null where an item has none."""
     pairs: dict[int, Any] = {}
     marked = set(manifest.marked)
     for key in dict.fromkeys(manifest.chunks):
         hint = HOLDS_REFERENCES if key in marked else ""
         chunk = Reference("db", key, 0, f"sha256:{key}", hint)
-        for index, result in decoded(_verified(store, chunk, None), chunk):
+        content = _verified(store, chunk, None)
+        admit(content)
+        for index, result in decoded(content, chunk):
             pairs[index] = result
     if not all(type(index) is int and 0 <= index < manifest.total for index in pairs):
         raise ValueError("a chunk holds results of items that the loop does not have")

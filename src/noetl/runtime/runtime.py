@@ -29,7 +29,7 @@ from noetl.keychain.keychain import StoredCredential
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan, step_plan
 from noetl.reference import Gone, Need, Reference, TooLarge, loaded
-from noetl.results.read import Damaged, read_json, read_value
+from noetl.results.read import Admit, Damaged, admit_all, read_json, read_value
 from noetl.runtime.loaded import LoadedPlaybook, PlaybookCache, single_flight
 from noetl.runtime.store_thread import StoreThread
 from noetl.store.codec import ZERO, decode, rows_of
@@ -48,6 +48,9 @@ WORKER_BYTES = 64 << 20
 """How much a template may load on the server and on a worker."""
 DECISION_BYTES = 16 << 20
 """Bytes that all templates of one decision may load together."""
+DECISION_BRACKETS = 500_000
+"""Lists and maps in the stored values that one decision may load. A list of one digit takes 4 bytes of JSON and 100
+bytes of memory, and decoding holds the interpreter lock."""
 BATCH_SECONDS = 0.05
 """How long commands are decided before what follows from them is stored: nobody else is listened to meanwhile."""
 MAX_ERROR_CHARACTERS = 1_000
@@ -396,16 +399,14 @@ class Runtime:
 
     async def look_into(self, reference: Reference, contents: LoadedContents) -> None:
         """Load the content of a reference for a template on the server."""
-        stored = Contents(self.store, self.unstored, contents.bytes_left)
         try:
             if contents.bytes_left < reference.size <= SERVER_BYTES:
-                raise ReadTooMuch
-            contents[reference.key] = await self._content(reference, SERVER_BYTES, stored)
-        except ReadTooMuch:
-            contents[reference.key] = TooLarge(DECISION_BYTES, together=True)
+                raise ReadTooMuch(_TOO_MANY_BYTES)
+            contents[reference.key] = await self._content(reference, SERVER_BYTES, contents.take)
+        except ReadTooMuch as error:
+            contents[reference.key] = TooLarge(str(error))
         except Damaged as error:  # a template that can't be evaluated, not the end of the engine
             contents[reference.key] = Gone(str(error))
-        contents.bytes_left -= stored.bytes_read or reference.size
 
     async def work(self, execution: str, fence: int) -> Work:
         """What a lease hands out, for a worker that it has not reached."""
@@ -426,14 +427,14 @@ class Runtime:
             items = cell.items[run.id]
         return work_of(cell.state, event, items)
 
-    async def _content(self, reference: Reference, limit: int, contents: Contents | None = None) -> Any:
+    async def _content(self, reference: Reference, limit: int, admit: Admit = admit_all) -> Any:
         """The value behind a reference, its checksum verified."""
         if reference.size > limit:
-            return TooLarge(limit)
-        contents = contents or Contents(self.store, self.unstored)
+            return TooLarge(f"limit {limit:,}")
+        contents = Contents(self.store, self.unstored)
         if reference.store == "object":  # who waits for the store need not wait for another
-            return await asyncio.to_thread(read_value, contents, reference)
-        return await self._in_thread(read_value, contents, reference)
+            return await asyncio.to_thread(read_value, contents, reference, admit)
+        return await self._in_thread(read_value, contents, reference, admit)
 
     async def fetch(self, reference: Reference) -> Any:
         """For workers: the value behind a reference."""
@@ -442,7 +443,7 @@ class Runtime:
     async def fetch_bytes(self, reference: Reference) -> bytes | TooLarge:
         """For workers: the JSON of the value behind a reference."""
         if reference.size > WORKER_BYTES:
-            return TooLarge(WORKER_BYTES)
+            return TooLarge(f"limit {WORKER_BYTES:,}")
         if reference.store == "object":
             return await asyncio.to_thread(read_json, self.store, reference)
         return await self._in_thread(read_json, self.store, reference)
@@ -570,28 +571,37 @@ async def compile_here(file: str, text: bytes) -> LoadedPlaybook:
 
 
 class ReadTooMuch(Exception):
-    """The byte limit of a read was exceeded: the results of a loop are in many chunks."""
-
-
-class Contents:
-    """Contents of a store, including uncommitted ones. ReadTooMuch beyond `limit` bytes in total."""
-
-    def __init__(self, store: Store, unstored: dict[str, bytes], limit: int = 1 << 62) -> None:
-        self.store, self.unstored, self.limit = store, unstored, limit
-        self.bytes_read = 0
-
-    def blob(self, key: str) -> bytes | None:
-        content = self.unstored.get(key) or self.store.blob(key)
-        self.bytes_read += len(content or b"")
-        if self.bytes_read > self.limit:
-            raise ReadTooMuch
-        return content
+    """The limit of a decision was exceeded; the message says which."""
 
 
 class LoadedContents(dict[str, Any]):
-    """Content that the templates of one decision have loaded, by key, and the bytes they may still load."""
+    """Content that the templates of one decision have loaded, by key, and how much they may still load."""
 
     bytes_left = DECISION_BYTES
+    brackets_left = DECISION_BRACKETS
+
+    def take(self, content: bytes) -> None:
+        """Count content that is about to be decoded; ReadTooMuch if it is over a limit."""
+        self.bytes_left -= len(content)
+        if self.bytes_left < 0:
+            raise ReadTooMuch(_TOO_MANY_BYTES)
+        self.brackets_left -= content.count(b"[") + content.count(b"{")
+        if self.brackets_left < 0:
+            raise ReadTooMuch(_TOO_MANY_BRACKETS)
+
+
+_TOO_MANY_BYTES = f"limit {DECISION_BYTES:,} for all stored values of a decision"
+_TOO_MANY_BRACKETS = f"limit {DECISION_BRACKETS:,} lists and maps in all stored values of a decision"
+
+
+class Contents:
+    """Contents of a store, including uncommitted ones."""
+
+    def __init__(self, store: Store, unstored: dict[str, bytes]) -> None:
+        self.store, self.unstored = store, unstored
+
+    def blob(self, key: str) -> bytes | None:
+        return self.unstored.get(key) or self.store.blob(key)
 
 
 def _summary(state: Execution, started: float, now: float, local: bool) -> Summary:

@@ -208,7 +208,7 @@ class HttpLink:
     async def fetch(self, reference: Reference) -> Any:
         """The value behind a reference, its checksum verified."""
         if reference.size > READ_BYTES:
-            return TooLarge(READ_BYTES)
+            return TooLarge(f"limit {READ_BYTES:,}")
         if reference.store == "object":
             return await asyncio.to_thread(read_value, Parts({}), reference)
         return read_value(await self._parts(reference), reference)
@@ -216,7 +216,7 @@ class HttpLink:
     async def fetch_bytes(self, reference: Reference) -> bytes | TooLarge:
         """The JSON of the value behind a reference."""
         if reference.size > READ_BYTES:
-            return TooLarge(READ_BYTES)
+            return TooLarge(f"limit {READ_BYTES:,}")
         if reference.store == "object":
             return await asyncio.to_thread(read_json, Parts({}), reference)
         return read_json(await self._parts(reference), reference)

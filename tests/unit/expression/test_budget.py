@@ -12,7 +12,7 @@ from noetl.errors import BudgetExceeded, TemplateFailed
 from noetl.expression import BUDGET_KEY, View, decision_budget, parse, prepare, render
 from noetl.expression.budget import DECISION_BYTES, DEPTH
 
-TOGETHER = "the templates of this decision used up the 250 ms"
+TOGETHER = "the templates of this decision used up the 200 ms"
 LONG = {"n": "a" * 45 + "c" + "a" * 45, "s": "a" * 1_000_000, "l": [[0] * 100] * 3_000, "m": [[0] * 100] * 3_000}
 
 
