@@ -25,7 +25,7 @@ from noetl.dsl.problem import CHECKS
 from noetl.dsl.shape import Fields, ListOf, MapOf, OneOf, Shape
 from noetl.engine.envelope import envelope
 from noetl.engine.events import EVENTS, PlaybookStarted
-from noetl.engine.verify import INVARIANTS
+from noetl.engine.history.verify import INVARIANTS
 from noetl.expression import FILTERS, FUNCTIONS, METHODS, SQL_FILTERS, TESTS
 from noetl.server.metrics import METRICS
 from noetl.settings import VARIABLES

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from noetl.engine.history.verify import Violation
 from noetl.engine.net import Net
-from noetl.engine.verify import Violation
 from noetl.errors import FileMissing, NotFound, StoreError
 from noetl.runtime.audit import Audit, Unresolved
 from noetl.runtime.runtime import Runtime

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from noetl.clock import SystemClock, uptime
 from noetl.dsl.compile import load
 from noetl.engine import events as e
-from noetl.engine import evolve
+from noetl.engine import leases as lease_rules
 from noetl.engine.commands import Cancel, Claim, Command, Pause, Report
+from noetl.engine.history.verify import verify
 from noetl.engine.state import Execution
-from noetl.engine.verify import verify
 from noetl.errors import NoetlError, NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.model.identity import uuid7
@@ -498,14 +498,14 @@ class ServerLinkSuite(LinkSuite):
         self, opening: Open, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(service_module, "REAP_SECONDS", 0.02)
-        monkeypatch.setattr(evolve, "LEASE_SECONDS", 0.2)
+        monkeypatch.setattr(lease_rules, "LEASE_SECONDS", 0.2)
 
         async def story(stand: ServerStand) -> None:
             link = stand.link()
             execution = await start(stand, CHAIN)
             await stand.beat("w1", {})
             (old,) = await link.claim(Claim("w1", 1))
-            monkeypatch.setattr(evolve, "LEASE_SECONDS", 30.0)
+            monkeypatch.setattr(lease_rules, "LEASE_SECONDS", 30.0)
             (new,) = await stand.link("w2").claim(Claim("w2", 1))
             assert new.run == old.run
             assert await link.report(execution, done(old, "late")) == (False, [])

@@ -21,7 +21,7 @@ import msgspec
 from crash.cases import CASES, Case
 from noetl.engine import events as e
 from noetl.engine.evolve import evolve
-from noetl.engine.fit import whole
+from noetl.engine.limits import whole
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
 from noetl.model.identity import action_id

@@ -20,10 +20,10 @@ from msgspec.structs import replace
 from noetl.dsl.compile import load
 from noetl.engine import events as e
 from noetl.engine.commands import Lost, Pause, Report, Resume
-from noetl.engine.decide import MAX_LOSSES
+from noetl.engine.history.verify import Violation, verify
+from noetl.engine.leases import MAX_LOSSES
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
-from noetl.engine.verify import Violation, verify
 from noetl.model.outcome import Outcome
 from noetl.model.playbook import Playbook
 from noetl.runtime.embedded import Embedded

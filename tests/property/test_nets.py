@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Claim, Command, Lost, Report, Start, TimerDue
 from noetl.engine.decide import decide
+from noetl.engine.decision import Decision
 from noetl.engine.evolve import evolve
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
-from noetl.engine.turn import Turn
 from noetl.model.identity import step_of
 from noetl.model.outcome import Error
 from noetl.model.playbook import Arc, Executor, Loop, Playbook, Router, Step, Task
@@ -68,7 +68,7 @@ class Driver:
     def do(self, command: Command) -> list[e.Event]:
         self.now += 1.0
         before = fold(self.net, self.log)
-        turn = Turn(self.state, self.now)
+        turn = Decision(self.state, self.now)
         decide(turn, command)
         for event in turn.events:
             before = thaw(freeze(before), self.net)  # every state survives being a snapshot

@@ -8,7 +8,7 @@ from __future__ import annotations
 import httpx2
 
 from noetl.cli.start import main
-from noetl.engine import evolve
+from noetl.engine import leases as lease_rules
 from noetl.server import service, stall
 from noetl.worker import heart, http_link, terms
 
@@ -17,7 +17,7 @@ BEAT_SECONDS, POLL_SECONDS, STALL_SECONDS = 1.0, 2.0, 1.5
 
 
 def shorten() -> None:
-    evolve.LEASE_SECONDS = LEASE_SECONDS  # type: ignore[attr-defined]
+    lease_rules.LEASE_SECONDS = LEASE_SECONDS  # type: ignore[attr-defined]
     terms.LEASE_SECONDS = LEASE_SECONDS  # type: ignore[attr-defined]
     terms.GRANT_SECONDS = service.GRANT_SECONDS = GRANT_SECONDS  # type: ignore[attr-defined]
     terms.MARGIN_SECONDS = MARGIN_SECONDS

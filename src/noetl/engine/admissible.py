@@ -24,10 +24,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 from noetl.engine import events as e
-from noetl.engine.evolve import POINTS, item_of, progress_key, split_path
+from noetl.engine.branches import POINTS
 from noetl.engine.net import CasePlan, StepPlan
 from noetl.engine.patch import BadPatch, apply_patch, operator_of
 from noetl.engine.state import Epoch, Execution, Progress, Run, Tail
+from noetl.engine.tasks import item_of, split_path
 from noetl.errors import NoetlError, TemplateError
 from noetl.expression import Budget, parse, render
 from noetl.model.identity import TaskId, action_id, child_id
@@ -90,7 +91,7 @@ class Facts:
             refuse(f"item {index} is not the next one of the lease")
 
     def progress(self, index: int | None, prefix: str) -> Progress:
-        return self.run.progress.get(progress_key(index, prefix)) or Progress()
+        return self.run.pipelines(index).get(prefix) or Progress()
 
     def links(self, index: int | None, prefix: str) -> Sequence[Link]:
         """The pipeline of a prefix: the step's own, that of a chain, or the body of an iterator task under way."""

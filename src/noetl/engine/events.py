@@ -213,6 +213,10 @@ class StepStarted(Event, frozen=True):
     items: Interval | None = None
     claim: str = ""
     """The worker's name for its claim."""
+    ttl: float = 0.0
+    """Seconds after the worker's last heartbeat until the lease expires."""
+    lane: int = 0
+    """Of a loop: the lane length from here on."""
 
 
 class StepRegranted(Event, frozen=True):
@@ -229,6 +233,10 @@ class StepRegranted(Event, frozen=True):
     items: Interval | None = None
     claim: str = ""
     """The worker's name for its claim."""
+    ttl: float = 0.0
+    """Seconds after the worker's last heartbeat until the lease expires."""
+    lane: int = 0
+    """Of a loop: the lane length from here on."""
 
 
 class StepPaused(Event, frozen=True):
@@ -294,7 +302,7 @@ class StepFailed(Event, frozen=True):
     task: str | None = None
     attempt: int = 0
     taken: bool = False
-    """A branch of its case has taken the failure up."""
+    """A branch of its case handled the failure."""
 
 
 class Target(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -321,7 +329,7 @@ class NextEvaluated(Event, frozen=True):
     winner_branch: str | None = None
     suppressed_branches: tuple[str, ...] = ()
     taken: bool = False
-    """The run failed, and a branch of its case has taken that up."""
+    """The run failed, and a branch of its case handled the failure."""
 
 
 # -- what a classic step does after its tool -------------------------------------------------------------------------
@@ -412,6 +420,8 @@ class LoopStarted(Event, frozen=True):
     total: int
     items: Any = None
     """The collection itself if it is small, else a reference."""
+    lane: int = 0
+    """The first lane length."""
 
 
 class IterationStarted(Event, frozen=True):
@@ -436,6 +446,8 @@ class IterationDone(Event, frozen=True):
     run: str
     index: int
     result: Any = None
+    chunk: Any = None
+    """A reference to the results that are stored as a chunk with this one."""
 
 
 class IterationFailed(Event, frozen=True):
@@ -575,8 +587,8 @@ class PollFinished(Event, frozen=True):
 # -- ctx, signals, timers -------------------------------------------------------------------------------------------
 
 
-class Spelled(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A part of a stored value, as JSON text: the fold has no store to read from, and a reducer has to look into it."""
+class InlinedPart(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of a stored value as JSON text: the fold cannot read the store, and a reducer needs the value."""
 
     key: str
     text: str
@@ -585,13 +597,13 @@ class Spelled(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CtxPatched(Event, frozen=True):
-    """`ctx` was changed by the request itself, or a stored value is written out for the patch that comes next."""
+    """`ctx` was changed by the request itself, or a stored value is inlined for the patch that comes next."""
 
     name = "ctx.patched"
     entity = "workflow"
 
     patch: Patch = ()
-    spelled: Spelled | None = None
+    spelled: InlinedPart | None = None
 
 
 class MessageReceived(Event, frozen=True):
@@ -623,3 +635,5 @@ class TimerFired(Event, frozen=True):
     entity = "timer"
 
     timer: str
+    error: dict[str, Any] | None = None
+    """Of the time limit of the execution: why it fails."""

@@ -4,85 +4,90 @@ A run listens from its entry until a chain has come to a `next`, or no branch is
 lives in the state and nowhere else: `state.listeners` has the runs, the log has what they heard. So a listener survives
 every process, and costs nothing where there is none.
 
-- It hears what happens in the same turn in which it happens, before the turn is stored. Nothing is heard twice or lost
-  in a crash: either the turn is stored as a whole or it never was.
+- It hears events in the decision that emits them, before the decision is stored. Nothing is heard twice or lost
+  in a crash: either the decision is stored as a whole or it never was.
 - It does not hear its own run, nor `case.*`, `next.*` and `token.*` events. Two things of its own it does hear: its
   timers (`spec.timers`), and the end of its own tool, as `call.done` or `call.error`.
 - A signal that was sent before the step was entered is heard on entry. One that makes a branch fire is consumed; any
   other stays for whoever waits for it.
 - Branches are chosen here, on the server, and a worker runs their chains (`noetl.pipeline.tail`). Events that come
-  meanwhile may choose more; those wait for their turn as further epochs.
+  meanwhile may choose more; those wait as further epochs.
 - `else` fires on a message or a timer that no other branch wants.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from noetl.engine import events as e
 from noetl.engine.call import call_names, failed_call
+from noetl.engine.failures import error_data
+from noetl.engine.leases import server_grant
 from noetl.engine.net import StepPlan
-from noetl.engine.state import Run, StepResult, error_data
-from noetl.engine.turn import Turn
+from noetl.engine.state import Run, StepResult
+from noetl.engine.timer_keys import StepTimer, timer_of
 from noetl.errors import TemplateError
 from noetl.model.identity import TaskId, step_of
 from noetl.model.outcome import Error
 from noetl.scope import Scope, StepsView
 
+if TYPE_CHECKING:
+    from noetl.engine.decision import Decision
+
 UNHEARD = ("case.", "next.", "token.")
 POINTS = ("call.done", "call.error")
 
 
-def listen(turn: Turn, plan: StepPlan, run: str) -> None:
+def listen(decision: Decision, plan: StepPlan, run: str) -> None:
     """A run begins to listen: what was sent before is heard now. Without a tool it starts here, and its time counts."""
     if not plan.step.tasks:
-        fence = turn.state.fence + 1
-        turn.emit(e.StepStarted(run, fence, "server"))
-        turn.emit(e.StepPaused(run, fence, "waiting", until="event", key="call"))
-    for type, kept in turn.state.signals.items():
-        turn.news += ((run, e.MessageReceived(type, number, payload)) for number, payload in kept)
+        grant = server_grant(decision.state, run)
+        decision.emit(grant)
+        decision.emit(e.StepPaused(run, grant.fence, "waiting", until="event", key="call"))
+    for type, kept in decision.state.signals.items():
+        decision.unheard += ((run, e.MessageReceived(type, number, payload)) for number, payload in kept)
 
 
-def hear(turn: Turn) -> None:
+def hear(decision: Decision) -> None:
     """Let the listeners hear what has happened. Each piece of news leaves the list once it was looked at."""
-    while turn.news:
-        name, event = turn.news[0]
-        run = turn.state.runs.get(name)
-        if run is not None and not turn.state.over:
-            _hear(turn, run, event)
-        del turn.news[0]
+    while decision.unheard:
+        name, event = decision.unheard[0]
+        run = decision.state.runs.get(name)
+        if run is not None and not decision.state.over:
+            _hear(decision, run, event)
+        del decision.unheard[0]
 
 
-def _hear(turn: Turn, run: Run, event: e.Event) -> None:
+def _hear(decision: Decision, run: Run, event: e.Event) -> None:
     heard = _heard(run, event)
-    if heard is None or not _is_kept(turn, event):
+    if heard is None or not _is_kept(decision, event):
         return
-    plan = turn.state.net.steps[run.step]
+    plan = decision.state.net.steps[run.step]
     assert plan.cases is not None
     assert run.tail is not None
     failed = heard["name"] == "call.error"
     asked = heard["name"] in ("message.received", "timer.fired")
     try:
-        scope = branch_scope(turn, run, heard)
-        with turn.allowance:
+        scope = branch_scope(decision, run, heard)
+        with decision.allowance:
             chosen = plan.cases.chosen(scope, run.tail.fired, failed, last=asked)
     except TemplateError as error:
-        turn.emit(e.StepFailed(run.id, Error("template", f"case: {error.message} in {error.source[:200]!r}")))
+        decision.emit(e.StepFailed(run.id, Error("template", f"case: {error.message} in {error.source[:200]!r}")))
         return
     if chosen:
-        _choose(turn, run, heard, chosen, event.id if isinstance(event, e.MessageReceived) else None)
+        _choose(decision, run, heard, chosen, event.id if isinstance(event, e.MessageReceived) else None)
     elif failed and run.tail.failure is not None and not run.tail.epochs:
-        turn.emit(e.StepFailed(run.id, *run.tail.failure))
+        decision.emit(e.StepFailed(run.id, *run.tail.failure))
 
 
-def _choose(turn: Turn, run: Run, heard: dict[str, Any], chosen: list[str], message: str | None) -> None:
-    cases = turn.state.net.steps[run.step].cases
+def _choose(decision: Decision, run: Run, heard: dict[str, Any], chosen: list[str], message: str | None) -> None:
+    cases = decision.state.net.steps[run.step].cases
     assert cases is not None
     if heard["name"] not in POINTS:
-        turn.emit(e.CaseStarted(run.id, heard["name"]))
-    turn.emit(
+        decision.emit(e.CaseStarted(run.id, heard["name"]))
+    decision.emit(
         e.CaseEvaluated(
             run.id,
             matched=tuple(sorted(chosen, key=branch_number)),
@@ -100,11 +105,11 @@ def branch_number(name: str) -> int:
     return int(name.rpartition("_")[2])
 
 
-def _is_kept(turn: Turn, event: e.Event) -> bool:
+def _is_kept(decision: Decision, event: e.Event) -> bool:
     """Whether a signal is still there: another listener may have taken it."""
     if not isinstance(event, e.MessageReceived):
         return True
-    return any(number == event.id for number, _ in turn.state.signals.get(event.type, ()))
+    return any(number == event.id for number, _ in decision.state.signals.get(event.type, ()))
 
 
 def _heard(run: Run, event: e.Event) -> dict[str, Any] | None:
@@ -142,8 +147,8 @@ def _data(event: e.Event) -> dict[str, Any]:
         return {**more, "type": event.type, "id": event.id, "payload": event.payload}
     data = {field: getattr(event, field) for field in event.__struct_fields__}
     if isinstance(event, e.TimerFired):
-        kind, _, rest = event.timer.partition(":")
-        data["timer_id"] = rest.rpartition(":")[2] if kind == "timer" else event.timer
+        timer = timer_of(event.timer)
+        data["timer_id"] = timer.timer if isinstance(timer, StepTimer) else event.timer
     if (run := _run_of(event)) is not None:
         data |= {"run": run, "step": step_of(run)}
     return {key: _plain(value) for key, value in data.items()}
@@ -158,17 +163,17 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def branch_scope(turn: Turn, run: Run, heard: dict[str, Any]) -> Scope:
+def branch_scope(decision: Decision, run: Run, heard: dict[str, Any]) -> Scope:
     """What a branch of a listener sees; its own result once its tool has ended."""
-    scope = turn.scope(run.args, run.args_by, heard)
-    plan, tail = turn.state.net.steps[run.step], run.tail
+    scope = decision.scope(run.args, run.args_by, heard)
+    plan, tail = decision.state.net.steps[run.step], run.tail
     assert plan.step.tail is not None
     assert tail is not None
     outcome: dict[str, Any] = {"status": "ok", "result": None, "error": None, "meta": {}}
     if tail.point:
         outcome = last_outcome(run)
         own = StepResult("failed" if tail.failure else "succeeded", result=_result(run), error=outcome["error"])
-        scope["steps"] = StepsView({**turn.state.steps, run.step: own})
+        scope["steps"] = StepsView({**decision.state.steps, run.step: own})
     scope.update(call_names(outcome, plan.step.tail.view, plan.step.loop is not None))
     return scope
 

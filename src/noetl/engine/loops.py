@@ -1,14 +1,110 @@
-"""Unleased items of a loop: they are granted in lanes, and a lane returns the items it does not finish."""
+"""Loops: their items, the lanes in which they are granted, their results and their end.
+
+A lane is an interval of items under one lease. Items that nobody has are those from `loop.next` on, and those that a
+lane returned. The lane length adapts: it doubles when a lane was fast and halves when one was slow or returned.
+"""
 
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Callable, Sequence
+from math import ceil
+from typing import TYPE_CHECKING, Any
 
-from noetl.engine.events import Interval
-from noetl.engine.state import Loop, Run
+from msgspec.structs import replace
+
+from noetl.engine import events as e
+from noetl.engine import upcast
+from noetl.engine.failures import error_data
+from noetl.engine.limits import encoded_size, shrink
+from noetl.engine.net import StepPlan
+from noetl.engine.patch import SET, Write
+from noetl.engine.ready import refresh_ready
+from noetl.engine.state import Execution, Loop, Run, StepResult
+from noetl.engine.step_runs import end_run
+from noetl.errors import TemplateError
+from noetl.expression import kind_of, unwrapped
+from noetl.model.outcome import Error
+from noetl.reference import CHUNKS, HOLDS_REFERENCES, Reference, canonical, refer, reference_to
+
+if TYPE_CHECKING:
+    from noetl.engine.decision import Decision
+
+FIRST_LANE = 1
+MAX_LANE = 1_024
+FAST_LANE_SECONDS = 0.2
+RESULTS_PER_CHUNK = 4_096
+BYTES_PER_CHUNK = 1 << 16
 
 
-def take_items(loop: Loop, items: Interval) -> None:
+# -- start ----------------------------------------------------------------------------------------------------------
+
+
+def loop_items(decision: Decision, plan: StepPlan, args: dict[str, Any], args_by: dict[str, Any]) -> Any:
+    """The collection of a loop, or the Error with which its run fails."""
+    assert plan.collection is not None
+    try:
+        with decision.allowance:
+            items = plan.collection(decision.scope(args, args_by))
+        if length_of(items) is not None:
+            return items
+        return Error("loop_input", f"loop.in must give a list, not {kind_of(unwrapped(items))}")
+    except TemplateError as error:
+        return Error("template", f"loop.in: {error.message} in {error.source[:200]!r}")
+
+
+def length_of(items: Any) -> int | None:
+    """The number of items of a collection; None if it is not a list. A stored list is not loaded if it is known."""
+    if isinstance(items, Reference):
+        count = items.preview.get("count") if isinstance(items.preview, dict) else None
+        if isinstance(count, int) and items.schema_hint in ("list", CHUNKS):
+            return count
+        items = items.content()
+    return len(items) if isinstance(items, list | tuple) else None
+
+
+def start_loop(decision: Decision, plan: StepPlan, run: str, items: Any) -> None:
+    if isinstance(items, Error):
+        decision.fail(run, items)
+        return
+    total = length_of(items) or 0
+    collection = items if isinstance(items, Reference) else list(items)
+    decision.emit(e.LoopStarted(run, total, collection, FIRST_LANE))
+    if not total or not plan.step.tasks:
+        result = [None] * total if plan.step.loop and plan.step.loop.collect else None
+        decision.emit(e.LoopDone(run, total, total, 0, result))
+
+
+def _started(state: Execution, event: e.LoopStarted, at: float) -> None:
+    run = state.runs[event.run]
+    run.loop = Loop(event.total, event.items, lane=event.lane or upcast.FIRST_LANE, implied_chunks=not event.lane)
+    run.ctx = dict(state.ctx)
+    refresh_ready(state, run)
+
+
+# -- lanes ----------------------------------------------------------------------------------------------------------
+
+
+def lane_length(loop: Loop) -> int:
+    """How many items a lane gets, after the lanes that ended since the last grant."""
+    length = loop.lane
+    for seconds in loop.lane_seconds:
+        fast = 0 <= seconds < FAST_LANE_SECONDS
+        length = min(length * 2, MAX_LANE) if fast else max(1, length // 2)
+    return length
+
+
+def next_lane(plan: StepPlan, run: Run, loop: Loop, length: int, slots: int) -> e.Interval:
+    """The next items: returned ones first. Where one worker keeps the loop, its slots share all that is left."""
+    first, last = loop.returned[0] if loop.returned else (loop.next, loop.total)
+    if plan.local:
+        waiting = loop.total - loop.next + sum(end - begin for begin, end in loop.returned)
+        return first, min(last, first + ceil(waiting / min(slots, plan.lanes - len(loop.lanes) - len(run.parked))))
+    fair = max(1, (loop.total - loop.next) // (4 * plan.lanes))
+    return first, min(last, first + min(length, fair))
+
+
+def take_items(loop: Loop, items: e.Interval) -> None:
     """Grant items: the first untouched ones, or the first returned ones."""
     first, last = items
     if first == loop.next:
@@ -21,20 +117,172 @@ def take_items(loop: Loop, items: Interval) -> None:
     # Version 0.1.0 could grant a parked item twice. Such a log still folds, and `verify` names the item.
 
 
-def give_back(run: Run, loop: Loop, first: int, last: int) -> None:
+def return_lane(run: Run, loop: Loop, first: int, last: int) -> None:
     """Return the remaining items of a lane, if any. Only its first item can have been started."""
-    if first < last and _is_started(run, first):
+    if first < last and first in run.item_progress:
         return_items(run, loop, (first, first + 1))
         first += 1
     if first < last:
         return_items(run, loop, (first, last))
 
 
-def return_items(run: Run, loop: Loop, items: Interval) -> None:
+def return_items(run: Run, loop: Loop, items: e.Interval) -> None:
     """Keep returned items in the order in which they are granted again: started ones first, because they are still in
     flight and no other item may take their place, then by index, which is the order of a sequential loop."""
-    insort(loop.returned, items, key=lambda interval: (not _is_started(run, interval[0]), interval[0]))
+    insort(loop.returned, items, key=lambda interval: (interval[0] not in run.item_progress, interval[0]))
 
 
-def _is_started(run: Run, index: int) -> bool:
-    return f"{index}:" in run.progress
+# -- items ----------------------------------------------------------------------------------------------------------
+
+
+def accept_iteration(decision: Decision, fence: int, fact: e.IterationDone) -> None:
+    run = decision.state.runs[fact.run]
+    settings, loop = decision.state.net.steps[run.step].step.loop, run.loop
+    if settings is not None and settings.collect and loop is not None:
+        fact = _with_chunk(decision, loop, fact)
+    decision.emit(fact)
+    _finish_loop(decision, run)
+
+
+def _with_chunk(decision: Decision, loop: Loop, fact: e.IterationDone) -> e.IterationDone:
+    """Store the results gathered so far as a chunk when they are many, so that memory does not grow with the loop."""
+    fitting = shrink(fact, decision.blobs)
+    assert isinstance(fitting, e.IterationDone)
+    count, size = len(loop.results) + 1, loop.bytes + encoded_size(fitting.result, BYTES_PER_CHUNK)
+    if (
+        count < RESULTS_PER_CHUNK
+        and size < BYTES_PER_CHUNK
+        and not (loop.implied_chunks and upcast.implies_chunk(count, size))
+    ):
+        return fitting
+    return replace(fitting, chunk=_stored_chunk(decision, [*loop.results, (fact.index, fitting.result)]))
+
+
+def _stored_chunk(decision: Decision, results: Sequence[tuple[int, Any]]) -> Reference:
+    reference, content = chunk_of(results)
+    decision.blobs.append((reference.key, content))
+    return reference
+
+
+def chunk_of(results: Sequence[tuple[int, Any]]) -> tuple[Reference, bytes]:
+    """A chunk is a list of pairs of index and result."""
+    return refer([[index, result] for index, result in results])
+
+
+def fail_iteration(decision: Decision, fence: int, fact: e.IterationFailed) -> None:
+    run = decision.state.runs[fact.run]
+    decision.emit(fact)
+    settings = decision.state.net.steps[run.step].step.loop
+    if settings is not None and settings.on_error == "continue":
+        _finish_loop(decision, run)
+    else:
+        decision.fail(run.id, fact.error, fact.task, fact.attempt)
+
+
+def _iteration_started(state: Execution, event: e.IterationStarted, at: float) -> None:
+    run = state.runs[event.run]
+    run.losses.pop(event.index, None)
+    run.progress_of(event.index, "")
+
+
+def _iteration_done(state: Execution, event: e.IterationDone, at: float) -> None:
+    run, loop = _finish_iteration(state, event.run, event.index, at)
+    loop.ok += 1
+    if event.chunk is not None:
+        loop.chunks.append(event.chunk)
+        loop.results.clear()
+        loop.bytes = 0
+    elif state.net.steps[run.step].step.loop.collect:  # type: ignore[union-attr]
+        loop.results.append((event.index, event.result))
+        loop.bytes += encoded_size(event.result, BYTES_PER_CHUNK)
+
+
+def _iteration_failed(state: Execution, event: e.IterationFailed, at: float) -> None:
+    run, loop = _finish_iteration(state, event.run, event.index, at)
+    loop.failed += 1
+    error = error_data(event.error, run.step, event.task, event.attempt)
+    loop.failures.append({"index": event.index, "error": error})
+
+
+def _finish_iteration(state: Execution, name: str, index: int, at: float) -> tuple[Run, Loop]:
+    run = state.runs[name]
+    loop = run.loop
+    assert loop is not None
+    run.item_progress.pop(index, None)
+    for fence, (first, last) in loop.lanes.items():
+        if first == index:
+            if index + 1 < last:
+                loop.lanes[fence] = (index + 1, last)
+            else:
+                _end_lane(state, loop, fence, at)
+            break
+    refresh_ready(state, run)
+    return run, loop
+
+
+def _end_lane(state: Execution, loop: Loop, fence: int, at: float) -> None:
+    del loop.lanes[fence]
+    lease = state.leases.pop(fence, None)
+    if lease is not None:
+        loop.lane_seconds.append(max(0.0, at - lease.since))
+
+
+def is_parallel(state: Execution, run: Run) -> bool:
+    """Whether items of the run work side by side, each on its own view of ctx."""
+    settings = state.net.steps[run.step].step.loop
+    return settings is not None and settings.mode == "parallel"
+
+
+def note_writers(loop: Loop, index: int, patch: Sequence[Write]) -> None:
+    for key, operator, value in patch:
+        if operator == SET:
+            loop.writers[key] = (index, value)
+
+
+# -- end ------------------------------------------------------------------------------------------------------------
+
+
+def _finish_loop(decision: Decision, run: Run) -> None:
+    loop = run.loop
+    if loop is not None and loop.finished == loop.total:
+        collect = decision.state.net.steps[run.step].step.loop.collect  # type: ignore[union-attr]
+        result = _result(decision, loop) if collect else None
+        decision.emit(e.LoopDone(run.id, loop.total, loop.ok, loop.failed, result))
+
+
+def _result(decision: Decision, loop: Loop) -> Any:
+    """Results of the items by index, null where one failed; a reference where they fill chunks."""
+    if not loop.chunks:
+        results: list[Any] = [None] * loop.total
+        for index, result in loop.results:
+            results[index] = result
+        return results
+    chunks = [*loop.chunks, *([_stored_chunk(decision, loop.results)] if loop.results else [])]
+    manifest = {
+        "total": loop.total,
+        "chunks": [chunk.key for chunk in chunks],
+        "marked": [chunk.key for chunk in chunks if chunk.schema_hint.endswith(HOLDS_REFERENCES)],
+    }
+    content = canonical(manifest)
+    reference = reference_to(content, hint=CHUNKS, preview={"count": loop.total})
+    decision.blobs.append((reference.key, content))
+    return reference
+
+
+def _done(state: Execution, event: e.LoopDone, at: float) -> None:
+    run = state.runs[event.run]
+    if run.tail is not None and not run.tail.looped:
+        run.tail.looped, run.tail.result, run.ctx = True, event.result, dict(state.ctx)
+        refresh_ready(state, run)
+        return
+    data = {"total": event.total, "ok": event.ok, "failed": event.failed, "result": event.result}
+    end_run(state, run, StepResult("succeeded", result=event.result), event.name, data)
+
+
+HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
+    e.LoopStarted: _started,
+    e.IterationStarted: _iteration_started,
+    e.IterationDone: _iteration_done,
+    e.IterationFailed: _iteration_failed,
+    e.LoopDone: _done,
+}

@@ -11,7 +11,7 @@ from noetl.expression import Read, parse, prepare
 from noetl.model.playbook import Arc, Branch, Cases, Goto, Guard, Playbook, Step, Task
 
 Test = Callable[[Mapping[str, Any]], bool]
-MAX_RIVALS = 100
+MAX_CACHED_JOINS = 100
 """Maximum number of joining steps of a net that are cached with their predecessors."""
 
 
@@ -211,10 +211,10 @@ class Net:
         self.playbook = playbook
         self.steps = {step.name: StepPlan(step, i) for i, step in enumerate(playbook.steps)}
         self.output = prepare(playbook.executor.output) if playbook.executor.output is not None else None
-        self.rivals = Rivals(self.steps)
+        self.competing_steps = CompetingSteps(self.steps)
 
 
-class Rivals(dict[str, frozenset[str]]):
+class CompetingSteps(dict[str, frozenset[str]]):
     """For each joining step, the steps from which a token could still come to it, not passing through it.
 
     Worked out when it is first asked for: of a net with thousands of joins all of it would take gigabytes.
@@ -225,7 +225,7 @@ class Rivals(dict[str, frozenset[str]]):
         self._steps = steps
 
     def __missing__(self, join: str) -> frozenset[str]:
-        if len(self) >= MAX_RIVALS:
+        if len(self) >= MAX_CACHED_JOINS:
             self.clear()
         plan = self._steps.get(join)
         found = self[join] = self._before(join) if plan is not None and plan.joins else frozenset()

@@ -2,70 +2,76 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from noetl.engine import events as e
 from noetl.engine.commands import Start
-from noetl.engine.fit import Oversized, fitted
+from noetl.engine.handles import note_handles
+from noetl.engine.limits import EventTooLarge, shrink
 from noetl.engine.patch import plain_patch
-from noetl.engine.turn import Turn
+from noetl.engine.state import Execution
+from noetl.engine.timer_keys import ExecutionTimeout
 from noetl.errors import TemplateError
 from noetl.expression import BUDGET_KEY, NOW_KEY, parse, render
 from noetl.scope import Scope
 
+if TYPE_CHECKING:
+    from noetl.engine.decision import Decision
 
-def start(turn: Turn, command: Start) -> None:
+
+def start(decision: Decision, command: Start) -> None:
     """Write the request, merge and render the workload, put the token on the entry step."""
-    state = turn.state
+    state = decision.state
     if state.seq:
         return
     if command.refused is not None:
-        _refuse(turn, command, command.refused)
+        _refuse(decision, command, command.refused)
         return
     playbook = state.net.playbook
     try:
-        requested = fitted(
-            e.ExecutionRequested(state.digest, playbook.path, command.payload, command.parent), turn.blobs
+        requested = shrink(
+            e.ExecutionRequested(state.digest, playbook.path, command.payload, command.parent), decision.blobs
         )
-        workload = materialised(turn, playbook.workload, command.payload)
-        evaluated = fitted(e.RequestEvaluated(workload), turn.blobs)
-        patched = fitted(e.CtxPatched(plain_patch(command.ctx)), turn.blobs) if command.ctx else None
+        workload = materialised(decision, playbook.workload, command.payload)
+        evaluated = shrink(e.RequestEvaluated(workload), decision.blobs)
+        patched = shrink(e.CtxPatched(plain_patch(command.ctx)), decision.blobs) if command.ctx else None
     except TemplateError as error:
-        _refuse(turn, command, _failure("template", f"workload: {error.message} in {error.source[:200]!r}"))
+        _refuse(decision, command, _failure("template", f"workload: {error.message} in {error.source[:200]!r}"))
         return
-    except Oversized as error:
-        _refuse(turn, replace(command, payload={}), _failure("too_large", f"the request can't be stored: {error}"))
+    except EventTooLarge as error:
+        _refuse(decision, replace(command, payload={}), _failure("too_large", f"the request can't be stored: {error}"))
         return
-    turn.emit(requested)
-    turn.emit(evaluated)
-    turn.emit(e.PlaybookStarted())
-    turn.emit(e.WorkflowStarted())
+    decision.emit(requested)
+    decision.emit(evaluated)
+    decision.emit(e.PlaybookStarted())
+    decision.emit(e.WorkflowStarted())
     if patched is not None:
-        turn.emit(patched)
-    turn.emit(e.TokenEnqueued(state.next_token, playbook.entry))
+        decision.emit(patched)
+    decision.emit(e.TokenEnqueued(state.next_token, playbook.entry))
 
 
 def _failure(kind: str, message: str) -> dict[str, Any]:
     return {"kind": kind, "message": message, "place": "workload"}
 
 
-def _refuse(turn: Turn, command: Start, failure: dict[str, Any]) -> None:
+def _refuse(decision: Decision, command: Start, failure: dict[str, Any]) -> None:
     """Record the request, and end the execution at once."""
-    state = turn.state
-    turn.emit(e.ExecutionRequested(state.digest, state.net.playbook.path, command.payload, command.parent))
-    turn.emit(e.RequestEvaluated(error=failure))
-    turn.emit(e.PlaybookProcessed("failed", error=failure))
+    state = decision.state
+    decision.emit(e.ExecutionRequested(state.digest, state.net.playbook.path, command.payload, command.parent))
+    decision.emit(e.RequestEvaluated(error=failure))
+    decision.emit(e.PlaybookProcessed("failed", error=failure))
 
 
-def materialised(turn: Turn, defaults: dict[str, Any], payload: dict[str, Any]) -> dict[str, Any]:
+def materialised(decision: Decision, defaults: dict[str, Any], payload: dict[str, Any]) -> dict[str, Any]:
     """The payload laid over the defaults as data; then the remaining templates, in document order (S26)."""
     workload: dict[str, Any] = {}
-    scope = Scope(workload=_overlaid(_ready(defaults), payload), execution_id=turn.state.id)
-    scope[NOW_KEY] = turn.now
-    scope[BUDGET_KEY] = turn.budget
-    with turn.allowance:
+    scope = Scope(workload=_overlaid(_ready(defaults), payload), execution_id=decision.state.id)
+    scope[NOW_KEY] = decision.now
+    scope[BUDGET_KEY] = decision.budget
+    with decision.allowance:
         for key, value in defaults.items():
             workload[key] = _rendered(value, payload[key], scope) if key in payload else render(value, scope)
             scope["workload"] = {**scope["workload"], key: workload[key]}
@@ -102,3 +108,35 @@ def _overlaid(default: Any, given: Any) -> Any:
     if not (isinstance(default, dict) and isinstance(given, dict)):
         return given
     return {**default, **{key: _overlaid(default.get(key), value) for key, value in given.items()}}
+
+
+# -- events ---------------------------------------------------------------------------------------------------------
+
+
+def _requested(state: Execution, event: e.ExecutionRequested, at: float) -> None:
+    state.parent = event.parent
+
+
+def _evaluated(state: Execution, event: e.RequestEvaluated, at: float) -> None:
+    state.workload = event.workload
+    if state.parent is not None:
+        note_handles(state, event.workload)
+
+
+def _playbook_started(state: Execution, event: e.PlaybookStarted, at: float) -> None:
+    state.status = "running"
+    limit = state.net.playbook.executor.timeout
+    if limit is not None:
+        state.timers[ExecutionTimeout().name] = at + limit
+
+
+def _workflow_started(state: Execution, event: e.WorkflowStarted, at: float) -> None:
+    pass
+
+
+HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
+    e.ExecutionRequested: _requested,
+    e.RequestEvaluated: _evaluated,
+    e.PlaybookStarted: _playbook_started,
+    e.WorkflowStarted: _workflow_started,
+}

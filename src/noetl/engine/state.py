@@ -5,7 +5,7 @@ Finished runs leave; what remains of a step is its last result. So memory follow
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -16,10 +16,8 @@ from noetl.engine.patch import Write
 from noetl.model.outcome import Error, Outcome
 
 Status = Literal["pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled"]
-RESULTS_PER_CHUNK = 4_096
-BYTES_PER_CHUNK = 1 << 16
-LEASE_SECONDS = 30.0
-MAX_CTX_BYTES = 1 << 20
+WHOLE_RUN = -1
+"""The index of a run without a loop among parked items and lost leases."""
 
 
 Key = TypeVar("Key")
@@ -175,16 +173,20 @@ class Loop(msgspec.Struct):
     lanes: dict[int, Interval] = {}
     """What is left of each lane, by fence."""
     lane: int = 1
-    """How many items the next lane gets."""
+    """The lane length of the last grant."""
+    lane_seconds: list[float] = []
+    """How long each lane took that ended since the last grant; negative if it was returned."""
     ok: int = 0
     failed: int = 0
     failures: list[dict[str, Any]] = []
     results: list[tuple[int, Any]] = []
     """Accepted results that are not in a chunk yet."""
     bytes: int = 0
-    """About how much the results that are not in a chunk yet weigh."""
+    """Encoded size of the results that are not in a chunk yet."""
     chunks: list[Any] = []
     """References to chunks of results."""
+    implied_chunks: bool = False
+    """Whether its log does not name the chunks; see `noetl.engine.upcast`."""
     writers: dict[str, tuple[int, Any]] = {}
     """Who wrote which key of ctx, for write-once."""
 
@@ -207,13 +209,32 @@ class Run(msgspec.Struct):
     started: float | None = None
     loop: Loop | None = None
     progress: dict[str, Progress] = {}
-    """Pipelines under way, by iteration and prefix: ``, `3`, `3:each#1[0]/`."""
+    """Pipelines of the run itself, by prefix: empty for its own, `each#1[0]/` inside of an iterator task."""
+    item_progress: dict[int, dict[str, Progress]] = {}
+    """Pipelines of the loop items that are in flight, by index and prefix."""
     parked: dict[int, Parked] = {}
-    """By iteration; -1 stands for a run without a loop."""
+    """By the index of the item, or WHOLE_RUN."""
     tail: Tail | None = None
     """Of a classic step that has one."""
     losses: dict[int, int] = {}
-    """Leases lost in a row without an accepted report between them, by the item they stood at (-1 without a loop)."""
+    """Leases lost in a row without an accepted report between them, by the index of the item, or WHOLE_RUN."""
+
+    def pipelines(self, index: int | None) -> dict[str, Progress]:
+        """Progress by prefix, of a loop item or of the run itself. Not to be changed."""
+        return self.progress if index is None else self.item_progress.get(index, {})
+
+    def progress_of(self, index: int | None, prefix: str) -> Progress:
+        """The progress of a pipeline, which begins here if it is new."""
+        pipelines = self.progress if index is None else self.item_progress.setdefault(index, {})
+        progress = pipelines.get(prefix)
+        if progress is None:
+            progress = pipelines[prefix] = Progress()
+        return progress
+
+    def all_progress(self) -> Iterator[tuple[str, Progress]]:
+        """Every pipeline under way, with its prefix."""
+        for pipelines in (self.progress, *self.item_progress.values()):
+            yield from pipelines.items()
 
 
 class StepResult(msgspec.Struct):
@@ -232,7 +253,7 @@ class Lease(msgspec.Struct):
     run: str
     worker: str
     since: float
-    ttl: float = LEASE_SECONDS
+    ttl: float
     """How long after the worker's last sign of life it is taken for lost."""
     claim: str = ""
     facts: int = 0
@@ -250,8 +271,8 @@ class Ended(msgspec.Struct):
     tokens: int = -1
     """How many tokens are still to be sent; -1 until the arcs were looked at."""
     tail: Tail | None = None
-    taken: bool = False
-    """It failed, and a branch of its case has taken that up."""
+    failure_handled: bool = False
+    """It failed, and a branch of its case handled the failure."""
 
 
 class Execution(msgspec.Struct):
@@ -264,7 +285,7 @@ class Execution(msgspec.Struct):
     seq: int = 0
     workload: dict[str, Any] = {}
     ctx: dict[str, Any] = {}
-    ctx_weights: dict[str, int] = {}
+    ctx_sizes: dict[str, int] = {}
     """What each value of ctx takes in JSON; ctx has a limit as a whole."""
     ctx_bytes: int = 0
     parent: tuple[str, str, int] | None = None
@@ -284,8 +305,8 @@ class Execution(msgspec.Struct):
     timers: dict[str, float] = {}
     signals: dict[str, list[tuple[str, Any]]] = {}
     signal_ids: dict[str, None] = {}
-    fresh: dict[int, None] = {}
-    """Tokens that wait to be looked at."""
+    unadmitted: dict[int, None] = {}
+    """Tokens at a gate that has not been evaluated for them yet."""
     waiting: dict[str, list[int]] = {}
     """Tokens at steps that join, by step."""
     held: dict[int, None] = {}
@@ -294,16 +315,16 @@ class Execution(msgspec.Struct):
     ended: dict[str, Ended] = {}
     listeners: dict[str, None] = {}
     """Runs of classic steps that look at every event."""
-    crowd: dict[str, int] = {}
-    """How many tokens and runs are at each step; what joins ask about."""
+    occupancy: dict[str, int] = {}
+    """Number of tokens and runs at each step, for joins."""
     changed: bool = False
     """`ctx` has changed or a signal has come since held tokens were looked at."""
     listening: bool = False
     """A signal or somebody who waits for one is new."""
     failure: dict[str, Any] | None = None
     errors: list[dict[str, Any]] = []
-    hurried: bool = False
-    """The execution's time is over: no branch may end first."""
+    deadline_passed: bool = False
+    """The time limit of the execution has passed: no branch may end first."""
     cancel_reason: str | None = None
     finished: str | None = None
     """The outcome of the workflow, once nothing can run any more; only the final step may still run."""
@@ -311,15 +332,13 @@ class Execution(msgspec.Struct):
     """The step that ended last."""
     result: Any = None
     error: dict[str, Any] | None = None
-    spelling: dict[str, str] = {}
-    """Stored values that are being written out, as far as they have come."""
-    spelled: dict[str, Any] = {}
-    """Stored values that the next patch looks into; empty between turns."""
+    partial_values: dict[str, str] = {}
+    """Stored values that are being inlined into the log, as far as they have come."""
+    inlined_values: dict[str, Any] = {}
+    """Stored values that the reducers of the next patch read; empty between decisions."""
     handles: dict[str, None] = {}
     """Keys of the handles of secrets that its tasks were given, the newest last: whoever works on it has to know them,
     to hide their values."""
-    outbox: list[tuple[str, bytes]] = []
-    """Content that the fold made and that must be stored with the events; empty between turns."""
 
     def __post_init__(self) -> None:
         self.ready, self.leases, self.timers = Tracked(self.ready), Tracked(self.leases), Tracked(self.timers)
@@ -340,22 +359,11 @@ class Execution(msgspec.Struct):
     @property
     def shown_status(self) -> str:
         """The status as people see it: a run that can only go on when something comes is waiting."""
-        idle = self.status == "running" and not self.leases and not self.ready and not self.fresh and not self.ended
+        idle = (
+            self.status == "running" and not self.leases and not self.ready and not self.unadmitted and not self.ended
+        )
         return "waiting" if idle and (self.runs or self.tokens) else self.status
 
     @property
     def over(self) -> bool:
         return self.status in ("succeeded", "failed", "cancelled")
-
-
-def error_data(error: Error, step: str, task: str | None, attempt: int) -> dict[str, Any]:
-    """An error as templates and people see it."""
-    return {
-        "kind": error.kind,
-        "message": error.message,
-        "retryable": error.retryable,
-        "details": error.details,
-        "step": step,
-        "task": task,
-        "attempt": attempt,
-    }

@@ -23,9 +23,9 @@ from noetl.engine.events import (
     TaskRetryScheduled,
     TaskStarted,
 )
-from noetl.engine.evolve import repeats_after
 from noetl.engine.patch import SET, BadPatch, Patch, Write, apply_patch, wanted
 from noetl.engine.state import Poll, Progress
+from noetl.engine.tasks import repeats_after
 from noetl.errors import TemplateError, TemplateFailed
 from noetl.expression import NOW_KEY, Sealed, revealed
 from noetl.model.identity import TaskId

@@ -36,12 +36,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from noetl.engine.branches import add_request
 from noetl.engine.call import call_names, failed_call
 from noetl.engine.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
-from noetl.engine.evolve import add_request
+from noetl.engine.failures import error_data
 from noetl.engine.listen import branch_number
 from noetl.engine.net import CasePlan
-from noetl.engine.state import Epoch, Progress, StepResult, Tail, error_data
+from noetl.engine.state import Epoch, Progress, StepResult, Tail
 from noetl.errors import TemplateError
 from noetl.expression import NOW_KEY
 from noetl.model.outcome import Error

@@ -13,13 +13,13 @@ import msgspec
 
 from noetl.dsl.compile import load
 from noetl.engine.events import ExecutionRequested
+from noetl.engine.history.verify import Frozen, Log, Part, Violation
 from noetl.engine.net import Net
-from noetl.engine.verify import Frozen, Log, Part, Violation
 from noetl.errors import NoetlError, NotFound
 from noetl.results.read import found
 from noetl.store import codec
 from noetl.store.ports import Derived, Row, Snapshot, Store, Summary
-from noetl.store.snapshot import thaw
+from noetl.store.snapshot import readable, thaw
 from noetl.tools.registry import KINDS
 
 BATCH = 1_000
@@ -99,7 +99,7 @@ class Audit:
             listed = store.summaries(prefix=execution, limit=1)
             if not listed:
                 return None
-            snapshot = store.snapshot(execution)
+            snapshot = readable(store.snapshot(execution))
             return _Moment(store.seq(execution), listed[0].status, snapshot, store.derived(execution))
 
     def _begin(self, summary: Summary, moment: _Moment, part: Part) -> tuple[Log, list[Row]]:

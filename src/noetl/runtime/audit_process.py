@@ -13,7 +13,7 @@ from operator import attrgetter
 
 import msgspec
 
-from noetl.engine.verify import Violation
+from noetl.engine.history.verify import Violation
 from noetl.errors import NoetlError
 from noetl.runtime.audit import Audit, Report
 from noetl.store.open import open_store

@@ -6,7 +6,7 @@ its source, and what follows from leaving it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,18 +14,18 @@ from noetl.dsl.problem import did_you_mean
 from noetl.engine import events as e
 from noetl.engine.commands import Fork
 from noetl.engine.evolve import evolve
-from noetl.engine.explain import Explainer, Explanation
-from noetl.engine.fork import Retrace, half_told, under_way
-from noetl.engine.replay import Difference, Replay
+from noetl.engine.history.explain import Explainer, Explanation
+from noetl.engine.history.fork import Retrace, half_told, under_way
+from noetl.engine.history.replay import Difference, Replay
+from noetl.engine.history.verify import LIVE_ONLY
 from noetl.engine.state import Execution
-from noetl.engine.verify import LIVE_ONLY
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.model.identity import step_of
 from noetl.reference import Need, loaded
 from noetl.runtime.runtime import Cell, LoadedContents, Runtime
 from noetl.store.codec import decode
 from noetl.store.ports import Change, Derived, Row, Snapshot, Store
-from noetl.store.snapshot import thaw
+from noetl.store.snapshot import readable, thaw
 
 AT_ONCE = 1_000
 Value = TypeVar("Value")
@@ -89,7 +89,6 @@ async def state_at(runtime: Runtime, execution: str, seq: int) -> tuple[Executio
         event = decode(row.type, row.data)
         await runtime.change_net(state, event)
         evolve(state, event, row.at)
-        state.outbox.clear()
         moment = row.at
     assert state is not None
     if moment is None:  # the snapshot is of that very event
@@ -100,7 +99,7 @@ async def state_at(runtime: Runtime, execution: str, seq: int) -> tuple[Executio
 def _snapshot(store: Store, execution: str) -> tuple[Snapshot | None, str]:
     """The latest snapshot, and the digest of the playbook it belongs to."""
     digest = next((one.digest for one in store.summaries(prefix=execution, limit=1)), "")
-    return (store.snapshot(execution) if digest else None), digest
+    return (readable(store.snapshot(execution)) if digest else None), digest
 
 
 # -- explaining -----------------------------------------------------------------------------------------------------
@@ -118,7 +117,6 @@ async def explain(runtime: Runtime, execution: str, step: str, run: str | None) 
         await runtime.change_net(state, event)
         await _evaluated(runtime, partial(explainer.see, state, event, row.seq, row.at))
         evolve(state, event, row.at)
-        state.outbox.clear()
     assert state is not None
     if step not in state.net.steps and not explainer.entered:
         hint = did_you_mean(step, state.net.steps)
@@ -246,7 +244,6 @@ async def _cut(
 ) -> Cut:
     """The log up to an event, and behind it what the engine said in the same breath."""
     state, rows, payload = None, [], {}
-    blobs: dict[str, bytes] = {}
     async for row in rows_of(runtime, source):
         event = decode(row.type, row.data)
         if state is None:
@@ -254,8 +251,6 @@ async def _cut(
             payload = event.payload if isinstance(event, e.ExecutionRequested) else {}
         await runtime.change_net(state, event)
         evolve(state, event, row.at)
-        blobs.update(state.outbox)
-        state.outbox.clear()
         rows.append(row)
         if see is not None:
             see(state, event)
@@ -265,7 +260,12 @@ async def _cut(
     if at is not None and at > state.seq:
         raise UsageError(f"{source} has {state.seq} events, and none numbered {at}")
     chunks = {chunk.key for run in state.runs.values() if run.loop is not None for chunk in run.loop.chunks}
-    return Cut(state, rows, {key: blobs[key] for key in chunks if key in blobs}, payload)
+    blobs = await runtime.thread.ask(_blobs, runtime.store, chunks)
+    return Cut(state, rows, blobs, payload)
+
+
+def _blobs(store: Store, keys: Iterable[str]) -> dict[str, bytes]:
+    return {key: content for key in keys if (content := store.blob(key)) is not None}
 
 
 async def _go_on(runtime: Runtime, source: str, name: str, cut: Cut, edit: Edit, failed: str | None) -> Forked:

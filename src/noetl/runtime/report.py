@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from noetl.dsl.tree import Mark
-from noetl.engine.explain import Decision, Explanation, Reason
+from noetl.engine.history.explain import ExplainedDecision, Explanation, Reason
 from noetl.engine.state import Execution
 
 BUSY = ("held", "scheduled", "waiting", "running")
@@ -90,7 +90,7 @@ def explained(
     }
 
 
-def _decision(one: Decision, file: str, places: Mapping[str, Mark]) -> dict[str, Any]:
+def _decision(one: ExplainedDecision, file: str, places: Mapping[str, Mark]) -> dict[str, Any]:
     return {
         "seq": one.seq,
         "timestamp": datetime.fromtimestamp(one.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),

@@ -19,11 +19,12 @@ from noetl.dsl.tree import Mark
 from noetl.engine import events as e
 from noetl.engine.admissible import Inadmissible
 from noetl.engine.commands import Claim, Command, Report, Start
-from noetl.engine.decide import carry_on, decide, remedy_for
+from noetl.engine.decide import carry_on, decide
+from noetl.engine.decision import Decision
 from noetl.engine.evolve import evolve
+from noetl.engine.lifecycle import remedy_for
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
-from noetl.engine.turn import Turn
 from noetl.errors import Away, NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.model.playbook import Playbook
@@ -34,7 +35,7 @@ from noetl.runtime.loaded import LoadedPlaybook, PlaybookCache, single_flight
 from noetl.runtime.store_thread import StoreThread
 from noetl.store.codec import ZERO, decode, rows_of
 from noetl.store.ports import Change, Leased, Row, Snapshot, Store, Summary
-from noetl.store.snapshot import freeze, thaw
+from noetl.store.snapshot import freeze, readable, thaw
 from noetl.tools.registry import KINDS
 from noetl.worker.work import Work, work_of
 
@@ -332,12 +333,12 @@ class Runtime:
             if isinstance(asked.command, Refresh):
                 if not self.shared:  # else all that changes nothing is looked at when the batch is stored
                     cell = await self._refreshed(cell, execution in changes)
-                turn = Turn(cell.state, now)
+                decision = Decision(cell.state, now)
             else:
-                turn = await self._turn(cell.state, asked.command, now)
-            events = turn.events
+                decision = await self._decision(cell.state, asked.command, now)
+            events = decision.events
             rows = _rows(events, before + 1, now, cell.head)
-            self.unstored.update(turn.blobs)
+            self.unstored.update(decision.blobs)
             works = [await self._work(cell, event) for event in events if _hands_out(cell.state, event)]
         except Undecidable as undecidable:
             self._forget(execution, decided, changes)
@@ -354,7 +355,7 @@ class Runtime:
                 change = changes[execution] = cell.opening or Change(execution, before, [], blobs=[])
                 cell.opening = None
             change.rows += rows
-            change.blobs += turn.blobs
+            change.blobs += decision.blobs
             _derive(change, cell.state)
             self._summarise(cell, change, now)
         decided.setdefault(execution, []).append((asked, Answer(events, works, cell.state)))
@@ -378,20 +379,20 @@ class Runtime:
             self._begin(asked.execution, state.net, state.digest)
         self.asked.append(asked._replace(command=remedy))
 
-    async def _turn(self, state: Execution, command: Command, now: float) -> Turn:
+    async def _decision(self, state: Execution, command: Command, now: float) -> Decision:
         """Decide, loading what templates want to look into on the way."""
-        turn = Turn(state, now)
+        decision = Decision(state, now)
         contents = LoadedContents()
         step = decide
         while True:
             try:
                 with loaded(contents):
-                    step(turn, command)
-                return turn
+                    step(decision, command)
+                return decision
             except Need as need:
-                self.unstored.update(turn.blobs)
+                self.unstored.update(decision.blobs)
                 await self.look_into(need.reference, contents)
-                step = carry_on if turn.events else decide
+                step = carry_on if decision.events else decide
             except Inadmissible:  # the report is rejected; the execution is unaffected
                 raise
             except Exception as error:  # any error: a retry of the command would raise it again
@@ -516,7 +517,6 @@ class Runtime:
             await self.change_net(state, event)
             evolve(state, event, row.at)
         state.changed = state.listening = True  # paused, it may hold what nobody has looked at yet
-        state.outbox.clear()
         state.drain()  # stored with the events that moved it
         last = rows[-1] if rows else first
         head = snapshot.hash if snapshot and not rows else last.hash
@@ -550,7 +550,7 @@ class Runtime:
         first = self.store.read(execution, 0, 1)
         if not first:
             raise NotFound(f"no execution {execution}")
-        snapshot = self.store.snapshot(execution)
+        snapshot = readable(self.store.snapshot(execution))
         listed = next(iter(self.store.summaries(prefix=execution, limit=1)), None)
         return first[0], snapshot, self.store.read(execution, snapshot.seq if snapshot else 0), listed
 
@@ -642,7 +642,7 @@ def _raise(asked: Asked, error: Exception) -> None:
 
 
 def _hands_out(state: Execution, event: e.Event) -> bool:
-    """Whether the event is a grant that still holds at the end of its turn."""
+    """Whether the event is a grant that still holds at the end of its decision."""
     return isinstance(event, e.StepStarted | e.StepRegranted) and event.fence in state.leases
 
 

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
 from noetl.clock import Clock
-from noetl.engine.verify import Violation
+from noetl.engine.history.verify import Violation
 from noetl.errors import NotFound, StoreError
 from noetl.log import Log
 from noetl.runtime.audit import Audit, Batches

@@ -13,20 +13,27 @@ from noetl.engine.net import Net
 from noetl.engine.state import Execution
 from noetl.reference import Reference
 from noetl.store.codec import decode_value, encode_value
+from noetl.store.ports import Snapshot
 
-LEFT_OUT = ("net", "outbox")
-"""The net comes from the playbook; the outbox is empty between turns."""
+FORMAT = b'{"format":2,'
+"""How a snapshot begins whose state this version can read. Others are ignored, and the log is folded instead."""
 
 
 def freeze(state: Execution) -> bytes:
-    """The state, ready to be stored."""
-    fields = {name: plain(getattr(state, name)) for name in state.__struct_fields__ if name not in LEFT_OUT}
-    return encode_value(fields)
+    """The state, ready to be stored. Its net comes from the playbook."""
+    fields = {name: plain(getattr(state, name)) for name in state.__struct_fields__ if name != "net"}
+    return encode_value({"format": 2, **fields})
+
+
+def readable(snapshot: Snapshot | None) -> Snapshot | None:
+    """The snapshot, unless another version wrote it."""
+    return snapshot if snapshot is not None and snapshot.data.startswith(FORMAT) else None
 
 
 def thaw(data: bytes, net: Net) -> Execution:
     """The state again."""
     fields = decode_value(data)
+    del fields["format"]
 
     def custom(kind: type, value: Any) -> Any:
         return net if kind is Net else value

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from noetl.clock import uptime
-from noetl.engine.state import LEASE_SECONDS
+from noetl.engine.leases import LEASE_SECONDS
 
 GRANT_SECONDS = 15.0
 """Time after the grant within which a heartbeat has to name a lease."""

@@ -119,7 +119,7 @@ def encode_work(work: Work) -> msgspec.Raw:
 
 def decode_work(data: bytes | msgspec.Raw) -> Work:
     try:
-        return msgspec.convert(codec.decode_value(bytes(data)), Work)
+        return msgspec.convert(codec.decode_value(bytes(data)), Work, str_keys=True)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise BadMessage(f"work that can't be read: {error}") from None
 

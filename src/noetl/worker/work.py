@@ -9,10 +9,10 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec.structs import replace
 
-from noetl.engine.events import StepRegranted, StepStarted
-from noetl.engine.evolve import is_parallel
+from noetl.engine.events import Interval, StepRegranted, StepStarted
+from noetl.engine.loops import is_parallel
 from noetl.engine.net import Net, all_tasks
-from noetl.engine.state import Execution, Progress, StepResult, Tail
+from noetl.engine.state import Execution, Progress, Run, StepResult, Tail
 from noetl.keychain.keychain import NEARBY
 from noetl.model.playbook import Step
 from noetl.reference import KEYCHAIN
@@ -33,7 +33,10 @@ class Work(msgspec.Struct):
     parallel: bool
     """Whether each item sees `ctx` as it is here and its own writes only."""
     steps: dict[str, StepResult]
-    progress: dict[str, Progress]
+    progress: dict[str, Progress] = {}
+    """Pipelines of the run, by prefix."""
+    item_progress: dict[int, dict[str, Progress]] = {}
+    """Pipelines of the items that were started before, by index and prefix."""
     first: int = 0
     iterator: str = ""
     items: list[Any] | None = None
@@ -69,7 +72,8 @@ def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[An
         ctx=dict(run.ctx),
         parallel=is_parallel(state, run),
         steps=_steps_read(state, run.step),
-        progress=_copied(run.progress, event),
+        progress=_copied(run.progress) if event.items is None else {},
+        item_progress=_copied_items(run, event.items) if event.items is not None else {},
         first=event.items[0] if event.items else 0,
         iterator=loop.iterator if loop else "",
         items=lane,
@@ -134,19 +138,20 @@ def _steps_read(state: Execution, step: str) -> dict[str, StepResult]:
     return {name: state.steps[name] for name in reads if name in state.steps}
 
 
-def _copied(progress: dict[str, Progress], event: StepStarted | StepRegranted) -> dict[str, Progress]:
-    """Progress is the fold's; a worker changes its own copy."""
-    if not progress:
-        return {}
-    found = {}
-    for key, value in progress.items():
-        if event.items is None or event.items[0] <= int(key.partition(":")[0]) < event.items[1]:
-            found[key] = replace(
-                value,
-                visits=dict(value.visits),
-                iter=dict(value.iter),
-                tasks=dict(value.tasks),
-                writes=list(value.writes),
-                polls=dict(value.polls),
-            )
-    return found
+def _copied_items(run: Run, items: Interval) -> dict[int, dict[str, Progress]]:
+    return {index: _copied(run.item_progress[index]) for index in run.item_progress if items[0] <= index < items[1]}
+
+
+def _copied(pipelines: dict[str, Progress]) -> dict[str, Progress]:
+    """Progress belongs to the fold; a worker changes its own copy."""
+    return {
+        prefix: replace(
+            progress,
+            visits=dict(progress.visits),
+            iter=dict(progress.iter),
+            tasks=dict(progress.tasks),
+            writes=list(progress.writes),
+            polls=dict(progress.polls),
+        )
+        for prefix, progress in pipelines.items()
+    }

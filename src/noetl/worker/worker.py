@@ -16,8 +16,8 @@ import msgspec
 from noetl.clock import Clock
 from noetl.engine import events as e
 from noetl.engine.commands import Claim, Report
-from noetl.engine.evolve import FAST_LANE_SECONDS
-from noetl.engine.fit import weight
+from noetl.engine.limits import encoded_size
+from noetl.engine.loops import FAST_LANE_SECONDS
 from noetl.engine.state import Progress, Tail
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.expression import Sealed, revealed
@@ -328,7 +328,6 @@ class Lease:
 
     def _pipeline(self, index: int | None, iteration: dict[str, Any]) -> Pipeline:
         work = self.work
-        own = "" if index is None else f"{index}:"
         scope = Scope(
             workload=work.workload,
             ctx=dict(work.ctx) if work.parallel else work.ctx,
@@ -340,8 +339,9 @@ class Lease:
             keychain=KeychainView(),
             execution_id=work.execution,
         )
-        inner = {key[len(own) :]: value for key, value in work.progress.items() if key.startswith(own) and key != own}
-        progress = work.progress.get(own) or Progress()
+        pipelines = work.progress if index is None else work.item_progress.get(index, {})
+        inner = {prefix: progress for prefix, progress in pipelines.items() if prefix}
+        progress = pipelines.get("") or Progress()
         return Pipeline(self.plan, work.run, scope, progress, self, self, index, "", inner)
 
     # -- host -------------------------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ class Lease:
                 return await self._stored(plan, outcome)
             outcome = await self._without_bytes(plan, outcome)
             limit = plan.task.spec.get("results", {}).get("inline_bytes", self.work.inline_bytes)
-            if weight(outcome.result, limit) > limit:
+            if encoded_size(outcome.result, limit) > limit:
                 return await self._stored(plan, outcome)
             encode_value(outcome.result)
         except Failure as failure:

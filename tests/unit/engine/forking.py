@@ -11,8 +11,8 @@ from stage import EXECUTION, Stage
 from noetl.dsl.compile import load
 from noetl.engine.commands import Command
 from noetl.engine.events import Event
+from noetl.engine.history.verify import verify
 from noetl.engine.state import Execution
-from noetl.engine.verify import verify
 from noetl.runtime import history
 from noetl.runtime.history import Edit, Forked
 from noetl.store import codec

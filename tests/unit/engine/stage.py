@@ -183,7 +183,6 @@ class Stage:
             evolve(folded, codec.decode(row.type, row.data), row.at)
         for state in (live, folded):
             state.changed = state.listening = False
-            state.outbox.clear()
         assert folded == live
 
 

@@ -88,7 +88,6 @@ def _check_fold(live: Execution, log: list[tuple[Event, float]]) -> None:
     folded = Execution(live.id, live.net, live.digest)
     for event, at in log:
         evolve(folded, event, at)
-        folded.outbox.clear()
     for state in (live, folded):
         state.changed = state.listening = False
     differing = [name for name in live.__struct_fields__ if getattr(folded, name) != getattr(live, name)]

@@ -15,9 +15,9 @@ from noetl.engine import events as e
 from noetl.engine.admissible import Inadmissible
 from noetl.engine.commands import Command, Report, Signal
 from noetl.engine.decide import decide
+from noetl.engine.decision import Decision
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
-from noetl.engine.turn import Turn
 from noetl.model.outcome import failed
 from noetl.reference import Need
 from noetl.runtime import runtime
@@ -133,7 +133,7 @@ class Recorded(msgspec.Struct):
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Recorded]:
     found: list[Recorded] = []
 
-    def record(turn: Turn, command: Command) -> None:
+    def record(turn: Decision, command: Command) -> None:
         if isinstance(command, Report) and turn.state.id == EXECUTION:
             found.append(Recorded(freeze(turn.state), turn.state.net, turn.now, command))
         decide(turn, command)
@@ -325,7 +325,7 @@ def outcome(one: Recorded, report: Report | None) -> list[e.Event] | None:
     if report is None:
         return None
     state: Execution = thaw(one.state, one.net)
-    turn = Turn(state, one.now)
+    turn = Decision(state, one.now)
     try:
         decide(turn, report)
     except Inadmissible:

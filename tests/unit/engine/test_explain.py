@@ -13,7 +13,7 @@ from test_forks import CHILD, FINAL, RICH
 
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Pause
-from noetl.engine.explain import Decision, Explanation, arcs_of
+from noetl.engine.history.explain import Decision, Explanation, arcs_of
 from noetl.engine.state import Ended
 from noetl.errors import NotFound, UsageError
 from noetl.model.outcome import failed

@@ -8,10 +8,10 @@ from story import EXECUTION, HEAD, run
 from noetl.dsl.compile import load
 from noetl.engine.commands import Claim, Command, Lost, Report, Start
 from noetl.engine.decide import decide
+from noetl.engine.decision import Decision
 from noetl.engine.events import IterationDone, IterationStarted, StepStarted
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
-from noetl.engine.turn import Turn
 from noetl.tools.registry import KINDS
 
 
@@ -30,7 +30,7 @@ class Told:
         self.tell(Start())
 
     def tell(self, command: Command) -> None:
-        turn = Turn(self.state, 0.0)
+        turn = Decision(self.state, 0.0)
         decide(turn, command)
         self.given += [event for event in turn.events if isinstance(event, StepStarted)]
 

@@ -8,6 +8,7 @@ import pytest
 from stage import Stage, play, text_of
 
 from noetl.engine import decide as deciding
+from noetl.engine import lifecycle
 from noetl.engine import settle as settling
 from noetl.model.identity import step_of
 
@@ -42,14 +43,14 @@ class Effects:
 
 def break_routing(monkeypatch: pytest.MonkeyPatch, step: str, error: Exception) -> None:
     """The arcs of a step cannot be decided, as if the engine had a defect."""
-    route = settling._route
+    route = settling.route
 
-    def broken(turn: Any, ended: Any) -> None:
-        if step_of(ended.run) == step and turn.state.finished is None:
+    def broken(decision: Any, ended: Any) -> None:
+        if step_of(ended.run) == step and decision.state.finished is None:
             raise error
-        route(turn, ended)
+        route(decision, ended)
 
-    monkeypatch.setattr(settling, "_route", broken)
+    monkeypatch.setattr(settling, "route", broken)
 
 
 def check_failed(end: Stage, text: str) -> None:
@@ -85,7 +86,7 @@ def test_the_run_ends_also_if_its_facts_and_its_final_step_cannot_be_decided(mon
         raise KeyError("gone")
 
     monkeypatch.setitem(deciding.ACCEPT, deciding.e.TaskDone, broken)
-    monkeypatch.setattr(deciding, "start_final_step", broken)
+    monkeypatch.setattr(lifecycle, "_start_final_step", broken)
     effects = Effects()
     end = play(PAY + TELL, head=FINAL, tools=effects.tools)
     check_failed(end, "KeyError")
@@ -96,10 +97,10 @@ def test_the_run_ends_also_if_its_facts_and_its_final_step_cannot_be_decided(mon
 def test_a_timer_that_cannot_be_decided_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     admit = settling._admit
 
-    def broken(turn: Any, token: Any) -> None:
+    def broken(decision: Any, token: Any) -> None:
         if token.step == "late":
             raise KeyError("gone")
-        admit(turn, token)
+        admit(decision, token)
 
     monkeypatch.setattr(settling, "_admit", broken)
     end = play("""
@@ -112,10 +113,10 @@ def test_a_timer_that_cannot_be_decided_fails_the_run(monkeypatch: pytest.Monkey
 def test_a_child_that_cannot_be_started_fails_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     start = deciding.start
 
-    def broken(turn: Any, command: Any) -> None:
+    def broken(decision: Any, command: Any) -> None:
         if command.parent is not None and command.refused is None:
             raise KeyError("gone")
-        start(turn, command)
+        start(decision, command)
 
     monkeypatch.setattr(deciding, "start", broken)
     child = text_of("- {step: start, tool: {kind: noop}}")

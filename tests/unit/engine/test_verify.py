@@ -15,9 +15,9 @@ from noetl.dsl.compile import load
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command
 from noetl.engine.evolve import evolve
+from noetl.engine.history.verify import INVARIANTS, MAX_EVENT_BYTES, Frozen, Violation, verify
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
-from noetl.engine.verify import INVARIANTS, MAX_EVENT_BYTES, Frozen, Violation, verify
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error
 from noetl.reference import refer

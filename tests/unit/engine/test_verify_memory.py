@@ -14,9 +14,9 @@ from story import EXECUTION, HEAD
 
 from noetl.dsl.compile import load
 from noetl.engine import events as e
+from noetl.engine.history.verify import Log
+from noetl.engine.history.verify.intervals import Intervals
 from noetl.engine.net import Net
-from noetl.engine.verify import Log
-from noetl.engine.verify.intervals import Intervals
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Outcome
 from noetl.store import codec

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from test_service import CHAIN, CHILD, PARENT, PATIENCE_SECONDS, WAITS, House, play
 
-from noetl.engine import evolve
+from noetl.engine import leases as lease_rules
 from noetl.engine.commands import Cancel, Claim, Command, Report
 from noetl.engine.events import StepDone
 from noetl.errors import NoetlError, StoreError
@@ -71,7 +71,7 @@ def test_after_its_own_silence_a_server_waits_for_the_lifetime_of_a_lease(
 ) -> None:
     monkeypatch.setattr(service_module, "REAP_SECONDS", 0.01)
     monkeypatch.setattr(service_module, "WATCH_SECONDS", 0.01)
-    monkeypatch.setattr(evolve, "LEASE_SECONDS", 0.2)
+    monkeypatch.setattr(lease_rules, "LEASE_SECONDS", 0.2)
     passes: list[float] = []
     lost = store.lost
 
@@ -225,7 +225,7 @@ def test_an_error_of_one_execution_stops_no_loop(
     """Its timers, claims, lost leases and children fail in every pass. Those of the others go on."""
     for name, value in {"TICK_SECONDS": 0.01, "REAP_SECONDS": 0.01, "RECOVER_SECONDS": 0.01}.items():
         monkeypatch.setattr(service_module, name, value)
-    monkeypatch.setattr(evolve, "LEASE_SECONDS", 0.2)
+    monkeypatch.setattr(lease_rules, "LEASE_SECONDS", 0.2)
     waits = WAITS.replace("timeout: 60", "timeout: 0.3")
     told: list[str | None] = []
 

@@ -12,10 +12,10 @@ import pytest
 
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
-from noetl.engine import evolve
+from noetl.engine import leases as lease_rules
 from noetl.engine.commands import Cancel, Claim, Pause, Resume, Signal
+from noetl.engine.history.verify import verify
 from noetl.engine.state import Execution
-from noetl.engine.verify import verify
 from noetl.errors import NotFound
 from noetl.server import service as service_module
 from noetl.server.local_link import LocalLink
@@ -204,7 +204,7 @@ def test_signals_pauses_and_timers(store: Store) -> None:
 
 def test_a_silent_worker_loses_its_leases(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_module, "REAP_SECONDS", 0.05)
-    monkeypatch.setattr(evolve, "LEASE_SECONDS", 0.3)
+    monkeypatch.setattr(lease_rules, "LEASE_SECONDS", 0.3)
 
     async def story(house: House) -> None:
         state = await house.service.start(house.add(CHAIN), {}, {})

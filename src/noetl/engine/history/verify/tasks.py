@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from noetl.engine import events as e
+from noetl.engine.history.verify.check import Check, Handlers, Watched
 from noetl.engine.state import Run
-from noetl.engine.verify.check import Check, Handlers, Watched
 from noetl.model.identity import TaskId, iteration_id
 
 Item = dict[str, tuple[int, int, bool]]

@@ -10,8 +10,8 @@ Memory is bounded by live state: a check drops its data of an item when the item
 
 from __future__ import annotations
 
-from noetl.engine.verify.log import INVARIANTS, LIVE_ONLY, Derived, Frozen, Log, NetOf, Part, Violation, verify
-from noetl.engine.verify.rows import MAX_EVENT_BYTES, Load
+from noetl.engine.history.verify.log import INVARIANTS, LIVE_ONLY, Derived, Frozen, Log, NetOf, Part, Violation, verify
+from noetl.engine.history.verify.rows import MAX_EVENT_BYTES, Load
 
 __all__ = [
     "INVARIANTS",

@@ -17,12 +17,12 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from noetl.engine import events as e
-from noetl.engine.evolve import merged_args
+from noetl.engine.decision import Decision
+from noetl.engine.history.task_scope import task_at, task_scope
 from noetl.engine.listen import branch_number, branch_scope, call_event
 from noetl.engine.net import StepPlan, guard_test
 from noetl.engine.state import Ended, Execution, Run, Token
-from noetl.engine.task_scope import task_at, task_scope
-from noetl.engine.turn import Turn
+from noetl.engine.tokens import merged_args
 from noetl.errors import TemplateError
 from noetl.expression import Missing, lookup, parse
 from noetl.model.identity import step_of
@@ -56,7 +56,7 @@ class Reason(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-class Decision(msgspec.Struct, frozen=True):
+class ExplainedDecision(msgspec.Struct, frozen=True):
     """Something that was decided, and why."""
 
     seq: int
@@ -74,7 +74,7 @@ class Explanation(msgspec.Struct, frozen=True):
     """All that was decided about a step, and how it stands now."""
 
     step: str
-    decisions: list[Decision]
+    decisions: list[ExplainedDecision]
     left_out: int
     """How many earlier decisions are not told."""
     stands: list[str]
@@ -166,17 +166,17 @@ def _reference(value: Any) -> Any:
 BLIND = "after a failure only an arc is looked at whose guard looks at `event`, or at this step's status or error"
 
 
-def arcs_of(state: Execution, event: e.NextEvaluated, seq: int, at: float) -> Decision:
+def arcs_of(state: Execution, event: e.NextEvaluated, seq: int, at: float) -> ExplainedDecision:
     """Why arcs of an ended run fired or did not."""
     ended = state.ended[event.run]
     plan = state.net.steps[step_of(event.run)]
     if state.finished is not None:
         says = f"{event.run} ended with {event.on}; it is the final step, which stands outside the net"
-        return Decision(seq, at, "arcs", event.run, says, [])
+        return ExplainedDecision(seq, at, "arcs", event.run, says, [])
     if event.to or event.taken:
         what = _targets([to.step for to in event.to]) if event.to else "a branch of its case has taken that up"
         by = f", as {event.winner_branch} asks ({event.policy})" if event.to else ""
-        return Decision(seq, at, "arcs", event.run, f"{event.run} ended with {event.on}; {what}{by}", [])
+        return ExplainedDecision(seq, at, "arcs", event.run, f"{event.run} ended with {event.on}; {what}{by}", [])
     reasons = list(_arc_reasons(state, ended, at))
     selected = tuple(i for i, one in enumerate(reasons) if one.verdict == "matched")
     failed = any(one.verdict == "error" for one in reasons)
@@ -185,7 +185,7 @@ def arcs_of(state: Execution, event: e.NextEvaluated, seq: int, at: float) -> De
     of_guards = event.error is None or event.error.get("kind") == "template"
     differs = _targets([plan.arcs[i].step for i in selected]) if of_guards and found != recorded else ""
     says = f"{event.run} ended with {event.on}; {_routed(event, plan)}"
-    return Decision(seq, at, "arcs", event.run, says, reasons, differs)
+    return ExplainedDecision(seq, at, "arcs", event.run, says, reasons, differs)
 
 
 def _routed(event: e.NextEvaluated, plan: StepPlan) -> str:
@@ -205,7 +205,7 @@ def _targets(steps: Sequence[str]) -> str:
 
 def _arc_reasons(state: Execution, ended: Ended, at: float) -> Iterator[Reason]:
     plan = state.net.steps[step_of(ended.run)]
-    scope = Turn(state, at).scope(ended.args, ended.args_by, ended.event)
+    scope = Decision(state, at).scope(ended.args, ended.args_by, ended.event)
     over = False
     for i, arc in enumerate(plan.arcs):
         one = Guarded(f"{plan.name}/next/{i}", arc.step, plan.step.router.arcs[i].when, arc.test)
@@ -228,7 +228,7 @@ def _arc_reasons(state: Execution, ended: Ended, at: float) -> Iterator[Reason]:
 # -- rules ----------------------------------------------------------------------------------------------------------
 
 
-def rules_of(state: Execution, event: e.TaskDone, seq: int, at: float) -> Decision | None:
+def rules_of(state: Execution, event: e.TaskDone, seq: int, at: float) -> ExplainedDecision | None:
     """Why a rule of a task's policy decided what came after an outcome; None where there was nothing to decide."""
     task = task_at(state, event.task)
     if task is None or (task.policy is None and event.outcome.ok and event.do == "continue"):
@@ -239,7 +239,7 @@ def rules_of(state: Execution, event: e.TaskDone, seq: int, at: float) -> Decisi
         return _poll(task.poll, event, seq, at, f"{about}, {came_to}; {_what(event)}", task_scope(state, event, at))
     if task.policy is None:
         why = "it has no policy, and an error fails" if event.do == "fail" else _what(event)
-        return Decision(seq, at, "rules", about, f"{about}, {came_to}; {why}", [])
+        return ExplainedDecision(seq, at, "rules", about, f"{about}, {came_to}; {why}", [])
     scope = task_scope(state, event, at)
     reasons = list(_rule_reasons(event, task, scope))
     chosen = next((i for i, one in enumerate(reasons) if one.verdict == "matched"), None)
@@ -251,13 +251,13 @@ def rules_of(state: Execution, event: e.TaskDone, seq: int, at: float) -> Decisi
     says = f"{about}, {came_to}; {_what(event)}{note}"
     if chosen is None and not expected and event.do == "continue":
         says = f"{about}, {came_to}; no rule matches, so it continues"
-    return Decision(seq, at, "rules", about, says, reasons, expected)
+    return ExplainedDecision(seq, at, "rules", about, says, reasons, expected)
 
 
-def _poll(poll: Poll, event: e.TaskDone, seq: int, at: float, says: str, scope: Scope) -> Decision:
+def _poll(poll: Poll, event: e.TaskDone, seq: int, at: float, says: str, scope: Scope) -> ExplainedDecision:
     """A call that is made again until something holds (classic)."""
     until = Guarded(_owner(event), "ready", poll.until, guard_test(poll.until))
-    return Decision(seq, at, "rules", str(event.task), says, [_looked_at(until, scope)])
+    return ExplainedDecision(seq, at, "rules", str(event.task), says, [_looked_at(until, scope)])
 
 
 def _owner(event: e.TaskDone) -> str:
@@ -307,14 +307,14 @@ def _leads_to(rule: Rule) -> str:
 # -- branches of a classic step -------------------------------------------------------------------------------------
 
 
-def case_of(state: Execution, event: e.CaseEvaluated, seq: int, at: float) -> Decision:
+def case_of(state: Execution, event: e.CaseEvaluated, seq: int, at: float) -> ExplainedDecision:
     """Why branches of a case fired or did not."""
     run = state.runs[event.run]
     plan = state.net.steps[run.step]
     assert plan.cases is not None
     assert run.tail is not None
-    turn = Turn(state, at)
-    scope = branch_scope(turn, run, event.event or call_event(run, event.trigger_event))
+    decision = Decision(state, at)
+    scope = branch_scope(decision, run, event.event or call_event(run, event.trigger_event))
     if not plan.cases.listens:  # its worker sees ctx as of the first grant
         scope["ctx"] = run.ctx
     reasons = []
@@ -329,7 +329,9 @@ def case_of(state: Execution, event: e.CaseEvaluated, seq: int, at: float) -> De
     fired = f"{', '.join(event.order)} fire{'s' * (len(event.order) == 1)}" if event.order else "no branch fires"
     says = f"{event.run}, at {event.trigger_event}: {fired} ({event.case_mode})"
     differs = [one.leads_to for one in reasons if one.leads_to in event.matched and one.verdict == "not matched"]
-    return Decision(seq, at, "case", event.run, says, reasons, f"{', '.join(differs)} would not" if differs else "")
+    return ExplainedDecision(
+        seq, at, "case", event.run, says, reasons, f"{', '.join(differs)} would not" if differs else ""
+    )
 
 
 def _branch_guard(plan: StepPlan, name: str) -> Guard | None:
@@ -349,11 +351,13 @@ def _branch_reason(one: Guarded, otherwise: bool, fired: bool, scope: Scope) -> 
 # -- admission ------------------------------------------------------------------------------------------------------
 
 
-def admission_of(state: Execution, tokens: Sequence[Token], seq: int, at: float, says: str, let_in: bool) -> Decision:
+def admission_of(
+    state: Execution, tokens: Sequence[Token], seq: int, at: float, says: str, let_in: bool
+) -> ExplainedDecision:
     """Why tokens may enter their step or not."""
     reasons, allowed = _admission(state, tokens, at)
     differs = "" if allowed is None or allowed == let_in else "would be let in" if allowed else "would be held"
-    return Decision(seq, at, "admission", tokens[0].step if tokens else "", says, reasons, differs)
+    return ExplainedDecision(seq, at, "admission", tokens[0].step if tokens else "", says, reasons, differs)
 
 
 def _admission(state: Execution, tokens: Sequence[Token], at: float) -> tuple[list[Reason], bool | None]:
@@ -362,7 +366,7 @@ def _admission(state: Execution, tokens: Sequence[Token], at: float) -> tuple[li
     admit = plan.step.admit if plan is not None else None
     if plan is None or admit is None:
         return [], True
-    scope = Turn(state, at).scope(*merged_args(state, tokens), tokens[0].event)
+    scope = Decision(state, at).scope(*merged_args(state, tokens), tokens[0].event)
     reasons: list[Reason] = []
     allows: list[bool] = []
     for i, (rule, (test, allow)) in enumerate(zip(admit.rules, plan.admit, strict=True)):
@@ -386,9 +390,9 @@ class Explainer:
 
     def __init__(self, step: str, run: str | None = None) -> None:
         self.step, self.run = step, run
-        self.decisions: deque[Decision] = deque(maxlen=MOST)
+        self.decisions: deque[ExplainedDecision] = deque(maxlen=MOST)
         self.count = 0
-        self.before: dict[str, Decision] = {}
+        self.before: dict[str, ExplainedDecision] = {}
         """The latest decision about the arcs of each step that leads here."""
         self.came = self.entered = False
 
@@ -431,7 +435,7 @@ class Explainer:
             return [state.tokens[one] for one in state.waiting.get(self.step, [number])]
         return [state.tokens[number]]
 
-    def _entry(self, state: Execution, event: e.StepScheduled, seq: int, at: float) -> Decision:
+    def _entry(self, state: Execution, event: e.StepScheduled, seq: int, at: float) -> ExplainedDecision:
         tokens = [state.tokens[number] for number in event.tokens]
         if not tokens:
             says = f"{event.run} begins: the workflow has ended, and this is its final step"
@@ -442,15 +446,15 @@ class Explainer:
                 says += "; no other token could still come"
         return admission_of(state, tokens, seq, at, says, let_in=True)
 
-    def _denial(self, state: Execution, event: e.TokenDenied, seq: int, at: float) -> Decision:
+    def _denial(self, state: Execution, event: e.TokenDenied, seq: int, at: float) -> ExplainedDecision:
         says = f"token {event.token} is denied: nothing else could run any more, so nothing would ever let it in"
         if event.error is not None:
             says = f"token {event.token} is denied, and the execution failed here: {event.error.get('message')}"
             if event.error.get("kind") != "template":
-                return Decision(seq, at, "admission", self.step, says, [])
+                return ExplainedDecision(seq, at, "admission", self.step, says, [])
         return admission_of(state, self._together(state, event.token), seq, at, says, let_in=False)
 
-    def _keep(self, decision: Decision) -> None:
+    def _keep(self, decision: ExplainedDecision) -> None:
         self.count += 1
         self.decisions.append(decision)
 
@@ -489,7 +493,7 @@ class Explainer:
                 yield f"{name} {soon}: {why}{paused}"
             elif token.id in state.delayed:
                 yield f"{name} is on its way: its arc delays it"
-            elif token.id in state.fresh:
+            elif token.id in state.unadmitted:
                 yield f"{name} is about to enter{paused}"
 
     def _join(self, state: Execution, waiting: Sequence[int]) -> Iterator[str]:
@@ -519,7 +523,7 @@ class Explainer:
         for name in sources:
             if name in self.before:
                 yield f"{name} did not lead here, see event {self.before[name].seq}"
-            elif state.crowd.get(name):
+            elif state.occupancy.get(name):
                 yield f"{name} is under way, and may still lead here"
             elif name in state.steps:
                 yield f"{name} was {state.steps[name].status}, and its arcs were not looked at"
@@ -553,7 +557,7 @@ def _busy(state: Execution, run: Run) -> str:
 
 def _rivals(state: Execution, step: str) -> Iterator[str]:
     """What is alive elsewhere and can still reach a join."""
-    rivals = state.net.rivals[step]
+    rivals = state.net.competing_steps[step]
     for run in state.runs.values():
         if run.step in rivals and run.step != step:
             yield f"the run {run.id}"

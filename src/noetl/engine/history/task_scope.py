@@ -8,10 +8,10 @@ from typing import Any
 
 from noetl.engine import events as e
 from noetl.engine.call import call_names
-from noetl.engine.evolve import item_of, progress_key, split_path
 from noetl.engine.listen import call_event, last_outcome
 from noetl.engine.patch import BadPatch, apply_patch
 from noetl.engine.state import Execution, Progress, Run
+from noetl.engine.tasks import item_of, split_path
 from noetl.errors import TemplateError
 from noetl.expression import NOW_KEY, Missing, View, lookup, render
 from noetl.model.identity import TaskId, step_of
@@ -72,13 +72,13 @@ def task_scope(state: Execution, event: e.TaskDone, at: float) -> Scope:
         execution_id=state.id,
     )
     scope[NOW_KEY] = at
-    _lay_over(scope, run.progress.get(progress_key(task.index, "")))
+    _lay_over(scope, run.pipelines(task.index).get(""))
     parts = prefix.split("/")[:-1]
     if task.chain:
         _enter_chain(state, scope, run, task.chain)
     for depth in range(bool(task.chain), len(parts)):
         _enter(state, scope, run, task, parts[: depth + 1])
-    progress = run.progress.get(progress_key(task.index, prefix)) or Progress()
+    progress = run.pipelines(task.index).get(prefix) or Progress()
     scope["_prev"], scope["_attempt"], scope["_task"] = progress.prev, event.attempt, label
     found = task_at(state, task)
     if found is not None and found.args:
@@ -98,7 +98,7 @@ def _ctx(state: Execution, run: Run, task: TaskId) -> dict[str, Any]:
     parts = item.split("/")[:-1]
     for depth in range(len(parts) + 1):
         prefix = "".join(f"{part}/" for part in parts[:depth])
-        progress = run.progress.get(progress_key(task.index, prefix))
+        progress = run.pipelines(task.index).get(prefix)
         with suppress(BadPatch):  # a reducer that looked into a stored value: shown as it was before
             apply_patch(ctx, progress.writes if progress is not None else ())
     return ctx
@@ -141,7 +141,7 @@ def _enter(state: Execution, scope: Scope, run: Run, task: TaskId, parts: Sequen
         items = _rendered({"in": iterator.inputs["in"]}, outer).get("in")
         if isinstance(items, list) and index < len(items):
             scope["iter"][iterator.inputs["iterator"]] = items[index]
-    _lay_over(scope, run.progress.get(progress_key(task.index, "/".join(parts) + "/")))
+    _lay_over(scope, run.pipelines(task.index).get("/".join(parts) + "/"))
 
 
 def _rendered(values: dict[str, Any], scope: Scope) -> dict[str, Any]:

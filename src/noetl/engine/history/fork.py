@@ -6,38 +6,44 @@ finds where a failed execution is to be taken up again: a retry is a fork just b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetl.engine import events as e
 from noetl.engine.commands import Fork
-from noetl.engine.fit import weight
+from noetl.engine.ctx import MAX_CTX_BYTES, patch_ctx
+from noetl.engine.limits import encoded_size
+from noetl.engine.loops import return_items, return_lane
 from noetl.engine.net import Net, StepPlan
-from noetl.engine.patch import plain_patch
+from noetl.engine.patch import apply_patch, plain_patch
+from noetl.engine.ready import refresh_ready
 from noetl.engine.start import materialised
-from noetl.engine.state import MAX_CTX_BYTES, Execution, Progress, Run
-from noetl.engine.turn import Turn
+from noetl.engine.state import Execution, Progress, Run, Tail
+from noetl.engine.timer_keys import ExecutionTimeout, RunTimeout, StepTimer, WaitLimit, timer_of
 from noetl.errors import Conflict, TemplateError, UsageError
 from noetl.model.identity import TaskId, step_of
 from noetl.model.playbook import Goto, Step, Task
 
+if TYPE_CHECKING:
+    from noetl.engine.decision import Decision
+
 # -- the decision ---------------------------------------------------------------------------------------------------
 
 
-def fork(turn: Turn, command: Fork) -> None:
+def fork(decision: Decision, command: Fork) -> None:
     """Leave the source behind. Asked twice, it is one fork."""
-    state = turn.state
+    state = decision.state
     if state.forked is not None and state.forked[0] == command.source_id:
         return
     workload = None
     if command.net is not None:
         if faults := list(hindrances(state, command.net)):
             raise Conflict("the run can't go on with this playbook: " + "; ".join(faults))
-        workload = _workload(turn, command, command.net)
+        workload = _workload(decision, command, command.net)
     _check_ctx(state, command.ctx)
     if command.net is not None:
         state.net = command.net
-    turn.emit(
+    decision.emit(
         e.ExecutionForked(
             command.source_id,
             command.source_seq,
@@ -46,26 +52,139 @@ def fork(turn: Turn, command: Fork) -> None:
             workload,
             plain_patch(command.ctx),
             (command.retry,) if command.retry in state.runs else (),
-            max(0.0, turn.now - command.since),
+            max(0.0, decision.now - command.since),
         )
     )
 
 
-def _workload(turn: Turn, command: Fork, net: Net) -> dict[str, Any] | None:
+def _workload(decision: Decision, command: Fork, net: Net) -> dict[str, Any] | None:
     """The payload laid over the edited workload; None if nothing was edited there: then what was rendered stays."""
     defaults = net.playbook.workload
-    if defaults == turn.state.net.playbook.workload:
+    if defaults == decision.state.net.playbook.workload:
         return None
     try:
-        return materialised(turn, defaults, command.payload)
+        return materialised(decision, defaults, command.payload)
     except TemplateError as error:
         raise Conflict(f"the workload of this playbook: {error.message} in {error.source[:200]!r}") from None
 
 
 def _check_ctx(state: Execution, ctx: dict[str, Any]) -> None:
-    kept = sum(size for key, size in state.ctx_weights.items() if key not in ctx)
-    if ctx and kept + weight(ctx, MAX_CTX_BYTES) > MAX_CTX_BYTES:
+    kept = sum(size for key, size in state.ctx_sizes.items() if key not in ctx)
+    if ctx and kept + encoded_size(ctx, MAX_CTX_BYTES) > MAX_CTX_BYTES:
         raise UsageError(f"ctx would take more than {MAX_CTX_BYTES:,} bytes")
+
+
+# -- the event ------------------------------------------------------------------------------------------------------
+
+
+def _forked(state: Execution, event: e.ExecutionForked, at: float) -> None:
+    for run in state.runs.values():
+        if run.loop is not None:
+            for rest in run.loop.lanes.values():
+                return_lane(run, run.loop, *rest)
+            run.loop.lanes.clear()
+    fork_reset(state, event, at)
+    patch_ctx(state, event.set_ctx)
+    for run in state.runs.values():
+        if run.started is not None or run.loop is not None:
+            apply_patch(run.ctx, event.set_ctx)
+        state.ready.pop(run.id)
+        refresh_ready(state, run)
+
+
+def fork_reset(state: Execution, event: e.ExecutionForked, at: float) -> None:
+    """Reset what belongs to the source.
+
+    Nothing is shared with it. Leases are gone. A run that waits for a child asks for one of its own, because the id of
+    a child comes from the execution's. Timers have as much time left as they had. Results, `ctx`, kept signals and the
+    progress of each pipeline stay.
+    """
+    state.forked, state.parent = (event.source_id, event.source_seq), None
+    state.changed = state.listening = True
+    if state.status == "paused":
+        state.status = "running"
+    state.leases.clear()
+    for run in state.runs.values():
+        _put_back(state, run, event.moved)
+    for token in state.tokens.values():
+        token.due = _later(token.due, event.moved)
+    for name, due in list(state.timers.items()):
+        state.timers[name] = due + event.moved
+    if event.playbook:
+        _change_playbook(state, event)
+    if event.reason == "retry":
+        _retry(state, event, at)
+
+
+def _put_back(state: Execution, run: Run, moved: float) -> None:
+    run.fence = None
+    run.losses.clear()
+    for _, progress in run.all_progress():
+        progress.due = _later(progress.due, moved)
+    for key, parked in list(run.parked.items()):
+        if parked.until == "child":
+            _ask_again(state, run, key)
+        else:
+            parked.due = _later(parked.due, moved)
+
+
+def _ask_again(state: Execution, run: Run, key: int) -> None:
+    """The child belongs to the source: the task that asked for it runs once more, and asks for another one."""
+    chain = run.parked.pop(key).chain
+    state.timers.pop(WaitLimit(run.id, key).name, None)
+    whole = run.loop is None or bool(chain)
+    progress = run.progress.get(chain) if whole else run.pipelines(key).get("")
+    if progress is not None:
+        progress.started = False
+    if run.loop is not None and not whole:
+        return_items(run, run.loop, (key, key + 1))
+
+
+def _later(due: float | None, moved: float) -> float | None:
+    return None if due is None else due + moved
+
+
+def _change_playbook(state: Execution, event: e.ExecutionForked) -> None:
+    """The net is exchanged by whoever folds. Tokens stand at its steps, which may join where they did not."""
+    state.digest = event.playbook
+    if event.workload is not None:
+        state.workload = event.workload
+    state.unadmitted.clear()
+    state.waiting.clear()
+    for token in state.tokens.values():
+        if token.id in state.delayed:
+            continue
+        if state.net.steps[token.step].joins:
+            state.waiting.setdefault(token.step, []).append(token.id)
+        elif token.id not in state.held:
+            state.unadmitted[token.id] = None
+
+
+def _retry(state: Execution, event: e.ExecutionForked, at: float) -> None:
+    """Failed tasks are visited once more, and time limits begin anew."""
+    limit = state.net.playbook.executor.timeout
+    timer = ExecutionTimeout().name
+    if timer in state.timers and limit is not None:
+        state.timers[timer] = at + limit
+    for name in event.again:
+        run = state.runs[name]
+        limit = state.net.steps[run.step].timeout
+        timer = RunTimeout(name).name
+        if timer in state.timers and limit is not None:
+            state.timers[timer] = at + limit
+        for _, progress in run.all_progress():
+            _visit_again(progress)
+        if run.tail is not None and run.tail.failure is not None and not run.tail.fired:
+            run.tail = Tail()  # its tool runs again, and nothing has come of the failure
+
+
+def _visit_again(progress: Progress) -> None:
+    if progress.failure is None:
+        return
+    _, label, _ = progress.failure
+    progress.at, progress.attempt, progress.repeats = label, 1, 0
+    progress.started = progress.ended = False
+    progress.due = progress.delivered = progress.failure = None
 
 
 # -- another playbook -----------------------------------------------------------------------------------------------
@@ -92,8 +211,7 @@ def _hindrances(run: Run, plan: StepPlan) -> Iterator[str]:
         yield f"{run.id} is under way, and what the step {run.step!r} does behind its tool is another dialect there"
     elif not plan.step.tasks and run.tail is None:
         yield f"{run.id} is under way, and the step {run.step!r} has no task there"
-    for key, progress in run.progress.items():
-        path = key.partition(":")[2] if ":" in key else key
+    for path, progress in run.all_progress():
         for label in _labels(progress):
             if not _has(plan.step, path, label):
                 yield f"{run.id} is at the task {label!r}, which the step {run.step!r} does not have there"
@@ -125,7 +243,7 @@ def _has(step: Step, prefix: str, label: str) -> bool:
 
 def half_told(state: Execution, event: e.Event) -> bool:
     """Whether the engine had more to say when it wrote the event, which is the last one of the state."""
-    if state.next_token == 1 or state.spelling or state.spelled or state.status == "cancelling":
+    if state.next_token == 1 or state.partial_values or state.inlined_values or state.status == "cancelling":
         return True
     if any(one.tokens > 0 for one in state.ended.values()):
         return True
@@ -142,8 +260,8 @@ def _has_fired(run: Run, event: e.Event) -> bool:
     """Whether the time of the run, or of what it waits for, is over, and nothing was said of that yet."""
     if not isinstance(event, e.TimerFired):
         return False
-    kind, _, key = event.timer.partition(":")[0], *event.timer.rpartition(":")[1:]
-    return kind == "timeout" or (kind == "wait" and int(key) in run.parked)
+    timer = timer_of(event.timer)
+    return isinstance(timer, RunTimeout) or (isinstance(timer, WaitLimit) and timer.item in run.parked)
 
 
 def _must_go_on(state: Execution, run: Run) -> bool:
@@ -159,8 +277,8 @@ def _must_go_on(state: Execution, run: Run) -> bool:
 def _run_of(event: Any) -> str:
     match event:
         case e.TimerFired(timer=timer) | e.TimerArmed(timer=timer):
-            kind, _, rest = timer.partition(":")
-            return rest if kind == "timeout" else rest.rpartition(":")[0]
+            key = timer_of(timer)
+            return key.run if isinstance(key, RunTimeout | WaitLimit | StepTimer) else ""
     task = getattr(event, "task", None)
     return task.run if isinstance(task, TaskId) else getattr(event, "run", "")
 
@@ -214,3 +332,6 @@ def under_way(state: Execution, failed: str = "") -> list[dict[str, Any]]:
         left = None if run.loop is None else run.loop.total - run.loop.ok
         found.append({"run": run.id, "step": run.step, "task": task, "items": left, "failed": run.id == failed})
     return found
+
+
+HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {e.ExecutionForked: _forked}

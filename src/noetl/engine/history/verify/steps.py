@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from noetl.engine import events as e
-from noetl.engine.verify.check import Check, Handlers, Watched
+from noetl.engine.history.verify.check import Check, Handlers, Watched
 from noetl.model.identity import TaskId, step_of
 
 

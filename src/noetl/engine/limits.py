@@ -1,7 +1,5 @@
-"""Keeping events small: values that make an event too large become references before the event is taken in.
-
-Done before `evolve`, so live state and replay see the same.
-"""
+"""Size limits of events: values that make an event too large become references before the event is folded, so that
+live state and replay see the same."""
 
 from __future__ import annotations
 
@@ -20,32 +18,34 @@ EVENT_BYTES = 60_000
 WORTH_BYTES = 1_024
 """Smaller values stay: a reference takes some hundred bytes itself."""
 TEXT_CHARACTERS = 2_000
-TEXTS = frozenset(["message", "reason", "type", "key"])
-"""What must stay text; so much of it remains."""
+KEPT_TEXTS = frozenset(["message", "reason", "type", "key"])
+"""Fields that must stay text: the beginning of it remains."""
 
 Path = tuple[str | int, ...]
 Blobs = list[tuple[str, bytes]]
 
 
-class Oversized(Exception):
-    """An event has too many small values to fit; nobody can use them by reference."""
+class EventTooLarge(Exception):
+    """An event has too many small values to fit."""
 
 
-def fitted(event: Event, blobs: Blobs) -> Event:
-    """The event, its largest values replaced until it is small enough. What they were is added to `blobs`."""
-    size = weight(event, EVENT_BYTES)
+def shrink(event: Event, blobs: Blobs) -> Event:
+    """The event, its largest values replaced by references until it is small enough; `blobs` gets their content."""
+    size = encoded_size(event, EVENT_BYTES)
     if size <= EVENT_BYTES:
         return event
-    size = weight(event, 1 << 62)
-    parts = sorted(((weight(part, 1 << 62), path, part) for path, part in _parts(event, ())), key=lambda one: -one[0])
+    size = encoded_size(event, 1 << 62)
+    parts = sorted(
+        ((encoded_size(part, 1 << 62), path, part) for path, part in _parts(event, ())), key=lambda part: -part[0]
+    )
     smaller: dict[Path, Any] = {}
     for heavy, path, part in parts:
         if size <= EVENT_BYTES or heavy < WORTH_BYTES:
             break
         smaller[path] = _smaller(part, path, blobs)
-        size -= heavy - weight(smaller[path], 1 << 62)
+        size -= heavy - encoded_size(smaller[path], 1 << 62)
     if size > EVENT_BYTES:
-        raise Oversized(f"it takes {size:,} bytes in small values, and {EVENT_BYTES:,} is the limit")
+        raise EventTooLarge(f"it takes {size:,} bytes in small values, and {EVENT_BYTES:,} is the limit")
     fits: Event = _rebuilt(event, (), smaller)
     return fits
 
@@ -55,7 +55,7 @@ def _parts(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             part = getattr(value, name)
-            if name in _loose(type(value)) or name in TEXTS or name == "details":
+            if name in _loose(type(value)) or name in KEPT_TEXTS or name == "details":
                 yield (*path, name), part
             else:
                 yield from _parts(part, (*path, name))
@@ -78,7 +78,7 @@ def _loose(kind: type) -> frozenset[str]:
 
 def _smaller(part: Any, path: Path, blobs: Blobs) -> Any:
     ours = len(path) == 1 or path[-2] == "error"  # not what an author happens to call that
-    if ours and isinstance(part, str) and path[-1] in TEXTS:
+    if ours and isinstance(part, str) and path[-1] in KEPT_TEXTS:
         digest = sha256(part.encode("utf-8", "replace")).hexdigest()[:12]  # texts that differ stay different
         return f"{part[:TEXT_CHARACTERS]} ... ({len(part):,} characters, {digest})"
     if ours and path[-1] == "details":
@@ -101,14 +101,14 @@ def _rebuilt(value: Any, path: Path, smaller: dict[Path, Any]) -> Any:
     return value
 
 
-def weight(value: Any, enough: int) -> int:
-    """How many bytes a value takes in JSON; nothing is counted where it is plainly more than `enough`."""
+def encoded_size(value: Any, enough: int) -> int:
+    """Bytes that a value takes in JSON. A value that is plainly larger than `enough` is not encoded."""
     if isinstance(value, str | list | dict) and len(value) > enough:
         return len(value)
     try:
         return len(_encode(value))
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
-        return 0  # it can't be stored at all, and the codec says why
+        return 0  # it cannot be stored at all, and the codec says why
 
 
 def _marked(value: Any) -> Any:

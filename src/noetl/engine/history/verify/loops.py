@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from noetl.engine import events as e
-from noetl.engine.verify.check import Check, Handlers, Watched, loop_of
-from noetl.engine.verify.intervals import Intervals
+from noetl.engine.history.verify.check import Check, Handlers, Watched, loop_of
+from noetl.engine.history.verify.intervals import Intervals
 from noetl.model.identity import step_of
 
 

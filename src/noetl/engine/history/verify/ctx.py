@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from noetl.engine import events as e
+from noetl.engine.history.verify.check import Check, Handlers, Watched, loop_of
 from noetl.engine.patch import SET, BadPatch, Patch, apply_patch
-from noetl.engine.verify.check import Check, Handlers, Watched, loop_of
 from noetl.reference import read_spelled
 
 
@@ -35,10 +35,10 @@ class Ctx(Check):
 
     def _patched(self, event: e.CtxPatched) -> None:
         if event.spelled is not None:
-            self._spell(event.spelled)
+            self._inline(event.spelled)
         self._apply(event.patch)
 
-    def _spell(self, part: e.Spelled) -> None:
+    def _inline(self, part: e.InlinedPart) -> None:
         text = self.texts.pop(part.key, "") + part.text
         if part.more:
             self.texts[part.key] = text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from noetl.engine import events as e
-from noetl.engine.verify.check import Check, Handlers, Watched
+from noetl.engine.history.verify.check import Check, Handlers, Watched
 
 BEGINNINGS: tuple[type[e.Event], ...] = (
     e.TokenEnqueued,

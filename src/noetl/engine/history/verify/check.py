@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, Protocol
 
 from noetl.engine import events as e
+from noetl.engine.history.verify.intervals import Intervals
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
-from noetl.engine.verify.intervals import Intervals
 from noetl.model.identity import step_of
 
 Handler = Callable[[Any], None]

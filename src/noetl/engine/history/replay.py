@@ -15,12 +15,12 @@ import msgspec
 from noetl.engine import events as e
 from noetl.engine.commands import Start, TimerDue
 from noetl.engine.decide import ACCEPT, decide
+from noetl.engine.decision import Decision
 from noetl.engine.envelope import payload_of
-from noetl.engine.explain import rules_of
+from noetl.engine.history.explain import rules_of
+from noetl.engine.history.task_scope import task_at
 from noetl.engine.settle import settle
 from noetl.engine.state import Execution
-from noetl.engine.task_scope import task_at
-from noetl.engine.turn import Turn
 
 DECIDED = (
     e.RequestEvaluated,
@@ -89,7 +89,7 @@ class Replay:
         return _difference(seq + 1, None, self.due[0], "the log ends here, and it goes on")
 
     def _settle(self, at: float) -> None:
-        turn = Turn(self.state, at)
+        turn = Decision(self.state, at)
         try:
             settle(turn)
         finally:
@@ -97,7 +97,7 @@ class Replay:
 
     def _input(self, event: e.Event, at: float) -> None:
         """What came from outside, and what follows from it at once."""
-        turn = Turn(self.state, at)
+        turn = Decision(self.state, at)
         try:
             match event:
                 case e.ExecutionRequested(payload=payload, parent=parent):

@@ -9,19 +9,19 @@ import msgspec
 
 from noetl.engine import events as e
 from noetl.engine.evolve import evolve
+from noetl.engine.history.verify import rows as of_rows
+from noetl.engine.history.verify.check import Check, Handler
+from noetl.engine.history.verify.ctx import Ctx
+from noetl.engine.history.verify.intervals import Intervals
+from noetl.engine.history.verify.loops import InFlight, Loops
+from noetl.engine.history.verify.rows import Load, Rows, StoredRow
+from noetl.engine.history.verify.steps import Branches, Runs, Tokens
+from noetl.engine.history.verify.tasks import Fences, Outcomes
+from noetl.engine.history.verify.whole import Cancelled, Forks, OneEnd
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
-from noetl.engine.verify import rows as of_rows
-from noetl.engine.verify.check import Check, Handler
-from noetl.engine.verify.ctx import Ctx
-from noetl.engine.verify.intervals import Intervals
-from noetl.engine.verify.loops import InFlight, Loops
-from noetl.engine.verify.rows import Load, Rows, StoredRow
-from noetl.engine.verify.steps import Branches, Runs, Tokens
-from noetl.engine.verify.tasks import Fences, Outcomes
-from noetl.engine.verify.whole import Cancelled, Forks, OneEnd
 
-LIVE_ONLY = frozenset(["net", "digest", "changed", "listening", "outbox"])
+LIVE_ONLY = frozenset(["net", "digest", "changed", "listening"])
 """Fields of the state that are only used within a decision, or are inputs of the fold."""
 NOTED = 1_000
 """Maximum number of violations listed per invariant; the rest is counted, which bounds memory."""
@@ -144,7 +144,6 @@ class Log:
                     self._break_off(event, error)
             if seq == frozen_at:
                 self._compare_snapshot(hashed)
-        state.outbox.clear()
         state.drain()
 
     def _skip(self, error: Exception) -> None:

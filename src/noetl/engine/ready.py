@@ -1,0 +1,40 @@
+"""Which runs a worker could work on now."""
+
+from __future__ import annotations
+
+from noetl.engine.net import StepPlan
+from noetl.engine.state import WHOLE_RUN, Execution, Run, Tail
+
+
+def refresh_ready(state: Execution, run: Run) -> None:
+    """Add the run to `state.ready` or remove it. Called after every change of the run."""
+    if not _is_claimable(state, run):
+        state.ready.pop(run.id, None)
+    elif run.id not in state.ready:
+        state.ready[run.id] = state.net.steps[run.step].pool or state.net.playbook.executor.pool
+
+
+def _is_claimable(state: Execution, run: Run) -> bool:
+    plan, loop, tail = state.net.steps[run.step], run.loop, run.tail
+    if tail is None and not plan.step.tasks:
+        return False
+    if plan.step.loop is None or (tail is not None and tail.begun):
+        return run.fence is None and WHOLE_RUN not in run.parked and not _only_listens(plan, tail)
+    if loop is None or (plan.local and loop.lanes):  # one worker has the whole loop
+        return False
+    return has_room(state, run)
+
+
+def has_room(state: Execution, run: Run) -> bool:
+    """Whether items of a loop are unleased and one more lane may run."""
+    loop = run.loop
+    if loop is None or not (loop.returned or loop.next < loop.total):
+        return False
+    return len(loop.lanes) + len(run.parked) < state.net.steps[run.step].lanes
+
+
+def _only_listens(plan: StepPlan, tail: Tail | None) -> bool:
+    """Whether a classic run waits for an event that selects one of its branches."""
+    if not plan.listens or tail is None or tail.epochs:
+        return False
+    return bool(tail.point) or not plan.step.tasks

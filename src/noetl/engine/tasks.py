@@ -1,0 +1,239 @@
+"""Tasks: how far each pipeline of a run has come, and what an outcome changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from noetl.engine import events as e
+from noetl.engine.ctx import MAX_CTX_BYTES, patch_ctx, size_after
+from noetl.engine.handles import note_handles
+from noetl.engine.limits import EventTooLarge, shrink
+from noetl.engine.loops import fail_iteration, is_parallel, note_writers
+from noetl.engine.patch import SET, BadPatch, Write, apply_patch, wanted, written
+from noetl.engine.state import WHOLE_RUN, Execution, Progress, Run
+from noetl.errors import TemplateFailed
+from noetl.model.identity import TaskId
+from noetl.model.outcome import Error, Outcome
+from noetl.reference import Reference, spell
+
+if TYPE_CHECKING:
+    from noetl.engine.decision import Decision
+
+INLINED_CHARACTERS = 14_000
+"""Characters of JSON text that fit into an event, whatever they are."""
+
+
+# -- decisions ------------------------------------------------------------------------------------------------------
+
+
+def accept_task(decision: Decision, fence: int, fact: e.TaskDone) -> None:
+    """Accept an outcome, or fail the task if its patch conflicts with another item's or cannot be applied."""
+    try:
+        fitting = shrink(fact, decision.blobs)
+        assert isinstance(fitting, e.TaskDone)
+        contents = {reference.key: decision.content(reference) for reference in _wanted(decision.state, fitting)}
+        problem = _patch_problem(decision.state, fitting, contents) if _writes(decision.state, fitting) else None
+    except EventTooLarge as error:
+        problem = Error("too_large", f"the outcome and patches of a task can't be stored: {error}")
+    except TemplateFailed as error:
+        problem = Error("too_large", f"a reducer can't look into what it is to change: {error}")
+    if problem is None:
+        for key, value in contents.items():
+            _inline(decision, key, spell(value))
+        decision.emit(fitting)
+        return
+    task, outcome = fact.task, Outcome("error", error=problem)
+    decision.emit(type(fact)(task, fact.attempt, outcome, "fail", duration_ms=fact.duration_ms))
+    if task.index is None:
+        decision.fail(task.run, problem, task.place, fact.attempt)
+        return
+    fail_iteration(decision, fence, e.IterationFailed(task.run, task.index, problem, task.label, fact.attempt))
+    if fence in decision.state.leases:  # its worker must not go on; others get the rest
+        decision.emit(e.StepPaused(task.run, fence, "returned"))
+
+
+def _inline(decision: Decision, key: str, text: str) -> None:
+    """Write a stored value that the next patch reads into the log, in parts: the fold cannot read the store."""
+    parts = [text[at : at + INLINED_CHARACTERS] for at in range(0, len(text), INLINED_CHARACTERS)]
+    for left, part in zip(reversed(range(len(parts))), parts, strict=True):
+        decision.emit(e.CtxPatched(spelled=e.InlinedPart(key, part, more=left > 0)))
+
+
+def _targets(state: Execution, fact: e.TaskDone) -> Iterator[tuple[dict[str, Any], Sequence[Write]]]:
+    """What the outcome is written to, and its writes there."""
+    run, task = state.runs[fact.task.run], fact.task
+    progress = run.pipelines(task.index).get(split_path(task)[0])
+    yield (progress.iter if progress is not None else {}), fact.set_iter
+    yield state.ctx, fact.set_ctx
+    inner = inner_writes(run, task) if is_iterator(state, run, task) else []
+    if (inner or fact.set_ctx) and item_of(state, run, task) is None:
+        yield run.ctx, (*inner, *fact.set_ctx)
+
+
+def _writes(state: Execution, fact: e.TaskDone) -> bool:
+    return bool(fact.set_ctx or fact.set_iter) or is_iterator(state, state.runs[fact.task.run], fact.task)
+
+
+def _wanted(state: Execution, fact: e.TaskDone) -> Iterator[Reference]:
+    if _writes(state, fact):
+        for target, patch in _targets(state, fact):
+            yield from wanted(target, patch)
+
+
+def load_for_reducers(decision: Decision, facts: Sequence[e.Event], blobs: Sequence[tuple[str, bytes]]) -> None:
+    """Load the stored values that reducers of a report read, as far as they are known before its first fact is
+    accepted: Need starts the command again, and nothing may have happened by then."""
+    reported = {key for key, _ in blobs}
+    assigned: dict[str, Reference] = {}
+    for fact in facts:
+        if not isinstance(fact, e.TaskDone) or fact.task.run not in decision.state.runs:
+            continue
+        for key, operator, operand in (*fact.set_iter, *fact.set_ctx):
+            if operator == SET and isinstance(operand, Reference):
+                assigned[key] = operand
+        reduced = {key for key, operator, _ in (*fact.set_iter, *fact.set_ctx) if operator != SET}
+        for reference in (*_wanted(decision.state, fact), *(assigned[key] for key in reduced if key in assigned)):
+            if reference.key not in reported and reference.size <= MAX_CTX_BYTES:
+                with suppress(TemplateFailed):  # the task fails when it is accepted
+                    reference.content()
+
+
+def _patch_problem(state: Execution, fact: e.TaskDone, contents: dict[str, Any]) -> Error | None:
+    try:
+        for target, patch in _targets(state, fact):
+            apply_patch(dict(target) if patch else {}, patch, contents)
+    except BadPatch as error:
+        return Error("ctx_conflict", f"{fact.task}: {error}")
+    run = state.runs[fact.task.run]
+    once = run.loop is not None and fact.task.index is not None and is_parallel(state, run)
+    size = state.ctx_bytes
+    for key, operator, operand in fact.set_ctx:
+        old = state.ctx.get(key)
+        value = written(old, operator, operand, contents)
+        if once and operator == SET and run.loop is not None and key in run.loop.writers:
+            writer, old = run.loop.writers[key]
+            if writer != fact.task.index and old != value:
+                return Error("ctx_conflict", f"ctx.{key} was already written by item {writer} with another value")
+        size += size_after(state, key, operator, operand, old, value) - state.ctx_sizes.get(key, 0)
+    if size > MAX_CTX_BYTES:
+        return Error("too_large", f"ctx would take {size:,} bytes, and {MAX_CTX_BYTES:,} is the limit (set_ctx: {key})")
+    return None
+
+
+# -- events ---------------------------------------------------------------------------------------------------------
+
+
+def split_path(task: TaskId) -> tuple[str, str, int]:
+    """Prefix, label and visit of a task's path."""
+    prefix, slash, last = task.path.rpartition("/")
+    label, _, visit = last.rpartition("#")
+    return prefix + slash, label, int(visit)
+
+
+def _started(state: Execution, event: e.TaskStarted, at: float) -> None:
+    run = state.runs[event.task.run]
+    run.losses.pop(WHOLE_RUN if event.task.index is None else event.task.index, None)
+    prefix, label, visit = split_path(event.task)
+    progress = run.progress_of(event.task.index, prefix)
+    progress.at, progress.attempt, progress.started, progress.due = label, event.attempt, True, None
+    progress.visits[label] = visit
+
+
+def _done(state: Execution, event: e.TaskDone, at: float) -> None:
+    run, sink = state.runs[event.task.run], isinstance(event, e.SinkProcessed)
+    prefix, label, visit = split_path(event.task)
+    progress = run.progress_of(event.task.index, prefix)
+    progress.started, progress.delivered = False, None
+    writes = event.set_ctx
+    if is_iterator(state, run, event.task):
+        writes = (*inner_writes(run, event.task), *writes)
+        _leave_inner(run, event.task, again=event.do == "retry")
+    progress.visits[label] = visit
+    if state.net.steps[run.step].gives_handles:
+        note_handles(state, event.outcome.result)
+    if not event.skipped and not sink:
+        progress.tasks[label] = event.outcome.as_data({"attempt": event.attempt, "duration_ms": event.duration_ms})
+        if event.do not in ("retry", "fail"):  # a retried task sees what it saw before
+            progress.prev = event.outcome.result if event.outcome.ok else None
+    if event.set_iter:
+        apply_patch(progress.iter, event.set_iter, state.inlined_values)
+    if event.set_ctx:
+        patch_ctx(state, event.set_ctx)
+        if run.loop is not None and event.task.index is not None:
+            note_writers(run.loop, event.task.index, event.set_ctx)
+    if writes:
+        item = item_of(state, run, event.task)
+        if item is None:
+            apply_patch(run.ctx, writes, state.inlined_values)
+        else:
+            run.progress_of(event.task.index, item).writes.extend(writes)
+    state.inlined_values.clear()
+    progress.attempt = 1
+    progress.repeats = repeats_after(progress.repeats, event.do, event.outcome.ok)
+    progress.at = event.to
+    progress.ended = event.to is None
+    error = event.error or event.outcome.error
+    progress.failure = (error, label, event.attempt) if event.do == "fail" and error is not None else None
+
+
+def repeats_after(repeats: int, do: str, ok: bool) -> int:
+    """How often a task was tried again although it was ok, after one more outcome."""
+    return repeats + ok if do == "retry" else 0
+
+
+def is_iterator(state: Execution, run: Run, task: TaskId) -> bool:
+    iterators = state.net.steps[run.step].iterators
+    return bool(iterators) and _labels(task.path.split("/")) in iterators
+
+
+def _labels(path: Sequence[str]) -> str:
+    return "/".join(part.partition("#")[0] for part in path)
+
+
+def item_of(state: Execution, run: Run, task: TaskId) -> str | None:
+    """The innermost item around a task that works beside others and alone sees what it writes, as the prefix of its
+    tasks: `each#1[0]/`, empty for an item of the loop itself. None if there is none: the whole run sees the writes."""
+    iterators = state.net.steps[run.step].iterators
+    items = task.path.split("/")[:-1] if iterators else []  # the items of iterators around the task: `each#1[0]`
+    for depth in range(len(items), 0, -1):
+        if iterators.get(_labels(items[:depth])):  # what is no iterator is a chain
+            return "/".join(items[:depth]) + "/"
+    return "" if task.index is not None and is_parallel(state, run) else None
+
+
+def inner_writes(run: Run, task: TaskId) -> list[Write]:
+    """What the items of an iterator task wrote, each for itself, in the order of the items."""
+    inner = f"{task.path}["
+    items = [
+        (int(prefix[len(inner) : -2]), progress.writes)
+        for prefix, progress in run.pipelines(task.index).items()
+        if progress.writes and prefix.startswith(inner) and "/" not in prefix[len(inner) : -1]
+    ]
+    return [write for _, writes in sorted(items, key=lambda item: item[0]) for write in writes]
+
+
+def _leave_inner(run: Run, task: TaskId, again: bool) -> None:
+    """Pipelines inside an iterator task end with the task; if it is retried, they go on counting their visits."""
+    inner, pipelines = f"{task.path}[", run.pipelines(task.index)
+    for prefix in [prefix for prefix in pipelines if prefix.startswith(inner)]:
+        if again:
+            pipelines[prefix] = Progress(visits=pipelines[prefix].visits)
+        else:
+            del pipelines[prefix]
+
+
+def _retry_scheduled(state: Execution, event: e.TaskRetryScheduled, at: float) -> None:
+    prefix, label, _ = split_path(event.task)
+    progress = state.runs[event.task.run].progress_of(event.task.index, prefix)
+    progress.at, progress.attempt, progress.started, progress.due = label, event.attempt, False, event.due
+
+
+HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
+    e.TaskStarted: _started,
+    e.TaskDone: _done,
+    e.TaskRetryScheduled: _retry_scheduled,
+    e.SinkStarted: _started,
+    e.SinkProcessed: _done,
+}

@@ -1,0 +1,108 @@
+"""Waits: runs and items that are parked until a signal, a child or a timer resumes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from noetl.engine import events as e
+from noetl.engine.commands import Signal
+from noetl.engine.loops import return_items
+from noetl.engine.ready import refresh_ready
+from noetl.engine.state import WHOLE_RUN, Execution, Run
+from noetl.engine.timer_keys import WaitLimit
+from noetl.model.outcome import Outcome
+
+if TYPE_CHECKING:
+    from noetl.engine.decision import Decision
+
+MAX_SIGNAL_ID = 200
+"""A signal with a longer id is known by its hash."""
+
+
+# -- decisions ------------------------------------------------------------------------------------------------------
+
+
+def receive_signal(decision: Decision, signal: Signal) -> None:
+    """Keep a signal until a run waits for it; one that is known already changes nothing."""
+    number = signal.id
+    if len(number) > MAX_SIGNAL_ID:
+        number = sha256(number.encode("utf-8", "replace")).hexdigest()
+    if number not in decision.state.signal_ids:
+        decision.emit(e.MessageReceived(signal.type, number, signal.payload))
+
+
+def deliver_signal(decision: Decision) -> bool:
+    """Give the oldest kept signal to a run that waits for it; False if there is none."""
+    state = decision.state
+    if not state.listening:
+        return False
+    for name, signals in state.signals.items():
+        waiting = next(_parked(state, "signal", name), None) if signals else None
+        if waiting is not None:
+            number, payload = signals[0]
+            _resume(decision, *waiting, Outcome(result=payload), number)
+            return True
+    state.listening = False
+    return False
+
+
+def end_child(decision: Decision, child: str, outcome: Outcome) -> None:
+    waiting = next(_parked(decision.state, "child", child), None)
+    if waiting is not None:
+        _resume(decision, *waiting, outcome)
+
+
+def wake(decision: Decision, name: str, index: int, late: Outcome) -> None:
+    """The time of a parked run is over: a pause between attempts ends, anything else gets the outcome `late`."""
+    run = decision.state.runs.get(name)
+    if run is not None and index in run.parked:
+        _resume(decision, run, index, None if run.parked[index].until == "retry" else late)
+
+
+def _resume(decision: Decision, run: Run, index: int, outcome: Outcome | None, message: str | None = None) -> None:
+    decision.emit(e.StepResumed(run.id, None if index == WHOLE_RUN else index, outcome, message))
+
+
+def _parked(state: Execution, until: str, key: str) -> Iterator[tuple[Run, int]]:
+    for run in state.runs.values():
+        for index, parked in run.parked.items():
+            if parked.until == until and parked.key == key:
+                yield run, index
+
+
+# -- events ---------------------------------------------------------------------------------------------------------
+
+
+def _resumed(state: Execution, event: e.StepResumed, at: float) -> None:
+    run = state.runs[event.run]
+    index = WHOLE_RUN if event.index is None else event.index
+    parked = run.parked.pop(index, None)
+    state.timers.pop(WaitLimit(run.id, index).name, None)
+    run.progress_of(event.index, parked.chain if parked else "").delivered = event.outcome
+    if event.message is not None:
+        consume_signal(state, event.message)
+    if run.loop is not None and event.index is not None:
+        return_items(run, run.loop, (event.index, event.index + 1))
+    refresh_ready(state, run)
+
+
+def consume_signal(state: Execution, message: str) -> None:
+    for signals in state.signals.values():
+        for place, (number, _) in enumerate(signals):
+            if number == message:
+                del signals[place]
+                return
+
+
+def _received(state: Execution, event: e.MessageReceived, at: float) -> None:
+    state.signals.setdefault(event.type, []).append((event.id, event.payload))
+    state.signal_ids[event.id] = None
+    state.changed = state.listening = True
+
+
+HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
+    e.StepResumed: _resumed,
+    e.MessageReceived: _received,
+}
