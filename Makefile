@@ -32,7 +32,7 @@ soak: .venv/dev.stamp
 	$(BIN)/python -m pytest -n auto -m slow -p tests.soak_summary
 
 docs: .venv/dev.stamp
-	$(BIN)/python -m docs.generate
+	$(BIN)/python -m tools.docs
 
 lock: .venv/bin/python
 	$(PIP) install uv
