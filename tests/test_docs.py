@@ -239,3 +239,21 @@ def _anchors(path: Path) -> set[str]:
             anchor, count = f"{slug(title)}-{count}", count + 1
         found.add(anchor)
     return found
+
+
+def test_the_glossary_for_contributors_names_only_what_is_in_the_code() -> None:
+    text = (HOME / "docs" / "glossary.md").read_text("utf-8").partition("\n## For contributors\n")[2]
+    names = re.findall(r"^\*\*[^*]+\*\* \(`(\w+)`\)\.", text, re.MULTILINE)
+    source = "\n".join(file.read_text("utf-8") for file in (HOME / "src" / "noetl").rglob("*.py"))
+    stale = [name for name in names if not re.search(rf"\b(?:class|def) {name}\b|\b{name}: ", source)]
+    assert names
+    assert stale == []
+
+
+def test_files_named_in_contributing_exist() -> None:
+    text = FENCE.sub("", (HOME / "CONTRIBUTING.md").read_text("utf-8"))
+    paths = [path for path in re.findall(r"`([\w./]+/[\w./]*|\w+\.py)`", text) if not re.search(r"[A-Z]{4}", path)]
+    roots = (HOME, HOME / "src" / "noetl", HOME / "src" / "noetl" / "store" / "sqlite")
+    missing = [path for path in paths if not any((root / path).exists() for root in roots)]
+    assert paths
+    assert missing == []
