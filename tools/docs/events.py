@@ -1,4 +1,4 @@
-"""The page of events: the envelope, and every fact that a log can hold."""
+"""The page of events: the envelope and every event type."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ ENVELOPE = {
     "event_id": "The execution's id, a dot, and `seq`.",
     "seq": "The number of the event in its execution: 1, 2, 3 and so on, without gaps.",
     "event_type": "The name of the event, as on this page.",
-    "timestamp": "When it was decided: RFC 3339, UTC.",
-    "source": "Who wrote it: `server` (the engine) or `worker` (accepted from a worker's report).",
-    "entity_type": "What it is about: `playbook`, `workflow`, `token`, `step`, `next`, `case`, `loop`, `task`, `sink`, "
-    "`poll` or `timer`.",
-    "entity_id": "The id of that: `fetch#1`, `fetch#1[3]`, `fetch#1[3]/save#2`, `token:7`, or the execution's.",
-    "parent_id": "The id of what the entity belongs to.",
+    "timestamp": "Time of the decision: RFC 3339, UTC.",
+    "source": "Its source: `server` (the engine) or `worker` (accepted from a worker's report).",
+    "entity_type": "The type of its subject: `playbook`, `workflow`, `token`, `step`, `next`, `case`, `loop`, `task`, "
+    "`sink`, `poll` or `timer`.",
+    "entity_id": "The id of its subject: `fetch#1`, `fetch#1[3]`, `fetch#1[3]/save#2`, `token:7`, or the execution's.",
+    "parent_id": "The id of the parent of the entity.",
     "status": "`in_progress`, `success`, `error`, `skipped` or `paused`.",
     "execution_id": "The id of the execution.",
     "step_run_id": "The run of the step, such as `fetch#1`.",
     "task_run_id": "The visit of the task, such as `fetch#1[3]/save#2`.",
     "iteration_id": "The item of the loop, such as `fetch#1[3]`.",
     "task_label": "The label of the task.",
-    "attempt": "Which attempt of the visit, from 1.",
-    "action_id": "The same over all attempts and re-grants of one visit; what makes an effect idempotent.",
-    "trace_id": "The execution's id without its dashes.",
-    "payload": "The fields of the event that differ from their defaults, as below.",
+    "attempt": "Number of the attempt in the visit, from 1.",
+    "action_id": "The same for all attempts and re-grants of one visit; use it as an idempotency key.",
+    "trace_id": "The execution id without dashes.",
+    "payload": "The fields of the event that differ from their defaults, listed below.",
 }
-"""Every field of the envelope that is not an alias, in words."""
+"""Every field of the envelope that is not an alias, described."""
 
 ALIASES = {
     "name": "`event_type`, written as `StepDone`",
@@ -42,7 +42,7 @@ ALIASES = {
     "iteration": "the number of the item, from 0",
     "page": "always null",
 }
-"""Other spellings of the same, which older playbooks and programs know."""
+"""Other names of the same fields, for older playbooks and programs."""
 
 FAMILIES = {
     "playbook": "Playbook",
@@ -65,63 +65,63 @@ FAMILIES = {
 MEANINGS = {
     "playbook": "The digest of the playbook, under which the store has its text",
     "path": "The path of the playbook",
-    "payload": "What came with the request or the signal",
-    "workload": "The workload as it stays until the end",
-    "error": "What went wrong",
-    "outcome": "How it ended",
+    "payload": "The payload of the request or the signal",
+    "workload": "The workload of the execution",
+    "error": "The error",
+    "outcome": "The outcome",
     "result": "The result, or a reference to it",
-    "reason": "Why",
+    "reason": "The reason",
     "token": "The number of the token, from 1",
     "step": "The name of the step",
     "args": "The values that the token carries",
     "run": "The run of the step, such as `fetch#2`",
     "tokens": "The tokens that were taken",
     "fence": "The number of the lease, from 1, in the order of grants",
-    "worker": "Who got the lease",
-    "items": "The items of the lane: from the first number up to, not including, the second",
+    "worker": "The worker that got the lease",
+    "items": "The items of the lane: first index, and the index after the last",
     "index": "The item, from 0",
     "until": "What the run waits for",
-    "due": "When, in seconds since 1970",
+    "due": "Unix time in seconds",
     "task": "The task",
-    "attempt": "Which attempt, from 1",
+    "attempt": "Number of the attempt, from 1",
     "on": "The boundary event: `step.done`, `loop.done` or `step.failed`",
-    "selected": "The arcs that fire, by their place in the file, from 0",
-    "total": "How many items there are",
-    "ok": "How many were finished",
-    "failed": "How many failed",
+    "selected": "Indexes of the arcs that fire, in the order of the file, from 0",
+    "total": "Number of items",
+    "ok": "Number of finished items",
+    "failed": "Number of failed items",
     "do": "The directive",
-    "set_iter": "What was written to `iter`",
-    "set_ctx": "What was written to `ctx`",
-    "skipped": "Whether a rule said `skip`, so that the tool was not called",
-    "duration_ms": "How long the call took",
-    "patch": "What was written",
-    "spelled": "A part of a stored value that the next patch looks into: key, JSON text, and whether more follows",
+    "set_iter": "Writes to `iter`",
+    "set_ctx": "Writes to `ctx`",
+    "skipped": "Whether a rule decided `skip`, so that the tool was not called",
+    "duration_ms": "Duration of the call",
+    "patch": "The writes",
+    "spelled": "A part of a stored value that the next patch reads: key, JSON text, and whether more follows",
     "type": "The name of the signal",
-    "id": "The id of the signal; a second one with it counts as a duplicate",
+    "id": "The id of the signal; a second signal with the same id is a duplicate",
     "timer": "The name of the timer, such as `timeout:fetch#1`",
     "chain": "The chain of a classic step that waits, such as `case_0/`",
-    "to": "The steps it leads to, and what the tokens carry",
+    "to": "The target steps, and the args of the tokens",
     "policy": "What the `next` does to other branches: `end_step`, `break_chain` or `defer`",
     "winner_branch": "The branch whose `next` decides",
-    "suppressed_branches": "Branches that were chosen and did not run",
-    "matched": "The branches whose condition holds, as they stand in the file",
+    "suppressed_branches": "Branches that matched and did not run",
+    "matched": "The branches whose condition holds, in the order of the file",
     "order": "The branches that fire, in the order in which their chains run",
     "case_mode": "`exclusive` or `inclusive`",
     "eval_mode": "`on_entry` or `on_event`",
-    "trigger_event": "The event that the branches were looked at for",
+    "trigger_event": "The event that triggered the evaluation",
     "branch": "The branch, such as `case_0`",
-    "priority": "Its rank, where several are reached",
+    "priority": "Its priority, if several are reached",
     "ready": "Whether the condition held",
-    "iterations": "How many calls there were",
+    "iterations": "Number of calls",
     "source_id": "The execution that was forked",
 }
-"""What fields mean that have no words of their own in the source."""
+"""Descriptions of fields that have no docstring in the source."""
 
-INTRO = """The log of an execution is a list of events. An event is one fact, and it carries the decision: rendered
-args, chosen arcs, patches, the directive of the rule that matched. So the state of an execution can be made from its
-log without evaluating a template or calling a tool ([why](../explanation/event-sourcing.md))."""
+INTRO = """The log of an execution is a list of events. An event records a decision: rendered args, chosen arcs,
+patches, the directive of the rule that matched. The state of an execution can therefore be computed from its log
+without evaluating a template or calling a tool ([event sourcing](../explanation/event-sourcing.md))."""
 
-STORED = """What is stored is the name, the time, the fields that differ from their defaults, and a hash chained to the
+STORED = """The store keeps the name, the time, the fields that differ from their defaults, and a hash chained to the
 event before. An event is at most 64 KiB; larger values in it become
 [references](../howto/large-results.md)."""
 
@@ -140,12 +140,12 @@ def _page() -> str:
         "Events",
         INTRO,
         STORED,
-        "`noetl runs events RUN` lists the log of a run, and `-o jsonl` prints one envelope a line.",
-        table(["Event", "By", "What happened"], [_row(kind) for kind in _events()]),
+        "`noetl runs events RUN` prints the log of a run, `-o jsonl` one envelope per line.",
+        table(["Event", "Source", "Meaning"], [_row(kind) for kind in _events()]),
         "## The envelope",
-        "This is what people and programs see of an event. All of it but the payload is derived.",
+        "The envelope is the public form of an event. All of it except the payload is derived.",
         table(["Field", "Meaning"], [(code(name), ENVELOPE[name]) for name in found if name not in ALIASES]),
-        "Aliases, for programs that know another spelling:",
+        "Aliases:",
         table(["Alias", "The same as"], [(code(name), ALIASES[name]) for name in found if name in ALIASES]),
         *_sections(),
     )
@@ -161,7 +161,7 @@ def _row(kind: type[Event]) -> tuple[str, str, str]:
 
 
 def _lines(kind: type[Event]) -> list[str]:
-    """The paragraphs of an event's own words."""
+    """The paragraphs of the docstring of an event."""
     parts = (kind.__doc__ or "").split("\n\n")
     return [" ".join(part.split()) for part in parts]
 
@@ -181,5 +181,5 @@ def _sections() -> Iterator[str]:
 
 
 def meaning(field: Field) -> str:
-    """What a field holds: the words under it in the source, else those of its name."""
+    """The description of a field: its docstring in the source, else the one for its name."""
     return sentence(field.note or MEANINGS[field.name]).replace("None", "null")

@@ -10,15 +10,15 @@ from noetl.dsl.shape import Fields, Shape
 from tools.docs.markdown import capital, code, codes, page, sentence, slug, table
 from tools.docs.problems import link
 
-INTRO = f"""A playbook is one YAML document. This page lists every key of it: what it means, what it may hold, and
-whether it must be there. A key that is not listed here is an error ({link("NTL101")}); nothing is read and
-then ignored.
+INTRO = f"""A playbook is one YAML document. This page lists every key: its meaning, its type, and whether it is
+required. A key that is not listed here is an error ({link("NTL101")}); nothing is
+ignored.
 
-There are two dialects. The **canonical** one is the language to write. The **classic** one is older; a playbook that
-uses its constructs, and none that only the canonical dialect has, is read as classic. The two can't be mixed in one
+There are two dialects. The **canonical** one is current. The **classic** one is older; a playbook that
+uses its constructs, and none that only the canonical dialect has, is read as classic. The two cannot be mixed in one
 playbook ({link("NTL113")}). `noetl migrate` rewrites a classic playbook.
 
-A value in parentheses behind a meaning is the default."""
+A value in parentheses after the meaning is the default."""
 
 TYPES = [
     ("text", "Plain text. It is never rendered as a template."),
@@ -31,10 +31,10 @@ TYPES = [
 
 SECTIONS: list[tuple[str, str, Shape]] = [
     ("The playbook", "The keys at the root.", doc.ROOT),
-    ("metadata", "Who the playbook is. Other keys are free and kept as they are.", doc.METADATA),
+    ("metadata", "Identifies the playbook. Other keys are allowed and kept.", doc.METADATA),
     (
         "A keychain entry",
-        "`keychain` is a list of credentials. The playbook names them; their values live outside of it.",
+        "`keychain` is a list of credentials. The playbook names them; their values are stored elsewhere.",
         doc.CREDENTIAL,
     ),
     ("executor", "Where and how the playbook runs.", doc.EXECUTOR),
@@ -52,8 +52,8 @@ SECTIONS: list[tuple[str, str, Shape]] = [
     (
         "A task",
         "`tool` is a pipeline: a list of tasks that run in order. Write each as `- label: {kind: ...}`. The forms "
-        "`- {name: label, kind: ...}`, `- {kind: ...}` and a single map are understood too. Beside the keys below a "
-        "task has the inputs of [its kind](tools/index.md).",
+        "`- {name: label, kind: ...}`, `- {kind: ...}` and a single map are accepted, too. In addition to these keys "
+        "a task has the inputs of [its kind](tools/index.md).",
         doc.TASK,
     ),
     ("task.spec", "", doc.TASK_SPEC),
@@ -122,12 +122,12 @@ def pages() -> Iterator[tuple[str, str]]:
         "## Types",
         table(["Type", "Meaning"], TYPES),
         "## Keys of older languages",
-        "These are refused wherever they stand; `do` has its place in the rules of a task.",
+        "These are errors everywhere; `do` is allowed in the rules of a task.",
         _refused(doc.OLD | doc.NO_DIRECTIVE),
     ]
     for title, about, found in SECTIONS:
         parts += _section(f"## {title}", about, found)
-    parts += ["## The classic dialect", "Parts that only classic playbooks have."]
+    parts += ["## The classic dialect", "Keys that only classic playbooks have."]
     for title, about, found in CLASSIC_SECTIONS:
         parts += _section(f"### {title}", about, found)
     yield "reference/language.md", page("The language", *parts)
@@ -154,7 +154,7 @@ def _section(title: str, about: str, found: Shape) -> Iterator[str]:
     everywhere = [*doc.OLD.values(), *doc.NO_DIRECTIVE.values()]
     refused = {key: old for key, old in tables[0].retired.items() if old not in everywhere}
     if refused:
-        yield "Refused here:"
+        yield "Errors here:"
         yield _refused(refused)
 
 
@@ -238,7 +238,7 @@ def _linked(found: Shape, many: bool = False) -> str | None:
 
 
 def _words(found: Shape) -> str:
-    """What a value may be, in words."""
+    """The type of a value as text."""
     if type(found) in WORDS:
         return WORDS[type(found)]
     if found in SPECIAL:

@@ -1,4 +1,4 @@
-"""The page of outcomes: what a call comes to, and every kind of error with who makes it."""
+"""The page of outcomes: the outcome of a call, and every kind of error with its source."""
 
 from __future__ import annotations
 
@@ -11,61 +11,62 @@ from tools.docs.markdown import code, page, sentence, table
 
 
 class ErrorKind(NamedTuple):
-    """A kind of error in words."""
+    """A kind of error: its source and its meaning."""
 
     by: str
     meaning: str
 
 
 ERRORS: dict[str, ErrorKind] = {
-    "http_status": ErrorKind("`http`", "The answer was a 4xx or 5xx, or a redirect that leads nowhere"),
+    "http_status": ErrorKind("`http`", "The response was a 4xx or 5xx, or an invalid redirect"),
     "connect": ErrorKind(
-        "kinds that speak to a server, the keychain", "No connection, a broken one, or TLS that failed"
+        "kinds that connect to a server, the keychain", "The connection failed or broke, or TLS failed"
     ),
     "timeout": ErrorKind(
         "`http`, `wait`, SQL kinds, the worker, the engine", "A call, a wait, a step or the execution took too long"
     ),
-    "python": ErrorKind("`python`", "The code raised, gave a result that can't be stored, or its process died"),
-    "too_large": ErrorKind(
-        "every kind, the engine", "A body, a result or an input is above the limit of the kind, or `ctx` above its own"
-    ),
+    "python": ErrorKind("`python`", "The code raised, its result cannot be stored, or its process died"),
+    "too_large": ErrorKind("every kind, the engine", "A body, a result, an input or `ctx` exceeds its limit"),
     "not_found": ErrorKind(
-        "every kind", "A file, an object or a playbook is not there, or the driver of the kind is not installed"
+        "every kind", "A file, an object or a playbook does not exist, or the driver of the kind is not installed"
     ),
     "auth": ErrorKind(
-        "kinds with `auth`, the keychain", "A credential is missing, may not be used here, or was refused by the server"
+        "kinds with `auth`, the keychain", "A credential is missing, not allowed here, or was rejected by the server"
     ),
-    "sql": ErrorKind("SQL kinds, `transfer`", "The database refused the statement; the message is its own"),
-    "cancelled": ErrorKind("SQL kinds", "The statement was stopped from outside, by an administrator of the database"),
-    "exit_code": ErrorKind("`shell`, `script`, `container`", "A program ended with an exit code other than 0"),
+    "sql": ErrorKind(
+        "SQL kinds, `transfer`", "The database rejected the statement; the message is that of the database"
+    ),
+    "cancelled": ErrorKind("SQL kinds", "An administrator of the database cancelled the statement"),
+    "exit_code": ErrorKind("`shell`, `script`, `container`", "A program exited with a code other than 0"),
     "child_failed": ErrorKind("`playbook`", "The child execution failed or was cancelled"),
-    "input": ErrorKind("every kind", "An input is not what the kind takes, or the result can't be stored"),
+    "input": ErrorKind("every kind", "An input is invalid, or the result cannot be stored"),
     "template": ErrorKind("the pipeline, the engine", "A template could not be evaluated; the message quotes it"),
-    "loop_input": ErrorKind("`iterator`, the engine", "`in` of a loop did not give a list"),
-    "policy": ErrorKind("the pipeline", "A rule said `fail`, or ran out of attempts, on an ok outcome"),
+    "loop_input": ErrorKind("`iterator`, the engine", "`in` of a loop is not a list"),
+    "policy": ErrorKind("the pipeline", "A rule decided `fail`, or ran out of attempts, on an ok outcome"),
     "ctx_conflict": ErrorKind(
-        "the pipeline, the engine", "Two items of a parallel loop set one key of `ctx`, or a reducer does not fit"
+        "the pipeline, the engine",
+        "Two items of a parallel loop set one key of `ctx`, or the value does not fit the reducer",
     ),
     "lost": ErrorKind(
         "the pipeline", "The worker was lost after the call had begun, and the task has `on_lost: error`"
     ),
-    "poison": ErrorKind("the engine", "Five workers were lost on the run without any progress between them"),
+    "poison": ErrorKind("the engine", "Five workers were lost on the step run without progress"),
     "limit": ErrorKind("the pipeline, the engine", "Too many tokens, step runs or visits of a task"),
-    "internal": ErrorKind("the worker", "A tool raised an exception that it should have made an outcome of: a defect"),
+    "internal": ErrorKind("the worker", "A tool raised an unexpected exception: a defect"),
 }
-"""Every kind that this version makes."""
+"""Every kind of error."""
 
 
-EXTRA = """Some kinds add a field of their own to the outcome, named on their page: `outcome.http` has `status` and
-more, `outcome.py` has `exception_type` and `traceback`. What a tool returns is only ever in `result`: a body that looks
-like `{"status": "error"}` does not make an ok outcome an error."""
+EXTRA = """Some kinds add their own field to the outcome, named on their page: `outcome.http` has `status` and
+more, `outcome.py` has `exception_type` and `traceback`. The data of a tool is only in `result`: a body such as
+`{"status": "error"}` does not change the status of the outcome."""
 
-META = """Templates see one field more: `outcome.meta` with `attempt`, `duration_ms` and `ts`, the time in seconds at
-which the call began."""
+META = """Templates can also read `outcome.meta` with `attempt`, `duration_ms` and `ts`, the Unix time at which the call
+started."""
 
 WHERE = """The error of a step that failed, as `steps.NAME.error`, `event.data.error` or `error` of `noetl run -o json`
 show it, also has `step`, `task` and `attempt`; the command adds `file`, `line` and `column` of the task. After the last
-attempt the kind of the last outcome stays, and the message tells how many attempts there were."""
+attempt the error keeps the kind of the last outcome, and the message has the number of attempts."""
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -73,7 +74,7 @@ def pages() -> Iterator[tuple[str, str]]:
         "reference/outcomes.md",
         page(
             "Outcomes and errors",
-            "Every call of a tool comes to exactly one outcome. The rules of the task look at it and decide what "
+            "Every call of a tool has exactly one outcome. The rules of the task decide what "
             "follows ([policies](../explanation/policies.md)).",
             "## Outcome",
             _table(Outcome),
@@ -83,22 +84,22 @@ def pages() -> Iterator[tuple[str, str]]:
             _table(Error),
             WHERE,
             "## Kinds of errors",
-            "Rules can tell errors apart by `outcome.error.kind`.",
-            table(["Kind", "Made by", "Meaning"], [(code(k), v.by, sentence(v.meaning)) for k, v in ERRORS.items()]),
-            "A tool of a plug-in may have kinds of its own, with its name in front: `acme.quota`.",
+            "Rules can distinguish errors by `outcome.error.kind`.",
+            table(["Kind", "Source", "Meaning"], [(code(k), v.by, sentence(v.meaning)) for k, v in ERRORS.items()]),
+            "A plug-in may define its own kinds with a prefix: `acme.quota`.",
         ),
     )
 
 
 NOTES = {
-    "status": "Nothing else decides whether the call went well",
-    "result": "What the tool gave. Data, whatever it looks like",
-    "error": "Why the call failed; null where it did not",
-    "extra": "The kind's own field, laid beside the others: `outcome.http`",
-    "kind": "One of the list below",
+    "status": "The only thing that decides whether the call succeeded",
+    "result": "The data that the tool returned",
+    "error": "The error; null if the call succeeded",
+    "extra": "The field of the kind, such as `outcome.http`",
+    "kind": "One of the kinds below",
     "message": "For people",
-    "retryable": "Whether the same call may well succeed later; rules decide whether to try",
-    "details": "What the kind knows beside, such as `status` and `body` of an HTTP error, or `retry_after` in seconds",
+    "retryable": "Whether the same call may succeed later; rules decide whether to retry",
+    "details": "Further data, such as `status` and `body` of an HTTP error, or `retry_after` in seconds",
 }
 
 

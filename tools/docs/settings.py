@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from noetl.settings import VARIABLES
 from tools.docs.markdown import code, page, table
 
-INTRO = """A flag wins over a variable of the environment, and a variable over the default. An empty variable counts as
-none. Secrets may stand in a file that the variable with `_FILE` behind its name points to."""
+INTRO = """A flag overrides an environment variable, and a variable overrides the default. An empty variable counts as
+unset. A secret can be read from a file: set the variable with the suffix `_FILE` to its path."""
 
-TOOLS = """Processes that tasks start get `NOETL_EXECUTION_ID`, `NOETL_ACTION_ID` and `NOETL_ATTEMPT`, and none of the
+TOOLS = """Processes of tasks get `NOETL_EXECUTION_ID`, `NOETL_ACTION_ID` and `NOETL_ATTEMPT`, and none of the
 above."""
 
 

@@ -1,4 +1,4 @@
-"""The page of templates: what they see, what they can use, and where they end."""
+"""The page of templates: names, filters, functions and limits."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ CLASSIC = ("case", "chain", "chain_skip", "vars", "retry")
 """Places that only the classic dialect has."""
 
 NAMES = {
-    "workload": "The inputs of the run: the playbook's `workload` with the request's payload laid over it. Fixed.",
-    "ctx": "What the run has written so far with `set_ctx`.",
-    "args": "What the token brought along: `args` of the arcs it took, with the task's own `args` laid over them.",
-    "args_by": "At a step with `join: all`, the args by the step that each token came from.",
+    "workload": "The inputs of the run: the `workload` of the playbook, overridden by the payload. Fixed.",
+    "ctx": "State of the run, written with `set_ctx`.",
+    "args": "The args of the token, overridden by the `args` of the task.",
+    "args_by": "At a step with `join: all`, the args of each token by its source step.",
     "iter": "The current iteration: the item under the loop's `iterator` name, `index` from 0, `parent`, and what "
     "`set_iter` wrote.",
     "steps": "`steps.NAME.result`, `.status` and `.error` of the last finished run of a step.",
     "tasks": "`tasks.LABEL`: the outcome of a task of this pipeline.",
     "_prev": "The result of the task before; null after an error that continued.",
     "_task": "The label of this task.",
-    "_attempt": "Which attempt this is, from 1.",
-    "outcome": "How the call ended: `status` (`ok` or `error`), `result`, `error`, `meta`, and the kind's own field.",
+    "_attempt": "Number of this attempt, from 1.",
+    "outcome": "Outcome of the call: `status` (`ok` or `error`), `result`, `error`, `meta`, and the field of its kind.",
     "event": "The event that ended the step: `event.name` and `event.data`.",
-    "keychain": "`keychain.NAME.FIELD`: a field of a credential. It is never written down.",
+    "keychain": "`keychain.NAME.FIELD`: a field of a credential. It is never stored.",
     "execution_id": "The id of the run.",
     "result": "The body, the rows or the value of the call.",
-    "response": "The answer: `status_code`, `headers`, `data`, `status`, `error`.",
+    "response": "The response: `status_code`, `headers`, `data`, `status`, `error`.",
     "this": "The outcome: `status`, `data`, `error`, `meta`.",
-    "vars": "What earlier steps wrote under `vars`.",
-    "attempt": "Which attempt this was, from 1.",
-    "max_attempts": "How many attempts there are in all.",
-    "status_code": "The HTTP status of the answer.",
-    "error": "The message of the error, if there was one.",
+    "vars": "Variables of earlier steps.",
+    "attempt": "Number of the attempt, from 1.",
+    "max_attempts": "Maximum number of attempts.",
+    "status_code": "The HTTP status of the response.",
+    "error": "The message of the error, if any.",
     "success": "Whether the call succeeded.",
-    "data": "The body of the answer.",
+    "data": "The body of the response.",
 }
-"""Every root of `ROOTS`, in words."""
+"""Every root of `ROOTS`, described."""
 
-WHOLE = """A template is text with `{{ expression }}` in it, in the language of Jinja. A value that is one expression
-and nothing else keeps its type: `"{{ workload.limit }}"` is a number if the limit is one. With text around it, or with
+WHOLE = """A template is text with `{{ expression }}` in it, in the syntax of Jinja. A value that is one expression
+and nothing else keeps its type: `"{{ workload.limit }}"` is a number if the limit is one. With other text, or with
 statements, the value is text. `"42"` stays text and never becomes a number by itself."""
 
 CONDITIONS = f"""A condition (`when`) is `true`, `false`, or exactly one `{{{{ expression }}}}`. Text without braces
 would always be true, so it is an error ({link("NTL504")})."""
 
 STATEMENTS = """The statements are `{% if %}`, `{% for %}`, `{% set %}`, `{% with %}` and `{% filter %}`. Macros,
-imports and inheritance do not exist. What comes out of a template is never read as a template again."""
+imports and inheritance do not exist. The result of a template is never parsed as a template again."""
 
 BARE = f"""A name without a namespace is a convenience. It is looked up in this order: `args`, `ctx`, `iter`, keys of
-`workload`, task labels, step names. The first that has it wins, and the validator warns where one hides another
-({link("NTL408")}). A bare step or task name is that step's or task's result. Nothing can hide a
+`workload`, task labels, step names. The first match wins, and the validator warns where one shadows another
+({link("NTL408")}). A bare step or task name is that step's or task's result. Nothing can shadow a
 namespace."""
 
 MISSING = """A name, key or index that does not exist is *missing*.
 
 - It chains: `ctx.a.b.c` is missing if any part of it is.
-- It is false, and every comparison with it is false, except `!=`. So a guard over data that is not there yet just
+- It is false, and every comparison with it is false, except `!=`. A guard over data that does not exist yet
   does not match.
-- `default` gives it a value: `{{ ctx.page | default(1) }}`. `is defined` asks whether it is there.
+- `default` replaces it: `{{ ctx.page | default(1) }}`. `is defined` tests for it.
 - Other filters pass it on.
 - Where a value is needed, it is an error that names the expression and its place: in text, in an input, in
   arithmetic, in a patch.
@@ -77,8 +77,8 @@ BUDGETS = [
     ("Characters in one text", f"{budget.CHARACTERS:,}"),
     ("Elements in one list", f"{budget.ELEMENTS:,}"),
     ("Iterations of all loops together", f"{budget.STEPS:,}"),
-    ("Everything one evaluation makes", f"about {budget.MEMORY >> 20} MiB"),
-    ("The value it gives, when it is stored", f"about {budget.VALUE_BYTES >> 20} MiB"),
+    ("All values that one evaluation creates", f"about {budget.MEMORY >> 20} MiB"),
+    ("The result, when it is stored", f"about {budget.VALUE_BYTES >> 20} MiB"),
     ("The values of all templates of one decision", f"about {budget.DECISION_BYTES >> 20} MiB"),
     ("Bits of a whole number", f"{budget.INTEGER_BITS:,}, and 64 where it is stored"),
     ("Depth of nested lists and maps", f"{budget.DEPTH}"),
@@ -100,7 +100,7 @@ def pages() -> Iterator[tuple[str, str]]:
             CONDITIONS,
             STATEMENTS,
             "## Names",
-            table(["Name", "What it is"], [(code(name), NAMES[name]) for name in NAMES if name in _canonical()]),
+            table(["Name", "Content"], [(code(name), NAMES[name]) for name in NAMES if name in _canonical()]),
             "### Names by place",
             table(["Place", "Names"], _places(lambda place: place not in CLASSIC)),
             f"A secret can be read in the inputs of a tool only ({link('NTL507')}); any other name in the wrong place "
@@ -110,7 +110,7 @@ def pages() -> Iterator[tuple[str, str]]:
             "### In the classic dialect",
             "These names exist in classic playbooks only, beside `vars`, which can be read everywhere but in "
             "`workload`.",
-            table(["Name", "What it is"], [(code(name), NAMES[name]) for name in NAMES if name not in _canonical()]),
+            table(["Name", "Content"], [(code(name), NAMES[name]) for name in NAMES if name not in _canonical()]),
             table(["Place", "Names"], _places(lambda place: place in CLASSIC)),
             "## Missing values",
             MISSING,
@@ -130,8 +130,8 @@ def pages() -> Iterator[tuple[str, str]]:
             "not stored.",
             *methods,
             "## Limits",
-            "One evaluation may use so much and no more. Heavy work belongs into a `python` or SQL task, and loops "
-            "over large data into a step.",
+            "Each evaluation has these limits. Heavy work belongs in a `python` or SQL task, and loops "
+            "over large data in a step.",
             table(["What", "Limit"], BUDGETS),
         ),
     )
@@ -149,7 +149,7 @@ def _places(wanted: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
 
 
 def _entries(entries: Mapping[str, Entry], head: str) -> str:
-    """A table of entries; names for one and the same thing share a row."""
+    """A table of entries; aliases share a row."""
     names: dict[object, list[str]] = {}
     for name, entry in entries.items():
         names.setdefault((entry.call, entry.doc), []).append(name)
@@ -158,7 +158,7 @@ def _entries(entries: Mapping[str, Entry], head: str) -> str:
         alike.sort(key=lambda name: (not name[0].isalpha(), -len(name), name))
         entry = entries[alike[0]]
         rows.append((", ".join(map(code, alike)), _arguments(entry), sentence(entry.doc)))
-    return table([head, "Arguments", "What it gives"], sorted(rows))
+    return table([head, "Arguments", "Result"], sorted(rows))
 
 
 def _arguments(entry: Entry) -> str:

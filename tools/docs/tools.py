@@ -1,4 +1,4 @@
-"""A page for each tool kind, with the example that tests/kinds holds."""
+"""A page for each tool kind, with the example from tests/kinds."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from pathlib import Path
 
 from noetl.model.inputs import rows
 from noetl.model.kind import Kind
-from noetl.tools.registry import BUILTIN, KINDS, builtin
+from noetl.tools.registry import BUILTIN, builtin
 from tools.docs.markdown import code, codes, fence, page, sentence, table
 
 EXAMPLES = Path(__file__).parents[2] / "tests" / "kinds"
-INTERPRETED = ("iterator", "workbook")
-"""Kinds that have no tool: the pipeline itself runs them, or the compiler puts another task in their place."""
 RESULT = {
     "data": "its body, `data`",
     "rows": "its rows, `rows`",
@@ -22,11 +20,6 @@ RESULT = {
 def kinds() -> list[Kind]:
     """The built-in kinds by name."""
     return [kind for name in sorted(BUILTIN) if (kind := builtin(name)) is not None]
-
-
-def runs(kind: Kind) -> bool:
-    """Whether this version can run tasks of that kind, and not only check them."""
-    return kind.name in INTERPRETED or KINDS.runner(kind.name) is not None
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -40,24 +33,20 @@ def _index() -> str:
         (
             f"[{kind.name}]({kind.name}.md)",
             sentence(kind.summary),
-            "yes" if runs(kind) else "arrives later",
             code(kind.extra) if kind.extra else "",
         )
         for kind in kinds()
     ]
     return page(
         "Tool kinds",
-        "A task names a tool kind and gives it inputs. The call ends with exactly one outcome, and the task's policy "
-        "decides what happens then.",
-        table(["Kind", "What it does", "Runs", "Extra"], listed),
-        "Every kind is checked by `noetl validate`. Those that arrive later can't be run by this version: `noetl run` "
-        "names each task that uses one, exits with 3, and runs nothing.",
+        "A task names a tool kind and its inputs. Each call has exactly one outcome, and the policy of the task "
+        "decides what follows.",
+        table(["Kind", "What it does", "Extra"], listed),
         "A kind with an extra needs a driver that is not installed by default: "
         "`pip install 'noetl-engine[EXTRA]'`. Checking a playbook never needs it.",
-        "Installed distributions add kinds of their own through the entry point group `noetl.tools`. `noetl tools` "
-        "lists all kinds of an installation, and `noetl tools schema KIND` the inputs of one.",
-        "The keys that every task has, such as `args` and `spec`, are on the page of "
-        "[the language](../language.md#a-task).",
+        "Plug-ins add kinds in the entry point group `noetl.tools`. `noetl tools` lists all kinds of an installation, "
+        "`noetl tools schema KIND` the inputs of one.",
+        "[The language](../language.md#a-task) lists the keys that every task has, such as `args` and `spec`.",
     )
 
 
@@ -68,9 +57,8 @@ def _kind(kind: Kind) -> str:
         "\n".join(f"- {fact}" for fact in _facts(kind)),
         "## Inputs",
         table(["Input", "Type", "Required", "Default", "Meaning"], map(_row, rows(kind))),
-        "An input may be given as a template in the place of any value, except where this page says that it is never "
-        "rendered. Defaults for all tasks of this kind can be given once, in `spec` of the executor, a step or a loop: "
-        f"`spec: {{{kind.name}: {{...}}}}`.",
+        "An input may be a template, unless this page says that it is never rendered. Set defaults for all tasks of "
+        f"this kind in `spec` of the executor, a step or a loop: `spec: {{{kind.name}: {{...}}}}`.",
         "## Example",
         fence((EXAMPLES / f"{kind.name}.yaml").read_text("utf-8"), "yaml"),
         "See also [all kinds](index.md) and [what every task has](../language.md#a-task).",
@@ -83,16 +71,14 @@ def _row(row: tuple[str, str, bool, str, str]) -> list[str]:
 
 
 def _facts(kind: Kind) -> Iterator[str]:
-    if not runs(kind):
-        yield "**Arrives later:** this version checks tasks of this kind and can't run them"
     if kind.extra:
         yield f"**Driver:** `pip install 'noetl-engine[{kind.extra}]'`"
     else:
         yield "**Driver:** none needed"
-    limit = f"{_duration(kind.timeout)}; change it with `spec.timeout`" if kind.timeout else "none of its own"
-    yield f"**Time limit:** {limit}"
+    limit = f"{_duration(kind.timeout)}; change it with `spec.timeout`" if kind.timeout else "none"
+    yield f"**Timeout:** {limit}"
     if kind.outcome:
-        yield f"**In rules:** `outcome.{kind.outcome}` has what is special to this kind"
+        yield f"**In rules:** `outcome.{kind.outcome}` has the fields of this kind"
     for group in kind.one_of:
         yield f"**Needs:** exactly one of {codes(group)}"
     if kind.sql:
