@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from textwrap import dedent
 
@@ -32,7 +33,7 @@ from noetl.settings import VARIABLES
 from noetl.tools.registry import BUILTIN, KINDS
 
 HOME = Path(__file__).parents[1]
-PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md"))]
+PAGES = [HOME / "README.md", HOME / "CONTRIBUTING.md", *sorted((HOME / "docs").rglob("*.md"))]
 PROBLEMS = HOME / "docs" / "reference" / "problems"
 FENCE = re.compile(r"^( *)(```+|~~~+)(\w*)[^\n]*\n(.*?)^\1\2 *$", re.MULTILINE | re.DOTALL)
 INLINE_CODE = re.compile(r"`[^`\n]+`")
@@ -206,31 +207,39 @@ def test_there_is_no_example_without_a_kind() -> None:
     assert {path.name for path in KIND_EXAMPLES.iterdir()} == {f"{kind}.yaml" for kind in BUILTIN}
 
 
-@pytest.mark.parametrize("path", [path for path in PAGES if PROBLEMS not in path.parents], ids=str)
-def test_playbooks_shown_in_the_docs_have_no_errors(path: Path) -> None:
+def test_playbooks_shown_in_the_docs_have_no_errors() -> None:
+    pages = [path for path in PAGES if PROBLEMS not in path.parents]
+    assert [error for path in pages for error in _errors(path)] == []
+
+
+def _errors(path: Path) -> Iterator[str]:
+    """The errors of the playbooks that a page shows."""
     for match in FENCE.finditer(path.read_text("utf-8")):
         text = dedent(match.group(4))
         if match.group(3) == "yaml" and re.search(r"^apiVersion:", text, re.MULTILINE):
-            found = load(path.name, text, KINDS).problems
-            assert [str(problem) for problem in found if problem.severity == "error"] == []
+            problems = load(path.name, text, KINDS).problems
+            yield from (f"{path}: {problem}" for problem in problems if problem.severity == "error")
 
 
-@pytest.mark.parametrize("path", PAGES, ids=str)
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_lead_somewhere() -> None:
+    assert [f"{path}: {target}" for path in PAGES for target in _broken_links(path)] == []
+
+
+def _broken_links(path: Path) -> Iterator[str]:
     for target in LINK.findall(_prose(path)):
         if re.match(r"[a-z]+:", target):
             continue
         name, _, anchor = target.partition("#")
         goal = (path.parent / name).resolve() if name else path
-        assert goal.exists(), target
-        if anchor and goal.suffix == ".md":
-            assert anchor in _anchors(goal), target
+        if not goal.exists() or (anchor and goal.suffix == ".md" and anchor not in _anchors(goal)):
+            yield target
 
 
 def _prose(path: Path) -> str:
     return INLINE_CODE.sub("", FENCE.sub("", path.read_text("utf-8")))
 
 
+@cache
 def _anchors(path: Path) -> set[str]:
     """Anchors as GitHub makes them; a heading that comes twice gets a number."""
     found: set[str] = set()
