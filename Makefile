@@ -25,14 +25,14 @@ check: .venv/dev.stamp
 bench: .venv/dev.stamp bytecode
 	$(BIN)/python -m bench
 
-cost: .venv/dev.stamp
-	$(BIN)/python -m bench.cost
-
 soak: .venv/dev.stamp
 	$(BIN)/python -m pytest -n auto -m slow -p tests.soak_summary
 
 docs: .venv/dev.stamp
 	$(BIN)/python -m tools.docs
+
+cost: .venv/dev.stamp
+	$(BIN)/python -m bench.cost
 
 lock: .venv/bin/python
 	$(PIP) install uv
