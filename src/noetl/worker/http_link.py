@@ -138,6 +138,10 @@ class HttpLink:
 
     async def arrived(self, works: list[Work], requested: float) -> list[Work]:
         """Work with all that is needed to begin it. What can't be run here fails, and says why."""
+        if not self.known.is_set():  # another process has the name of this worker since
+            for work in works:
+                await self.report(work.execution, Report(work.fence, (), hand_back=True))
+            return []
         able: list[Work] = []
         leases = [(work.execution, work.fence) for work in works]
         self.terms.grant(leases, requested)

@@ -317,6 +317,20 @@ def test_playbooks_leave_memory_when_their_work_has_ended(server: Scripted) -> N
     assert len(server.of("/playbooks/")) == 6
 
 
+def test_work_that_comes_after_another_process_took_the_name_is_returned(server: Scripted) -> None:
+    server.answer = hands_out(work(), work(fence=4))
+
+    async def act(link: HttpLink) -> None:
+        claiming = asyncio.create_task(link.claim(Claim("w1", 2)))
+        await asyncio.sleep(0)
+        link.known.clear()
+        assert await claiming == []
+
+    with_link(server, act)
+    reports = [one for asked in server.of("/report") for one in asked.json]
+    assert [(one["fence"], one["hand_back"]) for one in reports] == [(3, True), (4, True)]
+
+
 def test_a_claim_that_is_made_again_is_the_same_claim(server: Scripted) -> None:
     answers = iter([(0, b""), (200, [])])
     server.answer = lambda asked: next(answers)
