@@ -198,14 +198,19 @@ def _deliver(turn: Turn) -> bool:
     state = turn.state
     if not state.listening:
         return False
-    for name, kept in state.signals.items():
-        for run in state.runs.values() if kept else ():
-            for key, parked in run.parked.items():
-                if parked.until == "signal" and parked.key == name:
-                    number, payload = kept[0]
-                    index = None if key == NO_LOOP else key
-                    turn.emit(e.StepResumed(run.id, index, Outcome(result=payload), number))
-                    return True
+    first: dict[str, tuple[str, int]] = {}
+    """By signal, the run that has waited for it longest. There may be thousands of signals and of waiting items."""
+    for run in state.runs.values():
+        for key, parked in run.parked.items():
+            if parked.until == "signal":
+                first.setdefault(parked.key, (run.id, key))
+    for name, kept in state.signals.items() if first else ():
+        if kept and name in first:
+            run_id, key = first[name]
+            number, payload = kept[0]
+            index = None if key == NO_LOOP else key
+            turn.emit(e.StepResumed(run_id, index, Outcome(result=payload), number))
+            return True
     state.listening = False
     return False
 
