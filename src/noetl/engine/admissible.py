@@ -276,7 +276,14 @@ def _poll_count(facts: Facts, task: TaskId, count: int) -> None:
 # -- items and steps ------------------------------------------------------------------------------------------------
 
 
-def _iteration(facts: Facts, fact: e.IterationStarted | e.IterationDone) -> None:
+def _iteration_started(facts: Facts, fact: e.IterationStarted) -> None:
+    facts.holds(fact.index)
+    resumes = facts.state.leases[facts.fence].facts == 0
+    started = progress_key(fact.index, "") in facts.run.progress
+    require(resumes or not started, f"item {fact.index} was started under this lease")
+
+
+def _iteration_done(facts: Facts, fact: e.IterationDone) -> None:
     facts.holds(fact.index)
 
 
@@ -535,8 +542,8 @@ CHECKS: dict[type[e.Event], Callable[[Facts, Any], None]] = {
     e.PollStarted: _poll_started,
     e.PollIteration: _poll_iteration,
     e.PollFinished: _poll_finished,
-    e.IterationStarted: _iteration,
-    e.IterationDone: _iteration,
+    e.IterationStarted: _iteration_started,
+    e.IterationDone: _iteration_done,
     e.IterationFailed: _iteration_failed,
     e.StepDone: _step_done,
     e.StepFailed: _step_failed,

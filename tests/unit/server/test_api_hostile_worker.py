@@ -64,6 +64,20 @@ workflow:
     next: {{arcs: [{{step: end, when: "{{{{ steps.start.result | length > 5 }}}}"}}]}}
   - {{step: end, tool: {{kind: noop}}}}
 """
+AGAIN = f"""{HEAD}metadata: {{name: again, path: again}}
+executor: {{spec: {{pool: alpha}}}}
+workflow:
+  - step: start
+    tool:
+      - t:
+          kind: noop
+          spec:
+            policy:
+              rules:
+                - {{when: "{{{{ outcome.status == 'error' }}}}", then: {{do: retry, attempts: 3}}}}
+                - {{when: "{{{{ true }}}}", then: {{do: jump, to: t}}}}
+                - {{else: {{then: {{do: continue}}}}}}
+"""
 numbers = count()
 
 
@@ -76,7 +90,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def server(address: str) -> Iterator[ApiServer]:
     with closing(server_at(address)) as one:
         with one.client("author") as author:
-            for text in (PAY, SALARIES, HARMLESS, MINE, LOOP, LENGTH):
+            for text in (PAY, SALARIES, HARMLESS, MINE, LOOP, LENGTH, AGAIN):
                 answer = author.post("/api/v1/playbooks", content=text, headers={"Content-Type": "application/yaml"})
                 assert answer.status_code == 201, answer.text
         for name in ("evil", "other"):
@@ -367,6 +381,45 @@ def test_reports_have_bounds(admin: httpx2.Client, evil: httpx2.Client) -> None:
     secret = wire.SecretRequest("w", work.execution, "x" * 201)
     assert told(evil, "secrets", secret).status_code == 422
     assert reported(evil, work, e.StepFailed(work.run, e.Error("gone", "given up"))).verdict == "accepted"
+
+
+def test_an_item_starts_once_under_a_lease(admin: httpx2.Client, evil: httpx2.Client) -> None:
+    work = leased(admin, evil, "loop")
+    again = e.IterationStarted(work.run, work.first)
+    assert reported(evil, work, again, again).verdict == "rejected"
+    assert reported(evil, work, again).verdict == "accepted"
+    request = wire.report_request(work.execution, Report(work.fence, (again,), 1))
+    (verdict,) = told(evil, "report", [request]).json()
+    assert verdict["verdict"] == "rejected"
+    names = [row["event_type"] for row in admin.get(f"/api/v1/executions/{work.execution}/events").json()["items"]]
+    assert names.count("loop.iteration.started") == 1
+    assert admin.post(f"/api/v1/executions/{work.execution}/cancel").status_code == 202
+
+
+def test_a_long_report_is_decided_in_parts(server: ApiServer, admin: httpx2.Client, evil: httpx2.Client) -> None:
+    work = leased(admin, evil, "again")
+    facts: list[e.Event] = []
+    for visit in range(1, 1_001):
+        task = TaskId(work.run, f"t#{visit}")
+        error = Outcome("error", error=e.Error("x", "y"))
+        facts += [
+            e.TaskStarted(task, 1),
+            e.TaskDone(task, 1, error, "retry", "t"),
+            e.TaskRetryScheduled(task, 2, 0.0),
+            e.TaskStarted(task, 2),
+            e.TaskDone(task, 2, Outcome(), "jump", "t"),
+        ]
+    batches: list[int] = []
+    told_before = server.service.runtime.told
+    server.service.runtime.told = lambda state, events: (batches.append(len(events)), told_before(state, events))[1]
+    for _ in range(2):  # the answer may be lost
+        verdict = reported(evil, work, *facts)
+        assert verdict.held
+    assert sum(batches) == len(facts)
+    assert max(batches) <= 502
+    state = admin.get(f"/api/v1/executions/{work.execution}").json()
+    assert state["status"] == "running"
+    assert admin.post(f"/api/v1/executions/{work.execution}/cancel").status_code == 202
 
 
 def test_a_claim_that_waits_gives_nothing_to_a_token_that_was_revoked(server: ApiServer, admin: httpx2.Client) -> None:
