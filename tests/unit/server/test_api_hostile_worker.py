@@ -64,6 +64,12 @@ workflow:
     next: {{arcs: [{{step: end, when: "{{{{ steps.start.result | length > 5 }}}}"}}]}}
   - {{step: end, tool: {{kind: noop}}}}
 """
+IDLE = f"""{HEAD}metadata: {{name: idle, path: idle}}
+executor: {{spec: {{pool: alpha}}}}
+workflow:
+  - {{step: start, tool: {{kind: noop}}, next: {{arcs: [{{step: each}}]}}}}
+  - {{step: each, loop: {{in: "{{{{ steps.start.result }}}}", iterator: i}}}}
+"""
 AGAIN = f"""{HEAD}metadata: {{name: again, path: again}}
 executor: {{spec: {{pool: alpha}}}}
 workflow:
@@ -90,7 +96,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def server(address: str) -> Iterator[ApiServer]:
     with closing(server_at(address)) as one:
         with one.client("author") as author:
-            for text in (PAY, SALARIES, HARMLESS, MINE, LOOP, LENGTH, AGAIN):
+            for text in (PAY, SALARIES, HARMLESS, MINE, LOOP, LENGTH, AGAIN, IDLE):
                 answer = author.post("/api/v1/playbooks", content=text, headers={"Content-Type": "application/yaml"})
                 assert answer.status_code == 201, answer.text
         for name in ("evil", "other"):
@@ -394,6 +400,24 @@ def test_an_item_starts_once_under_a_lease(admin: httpx2.Client, evil: httpx2.Cl
     names = [row["event_type"] for row in admin.get(f"/api/v1/executions/{work.execution}/events").json()["items"]]
     assert names.count("loop.iteration.started") == 1
     assert admin.post(f"/api/v1/executions/{work.execution}/cancel").status_code == 202
+
+
+@pytest.mark.parametrize("items", [-5, True, 50_000_000, 1 << 60])
+def test_the_length_of_a_stored_list_is_not_believed(admin: httpx2.Client, evil: httpx2.Client, items: Any) -> None:
+    """A loop without tasks made a list of that length at once."""
+    work = leased(admin, evil, "idle")
+    content = b"[1,2,3]"
+    true = reference_to(content, hint="list")
+    task = TaskId(work.run, "task_1#1")
+    verdicts = []
+    for size in (1 << 50, len(content)):
+        forged = Reference("db", true.key, size, true.checksum, "list", {"count": items})
+        done = e.TaskDone(task, 1, Outcome(result=forged), "continue")
+        facts = [e.TaskStarted(task, 1), done, e.StepDone(work.run, forged)]
+        verdicts.append(reported(evil, work, *facts, blobs=((true.key, content),)).verdict)
+    assert verdicts == ["rejected", "accepted"]
+    run = admin.get(f"/api/v1/executions/{work.execution}").json()
+    assert (run["status"], run["result"]) == ("succeeded", [None] * 3)
 
 
 def test_a_long_report_is_decided_in_parts(server: ApiServer, admin: httpx2.Client, evil: httpx2.Client) -> None:

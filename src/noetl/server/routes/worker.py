@@ -149,10 +149,12 @@ async def _decided(api: Api, execution: str, report: Report, *, again: bool) -> 
 async def _check_references(call: Call, state: Execution, report: Report) -> None:
     """Inadmissible unless each stored value that a report refers to comes with it, is known to the execution, or lies
     where the playbook has results written: else a worker could have anything read for it by its hash."""
-    brought = {key for key, _ in report.blobs}
+    brought = {key: len(content) for key, content in report.blobs}
     references = {one.key: one for fact in report.facts for one in wire.references_in(fact) if not one.is_secret}
     for reference in references.values():
         if reference.store == "db" and reference.key in brought:
+            if reference.size != brought[reference.key]:
+                raise Inadmissible(f"the stored value {reference.digest[:12]} has another size")
             continue
         if reference.store != "db" and is_named(state.net.playbook, reference):
             continue
