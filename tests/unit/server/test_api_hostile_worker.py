@@ -420,6 +420,38 @@ def test_the_length_of_a_stored_list_is_not_believed(admin: httpx2.Client, evil:
     assert (run["status"], run["result"]) == ("succeeded", [None] * 3)
 
 
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_deep_data_is_refused_and_does_not_stop_the_pool(admin: httpx2.Client, evil: httpx2.Client) -> None:
+    """It was stored, and then every claim of the pool failed, because it could not be encoded for a worker."""
+    deep = {"x": nested(400)}
+    waiting = leased(admin, evil, "length")
+    answers = [
+        admin.post("/api/v1/executions", json={"path": "length", "payload": deep}),
+        admin.post(f"/api/v1/executions/{waiting.execution}/signals", json={"name": "go", "payload": deep}),
+        admin.put("/api/v1/schedules/s", json={"path": "length", "cron": "0 0 1 1 *", "payload": deep}),
+        admin.put("/api/v1/schedules/s", json={"path": "length", "cron": "0 0 1 1 *", "payload": {"x": 1 << 70}}),
+    ]
+    assert [one.status_code for one in answers] == [422] * 4
+    assert "nested too deeply" in answers[0].json()["detail"]
+    task = TaskId(waiting.run, "task_1#1")
+    fact = {"task": ["start#1", "task_1#1"], "attempt": 1, "outcome": {"result": nested(400)}, "do": "continue"}
+    honest = wire.report_request(waiting.execution, Report(waiting.fence, (e.TaskStarted(task, 1),)))
+    deep_one = ("task.done", msgspec.Raw(msgspec.json.encode(fact)))
+    (verdict,) = told(evil, "report", [msgspec.structs.replace(honest, facts=[*honest.facts, deep_one])]).json()
+    assert not verdict["held"]
+    assert until(admin, waiting.execution, "failed")["error"]["kind"] == "internal"
+    work = leased(admin, evil, "length")
+    done = e.TaskDone(TaskId(work.run, "task_1#1"), 1, Outcome(result=nested(200)), "continue")
+    assert reported(evil, work, e.TaskStarted(done.task, 1), done, e.StepDone(work.run, nested(200))).verdict
+    until(admin, work.execution, "succeeded")
+
+
 def test_a_long_report_is_decided_in_parts(server: ApiServer, admin: httpx2.Client, evil: httpx2.Client) -> None:
     work = leased(admin, evil, "again")
     facts: list[e.Event] = []
