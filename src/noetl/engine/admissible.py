@@ -5,7 +5,7 @@ server knows the position of the run, the next task, its visit and attempt, the 
 the task waits for and the inputs of that child. It rejects a fact that contradicts them, and then stores nothing of the
 report.
 
-    check_fact(state, fence, fact, previous)     raises Inadmissible with the reason
+    check_fact(state, fence, fact, previous, budget)     raises Inadmissible with the reason
 
 Facts are checked one by one, each against the state after the previous ones. The rules accept every fact that
 `noetl.pipeline` emits, also after a lost worker, a pause, a fork or a retry: both use the same formulas on the same
@@ -49,22 +49,22 @@ class Inadmissible(NoetlError):
     """A worker reported a fact that does not follow from its lease. Nothing of the report is stored."""
 
 
-def check_fact(state: Execution, fence: int, fact: e.Event, previous: e.Event | None) -> None:
+def check_fact(state: Execution, fence: int, fact: e.Event, previous: e.Event | None, budget: Budget) -> None:
     """Raise Inadmissible unless the holder of the lease may report this fact now. `previous` is the one before it in
-    the same report."""
+    the same report, whose facts share the budget for templates."""
     check = CHECKS.get(type(fact))
     if check is None:
         raise Inadmissible(f"{fact.name}: workers must not report this event")
-    Facts(state, fence, previous).check(check, fact)
+    Facts(state, fence, previous, budget).check(check, fact)
 
 
 class Facts:
     """The facts of one lease, and what they are checked against."""
 
-    __slots__ = ("fence", "plan", "previous", "run", "state")
+    __slots__ = ("budget", "fence", "plan", "previous", "run", "state")
 
-    def __init__(self, state: Execution, fence: int, previous: e.Event | None) -> None:
-        self.state, self.fence, self.previous = state, fence, previous
+    def __init__(self, state: Execution, fence: int, previous: e.Event | None, budget: Budget) -> None:
+        self.state, self.fence, self.previous, self.budget = state, fence, previous, budget
         self.run: Run = state.runs[state.leases[fence].run]
         self.plan: StepPlan = state.net.steps[self.run.step]
 
@@ -378,7 +378,7 @@ class Known(NamedTuple):
 
     scope: Scope
     budget: Budget
-    """Shared by all templates of a fact. Values beyond it are not derived."""
+    """Shared by all templates of a report. Values beyond it are not derived."""
 
     def with_args(self, own: Any) -> Known:
         """The same for the inputs of a task, which see its own args too."""
@@ -395,7 +395,8 @@ class Known(NamedTuple):
         if timed or not all(name in STABLE and name in self.scope for name in names):
             return UNKNOWN
         try:
-            return render(source, self.scope, self.budget)
+            with self.budget.allowance:
+                return render(source, self.scope, self.budget)
         except (TemplateError, Need):  # stored values are not loaded for this
             return UNKNOWN
 
@@ -420,7 +421,7 @@ def _known(facts: Facts, index: int | None, chain: str) -> Known:
         items = run.loop.items
         if isinstance(items, list):
             scope["iter"] = {loop.iterator: items[index], "index": index, **facts.progress(index, "").iter}
-    return Known(scope, Budget())
+    return Known(scope, facts.budget)
 
 
 def _fits(written: Any, told: Any, known: Known) -> bool:
