@@ -37,6 +37,7 @@ from noetl.engine.start import start
 from noetl.engine.tasks import accept_task, load_for_reducers
 from noetl.engine.timers import timer_due
 from noetl.engine.waits import end_child, receive_signal
+from noetl.expression import Budget
 
 
 def decide(decision: Decision, command: Command) -> None:
@@ -99,11 +100,12 @@ def accept_report(decision: Decision, report: Report) -> None:
     load_for_reducers(decision, facts, report.blobs)
     decision.blobs += report.blobs
     previous: e.Event | None = None
+    budget = Budget()
     for fact in facts:
         if report.fence not in state.leases:
             return
         if report.foreign:
-            check_fact(state, report.fence, fact, previous)
+            check_fact(state, report.fence, fact, previous, budget)
             previous = fact
         accept_fact(decision, report.fence, fact)
     lease = state.leases.get(report.fence)

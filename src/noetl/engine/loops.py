@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 FIRST_LANE = 1
 MAX_LANE = 1_024
 FAST_LANE_SECONDS = 0.2
+MAX_LIST_BYTES = 64 << 20
+"""A larger stored list is loaded, which fails: no worker could get it."""
+MAX_ITEMS = 1 << 30
+MAX_IDLE_ITEMS = 1_000_000
+"""Items of a loop without tasks: its result is made at once."""
 RESULTS_PER_CHUNK = 4_096
 BYTES_PER_CHUNK = 1 << 16
 
@@ -57,10 +62,18 @@ def length_of(items: Any) -> int | None:
     """The number of items of a collection; None if it is not a list. A stored list is not loaded if it is known."""
     if isinstance(items, Reference):
         count = items.preview.get("count") if isinstance(items.preview, dict) else None
-        if isinstance(count, int) and items.schema_hint in ("list", CHUNKS):
+        if type(count) is int and 0 <= count <= _max_items(items):
             return count
         items = items.content()
     return len(items) if isinstance(items, list | tuple) else None
+
+
+def _max_items(stored: Reference) -> int:
+    """How many items a stored list can have, whatever its worker claims; -1 if it has to be loaded."""
+    if stored.schema_hint == CHUNKS:
+        return MAX_ITEMS
+    is_list = stored.schema_hint == "list" and stored.size <= MAX_LIST_BYTES
+    return stored.size // 2 if is_list else -1  # an item takes two bytes: a digit and a comma
 
 
 def start_loop(decision: Decision, plan: StepPlan, run: str, items: Any) -> None:
@@ -68,6 +81,10 @@ def start_loop(decision: Decision, plan: StepPlan, run: str, items: Any) -> None
         decision.fail(run, items)
         return
     total = length_of(items) or 0
+    if not plan.step.tasks and total > MAX_IDLE_ITEMS:
+        limit = f"a loop over {total:,} items without tasks (limit {MAX_IDLE_ITEMS:,})"
+        decision.fail(run, Error("limit", limit))
+        return
     collection = items if isinstance(items, Reference) else list(items)
     decision.emit(e.LoopStarted(run, total, collection, FIRST_LANE))
     if not total or not plan.step.tasks:

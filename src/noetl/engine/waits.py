@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -38,20 +38,26 @@ def deliver_signal(decision: Decision) -> bool:
     state = decision.state
     if not state.listening:
         return False
-    for name, signals in state.signals.items():
-        waiting = next(_parked(state, "signal", name), None) if signals else None
-        if waiting is not None:
+    waiting: dict[str, tuple[Run, int]] = {}  # one pass: there may be thousands of signals and of parked items
+    for run in state.runs.values():
+        for index, parked in run.parked.items():
+            if parked.until == "signal":
+                waiting.setdefault(parked.key, (run, index))
+    for name, signals in state.signals.items() if waiting else ():
+        if signals and name in waiting:
             number, payload = signals[0]
-            _resume(decision, *waiting, Outcome(result=payload), number)
+            _resume(decision, *waiting[name], Outcome(result=payload), number)
             return True
     state.listening = False
     return False
 
 
 def end_child(decision: Decision, child: str, outcome: Outcome) -> None:
-    waiting = next(_parked(decision.state, "child", child), None)
-    if waiting is not None:
-        _resume(decision, *waiting, outcome)
+    for run in decision.state.runs.values():
+        for index, parked in run.parked.items():
+            if parked.until == "child" and parked.key == child:
+                _resume(decision, run, index, outcome)
+                return
 
 
 def wake(decision: Decision, name: str, index: int, late: Outcome) -> None:
@@ -63,13 +69,6 @@ def wake(decision: Decision, name: str, index: int, late: Outcome) -> None:
 
 def _resume(decision: Decision, run: Run, index: int, outcome: Outcome | None, message: str | None = None) -> None:
     decision.emit(e.StepResumed(run.id, None if index == WHOLE_RUN else index, outcome, message))
-
-
-def _parked(state: Execution, until: str, key: str) -> Iterator[tuple[Run, int]]:
-    for run in state.runs.values():
-        for index, parked in run.parked.items():
-            if parked.until == until and parked.key == key:
-                yield run, index
 
 
 # -- events ---------------------------------------------------------------------------------------------------------
