@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.servers import forked
+from tests.soak import check_parts
 from tests.verifying import check_databases, is_damaged, remember_runtimes, verified
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    check_parts(items)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -17,6 +23,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def session_is_sound() -> Iterator[None]:
     with verified():
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fork_server_ends() -> Iterator[None]:
+    yield
+    forked.close()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,4 +1,4 @@
-"""The real command in a process of its own, with pipes or on a terminal, in an environment that tells it nothing."""
+"""The command in a process of its own, with pipes or on a terminal, in an environment that tells it nothing."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.servers import forked
 
 SECONDS = 300
 
@@ -33,9 +35,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 def call(*args: str, cwd: Path, env: dict[str, str], stdin: bytes = b"") -> Done:
     """The command to its end."""
-    done = subprocess.run(
-        command(*args), input=stdin, capture_output=True, cwd=cwd, env=env, timeout=SECONDS, check=False
-    )
+    done = forked.run(args, stdin=stdin, cwd=cwd, env=env, timeout=SECONDS)
     return Done(done.returncode, done.stdout, done.stderr)
 
 

@@ -24,13 +24,13 @@ def test_a_resumed_run_that_is_killed_is_resumed_again(nursery: Nursery, case: s
     kill_twice(nursery, case, sampled(nursery, CASES[case], "resumed", 2 * ONE_IN))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(part="crash")
 @pytest.mark.parametrize("case", CASES)
 def test_everywhere_a_killed_run_is_resumed_to_the_same_end(nursery: Nursery, case: str) -> None:
     kill_each(nursery, case, targets(nursery.survey[case].started))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(part="crash-twice")
 @pytest.mark.parametrize("case", CASES)
 def test_everywhere_a_resumed_run_that_is_killed_is_resumed_again(nursery: Nursery, case: str) -> None:
     kill_twice(nursery, case, targets(nursery.survey[case].resumed))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from tests.servers import forked
 from tests.servers.postgres import PostgresServer
 
 SECONDS = 120
@@ -33,16 +34,8 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 def noetl(folder: Path, *args: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
     """The command to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "noetl.cli", *args],
-        cwd=folder,
-        env=environment(folder, **env),
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    done = forked.run(args, cwd=folder, env=environment(folder, **env), stdin=stdin.encode(), timeout=SECONDS)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 class Process:
