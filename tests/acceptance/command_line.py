@@ -29,7 +29,7 @@ def command(*args: str) -> list[str]:
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """Little of this process: a home and a place for temporary files in the folder, nothing of a proxy."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH", "SSL_CERT_FILE") if name in os.environ}
     return {**kept, "HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp"), "NO_PROXY": "*", **more}
 
 

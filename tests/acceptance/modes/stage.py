@@ -25,7 +25,7 @@ PROGRAM = ("-m", "noetl.cli")
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """Little of this process, and a place for everything in the folder."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH", "SSL_CERT_FILE") if name in os.environ}
     for name in ("home", "tmp"):
         (folder / name).mkdir(exist_ok=True)
     own = {"HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp"), "NO_PROXY": "*"}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import ssl
 import threading
 import time
 from collections.abc import Coroutine, Sequence
@@ -18,6 +20,7 @@ from noetl.errors import NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.server.app import create_app
 from noetl.server.auth import new_token
+from noetl.server.compiler import Compiler, _Process
 from noetl.server.connections import ConnectionLimits
 from noetl.server.listen import HttpServer, bound
 from noetl.server.local_link import LocalLink
@@ -32,6 +35,8 @@ from noetl.worker.worker import Worker
 
 Value = TypeVar("Value")
 SECONDS = 30
+NO_TLS = ssl.create_default_context()
+"""Shared by all clients: to make one takes longer than most requests."""
 
 HELLO = """\
 apiVersion: noetl.io/v2
@@ -108,6 +113,7 @@ class ApiServer:
         self.service = Service(self.store, self.clock, _nothing, open_credential=_credential)
         self.app = create_app(self.service, self.settings)
         self.app.state.api.log._stream = self.log
+        _lend_process(self.app.state.api.playbooks.compiler)
         engine = asyncio.create_task(self.service.run())
         worker = Worker("local", LocalLink(self.service, "default", Output(self.clock)), KINDS, self.clock, 16)
         claiming = asyncio.create_task(_claim(worker))
@@ -130,7 +136,9 @@ class ApiServer:
 
     def client(self, who: str | None = "admin", **more: Any) -> httpx2.Client:
         headers = {"Authorization": f"Bearer {self.tokens[who]}"} if who else {}
-        return httpx2.Client(base_url=self.url, headers=headers, timeout=SECONDS, trust_env=False, **more)
+        return httpx2.Client(
+            base_url=self.url, headers=headers, timeout=SECONDS, trust_env=False, verify=NO_TLS, **more
+        )
 
     def do(self, work: Coroutine[Any, Any, Value]) -> Value:
         """Run something in the server's loop."""
@@ -138,10 +146,35 @@ class ApiServer:
         return done.result(SECONDS)
 
     def close(self) -> None:
+        _take_back_process(self.app.state.api.playbooks.compiler)
         self.loop.call_soon_threadsafe(self.app.state.api.stop)
         self.ear.should_exit = True
         self._thread.join(SECONDS)
         assert not self._thread.is_alive()
+
+
+_idle_processes: list[_Process] = []
+"""Compile processes of servers that have ended: to start one takes longer than most tests."""
+
+
+def _lend_process(compiler: Compiler) -> None:
+    with suppress(IndexError):
+        process = _idle_processes.pop()
+        compiler._processes.add(process)
+        compiler._idle.append(process)
+
+
+def _take_back_process(compiler: Compiler) -> None:
+    with suppress(IndexError):
+        process = compiler._idle.pop()
+        compiler._processes.discard(process)
+        _idle_processes.append(process)
+
+
+@atexit.register
+def _end_processes() -> None:
+    for process in _idle_processes:
+        process.end()
 
 
 async def _claim(worker: Worker) -> None:
