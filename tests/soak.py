@@ -18,12 +18,13 @@ import pytest
 PARTS = {
     "crash": "a run that is killed at any point is resumed to the same end",
     "crash-twice": "a resumed run that is killed at any point is resumed again",
-    "loops": "random nets and loops keep every invariant, in any order of commands",
-    "playbooks": "random playbooks end alike in every dialect and on every store",
+    "loops": "every item of twenty thousand random loops counts once, whatever crashes and is lost",
+    "playbooks": "random and damaged playbooks compile or have problems, and nothing else",
     "modes": "every case in every way to serve: one process, dev, SQLite, Postgres, NATS, two servers",
     "kills": "servers, workers, databases and NATS are killed while runs go on",
     "approvals": "a waiting run outlives every process, a hundred times",
-    "liveness": "an accepted outcome never runs again; how long runs stand still after a fault",
+    "liveness": "an accepted outcome never runs again, whatever happens to workers and connections",
+    "recovery": "how long open runs stand still after a fault",
     "secrets": "no secret leaves a run of any tool kind; no value becomes code",
     "docs": "every command of every page prints what the page shows",
 }
