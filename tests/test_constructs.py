@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from docs._constructs import CONSTRUCTS, Construct
+from tools.docs.constructs import CONSTRUCTS, Construct
 
 ROOT = Path(__file__).parent.parent
 SECTIONS = {
@@ -52,7 +52,7 @@ def without_a_row(rows: Iterable[Construct]) -> set[tuple[str, str]]:
 
 
 def test_every_construct_has_a_test() -> None:
-    assert [f"{row.seed} {row.section} {row.what}: {row.test}" for row in CONSTRUCTS if not has_a_test(row)] == []
+    assert [f"{row.seed} {row.section} {row.name}: {row.test}" for row in CONSTRUCTS if not has_a_test(row)] == []
 
 
 def test_every_section_has_a_construct() -> None:

@@ -113,10 +113,10 @@ class ApiServer:
         self.service = Service(self.store, self.clock, _nothing, open_credential=_credential)
         self.app = create_app(self.service, self.settings)
         self.app.state.api.log._stream = self.log
-        _lend_process(self.app.state.api.playbooks.compiler)
         engine = asyncio.create_task(self.service.run())
         worker = Worker("local", LocalLink(self.service, "default", Output(self.clock)), KINDS, self.clock, 16)
         claiming = asyncio.create_task(_claim(worker))
+        _lend_process(self._compiler)
         found = bound("127.0.0.1", 0)
         self.port: int = found.getsockname()[1]
         self.ear = HttpServer(self.app, self.limits, self.proxies)
@@ -129,6 +129,11 @@ class ApiServer:
         await worker.stop()
         self.app.state.api.close()
         self.service.close()
+
+    @property
+    def _compiler(self) -> Compiler:
+        compiler: Compiler = self.app.state.api.playbooks.compiler
+        return compiler
 
     @property
     def url(self) -> str:
@@ -146,7 +151,7 @@ class ApiServer:
         return done.result(SECONDS)
 
     def close(self) -> None:
-        _take_back_process(self.app.state.api.playbooks.compiler)
+        _take_back_process(self._compiler)
         self.loop.call_soon_threadsafe(self.app.state.api.stop)
         self.ear.should_exit = True
         self._thread.join(SECONDS)
