@@ -87,8 +87,11 @@ class ApiServer:
         settings: ServerSettings | None = None,
         limits: ConnectionLimits | None = None,
         proxies: Sequence[str] = (),
+        *,
+        own_processes: bool = False,
     ) -> None:
-        self.limits, self.proxies = limits, proxies
+        """Servers hand compile processes on to each other, unless one wants its own."""
+        self.limits, self.proxies, self.own_processes = limits, proxies, own_processes
         self.store: Store = store or MemoryStore()
         self.clock = OffsetClock()
         self.log = StringIO()
@@ -116,7 +119,8 @@ class ApiServer:
         engine = asyncio.create_task(self.service.run())
         worker = Worker("local", LocalLink(self.service, "default", Output(self.clock)), KINDS, self.clock, 16)
         claiming = asyncio.create_task(_claim(worker))
-        _lend_process(self._compiler)
+        if not self.own_processes:
+            _lend_process(self._compiler)
         found = bound("127.0.0.1", 0)
         self.port: int = found.getsockname()[1]
         self.ear = HttpServer(self.app, self.limits, self.proxies)
@@ -151,7 +155,8 @@ class ApiServer:
         return done.result(SECONDS)
 
     def close(self) -> None:
-        _take_back_process(self._compiler)
+        if not self.own_processes:
+            _take_back_process(self._compiler)
         self.loop.call_soon_threadsafe(self.app.state.api.stop)
         self.ear.should_exit = True
         self._thread.join(SECONDS)
