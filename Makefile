@@ -8,12 +8,16 @@ IMAGE_EXTRAS := server postgres nats otel object duckdb
 
 .PHONY: run test setup check bench cost soak docs lock clean bytecode
 
+# Some environments forbid Python to keep what it has compiled: then every process would compile noetl anew, and every
+# test process the tests.
+test soak soak-%: export PYTHONDONTWRITEBYTECODE =
+
 run: .venv/run.stamp bytecode
 	@$(BIN)/noetl graph examples/hello.yaml
 	@$(BIN)/noetl run examples/hello.yaml
 
-test: .venv/dev.stamp
-	$(BIN)/python -m pytest -n auto -m "not slow"
+test: .venv/dev.stamp bytecode
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 setup: .venv/dev.stamp bytecode
 
@@ -25,8 +29,12 @@ check: .venv/dev.stamp
 bench: .venv/dev.stamp bytecode
 	$(BIN)/python -m bench
 
-soak: .venv/dev.stamp
-	$(BIN)/python -m pytest -n auto -m slow -p tests.soak_summary
+soak: .venv/dev.stamp bytecode
+	$(BIN)/python -m tests.soak
+
+# One part of it; tests/soak.py lists them.
+soak-%: .venv/dev.stamp bytecode
+	$(BIN)/python -m tests.soak $*
 
 docs: .venv/dev.stamp
 	$(BIN)/python -m tools.docs

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.servers import forked
+from tests.soak import check_parts
 from tests.verifying import check_databases, is_damaged, remember_runtimes, verified
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    check_parts(items)
+
+
+AUTHORITY = Path(__file__).parent / "servers" / "authority.pem"
+"""A certificate of nobody. To read those of a whole system takes 50 ms for each of thousands of HTTP clients."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ["SSL_CERT_FILE"] = str(AUTHORITY)
     remember_runtimes()
 
 
@@ -17,6 +29,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def session_is_sound() -> Iterator[None]:
     with verified():
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fork_server_ends() -> Iterator[None]:
+    yield
+    forked.close()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -66,6 +66,13 @@ class Shown(NamedTuple):
         return re.fullmatch(pattern, self.actual) is not None
 
 
+def shown_commands(page: Path) -> Iterator[str]:
+    """The commands of a page, which nobody runs."""
+    for block in _BLOCK.finditer(page.read_text("utf-8")):
+        if block["info"].strip() == "console":
+            yield from (command for _, command, _ in commands(block["body"]))
+
+
 def follow(page: Path, folder: Path) -> Iterator[Shown]:
     """Do what the page says, in that folder."""
     shutil.copytree(ROOT / "examples", folder / "examples")

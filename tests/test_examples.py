@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import pytest
+from tests.servers import forked
 from tests.servers.postgres import Schema, postgres_fixture, schema_fixture  # noqa: F401
 
 from noetl.drawing import Format, draw
@@ -29,39 +30,46 @@ def test_there_are_examples_of_both_dialects() -> None:
     assert {load_file(str(example)).dialect for example in EXAMPLES} == {"canonical", "classic"}
 
 
-@every_example
-def test_example_has_no_problem(example: Path) -> None:
-    loaded = load_file(str(example))
-    assert [str(problem) for problem in loaded.problems] == []
-    assert loaded.playbook is not None
+def test_no_example_has_a_problem() -> None:
+    loaded = [load_file(str(example)) for example in EXAMPLES]
+    assert [str(problem) for one in loaded for problem in one.problems] == []
+    assert all(one.playbook is not None for one in loaded)
 
 
-@every_example
 @pytest.mark.parametrize("form", get_args(Format))
-def test_example_is_drawn_with_all_its_steps(example: Path, form: Format) -> None:
+def test_every_example_is_drawn_with_all_its_steps(form: Format) -> None:
+    drawn = {example.name: _missing_in_drawing(example, form) for example in EXAMPLES}
+    assert {name: missing for name, missing in drawn.items() if missing} == {}
+
+
+def _missing_in_drawing(example: Path, form: Format) -> list[str]:
     playbook = load_file(str(example)).require()
     drawing = draw(playbook, form)
-    assert drawing.endswith("\n")
-    assert [step.name for step in playbook.steps if step.name not in drawing] == []
+    missing = [step.name for step in playbook.steps if step.name not in drawing]
+    return missing if drawing.endswith("\n") else [*missing, "the end of the last line"]
 
 
-@every_example
-def test_example_is_filed_by_its_name(example: Path) -> None:
-    playbook = load_file(str(example)).require()
-    assert (playbook.name, playbook.path) == (example.stem, f"examples/{example.stem}")
-    assert playbook.description
+def test_every_example_is_filed_by_its_name_and_described() -> None:
+    playbooks = {example.stem: load_file(str(example)).require() for example in EXAMPLES}
+    assert {name: (one.name, one.path) for name, one in playbooks.items()} == {
+        name: (name, f"examples/{name}") for name in playbooks
+    }
+    assert [name for name, one in playbooks.items() if not one.description] == []
 
 
-@every_example
-def test_example_begins_with_a_comment_that_explains_it(example: Path) -> None:
-    assert example.read_text("utf-8").startswith("# ")
+def test_every_example_begins_with_a_comment_that_explains_it() -> None:
+    assert [one.name for one in EXAMPLES if not one.read_text("utf-8").startswith("# ")] == []
 
 
-@every_example
-def test_child_playbooks_stand_beside_their_parent(example: Path) -> None:
-    playbook = load_file(str(example)).require()
-    called = [task.inputs["path"] for step in playbook.steps for task in step.tasks if task.kind == "playbook"]
-    assert [path for path in called if not (example.parent / path).is_file()] == []
+def test_child_playbooks_stand_beside_their_parent() -> None:
+    called = [
+        example.parent / task.inputs["path"]
+        for example in EXAMPLES
+        for step in load_file(str(example)).require().steps
+        for task in step.tasks
+        if task.kind == "playbook"
+    ]
+    assert [path for path in called if not path.is_file()] == []
 
 
 # -- running them ---------------------------------------------------------------------------------------------------
@@ -146,8 +154,8 @@ def api(folder: Path) -> Iterator[str]:
 
 
 def noetl(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "noetl.cli", *args]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = forked.run(args, cwd=folder, timeout=SECONDS)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def test_every_example_has_an_ending() -> None:

@@ -1,4 +1,4 @@
-"""The real command in a process of its own, with pipes or on a terminal, in an environment that tells it nothing."""
+"""The command in a process of its own, with pipes or on a terminal, in an environment that tells it nothing."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.servers import forked
 
 SECONDS = 300
 
@@ -27,15 +29,13 @@ def command(*args: str) -> list[str]:
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """Little of this process: a home and a place for temporary files in the folder, nothing of a proxy."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH", "SSL_CERT_FILE") if name in os.environ}
     return {**kept, "HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp"), "NO_PROXY": "*", **more}
 
 
 def call(*args: str, cwd: Path, env: dict[str, str], stdin: bytes = b"") -> Done:
     """The command to its end."""
-    done = subprocess.run(
-        command(*args), input=stdin, capture_output=True, cwd=cwd, env=env, timeout=SECONDS, check=False
-    )
+    done = forked.run(args, stdin=stdin, cwd=cwd, env=env, timeout=SECONDS)
     return Done(done.returncode, done.stdout, done.stderr)
 
 

@@ -31,6 +31,8 @@ from tests.servers.podman import missing, podman
 from tests.servers.postgres import PostgresServer, postgres_fixture  # noqa: F401
 from tests.servers.snowflake import HOLD
 
+SOAK = pytest.mark.slow(part="secrets")
+
 
 @pytest.fixture(scope="module", name="known")
 def known_fixture(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) -> Iterator[World]:
@@ -84,12 +86,14 @@ def test_http(known: World, lab: Lab) -> None:
     assert misjudged(outcomes) == {}
 
 
+@SOAK
 def test_postgres_and_transfer(known: World, lab: Lab) -> None:
     outcomes = lab.run(playbook(known, "postgres", {"postgres": use.postgres(known), "transfer": use.transfer(known)}))
     assert lab.leaks() == {}
     assert misjudged(outcomes) == {}
 
 
+@SOAK
 def test_duckdb_and_snowflake(known: World, lab: Lab) -> None:
     outcomes = lab.run(playbook(known, "duckdb", {"duckdb": use.duckdb(known), "snowflake": use.snowflake(known)}))
     assert lab.leaks() == {}
@@ -102,6 +106,7 @@ def test_python(known: World, lab: Lab) -> None:
     assert misjudged(outcomes) == {}
 
 
+@SOAK
 def test_shell_and_script(known: World, lab: Lab) -> None:
     steps = {"shell": use.shell(known), "script": use.script(known), "surroundings": use.surroundings(known)}
     outcomes = lab.run(playbook(known, "shell", steps))
@@ -109,6 +114,7 @@ def test_shell_and_script(known: World, lab: Lab) -> None:
     assert misjudged(outcomes) == {}
 
 
+@SOAK
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_container(known: World, lab: Lab) -> None:
     with podman() as engine:
@@ -118,12 +124,14 @@ def test_container(known: World, lab: Lab) -> None:
     assert misjudged(outcomes) == {}
 
 
+@SOAK
 def test_stores_and_nats(known: World, lab: Lab) -> None:
     outcomes = lab.run(playbook(known, "stores", {"stores": use.stores(known), "nats": use.nats(known)}))
     assert lab.leaks() == {}
     assert misjudged(outcomes) == {}
 
 
+@SOAK
 def test_control(known: World, lab: Lab) -> None:
     lab.write(use.CHILD)
     outcomes = lab.run({**playbook(known, "control", {"control": use.control(known)}), "workbook": use.WORKBOOK})
@@ -131,18 +139,21 @@ def test_control(known: World, lab: Lab) -> None:
     assert misjudged(outcomes) == {}
 
 
+@SOAK
 def test_quantum(known: World, lab: Lab) -> None:
     outcomes = lab.run(playbook(known, "quantum", {"quantum": use.quantum(known)}))
     assert lab.leaks() == {}
     assert misjudged(outcomes) == {}
 
 
+@SOAK
 def test_timeouts(known: World, lab: Lab) -> None:
     outcomes = lab.run(playbook(known, "timeouts", use.short(use.slow(known)), at_once=True))
     assert lab.leaks() == {}
     assert misjudged(outcomes) == {}
 
 
+@SOAK
 def test_runs_that_fail(known: World, lab: Lab) -> None:
     for name, task in use.failures(known).items():
         lab.start(use.failing(known, name, task), code=1)
@@ -156,6 +167,7 @@ def test_a_secret_that_comes_back_in_another_step(known: World, lab: Lab) -> Non
     assert lab.leaks() == {}
 
 
+@SOAK
 def test_a_kill_and_what_is_resumed_after_it(known: World, lab: Lab) -> None:
     with held(known, lab) as ready:
         lab.kill(playbook(known, "killed", use.held(known, str(lab.away)), at_once=True), ready)
@@ -228,6 +240,7 @@ def write_rows(pipe: Path, over: threading.Event) -> None:
         os.close(writer)
 
 
+@SOAK
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_a_kill_while_a_container_runs(known: World, lab: Lab) -> None:
     with podman() as engine:

@@ -41,6 +41,7 @@ from noetl.store.sqlite import SqliteStore
 
 pytestmark = pytest.mark.filterwarnings("ignore:Arrow output on a DB-API result")  # DuckDB's advice to fakesnow
 
+SOAK = pytest.mark.slow(part="secrets")
 CANARIES = "CREATE TABLE canary (id integer, word varchar); INSERT INTO canary VALUES (1, 'one'), (2, 'two')"
 SURVIVED = [(1, "one"), (2, "two")]
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -151,6 +152,7 @@ def test_values_of_the_workload(shooting: Range) -> None:
     assert changed(outcomes, values) == {}
 
 
+@SOAK
 def test_values_of_a_server(shooting: Range) -> None:
     values = shooting.named()
     shooting.echo.answers["/values"] = values
@@ -159,12 +161,14 @@ def test_values_of_a_server(shooting: Range) -> None:
     assert changed(outcomes, values) == {}
 
 
+@SOAK
 def test_items_of_a_loop(shooting: Range) -> None:
     outcomes = shooting.run(from_loop(shooting.place), {"values": shooting.values})
     shooting.assert_unharmed()
     assert mistaken(outcomes, shooting.values) == {}
 
 
+@SOAK
 def test_items_with_the_character_nul(shooting: Range) -> None:
     """Where there can be no such character, it is said so: nothing is cut off."""
     values = with_nul(str(shooting.marker))

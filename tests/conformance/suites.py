@@ -216,16 +216,16 @@ class SummarySuite:
         store.commit([change(A, 1, summary=summary(A, "failed"))])
         assert [run.execution_id for run in store.summaries(status="failed")] == [B, A]
 
-    @pytest.mark.parametrize("length", range(37))
-    def test_any_beginning_of_an_id_finds_it(self, store: Store, length: int) -> None:
+    def test_any_beginning_of_an_id_finds_it(self, store: Store) -> None:
         store.commit([change(one, 0, summary=summary(one)) for one in (A, B, C)])
-        found = [run.execution_id for run in store.summaries(prefix=A[:length])]
-        assert found == [one for one in (C, B, A) if one.startswith(A[:length])]
+        prefixes = [A[:length] for length in range(37)]
+        found = {prefix: [run.execution_id for run in store.summaries(prefix=prefix)] for prefix in prefixes}
+        assert found == {prefix: [one for one in (C, B, A) if one.startswith(prefix)] for prefix in prefixes}
 
-    @pytest.mark.parametrize("prefix", ["x", "0198C", "0198c0de0", "-", A + "0", "0198c0de--", "é", "%"])
-    def test_what_no_id_begins_with_finds_nothing(self, store: Store, prefix: str) -> None:
+    def test_what_no_id_begins_with_finds_nothing(self, store: Store) -> None:
         store.commit([change(A, 0, summary=summary(A))])
-        assert store.summaries(prefix=prefix) == []
+        prefixes = ["x", "0198C", "0198c0de0", "-", A + "0", "0198c0de--", "é", "%"]
+        assert [prefix for prefix in prefixes if store.summaries(prefix=prefix)] == []
 
 
 class BlobSuite:

@@ -181,7 +181,7 @@ def test_every_item_of_a_loop_counts_once(batch: int) -> None:
     play_batch(batch)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(part="loops")
 @pytest.mark.parametrize("part", range(20))
 def test_every_item_of_twenty_thousand_loops_counts_once(part: int) -> None:
     for batch in range(part, SLOW_BATCHES, 20):

@@ -161,7 +161,7 @@ def test_a_playbook_from_the_schema_compiles_or_has_problems(playbook: Any) -> N
     from_the_schema(playbook)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(part="playbooks")
 @long
 @given(playbooks())
 def test_many_playbooks_from_the_schema_compile_or_have_problems(playbook: Any) -> None:
@@ -280,7 +280,7 @@ def test_a_damaged_playbook_compiles_or_has_problems(text: str) -> None:
     judged(text)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(part="playbooks")
 @settings(long, max_examples=20_000)
 @given(damaged())
 def test_many_damaged_playbooks_compile_or_have_problems(text: str) -> None:

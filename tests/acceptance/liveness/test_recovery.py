@@ -24,7 +24,7 @@ from tests.acceptance.modes.playbooks import playbook
 from tests.servers.nats import restarted_nats
 from tests.servers.postgres import PostgresServer
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(part="recovery")
 
 RUNS, REPETITIONS = 6, 3
 STEPS_AFTER = 3

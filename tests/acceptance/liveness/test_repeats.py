@@ -24,6 +24,7 @@ from tests.acceptance.modes import stage
 from tests.acceptance.modes.playbooks import playbook
 from tests.servers.short_leases import LEASE_SECONDS
 
+SOAK = pytest.mark.slow(part="liveness")
 SECONDS = 900
 RUNS_PER_ROUND, ROUNDS = 20, 13
 """260 runs on each kind of database."""
@@ -237,6 +238,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, int]:
     return stage.database(request.getfixturevalue("postgres"), f"repeats_{uuid.uuid4().hex}"), 2
 
 
+@SOAK
 def test_an_accepted_outcome_never_runs_again(tmp_path: Path) -> None:
     dice = random.Random(12)
     with ledger() as book, site(tmp_path, str(tmp_path / "noetl.db"), dice, workers=WORKERS) as made:
@@ -248,7 +250,7 @@ def test_an_accepted_outcome_never_runs_again(tmp_path: Path) -> None:
     made.mode.verify()
 
 
-@pytest.mark.slow
+@SOAK
 def test_an_accepted_outcome_never_runs_again_in_many_runs(tmp_path: Path, place: tuple[str, int]) -> None:
     db, servers = place
     seed = random.randrange(1 << 30)
@@ -277,6 +279,7 @@ def test_a_worker_restarted_under_its_name_gets_no_work_of_its_predecessor(tmp_p
             assert set(calls.values()) == {1}
 
 
+@SOAK
 def test_a_stalled_server_takes_nothing_away_from_innocent_workers(tmp_path: Path) -> None:
     """It is stopped for longer than a lease lives, while a worker makes a call that takes even longer."""
     with ledger() as book, site(tmp_path, str(tmp_path / "noetl.db"), random.Random(1), workers=2) as made:
@@ -294,8 +297,11 @@ def test_a_stalled_server_takes_nothing_away_from_innocent_workers(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("text", "moment"),
-    [(PIPELINE, "on_effect"), (ITERATOR, "on_effect"), (PAUSE, "on_answer")],
-    ids=["pipeline", "iterator", "pause"],
+    [
+        pytest.param(PIPELINE, "on_effect", id="pipeline"),
+        pytest.param(ITERATOR, "on_effect", id="iterator", marks=SOAK),
+        pytest.param(PAUSE, "on_answer", id="pause", marks=SOAK),
+    ],
 )
 def test_a_worker_thawed_after_its_lease_begins_nothing(tmp_path: Path, text: str, moment: str) -> None:
     """It is frozen in its first call, or in the pause before a retry; another worker does all of it meanwhile."""

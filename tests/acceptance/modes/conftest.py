@@ -13,7 +13,17 @@ from tests.acceptance.modes.playbooks import CHILD, SECRET
 from tests.servers.nats import nats_server
 from tests.servers.postgres import PostgresServer, postgres_fixture  # noqa: F401
 
+FULL = {"embedded", "postgres and nats", "two servers"}
+"""Modes in which the default run plays everything. The others play what is marked `every_mode`, and all in a soak."""
 MODES = ("embedded", "dev", "sqlite", "postgres", "postgres and nats", "two servers")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        mode = getattr(item, "callspec", None) and item.callspec.params.get("mode")
+        if mode in MODES and mode not in FULL and not item.get_closest_marker("every_mode"):
+            item.add_marker(pytest.mark.slow(part="modes"))
 
 
 @pytest.fixture(scope="session", params=MODES, ids=lambda name: name.replace(" ", "_"))

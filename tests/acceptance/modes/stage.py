@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from tests.servers import forked
 from tests.servers.postgres import PostgresServer
 
 SECONDS = 120
@@ -24,7 +25,7 @@ PROGRAM = ("-m", "noetl.cli")
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """Little of this process, and a place for everything in the folder."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH", "SSL_CERT_FILE") if name in os.environ}
     for name in ("home", "tmp"):
         (folder / name).mkdir(exist_ok=True)
     own = {"HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp"), "NO_PROXY": "*"}
@@ -33,41 +34,34 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 def noetl(folder: Path, *args: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
     """The command to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "noetl.cli", *args],
-        cwd=folder,
-        env=environment(folder, **env),
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    done = forked.run(args, cwd=folder, env=environment(folder, **env), stdin=stdin.encode(), timeout=SECONDS)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 class Process:
     """`noetl ...` in the background; what it says goes into a file."""
 
+    program: tuple[str, ...] = ()
+    """What an interpreter of its own runs; without one it is a fork of a process that has imported noetl."""
+
     def __init__(self, folder: Path, name: str, *args: str, **env: str) -> None:
         self.folder, self.name, self.args, self.env = folder, name, args, env
-        self.program: tuple[str, ...] = PROGRAM
         self.output = folder / f"{name}.out"
         self.output.unlink(missing_ok=True)
         self.began = 0
         """Where the output of the process begins that runs now."""
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | forked.Process | None = None
 
     def start(self) -> Process:
         with self.output.open("ab") as file:
             self.began = file.tell()
-            self.process = subprocess.Popen(
-                [sys.executable, *self.program, *self.args],
-                cwd=self.folder,
-                env=environment(self.folder, **self.env),
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-            )
+            env = environment(self.folder, **self.env)
+            streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
+            if self.program:
+                command = [sys.executable, *self.program, *self.args]
+                self.process = subprocess.Popen(command, cwd=self.folder, env=env, **streams)
+            else:
+                self.process = forked.Process(self.args, cwd=self.folder, env=env, **streams)
         return self
 
     def kill(self) -> None:
@@ -98,6 +92,12 @@ class Process:
             return next((line for line in self.said().splitlines() if word in line), None)
 
         return until(look)
+
+
+class FreshProcess(Process):
+    """The same, with an interpreter and memory of its own."""
+
+    program = PROGRAM
 
 
 def until(look: Callable[[], Any], seconds: float = SECONDS) -> Any:
@@ -234,9 +234,9 @@ def embedded(folder: Path) -> Iterator[Mode]:
 
 
 @contextmanager
-def dev(folder: Path) -> Iterator[Served]:
+def dev(folder: Path, process_type: type[Process] = Process) -> Iterator[Served]:
     db = str(folder / "data" / "noetl.db")
-    process = Process(folder, "dev", "dev", "--port", "0", "--db", db).start()
+    process = process_type(folder, "dev", "dev", "--port", "0", "--db", db).start()
     try:
         words = process.until_said("export ").split()
         url, token = (word.partition("=")[2] for word in words[1:])

@@ -14,6 +14,7 @@ from tests.acceptance.modes import stage
 from tests.acceptance.modes.playbooks import playbook
 from tests.servers.postgres import PostgresServer
 
+SOAK = pytest.mark.slow(part="approvals")
 CANONICAL = playbook(
     "approval",
     """\
@@ -66,8 +67,15 @@ def kill_everything(mode: stage.Served, postgres: PostgresServer) -> None:
         process.start()
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(100, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("text", [CANONICAL, CLASSIC], ids=["canonical", "classic"])
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [
+        pytest.param(CANONICAL, 1, id="canonical"),
+        pytest.param(CLASSIC, 1, id="classic", marks=SOAK),
+        pytest.param(CANONICAL, 100, id="canonical a hundred times", marks=SOAK),
+        pytest.param(CLASSIC, 100, id="classic a hundred times", marks=SOAK),
+    ],
+)
 def test_an_answer_is_taken_once_by_a_run_that_everything_died_under(
     tmp_path: Path, own_postgres: PostgresServer, text: str, times: int
 ) -> None:

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.acceptance.modes.stage import SECONDS, Client, Process, environment, free_port, make_token, noetl
+from tests.acceptance.modes.stage import (
+    SECONDS,
+    Client,
+    FreshProcess,
+    Process,
+    environment,
+    free_port,
+    make_token,
+    noetl,
+)
 
 NOBODY = 65534
 MASTER_KEY, OTHER, NATS = "d5" * 32, "canary-of-postgres", "canary-of-nats"
@@ -126,7 +135,7 @@ def test_workers_of_a_server_do_not_show_its_secrets(tmp_path: Path) -> None:
     """H5: code of a task read the master key and the password of the database from the environment of its worker."""
     db, port = str(tmp_path / "data" / "noetl.db"), free_port()
     token = make_token(tmp_path, db, "admin")
-    process = Process(tmp_path, "server", "server", "--port", str(port), "--db", db, "--workers", "1", **SECRETS)
+    process = FreshProcess(tmp_path, "server", "server", "--port", str(port), "--db", db, "--workers", "1", **SECRETS)
     with server(tmp_path, process, port, token) as client:
         code = f"""
 everywhere = [*map(str, seen.values()), *mine.values()]
@@ -153,10 +162,10 @@ result = dict(
 def test_processes_of_a_worker_get_their_token_by_a_pipe(tmp_path: Path) -> None:
     db, port = str(tmp_path / "data" / "noetl.db"), free_port()
     token, own = make_token(tmp_path, db, "admin"), make_token(tmp_path, db, "worker")
-    process = Process(tmp_path, "server", "server", "--port", str(port), "--db", db)
+    process = FreshProcess(tmp_path, "server", "server", "--port", str(port), "--db", db)
     with server(tmp_path, process, port, token) as client:
         words = ("worker", "--server", client.urls[0], "--processes", "2")
-        worker = Process(tmp_path, "worker", *words, NOETL_TOKEN=own, **SECRETS).start()
+        worker = FreshProcess(tmp_path, "worker", *words, NOETL_TOKEN=own, **SECRETS).start()
         try:
             code = f"result = [word for word in {[own, MASTER_KEY, NATS]!r} if word in str(seen) + str(mine)]"
             assert result_of(client, code) == []
@@ -165,7 +174,9 @@ def test_processes_of_a_worker_get_their_token_by_a_pipe(tmp_path: Path) -> None
 
 
 def test_dev_does_not_show_its_secrets(tmp_path: Path) -> None:
-    process = Process(tmp_path, "dev", "dev", "--port", "0", "--db", str(tmp_path / "data" / "noetl.db"), **SECRETS)
+    process = FreshProcess(
+        tmp_path, "dev", "dev", "--port", "0", "--db", str(tmp_path / "data" / "noetl.db"), **SECRETS
+    )
     process.start()
     try:
         url, token = (word.partition("=")[2] for word in process.until_said("export ").split()[1:])

@@ -15,7 +15,8 @@ from tests.acceptance.modes import stage
 from tests.acceptance.modes.playbooks import playbook
 from tests.servers.postgres import PostgresServer
 
-KILLS = 20
+SOAK = pytest.mark.slow(part="kills")
+KILLS, FEW_KILLS = 20, 5
 UP = ("noetl server at", "takes work of pool")
 ITEMS = 200
 SECONDS = 600
@@ -53,11 +54,22 @@ def request(items: int) -> dict[str, Any]:
     return {"playbook": LOOP, "payload": {"items": items}}
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "data" / "noetl.db")
+def database(request: pytest.FixtureRequest, kind: str) -> str:
+    if kind == "sqlite":
+        return str(request.getfixturevalue("tmp_path") / "data" / "noetl.db")
     return stage.database(request.getfixturevalue("postgres"), f"kills_{uuid.uuid4().hex}")
+
+
+def few_here_and_many_in_soak(kind: str) -> pytest.MarkDecorator:
+    """A few kills on one kind of database; `make soak-kills` has many on both."""
+    return pytest.mark.parametrize(
+        ("kind", "kills"),
+        [
+            pytest.param(kind, FEW_KILLS, id=f"{kind}, few"),
+            pytest.param("sqlite", KILLS, id="sqlite", marks=SOAK),
+            pytest.param("postgres", KILLS, id="postgres", marks=SOAK),
+        ],
+    )
 
 
 @pytest.fixture
@@ -75,11 +87,11 @@ def check(mode: stage.Served, execution: str, items: int = ITEMS) -> None:
     assert found["ctx"] == {"total": items}
 
 
-def amid_loops(mode: stage.Served, kill: Callable[[random.Random], None]) -> None:
+def amid_loops(mode: stage.Served, kills: int, kill: Callable[[random.Random], None]) -> None:
     """Kill again and again, at random moments while a loop is running; then all of them end as they should."""
     dice = random.Random(7)
     executions = [mode.client.start(request(ITEMS))]
-    for _ in range(KILLS):
+    for _ in range(kills):
         if mode.client.show(executions[-1])["status"] in stage.OVER:
             executions.append(mode.client.start(request(ITEMS)))
         time.sleep(dice.uniform(0, 1.0))
@@ -100,28 +112,38 @@ def servers_of(db: str) -> int:
     return 2 if db.startswith("postgresql") else 1
 
 
-def test_servers_that_are_killed_lose_nothing(tmp_path: Path, db: str) -> None:
+@few_here_and_many_in_soak("postgres")
+def test_servers_that_are_killed_lose_nothing(
+    tmp_path: Path, request: pytest.FixtureRequest, kind: str, kills: int
+) -> None:
+    db = database(request, kind)
     with stage.served(tmp_path, db, servers_of(db)) as mode:
-        amid_loops(mode, lambda dice: again(dice.choice(mode.servers)))
+        amid_loops(mode, kills, lambda dice: again(dice.choice(mode.servers)))
     mode.verify()
 
 
-def test_work_of_killed_workers_is_done_by_others(tmp_path: Path, db: str) -> None:
+@few_here_and_many_in_soak("sqlite")
+def test_work_of_killed_workers_is_done_by_others(
+    tmp_path: Path, request: pytest.FixtureRequest, kind: str, kills: int
+) -> None:
+    db = database(request, kind)
     with stage.served(tmp_path, db, servers_of(db), workers=3) as mode:
-        amid_loops(mode, lambda dice: again(dice.choice(mode.workers)))
+        amid_loops(mode, kills, lambda dice: again(dice.choice(mode.workers)))
     mode.verify()
 
 
+@SOAK
 def test_a_database_that_is_killed_loses_nothing(tmp_path: Path, own_postgres: PostgresServer) -> None:
     def kill(dice: random.Random) -> None:
         own_postgres.kill()
         own_postgres.start()
 
     with stage.served(tmp_path, stage.database(own_postgres, "kills"), servers=2, workers=3) as mode:
-        amid_loops(mode, kill)
+        amid_loops(mode, KILLS, kill)
     mode.verify()
 
 
+@SOAK
 def test_a_database_that_is_restarted_is_waited_for(tmp_path: Path, own_postgres: PostgresServer) -> None:
     with stage.served(tmp_path, stage.database(own_postgres, "kills"), servers=2, workers=2) as mode:
         execution = mode.client.start(request(ITEMS))
@@ -132,6 +154,7 @@ def test_a_database_that_is_restarted_is_waited_for(tmp_path: Path, own_postgres
     mode.verify()
 
 
+@SOAK
 def test_a_worker_that_stands_still_past_its_lease_does_no_harm(tmp_path: Path) -> None:
     """It wakes up with leases that others have; what it says under them does not count."""
     with stage.served(tmp_path, str(tmp_path / "data" / "noetl.db"), workers=2) as mode:

@@ -12,10 +12,14 @@ from tests.acceptance.modes.stage import Mode, Served, until
 from tests.test_examples import ENDINGS, Ending
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
+REPRESENTATIVE = ("parallel_loop", "family", "secret")
+"""Between them they need several workers, a child execution and a credential."""
 NEED_NOTHING = ("hello", "cycle", "fan_out_join", "large_result", "nested_loops", "shell_words")
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.every_mode if name in REPRESENTATIVE else ()) for name in CASES]
+)
 def test_playbook_ends_as_it_should(mode: Mode, name: str) -> None:
     case = CASES[name]
     found = mode.run(case.text, case.payload)

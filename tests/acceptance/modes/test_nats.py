@@ -23,6 +23,7 @@ from tests.servers.nats import TOKEN, RestartedNats, nats_server, restarted_nats
 from tests.servers.postgres import PostgresServer
 from tests.servers.s3 import KEYS, REGION, s3_server
 
+SOAK = pytest.mark.slow(part="kills")
 BUSY_SECONDS = 3.0
 """About how long a loop takes when nothing happens."""
 
@@ -51,7 +52,7 @@ def is_ok(mode: stage.Served) -> bool:
     return all(health(mode, number)["checks"]["nats"] == "ok" for number in range(len(mode.servers)))
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [1, pytest.param(20, marks=SOAK)])
 def test_runs_go_on_while_nats_goes_and_comes(tmp_path: Path, db: str, broker: RestartedNats, times: int) -> None:
     dice = random.Random(times)
     with stage.served(tmp_path, db, 2, 3, "--nats", broker.url) as mode:
@@ -161,7 +162,10 @@ def in_bucket(url: str, bucket: str) -> dict[str, bytes]:
     return asyncio.run(look())
 
 
-@pytest.mark.parametrize("direct", [False, True], ids=["through the server", "by the worker"])
+@pytest.mark.parametrize(
+    "direct",
+    [pytest.param(False, id="through the server", marks=SOAK), pytest.param(True, id="by the worker")],
+)
 def test_large_results_are_in_nats_and_in_the_database(tmp_path: Path, broker: RestartedNats, direct: bool) -> None:
     db = str(tmp_path / "data" / "noetl.db")
     environment = {"NOETL_NATS": broker.url} if direct else {}
@@ -187,6 +191,7 @@ def test_large_results_are_in_nats_and_in_the_database(tmp_path: Path, broker: R
     mode.verify()
 
 
+@SOAK
 def test_large_results_survive_the_loss_of_nats(tmp_path: Path, db: str, broker: RestartedNats) -> None:
     request = {"playbook": LARGE.replace("BUCKET", "shelf"), "payload": {}}
     with stage.served(tmp_path, db, 1, 0, "--nats", broker.url) as mode:

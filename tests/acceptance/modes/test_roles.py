@@ -36,7 +36,7 @@ def is_alive(pid: int) -> bool:
 
 
 def test_dev_needs_little_memory_and_ends_when_it_is_told(tmp_path: Path) -> None:
-    with stage.dev(tmp_path) as mode:
+    with stage.dev(tmp_path, stage.FreshProcess) as mode:
         assert mode.client.ended(mode.client.start(CHAIN))["result"] == [5, 50]
         process = mode.servers[0].process
         assert process is not None

@@ -95,7 +95,7 @@ def test_every_item_is_finished_once_and_in_order(mode: Mode) -> None:
     run_all(mode, TIMES)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(part="modes")
 def test_every_item_is_finished_once_and_in_order_fifty_times(mode: Mode) -> None:
     run_all(mode, SLOW_TIMES)
 

@@ -1,12 +1,12 @@
-"""Runs the real command in a process of its own."""
+"""Runs the command in a process of its own: a fork of one that has imported noetl."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests.servers import forked
 
 GOOD = """\
 apiVersion: noetl.io/v2
@@ -35,15 +35,8 @@ class Done(NamedTuple):
 
 def noetl(*args: str | bytes, stdin: str | bytes = "", cwd: Path | None = None, **env: str) -> Done:
     """Run `noetl` with pipes, in an environment that says nothing about terminals but what is asked for."""
-    done = subprocess.run(
-        [sys.executable, "-m", "noetl.cli", *args],
-        input=stdin if isinstance(stdin, bytes) else stdin.encode(),
-        capture_output=True,
-        timeout=SECONDS,
-        cwd=cwd,
-        env=environment(**env),
-        check=False,
-    )
+    given = stdin if isinstance(stdin, bytes) else stdin.encode()
+    done = forked.run(args, stdin=given, timeout=SECONDS, cwd=cwd, env=environment(**env))
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode("utf-8", "replace"))
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import queue
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from command import SECONDS, Done, environment, noetl
+from tests.servers import forked
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: story, path: tests/story}\n"
 ASKS = (
@@ -64,7 +63,7 @@ workflow:
 class Terminal:
     """The command in the background."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: forked.Process) -> None:
         self.process = process
         self.lines: queue.Queue[str | None] = queue.Queue()
         self.seen: list[str] = []
@@ -101,14 +100,7 @@ class Terminal:
 @contextmanager
 def terminal(*args: str, cwd: Path, **env: str) -> Iterator[Terminal]:
     """Run `noetl` in the background."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "noetl.cli", *args],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        cwd=cwd,
-        env=environment(**env),
-    )
+    process = forked.Process(args, cwd=cwd, env=environment(**env))
     try:
         yield Terminal(process)
     finally:

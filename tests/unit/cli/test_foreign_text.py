@@ -6,8 +6,6 @@ import json
 import os
 import pty
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import yaml
 from command import SECONDS, environment, file, noetl
 from terminal import HEAD, data
 from tests.acceptance.modes.stage import Process
+from tests.servers import forked
 
 from noetl.printable import printable, printable_json
 
@@ -92,22 +91,14 @@ def commands_in(said: bytes) -> list[str]:
 
 
 def on_pipe(folder: Path, args: list[str], env: dict[str, str]) -> bytes:
-    done = subprocess.run(
-        [sys.executable, "-m", "noetl.cli", *args],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        cwd=folder,
-        env=environment(**env),
-        timeout=SECONDS,
-        check=False,
-    )
+    done = forked.run(args, cwd=folder, env=environment(**env), timeout=SECONDS)
     return done.stdout + done.stderr
 
 
 def on_terminal(folder: Path, args: list[str], env: dict[str, str]) -> bytes:
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "noetl.cli", *args],
+    process = forked.Process(
+        args,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

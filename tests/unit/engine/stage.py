@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from textwrap import dedent, indent
 from typing import Any
 
@@ -30,7 +31,7 @@ HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: story, path: t
 EXECUTION = "00000000-0000-7000-8000-000000000001"
 MAX_EVENT_BYTES = 64 * 1024
 CALM_SECONDS = 0.03
-"""Nothing has moved for that long: time may jump."""
+"""Nothing has moved for that long: time may jump, though a tool runs or the test acts beside the engine."""
 
 Tool = Callable[..., Any]
 During = Callable[["Stage"], Awaitable[None]]
@@ -80,16 +81,19 @@ class StageEngine(Embedded):
     """Embedded whose time jumps to the next timer once nothing moves any more."""
 
     clock: StageClock
+    watched = True
+    """Whether the test acts while the engine runs."""
 
     async def _sleep(self, moved: asyncio.Event) -> None:
-        try:
-            async with asyncio.timeout(CALM_SECONDS):
-                await moved.wait()
-            return
-        except TimeoutError:
-            pass
         moving = [state for state in self._cells() if state.status != "paused"]
         due = min((at for state in moving for at in state.timers.values()), default=None)
+        is_quiet = due is not None and not self.worker.tasks and not self.watched
+        if not is_quiet:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CALM_SECONDS):
+                    await moved.wait()
+                return
+            due = min((at for state in moving for at in state.timers.values()), default=None)
         if due is not None:
             self.clock.time = max(self.clock.time, due)
 
@@ -193,6 +197,7 @@ def text_of(workflow: str, head: str = "") -> str:
 def play_text(text: str, tools: dict[str, Tool], limit: float = 60) -> Stage:
     """Play a whole playbook to its end."""
     stage = Stage(text, tools, {})
+    stage.engine.watched = False
 
     async def whole() -> None:
         async with asyncio.timeout(limit):
@@ -219,6 +224,7 @@ def play(
 ) -> Stage:
     """Play a workflow to its end. `commands` come right after the start; `during` runs beside it."""
     stage = Stage(text_of(workflow, head), tools or {}, children or {})
+    stage.engine.watched = during is not None
 
     async def whole() -> None:
         async with asyncio.timeout(limit):

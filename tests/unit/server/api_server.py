@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import ssl
 import threading
 import time
 from collections.abc import Coroutine, Sequence
@@ -18,6 +20,7 @@ from noetl.errors import NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.server.app import create_app
 from noetl.server.auth import new_token
+from noetl.server.compiler import Compiler, _Process
 from noetl.server.connections import ConnectionLimits
 from noetl.server.listen import HttpServer, bound
 from noetl.server.local_link import LocalLink
@@ -32,6 +35,8 @@ from noetl.worker.worker import Worker
 
 Value = TypeVar("Value")
 SECONDS = 30
+NO_TLS = ssl.create_default_context()
+"""Shared by all clients: to make one takes longer than most requests."""
 
 HELLO = """\
 apiVersion: noetl.io/v2
@@ -82,8 +87,11 @@ class ApiServer:
         settings: ServerSettings | None = None,
         limits: ConnectionLimits | None = None,
         proxies: Sequence[str] = (),
+        *,
+        own_processes: bool = False,
     ) -> None:
-        self.limits, self.proxies = limits, proxies
+        """Servers hand compile processes on to each other, unless one wants its own."""
+        self.limits, self.proxies, self.own_processes = limits, proxies, own_processes
         self.store: Store = store or MemoryStore()
         self.clock = OffsetClock()
         self.log = StringIO()
@@ -111,6 +119,8 @@ class ApiServer:
         engine = asyncio.create_task(self.service.run())
         worker = Worker("local", LocalLink(self.service, "default", Output(self.clock)), KINDS, self.clock, 16)
         claiming = asyncio.create_task(_claim(worker))
+        if not self.own_processes:
+            _lend_process(self._compiler)
         found = bound("127.0.0.1", 0)
         self.port: int = found.getsockname()[1]
         self.ear = HttpServer(self.app, self.limits, self.proxies)
@@ -125,12 +135,19 @@ class ApiServer:
         self.service.close()
 
     @property
+    def _compiler(self) -> Compiler:
+        compiler: Compiler = self.app.state.api.playbooks.compiler
+        return compiler
+
+    @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def client(self, who: str | None = "admin", **more: Any) -> httpx2.Client:
         headers = {"Authorization": f"Bearer {self.tokens[who]}"} if who else {}
-        return httpx2.Client(base_url=self.url, headers=headers, timeout=SECONDS, trust_env=False, **more)
+        return httpx2.Client(
+            base_url=self.url, headers=headers, timeout=SECONDS, trust_env=False, verify=NO_TLS, **more
+        )
 
     def do(self, work: Coroutine[Any, Any, Value]) -> Value:
         """Run something in the server's loop."""
@@ -138,10 +155,36 @@ class ApiServer:
         return done.result(SECONDS)
 
     def close(self) -> None:
+        if not self.own_processes:
+            _take_back_process(self._compiler)
         self.loop.call_soon_threadsafe(self.app.state.api.stop)
         self.ear.should_exit = True
         self._thread.join(SECONDS)
         assert not self._thread.is_alive()
+
+
+_idle_processes: list[_Process] = []
+"""Compile processes of servers that have ended: to start one takes longer than most tests."""
+
+
+def _lend_process(compiler: Compiler) -> None:
+    with suppress(IndexError):
+        process = _idle_processes.pop()
+        compiler._processes.add(process)
+        compiler._idle.append(process)
+
+
+def _take_back_process(compiler: Compiler) -> None:
+    with suppress(IndexError):
+        process = compiler._idle.pop()
+        compiler._processes.discard(process)
+        _idle_processes.append(process)
+
+
+@atexit.register
+def _end_processes() -> None:
+    for process in _idle_processes:
+        process.end()
 
 
 async def _claim(worker: Worker) -> None:

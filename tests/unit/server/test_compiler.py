@@ -77,7 +77,7 @@ def serving() -> Iterator[Callable[..., ApiServer]]:
     servers: list[ApiServer] = []
 
     def serve(seconds: float = 10 * SECONDS, store: MemoryStore | None = None) -> ApiServer:
-        server = ApiServer(store)
+        server = ApiServer(store, own_processes=True)
         compiler_of(server).seconds = seconds
         servers.append(server)
         return server
@@ -140,7 +140,7 @@ def test_no_entrance_compiles_on_the_event_loop(monkeypatch: pytest.MonkeyPatch)
     @contextmanager
     def restarted() -> Iterator[httpx2.Client]:
         """A server that has nothing in memory."""
-        server = ApiServer(store)
+        server = ApiServer(store, own_processes=True)
         loops.append(server._thread)
         with server.client() as client:
             yield client

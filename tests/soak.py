@@ -1,0 +1,63 @@
+"""The long proofs, in parts that can be run one by one.
+
+    python -m tests.soak              every part, one after the other
+    python -m tests.soak crash docs   these parts
+
+A test belongs to a part by its marker, `@pytest.mark.slow(part="crash")`. A part takes less than 30 minutes on two
+cores.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+PARTS = {
+    "crash": "a run that is killed at any point is resumed to the same end",
+    "crash-twice": "a resumed run that is killed at any point is resumed again",
+    "loops": "every item of twenty thousand random loops counts once, whatever crashes and is lost",
+    "playbooks": "random and damaged playbooks compile or have problems, and nothing else",
+    "modes": "every case in every way to serve: one process, dev, SQLite, Postgres, NATS, two servers",
+    "kills": "servers, workers, databases and NATS are killed while runs go on",
+    "approvals": "a waiting run outlives every process, a hundred times",
+    "liveness": "an accepted outcome never runs again, whatever happens to workers and connections",
+    "recovery": "how long open runs stand still after a fault",
+    "secrets": "no secret leaves a run of any tool kind; no value becomes code",
+    "docs": "every command of every page prints what the page shows",
+}
+
+
+def check_parts(items: list[pytest.Item]) -> None:
+    """Refuse a slow test that no part would run."""
+    homeless = [
+        item.nodeid
+        for item in items
+        if (slow := item.get_closest_marker("slow")) and slow.kwargs.get("part") not in PARTS
+    ]
+    if homeless:
+        raise pytest.UsageError("slow tests that belong to no part of tests/soak.py:\n" + "\n".join(homeless))
+
+
+def main(parts: list[str]) -> int:
+    if unknown := [part for part in parts if part not in PARTS]:
+        print(f"no part is called {unknown[0]!r}; there are: {', '.join(PARTS)}", file=sys.stderr)
+        return 2
+    took: dict[str, float] = {}
+    failed = []
+    for part in parts or PARTS:
+        print(f"soak-{part}: {PARTS[part]}", flush=True)
+        began = time.monotonic()
+        options = ["-n", "auto", "-m", f"slow(part={part!r})", "-p", "tests.soak_summary"]
+        if subprocess.run([sys.executable, "-m", "pytest", *options], check=False).returncode:
+            failed.append(part)
+        took[part] = time.monotonic() - began
+    for part, seconds in [*took.items(), ("total", sum(took.values()))]:
+        print(f"{part:12} {seconds / 60:6.1f} min{'  failed' if part in failed else ''}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

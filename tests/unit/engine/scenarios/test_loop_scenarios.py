@@ -1,0 +1,105 @@
+"""How the items of a loop are handed out, counted and collected."""
+
+from __future__ import annotations
+
+from scenario import Scenario, begun
+
+from noetl.engine.commands import Claim, Lost, Report, Start
+from noetl.engine.events import (
+    Event,
+    IterationDone,
+    IterationFailed,
+    IterationStarted,
+    LoopDone,
+    LoopStarted,
+    NextEvaluated,
+    PlaybookProcessed,
+    StepFailed,
+    StepPaused,
+    StepRegranted,
+    StepStarted,
+    WorkflowFinished,
+)
+from noetl.model.outcome import Error
+
+RUN = "each#1"
+LOOP = """\
+- step: each
+  loop: {in: [5, 6, 7], iterator: n, spec: {mode: parallel, max_in_flight: 2}}
+  tool: {kind: noop}
+"""
+TOLERANT = LOOP.replace("max_in_flight: 2", "max_in_flight: 2, on_error: continue")
+EMPTY = LOOP.replace("[5, 6, 7]", "[]")
+SEQUENTIAL = LOOP.replace("parallel, max_in_flight: 2", "sequential")
+STARTED: tuple[Event, ...] = (*begun("each"), LoopStarted(RUN, 3, [5, 6, 7]))
+LAST_ITEM: tuple[Event, ...] = (
+    *STARTED,
+    StepStarted(RUN, 1, "worker", (0, 1)),
+    StepStarted(RUN, 2, "worker", (1, 2)),
+    *(IterationStarted(RUN, 0), IterationDone(RUN, 0, "a")),
+    StepStarted(RUN, 3, "worker", (2, 3)),
+    *(IterationStarted(RUN, 2), IterationDone(RUN, 2, "c")),
+)
+ERROR = Error("test", "it broke")
+
+
+def test_the_collection_of_a_loop_is_fixed_when_its_step_is_scheduled() -> None:
+    Scenario(LOOP).when(Start()).then(*STARTED)
+
+
+def test_no_more_items_are_handed_out_than_may_run_at_once() -> None:
+    scenario = Scenario(LOOP).given(*STARTED)
+    scenario.when(Claim("worker", 5)).then(StepStarted(RUN, 1, "worker", (0, 1)), StepStarted(RUN, 2, "worker", (1, 2)))
+    scenario.when(Claim("another", 5)).then_nothing()
+
+
+def test_a_sequential_loop_is_one_lane() -> None:
+    scenario = Scenario(SEQUENTIAL).given(*STARTED).when(Claim("worker", 5))
+    assert [type(event) for event in scenario.events] == [StepStarted]
+    scenario.when(Claim("another", 5)).then_nothing()
+
+
+def test_the_last_item_ends_the_loop_with_all_results_in_order() -> None:
+    facts = (IterationStarted(RUN, 1), IterationDone(RUN, 1, "b"))
+    Scenario(LOOP).given(*LAST_ITEM).when(Report(2, facts)).then(
+        *facts,
+        LoopDone(RUN, 3, 3, 0, ["a", "b", "c"]),
+        NextEvaluated(RUN, "loop.done"),
+        WorkflowFinished("succeeded"),
+        PlaybookProcessed("succeeded", result=["a", "b", "c"]),
+    )
+
+
+def test_a_failed_item_fails_the_step() -> None:
+    facts = (IterationStarted(RUN, 1), IterationFailed(RUN, 1, ERROR))
+    Scenario(LOOP).given(*LAST_ITEM).when(Report(2, facts)).then(
+        *facts,
+        StepFailed(RUN, ERROR),
+        NextEvaluated(RUN, "step.failed"),
+        WorkflowFinished("failed"),
+        PlaybookProcessed("failed"),
+    )
+
+
+def test_a_failed_item_counts_where_the_loop_goes_on() -> None:
+    facts = (IterationStarted(RUN, 1), IterationFailed(RUN, 1, ERROR))
+    scenario = Scenario(TOLERANT).given(*LAST_ITEM).when(Report(2, facts))
+    (ended,) = [event for event in scenario.events if isinstance(event, LoopDone)]
+    assert (ended.total, ended.ok, ended.failed, ended.result) == (3, 2, 1, ["a", None, "c"])
+
+
+def test_an_empty_loop_is_done_at_once() -> None:
+    Scenario(EMPTY).when(Start()).then(
+        *begun("each"),
+        LoopStarted(RUN, 0, []),
+        LoopDone(RUN, 0, 0, 0, []),
+        NextEvaluated(RUN, "loop.done"),
+        WorkflowFinished("succeeded"),
+        PlaybookProcessed("succeeded", result=[]),
+    )
+
+
+def test_the_items_of_a_lost_worker_are_handed_out_again() -> None:
+    scenario = Scenario(LOOP).given(*STARTED, StepStarted(RUN, 1, "worker", (0, 1)))
+    scenario.when(Lost(1)).then(StepPaused(RUN, 1, "lost"))
+    scenario.when(Claim("another", 1)).then(StepRegranted(RUN, 2, "lost", "another", (0, 1)))
