@@ -50,7 +50,7 @@ class SqlAccess:
         return bool(gone)
 
     def add_session(self, session: Session) -> None:
-        self._written([("forget_sessions", (session.created,)), ("add_session", astuple(session))])
+        self._written([("delete_expired_sessions", (session.created,)), ("add_session", astuple(session))])
 
     def session(self, hash: bytes) -> Session | None:
         rows = self._read("get_session", (hash,))
@@ -60,7 +60,7 @@ class SqlAccess:
         return [Session(*row) for row in self._read("list_sessions", (user, user))]
 
     def touch_session(self, id: str, seen: float) -> None:
-        self._write("touch_session", (seen, id))
+        self._write("touch_session", (seen, id, seen))
 
     def delete_session(self, id: str) -> bool:
         return bool(self._write("delete_session", (id,)))

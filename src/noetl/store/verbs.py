@@ -31,8 +31,8 @@ EVERYTHING = 2**62
 """A limit that is none."""
 ROWS_AT_ONCE = 10_000
 BLOBS_AT_ONCE = 100
-LONG = ("remove_events", "remove_lines")
-SHORT = ("remove_snapshots", "remove_ready", "remove_leases", "remove_timers", "remove_uses", "end_removal")
+LONG = ("remove_events", "remove_output")
+SHORT = ("remove_snapshots", "remove_ready", "remove_leases", "remove_timers", "remove_blob_uses", "end_removal")
 """What is removed of an execution: in small transactions what may be millions of rows, the rest in one."""
 
 Bindings = tuple[Any, ...]
@@ -140,19 +140,19 @@ class SqlVerbs:
         return Summary(self._id(key), name, path, status, started, ended, digest, above, bool(local))
 
     def prune(self, before: float, limit: int, now: float | None = None) -> int:
-        yesterday = (self._rows("clock", ())[0][0] if now is None else now) - DAY
-        doomed, *_ = self._written([("doom_executions", (before, limit)), ("unlist_doomed", ())])
+        yesterday = (self._rows("read_clock", ())[0][0] if now is None else now) - DAY
+        doomed, *_ = self._written([("mark_for_removal", (before, limit)), ("remove_executions", ())])
         for name in LONG:
             _repeat(partial(self._removed, name, (ROWS_AT_ONCE,)))
         self._written([(name, ()) for name in SHORT])
         _repeat(partial(self._remove_unused, yesterday, BLOBS_AT_ONCE))
-        self._written([("forget_answers", (yesterday,)), ("forget_silent_workers", (yesterday,))])
+        self._written([("delete_old_answers", (yesterday,)), ("delete_silent_workers", (yesterday,))])
         return len(doomed)
 
     # -- work -------------------------------------------------------------------------------------------------------
 
     def waiting(self, pool: str, limit: int, after: str = "") -> list[str]:
-        return [self._id(key) for (key,) in self._rows("find_waiting", (pool, self._key(after), limit))]
+        return [self._id(key) for (key,) in self._rows("find_ready", (pool, self._key(after), limit))]
 
     def due(self, now: float, limit: int) -> list[tuple[str, str]]:
         return [(self._id(key), name) for key, name in self._rows("find_due", (now, limit))]
@@ -162,10 +162,10 @@ class SqlVerbs:
         return rows[0][0] if rows else None
 
     def lost(self, now: float | None = None, limit: int = 100, attentive: float = inf) -> list[tuple[str, int]]:
-        return [(self._id(key), fence) for key, fence in self._rows("find_lost", (now, attentive, limit))]
+        return [(self._id(key), fence) for key, fence in self._rows("find_expired_leases", (now, attentive, limit))]
 
     def held(self, worker: str) -> list[Held]:
-        rows = self._rows("list_held", (worker,))
+        rows = self._rows("list_leases_of_worker", (worker,))
         return [Held(self._id(key), fence, since, bool(paused)) for key, fence, since, paused in rows]
 
     def open_digests(self) -> list[str]:
@@ -213,7 +213,7 @@ class SqlVerbs:
         return [CatalogVersion(*row) for row in rows]
 
     def find(self, path: str, version: int | None = None) -> str | None:
-        name, bindings = ("find_latest", (path,)) if version is None else ("find_version", (path, version))
+        name, bindings = ("find_latest_digest", (path,)) if version is None else ("find_digest", (path, version))
         rows = self._rows(name, bindings)
         return rows[0][0] if rows else None
 

@@ -15,8 +15,8 @@ from noetl.store.open import open_store
 from noetl.store.ports import Change, Leased, Row, Summary
 from noetl.store.postgres import PostgresStore
 from noetl.store.postgres import store as module
-from noetl.store.postgres.query import MIGRATIONS as OURS
-from noetl.store.sqlite.query import MIGRATIONS as THEIRS
+from noetl.store.postgres.store import MIGRATIONS as OURS
+from noetl.store.sqlite.store import MIGRATIONS as THEIRS
 
 pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
 

@@ -20,7 +20,7 @@ from noetl.store.ports import Change, Row, Summary
 from noetl.store.sqlite import SqliteStore
 from noetl.store.sqlite import store as module
 from noetl.store.sqlite import turn as door
-from noetl.store.sqlite.query import MIGRATIONS
+from noetl.store.sqlite.store import MIGRATIONS
 
 pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
 

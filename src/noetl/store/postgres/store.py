@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, TypeVar
 from uuid import UUID
@@ -46,9 +47,12 @@ from noetl.store.postgres.address import Address
 from noetl.store.postgres.arrays import Packed, PackedDumper, byteas, floats, storable, texts, uuids
 from noetl.store.postgres.batch import accepted, arguments, first_guess
 from noetl.store.postgres.bell import Bell
-from noetl.store.postgres.query import MIGRATIONS, sql
+from noetl.store.queries import load_queries
 from noetl.store.verbs import Bindings, SqlVerbs
 
+HERE = Path(__file__).parent
+MIGRATIONS = HERE / "migrations"
+QUERIES = {name: query.encode() for name, query in load_queries(HERE, "%s").items()}
 OLDEST_SERVER = 14
 CHANNEL = "noetl_events"
 PART_CHANGES = 1_000
@@ -142,10 +146,10 @@ class PostgresStore(SqlVerbs):
         names, tasks, times, streams, said = zip(*lines, strict=True)
         keys = uuids([valid_key(name) for name in names])
         written = byteas([line.encode("utf-8", "backslashreplace") for line in said])
-        self._written([("append_log", (keys, texts(tasks), floats(times), texts(streams), written))])
+        self._written([("append_output", (keys, texts(tasks), floats(times), texts(streams), written))])
 
     def logs(self, execution: str, after: int = 0, limit: int | None = None) -> list[tuple[int, str, float, str, str]]:
-        rows = self._rows("read_log", (self._key(execution), after, limit))
+        rows = self._rows("read_output", (self._key(execution), after, limit))
         return [(number, task, at, stream, line.decode()) for number, task, at, stream, line in rows]
 
     def register(self, path: str, digest: str, label: str = "", now: float | None = None) -> int:
@@ -196,10 +200,10 @@ class PostgresStore(SqlVerbs):
         return self._done(write)
 
     def _removed(self, name: str, bindings: Bindings) -> int:
-        return self._done(lambda connection: connection.execute(sql(name), bindings).rowcount)
+        return self._done(lambda connection: connection.execute(QUERIES[name], bindings).rowcount)
 
     def _remove_unused(self, before: float, limit: int) -> int:
-        _, ((count,),) = self._written([("lock_contents", (self._removing,)), ("remove_blobs", (before, limit))])
+        _, ((count,),) = self._written([("lock_blobs", (self._removing,)), ("remove_blobs", (before, limit))])
         return int(count)
 
     def _done(self, action: Callable[[Connection], Result], *, reading: bool = False) -> Result:
@@ -255,7 +259,7 @@ class PostgresStore(SqlVerbs):
         if version < OLDEST_SERVER:
             raise StoreError(f"{self.address.shown} is PostgreSQL {version}; noetl needs {OLDEST_SERVER} or newer")
         connection.adapters.register_dumper(Packed, PackedDumper)
-        ((*_, encoding),) = connection.execute(sql("use_schema"), (self.address.schema, self._relaxed))
+        ((*_, encoding),) = connection.execute(QUERIES["configure_session"], (self.address.schema, self._relaxed))
         if encoding != "UTF8":
             raise StoreError(f"{self.address.shown} keeps text as {encoding}; noetl needs a database in UTF8")
         own = connection.info.backend_pid
@@ -269,7 +273,7 @@ class PostgresStore(SqlVerbs):
 
     def _tell_others(self) -> None:
         with suppress(StoreError):
-            self._rows("tell_others", ())
+            self._rows("notify", ())
 
     # -- versions ---------------------------------------------------------------------------------------------------
 
@@ -285,7 +289,7 @@ class PostgresStore(SqlVerbs):
     def _pending(self, connection: Connection, migrations: Sequence[Migration]) -> Sequence[Migration]:
         """The migrations that are to be applied; NotFound if there is nothing here and nothing may be made."""
         schema, shown = self.address.schema, self.address.shown
-        rows = connection.execute(sql("find_schema"), (schema,)).fetchall()
+        rows = connection.execute(QUERIES["find_schema"], (schema,)).fetchall()
         tables, ours = rows[0] if rows else (0, False)
         if tables and not ours:
             raise StoreError(
@@ -293,21 +297,21 @@ class PostgresStore(SqlVerbs):
             )
         if not ours and self.mode != "create":
             raise NotFound(f"there is no schema {schema!r} of noetl in {shown}: `noetl server` makes it")
-        version = connection.execute(sql("get_version")).fetchall()[0][0] if ours else 0
+        version = connection.execute(QUERIES["get_version"]).fetchall()[0][0] if ours else 0
         return pending(migrations, version, shown)
 
     def _migrate(self, connection: Connection, migrations: Sequence[Migration]) -> None:
         schema = self.address.schema
         with connection.transaction():
-            connection.execute(sql("lock_migration"), (schema,))
+            connection.execute(QUERIES["lock_migration"], (schema,))
             todo = self._pending(connection, migrations)
             if todo and todo[0].version == 1:
                 connection.execute("SET LOCAL client_min_messages = warning")
                 connection.execute(SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(schema)))
-                connection.execute(sql("create_meta"))
+                connection.execute(QUERIES["create_meta"])
             for migration in todo:
                 connection.execute(migration.sql.encode())
-                connection.execute(sql("put_version"), (str(migration.version),))
+                connection.execute(QUERIES["put_version"], (str(migration.version),))
 
     def _fault(self, error: psycopg.Error, broken: bool) -> StoreError:
         """What Postgres says, in words that help."""
@@ -334,7 +338,7 @@ class PostgresStore(SqlVerbs):
 
 
 def _rows(connection: Connection, name: str, bindings: Sequence[Any]) -> list[Any]:
-    cursor = connection.execute(sql(name), bindings, prepare=True, binary=True)
+    cursor = connection.execute(QUERIES[name], bindings, prepare=True, binary=True)
     return cursor.fetchall() if cursor.description else []
 
 

@@ -48,11 +48,14 @@ from noetl.file_access import protect
 from noetl.store.keys import id_of, key_of, readable, span_of, valid_key
 from noetl.store.migrate import Migration, migrations_in, pending
 from noetl.store.ports import Change, LogLine, Row, Summary, check_gapless
-from noetl.store.sqlite.query import MIGRATIONS, sql
+from noetl.store.queries import load_queries
 from noetl.store.sqlite.turn import Turn, pause
 from noetl.store.uses import parts_of, used_keys
 from noetl.store.verbs import Bindings, SqlVerbs
 
+HERE = Path(__file__).parent
+MIGRATIONS = HERE / "migrations"
+QUERIES = load_queries(HERE)
 OLDEST_SQLITE = (3, 51, 3)
 BUSY_SECONDS = 30.0
 WAL_BYTES_KEPT = 16 * 1024 * 1024
@@ -113,16 +116,16 @@ class SqliteStore(SqlVerbs):
         accepted = self._accepted(changes)
         written = [change for change, good in zip(changes, accepted, strict=True) if good]
         insert = self._db.executemany
-        insert(sql("append_event"), [(key_of(change.execution), *row) for change in written for row in change.rows])
+        insert(QUERIES["append_event"], [(key_of(change.execution), *row) for change in written for row in change.rows])
         if blobs := [blob for change in written for blob in change.blobs]:
-            insert(sql("put_blob"), blobs)
-            insert(sql("put_blob_part"), parts_of(blobs))
+            insert(QUERIES["put_blob"], blobs)
+            insert(QUERIES["put_blob_part"], parts_of(blobs))
         if used := [(key_of(change.execution), key) for change in written for key in used_keys(change)]:
-            insert(sql("put_blob_use"), used)
+            insert(QUERIES["put_blob_use"], used)
         if summaries := [_summary_row(change.summary) for change in written if change.summary is not None]:
-            insert(sql("put_execution"), summaries)
+            insert(QUERIES["put_execution"], summaries)
         if snapshots := [_snapshot_row(change) for change in written if change.snapshot is not None and change.rows]:
-            insert(sql("put_snapshot"), snapshots)
+            insert(QUERIES["put_snapshot"], snapshots)
         for change in written:
             self._derive(change)
         return accepted
@@ -139,9 +142,9 @@ class SqliteStore(SqlVerbs):
 
     def _keep(self, table: str, key: tuple[Any, ...], rest: tuple[Any, ...] | None) -> None:
         if rest is None:
-            self._db.execute(sql(f"drop_{table}"), key)
+            self._db.execute(QUERIES[f"delete_{table}"], key)
         else:
-            self._db.execute(sql(f"put_{table}"), (*key, *rest))
+            self._db.execute(QUERIES[f"put_{table}"], (*key, *rest))
 
     @contextmanager
     def moment(self) -> Iterator[None]:
@@ -162,7 +165,7 @@ class SqliteStore(SqlVerbs):
             execution = change.execution
             seq = seqs.get(execution)
             if seq is None:
-                seq = self._value(sql("last_seq"), (valid_key(execution),))
+                seq = self._value(QUERIES["last_seq"], (valid_key(execution),))
             good = seq == change.expected
             seqs[execution] = seq + len(change.rows) if good else seq
             accepted.append(good)
@@ -177,10 +180,10 @@ class SqliteStore(SqlVerbs):
     def log(self, lines: Sequence[LogLine]) -> None:
         rows = [(valid_key(execution), task, at, stream, readable(line)) for execution, task, at, stream, line in lines]
         with self._lock:
-            self._transaction(lambda: self._db.executemany(sql("append_log"), rows))
+            self._transaction(lambda: self._db.executemany(QUERIES["append_output"], rows))
 
     def logs(self, execution: str, after: int = 0, limit: int | None = None) -> list[tuple[int, str, float, str, str]]:
-        return self._rows("read_log", (key_of(execution), after, ALL if limit is None else limit))
+        return self._rows("read_output", (key_of(execution), after, ALL if limit is None else limit))
 
     def changed(self) -> bool:
         with self._lock:
@@ -204,14 +207,14 @@ class SqliteStore(SqlVerbs):
     def _rows(self, name: str, bindings: Bindings) -> list[Any]:
         with self._lock:
             try:
-                return self._db.execute(sql(name), bindings).fetchall()
+                return self._db.execute(QUERIES[name], bindings).fetchall()
             except apsw.Error as error:
                 raise self._fault(error) from error
 
     def _written(self, queries: Iterable[tuple[str, Bindings]]) -> list[list[Any]]:
         with self._lock:
             return self._transaction(
-                lambda: [self._db.execute(sql(name), bindings).fetchall() for name, bindings in queries]
+                lambda: [self._db.execute(QUERIES[name], bindings).fetchall() for name, bindings in queries]
             )
 
     def _removed(self, name: str, bindings: Bindings) -> int:
@@ -219,7 +222,7 @@ class SqliteStore(SqlVerbs):
             return self._transaction(lambda: self._remove(name, bindings))
 
     def _remove(self, name: str, bindings: Bindings) -> int:
-        self._db.execute(sql(name), bindings)
+        self._db.execute(QUERIES[name], bindings)
         return self._db.changes()
 
     def _remove_unused(self, before: float, limit: int) -> int:
@@ -227,8 +230,8 @@ class SqliteStore(SqlVerbs):
             return self._transaction(lambda: self._remove_blobs(before, limit))
 
     def _remove_blobs(self, before: float, limit: int) -> int:
-        gone = self._db.execute(sql("remove_blobs"), (before, limit)).fetchall()
-        self._db.executemany(sql("remove_parts"), gone)
+        gone = self._db.execute(QUERIES["remove_blobs"], (before, limit)).fetchall()
+        self._db.executemany(QUERIES["remove_blob_parts"], gone)
         return len(gone)
 
     def _value(self, query: str, bindings: tuple[Any, ...] = ()) -> Any:
@@ -277,16 +280,16 @@ class SqliteStore(SqlVerbs):
 
     def _apply(self, migrations: Sequence[Migration]) -> None:
         for migration in pending(migrations, self._schema(), str(self.path)):
-            self._db.execute(sql("create_meta"))
+            self._db.execute(QUERIES["create_meta"])
             self._db.execute(migration.sql)
-            self._db.execute(sql("put_version"), (str(migration.version),))
+            self._db.execute(QUERIES["put_version"], (str(migration.version),))
 
     def _schema(self) -> int:
         """The version of the database; 0 if it is empty."""
-        ((tables, ours),) = self._db.execute(sql("find_schema"))
+        ((tables, ours),) = self._db.execute(QUERIES["find_schema"])
         if tables and not ours:
             raise StoreError(f"{self.path} is a database of something else")
-        version: int = self._value(sql("get_version")) if ours else 0
+        version: int = self._value(QUERIES["get_version"]) if ours else 0
         return version
 
     def _fault(self, error: apsw.Error) -> StoreError:
