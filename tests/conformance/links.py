@@ -522,7 +522,7 @@ class ServerLinkSuite(LinkSuite):
             execution = await start(stand, SAYS)
             worker.take(await link.claim(Claim("w1", 1)))
             await until(lambda: state(stand, execution).over)
-            await until(lambda: [line[4] for line in stand.store.logs(execution)] == ["hello"])
+            await until(lambda: [line[4] for line in stand.store.output(execution)] == ["hello"])
             await KINDS.close()
 
         play(opening, story)

@@ -224,7 +224,7 @@ def _lines(run: str, place: Place) -> list[dict[str, Any]]:
         with remote.server(place.server) as server:
             return remote_runs.logs(server, run)
     with opened(place.db) as store:
-        lines = store.logs(pick(store, run).execution_id)
+        lines = store.output(pick(store, run).execution_id)
     keys = ("number", "task", "timestamp", "stream", "line")
     rows = [(number, task, stamp(at), stream, line) for number, task, at, stream, line in lines]
     return [dict(zip(keys, row, strict=True)) for row in rows]

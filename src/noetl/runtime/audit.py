@@ -95,7 +95,7 @@ class Audit:
     def _moment(self, execution: str) -> _Moment | None:
         """None if there is no such execution."""
         store = self.store
-        with store.moment():
+        with store.read_snapshot():
             listed = store.summaries(prefix=execution, limit=1)
             if not listed:
                 return None

@@ -106,7 +106,7 @@ class Embedded:
         await self._look()
 
     async def _look(self) -> None:
-        if await self.runtime.thread.ask(self.runtime.store.changed):
+        if await self.runtime.thread.ask(self.runtime.store.changed_elsewhere):
             for state in self._cells():
                 await self.runtime.handle(state.id, Refresh())
 
@@ -136,7 +136,7 @@ class Embedded:
     async def _keep_log(self) -> None:
         lines, self.lines = self.lines, []
         if lines:
-            await self.runtime.thread.ask(self.runtime.store.log, lines)
+            await self.runtime.thread.ask(self.runtime.store.append_output, lines)
 
 
 def open_below(store: Store, execution: str) -> list[str]:

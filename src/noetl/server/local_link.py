@@ -52,7 +52,7 @@ class LocalLink:
         """Bring what tasks have written into the store."""
         if lines := self.output.take():
             runtime = self.service.runtime
-            await runtime.thread.ask(runtime.store.log, lines)
+            await runtime.thread.ask(runtime.store.append_output, lines)
 
     async def holds(self, execution: str, fence: int) -> bool:
         return await self.service.runtime.holds(execution, fence)

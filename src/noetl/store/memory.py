@@ -20,11 +20,12 @@ from noetl.store.ports import (
     CatalogVersion,
     Change,
     Derived,
-    Held,
+    HeldLease,
     LogLine,
     Row,
     SealedCredential,
     Snapshot,
+    StoredLine,
     Summary,
     WorkerSession,
     check_gapless,
@@ -81,7 +82,7 @@ class MemoryStore:
         )
         return True
 
-    def moment(self) -> AbstractContextManager[None]:
+    def read_snapshot(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def derived(self, execution: str) -> Derived:
@@ -107,15 +108,15 @@ class MemoryStore:
             found |= wholes
         return not found.isdisjoint(self.uses.get(execution, ()))
 
-    def log(self, lines: Sequence[LogLine]) -> None:
+    def append_output(self, lines: Sequence[LogLine]) -> None:
         first = max(self.lines, default=0) + 1
         self.lines.update(enumerate(lines, start=first))
 
-    def logs(self, execution: str, after: int = 0, limit: int | None = None) -> list[tuple[int, str, float, str, str]]:
+    def output(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredLine]:
         found = ((n, *line[1:]) for n, line in self.lines.items() if line[0] == execution and n > after)
         return list(islice(found, limit))
 
-    def changed(self) -> bool:
+    def changed_elsewhere(self) -> bool:
         return False
 
     # -- executions -------------------------------------------------------------------------------------------------
@@ -205,19 +206,19 @@ class MemoryStore:
         run = self.runs.get(execution)
         return run is not None and not run.local
 
-    def lost(self, now: float | None = None, limit: int = 100, attentive: float = inf) -> list[tuple[str, int]]:
+    def expired_leases(self, now: float | None = None, limit: int = 100, max_ttl: float = inf) -> list[tuple[str, int]]:
         at, found = _or_clock(now), []
         for execution, kept in self.kept.items():
             for fence, lease in kept.leases.items():
                 session = self.sessions.get(lease.worker)
                 heard = session.beat if session is not None else 0.0
-                if self._is_served(execution) and lease.ttl < attentive:
+                if self._is_served(execution) and lease.ttl < max_ttl:
                     found.append((max(heard, lease.since) + lease.ttl, execution, fence))
         return [(execution, fence) for end, execution, fence in sorted(found) if end < at][:limit]
 
-    def held(self, worker: str) -> list[Held]:
+    def leases_of(self, worker: str) -> list[HeldLease]:
         return sorted(
-            Held(execution, fence, lease.since, self.runs[execution].status == "paused")
+            HeldLease(execution, fence, lease.since, self.runs[execution].status == "paused")
             for execution, kept in self.kept.items()
             for fence, lease in kept.leases.items()
             if lease.worker == worker and self._is_served(execution)
@@ -248,7 +249,7 @@ class MemoryStore:
         served = (run for run in self._open() if self._is_served(run.execution_id))
         return [run.execution_id for run in served if run.parent is not None and not self._is_open(run.parent)][:limit]
 
-    def beat(self, session: WorkerSession, now: float | None = None) -> None:
+    def record_heartbeat(self, session: WorkerSession, now: float | None = None) -> None:
         self.sessions[session.worker] = msgspec.structs.replace(session, beat=_or_clock(now))
 
     def workers(self) -> list[WorkerSession]:
@@ -291,7 +292,7 @@ class MemoryStore:
             self.answers[scope, key] = _or_clock(now), answer
         return None if known is None else known[1]
 
-    def again(self) -> MemoryStore:
+    def reopen(self) -> MemoryStore:
         return self
 
     def close(self) -> None:

@@ -50,7 +50,7 @@ class Leased(NamedTuple):
     ttl: float = 30.0
 
 
-class Held(NamedTuple):
+class HeldLease(NamedTuple):
     """A lease of a worker."""
 
     execution: str
@@ -167,6 +167,8 @@ class CatalogVersion(msgspec.Struct, frozen=True):
 
 LogLine = tuple[str, str, float, str, str]
 """Output of a task: execution, task, time, stream, line."""
+StoredLine = tuple[int, str, float, str, str]
+"""Output of a task as it is read: number, task, time, stream, line."""
 
 DAY = 86_400.0
 """How long content and remembered answers stay at least, and sessions of silent workers at most."""
@@ -196,7 +198,7 @@ class Log(Protocol):
     def snapshot(self, execution: str) -> Snapshot | None:
         """The latest stored state of an execution."""
 
-    def moment(self) -> AbstractContextManager[None]:
+    def read_snapshot(self) -> AbstractContextManager[None]:
         """What is read inside is as of one moment, whatever others write meanwhile."""
 
     def derived(self, execution: str) -> Derived:
@@ -211,13 +213,13 @@ class Log(Protocol):
     def refers(self, execution: str, key: str) -> bool:
         """Whether an execution has brought the content or refers to it, directly or as a part of other content."""
 
-    def log(self, lines: Sequence[LogLine]) -> None:
+    def append_output(self, lines: Sequence[LogLine]) -> None:
         """Keep output of tasks."""
 
-    def logs(self, execution: str, after: int = 0, limit: int | None = None) -> list[tuple[int, str, float, str, str]]:
-        """Output of tasks in order: number, task, time, stream, line. No more is read than is returned."""
+    def output(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredLine]:
+        """Output of the tasks of an execution, after a number. No more is read than is returned."""
 
-    def changed(self) -> bool:
+    def changed_elsewhere(self) -> bool:
         """Whether another process has written since this was last asked. A hint: between machines it comes a little
         late, and not at all if the other process died as it was about to give it."""
 
@@ -263,12 +265,12 @@ class Work(Protocol):
     def next_due(self) -> float | None:
         """When the next timer is due that `due` would give."""
 
-    def lost(self, now: float | None = None, limit: int = 100, attentive: float = inf) -> list[tuple[str, int]]:
+    def expired_leases(self, now: float | None = None, limit: int = 100, max_ttl: float = inf) -> list[tuple[str, int]]:
         """Leases, by execution and fence, whose time to live is over since their worker was last heard (or since they
         were given, if that was later, or it was never heard); the longest lost first. Only those that live for less
-        than `attentive`, the seconds for which the caller has recorded heartbeats without a pause."""
+        than `max_ttl`, the seconds for which the caller has recorded heartbeats without a pause."""
 
-    def held(self, worker: str) -> list[Held]:
+    def leases_of(self, worker: str) -> list[HeldLease]:
         """The leases of a worker."""
 
     def open_digests(self) -> list[str]:
@@ -287,7 +289,7 @@ class Work(Protocol):
     def orphans(self, limit: int) -> list[str]:
         """Open executions whose parent has ended, by id."""
 
-    def beat(self, session: WorkerSession, now: float | None = None) -> None:
+    def record_heartbeat(self, session: WorkerSession, now: float | None = None) -> None:
         """A worker has been heard."""
 
     def workers(self) -> list[WorkerSession]:
@@ -342,7 +344,7 @@ class Store(Log, Executions, Work, Catalog, Answers, Protocol):
     def triggers(self) -> Triggers:
         """Schedules and hooks beside the log."""
 
-    def again(self) -> Store:
+    def reopen(self) -> Store:
         """Another connection to the same store, for long work beside this one; who asks closes it. A store that has no
         connections gives itself."""
 

@@ -18,7 +18,7 @@ from noetl.store.ports import (
     Backlog,
     CatalogVersion,
     Derived,
-    Held,
+    HeldLease,
     Leased,
     Snapshot,
     Summary,
@@ -161,12 +161,12 @@ class SqlVerbs:
         rows = self._rows("next_due", ())
         return rows[0][0] if rows else None
 
-    def lost(self, now: float | None = None, limit: int = 100, attentive: float = inf) -> list[tuple[str, int]]:
-        return [(self._id(key), fence) for key, fence in self._rows("find_expired_leases", (now, attentive, limit))]
+    def expired_leases(self, now: float | None = None, limit: int = 100, max_ttl: float = inf) -> list[tuple[str, int]]:
+        return [(self._id(key), fence) for key, fence in self._rows("find_expired_leases", (now, max_ttl, limit))]
 
-    def held(self, worker: str) -> list[Held]:
+    def leases_of(self, worker: str) -> list[HeldLease]:
         rows = self._rows("list_leases_of_worker", (worker,))
-        return [Held(self._id(key), fence, since, bool(paused)) for key, fence, since, paused in rows]
+        return [HeldLease(self._id(key), fence, since, bool(paused)) for key, fence, since, paused in rows]
 
     def open_digests(self) -> list[str]:
         return [digest for (digest,) in self._rows("list_open_digests", ())]
@@ -184,7 +184,7 @@ class SqlVerbs:
     def orphans(self, limit: int) -> list[str]:
         return [self._id(key) for (key,) in self._rows("find_orphans", (limit,))]
 
-    def beat(self, session: WorkerSession, now: float | None = None) -> None:
+    def record_heartbeat(self, session: WorkerSession, now: float | None = None) -> None:
         leases = msgspec.json.encode(session.leases).decode()
         row = (session.worker, session.pool, session.slots, session.host, session.started, leases, session.version, now)
         self._written([("put_worker", row)])

@@ -169,7 +169,7 @@ class _Stage:
         found = report(state, source.shown, source.places, 0)
         rows = self.store.read(state.id)
         events = [envelope(state.id, row.seq, row.at, decode(row.type, row.data)) for row in rows]
-        lines = [(task, stream, line) for _, task, _, stream, line in self.store.logs(state.id)]
+        lines = [(task, stream, line) for _, task, _, stream, line in self.store.output(state.id)]
         return Finished(
             found["status"],
             self._opened(found["result"]),

@@ -108,7 +108,7 @@ class Troubled:
         self.asked: list[float] = []
         self.enough = Event()
 
-    def again(self) -> Troubled:
+    def reopen(self) -> Troubled:
         return self
 
     def prune(self, before: float, limit: int) -> int:

@@ -150,7 +150,7 @@ def test_a_bad_id_spoils_nothing(store: PostgresStore) -> None:
     with pytest.raises(StoreError, match="not the id of an execution"):
         store.commit([change(A, 0), change("x", 0)])
     with pytest.raises(StoreError, match="not the id of an execution"):
-        store.log([("x", "t", 1.5, "stdout", "line")])
+        store.append_output([("x", "t", 1.5, "stdout", "line")])
     assert store.seq(A) == 0
     assert store.commit([change(A, 0)]) == [True]
 
@@ -161,8 +161,8 @@ def test_text_that_the_database_can_not_hold_is_kept_readable(store: PostgresSto
     (found,) = store.summaries()
     assert (found.name, found.path) == ("a\\x00b", "c\\udcffd")
     assert store.derived(A).ready == {"a#1": "p\\x00"}
-    store.log([(A, "t", 1.5, "stdout", "x\udcff")])
-    assert store.logs(A)[0][4] == "x\\udcff"
+    store.append_output([(A, "t", 1.5, "stdout", "x\udcff")])
+    assert store.output(A)[0][4] == "x\\udcff"
 
 
 def test_a_commit_whose_answer_is_lost_is_an_error_and_the_store_goes_on(store: PostgresStore, schema: Schema) -> None:
@@ -193,7 +193,7 @@ def test_what_is_read_is_read_again_when_the_session_was_ended(store: PostgresSt
 def test_a_moment_stays_what_it_was(store: PostgresStore, url: str) -> None:
     other = PostgresStore(url)
     store.commit([change(A, 0)])
-    with store.moment():
+    with store.read_snapshot():
         assert store.seq(A) == 1
         other.commit([change(A, 1)])
         assert store.seq(A) == 1

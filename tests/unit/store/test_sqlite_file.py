@@ -17,9 +17,8 @@ from noetl.errors import DiskFull, FileMissing, NewerDatabase, StoreError, Usage
 from noetl.store.codec import ZERO
 from noetl.store.migrate import Migration, migrations_in, pending
 from noetl.store.ports import Change, Row, Summary
-from noetl.store.sqlite import SqliteStore
+from noetl.store.sqlite import SqliteStore, fair_lock
 from noetl.store.sqlite import store as module
-from noetl.store.sqlite import turn as door
 from noetl.store.sqlite.store import MIGRATIONS
 
 pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
@@ -126,14 +125,14 @@ def test_who_only_looks_sees_a_live_database_and_can_not_write(store: SqliteStor
     assert look.seq(A) == 1
     with pytest.raises(StoreError, match="can only be read"):
         look.commit([change(A, 1)])
-    assert not look.changed()
+    assert not look.changed_elsewhere()
     store.commit([change(A, 1)])
-    assert look.changed()
+    assert look.changed_elsewhere()
     assert len(look.read(A)) == 2
     look.close()
     write = SqliteStore.open_existing(path, mode="write")
     assert write.commit([change(A, 2)]) == [True]
-    assert store.changed()
+    assert store.changed_elsewhere()
     write.close()
 
 
@@ -165,7 +164,7 @@ def test_what_is_not_our_database_is_refused_and_left_alone(tmp_path: Path) -> N
 
 def test_a_closed_store_says_so(store: SqliteStore) -> None:
     store.close()
-    for action in (store.summaries, store.changed, lambda: store.commit([change(A, 0)])):
+    for action in (store.summaries, store.changed_elsewhere, lambda: store.commit([change(A, 0)])):
         with pytest.raises(StoreError, match="has been closed"):
             action()
 
@@ -218,7 +217,7 @@ def test_a_full_disk_leaves_nothing_half_written_and_can_be_recovered_from(store
     assert store.blob("1") is None
     assert [run.execution_id for run in store.summaries()] == [A]
     with pytest.raises(DiskFull):
-        store.log([(A, "t", 1.5, "stdout", "x" * 300_000)])
+        store.append_output([(A, "t", 1.5, "stdout", "x" * 300_000)])
     store._db.execute("PRAGMA max_page_count = 100000")
     assert store.commit([change(A, 1), change(B, 0, 5_000, 60)]) == [True, True]
 
@@ -311,9 +310,9 @@ def test_a_busy_process_does_not_starve_others(store: SqliteStore, path: Path) -
 
 
 def test_a_door_that_is_held_for_ever_is_walked_around(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(fair_lock, "MAX_WAIT_SECONDS", 0.05)
     first, second = SqliteStore(path), SqliteStore(path)
-    with first._turn:
+    with first._fair_lock:
         assert second.commit([change(A, 0)]) == [True]
     first.close()
     second.close()
@@ -327,9 +326,9 @@ def test_a_bad_id_spoils_nothing(store: SqliteStore) -> None:
 
 
 def test_text_that_is_not_unicode_is_kept_readable(store: SqliteStore) -> None:
-    store.log([(A, "t", 1.5, "stdout", "caf\udce9 \ud83d")])
+    store.append_output([(A, "t", 1.5, "stdout", "caf\udce9 \ud83d")])
     store.put_playbook("d", "caf\udce9.yaml", b"")
-    assert store.logs(A)[0][4] == r"caf\udce9 \ud83d"
+    assert store.output(A)[0][4] == r"caf\udce9 \ud83d"
     assert store.playbook("d") == (r"caf\udce9.yaml", b"")
 
 

@@ -306,7 +306,7 @@ def _log_page(
     size = 0
     while len(found) < limit and size < LOG_PAGE_CHARACTERS:
         wanted = min(LOG_READ, limit - len(found))
-        lines = store.logs(execution, found[-1][0] if found else after, wanted + 1)
+        lines = store.output(execution, found[-1][0] if found else after, wanted + 1)
         found += lines[:wanted]
         size += sum(len(line[4]) for line in lines[:wanted])
         if len(lines) <= wanted:

@@ -13,7 +13,7 @@ log is sound.
 written or not, and nobody can tell but the log: so it is a StoreError, and whoever goes on reads again. A connection
 that the server closed while it was idle (it was restarted) is replaced before anything is sent.
 
-**Others' writes** are noticed by LISTEN; see `bell.py` for the other end.
+**Others' writes** are noticed by LISTEN; see `notifier.py` for the other end.
 
 **Versions.** `meta` holds the version of the schema. Migrations are applied in one transaction under a lock, so of two
 servers that start at once one migrates and the other finds it done. A newer version is refused, and so is a schema that
@@ -42,11 +42,11 @@ from psycopg.sql import SQL, Identifier
 from noetl.errors import DiskFull, NotFound, StoreError
 from noetl.store.keys import key_of, span_of, valid_key
 from noetl.store.migrate import Migration, migrations_in, pending
-from noetl.store.ports import Change, LogLine, Row, check_gapless
+from noetl.store.ports import Change, LogLine, Row, StoredLine, check_gapless
 from noetl.store.postgres.address import Address
 from noetl.store.postgres.arrays import Packed, PackedDumper, byteas, floats, storable, texts, uuids
 from noetl.store.postgres.batch import accepted, arguments, first_guess
-from noetl.store.postgres.bell import Bell
+from noetl.store.postgres.notifier import Notifier
 from noetl.store.queries import load_queries
 from noetl.store.verbs import Bindings, SqlVerbs
 
@@ -75,7 +75,7 @@ class PostgresStore(SqlVerbs):
         self._relaxed = synchronous == "normal"
         self._removing, self._pruning = (_number(f"{what} {self.address.schema}") for what in ("removing", "pruning"))
         self._lock = RLock()
-        self._bell = Bell(self._tell_others)
+        self._notifier = Notifier(self._tell_others)
         self._connection: Connection | None = None
         self._closed = self._heard = self._in_moment = False
         try:
@@ -116,7 +116,7 @@ class PostgresStore(SqlVerbs):
             given = arguments(fitting, expected, self._removing)
             ((found,),) = self._done(lambda connection: _rows(connection, "commit_changes", given))  # noqa: B023
             if found == list(expected.values()):
-                self._bell.ring()
+                self._notifier.notify()
                 return good
             heads.update(zip(expected, found, strict=True))
 
@@ -124,7 +124,7 @@ class PostgresStore(SqlVerbs):
         return [Row(*row) for row in self._rows("read_events", (self._key(execution), after, limit))]
 
     @contextmanager
-    def moment(self) -> Iterator[None]:
+    def read_snapshot(self) -> Iterator[None]:
         with self._lock:
             connection = self._live()
             try:
@@ -140,7 +140,7 @@ class PostgresStore(SqlVerbs):
 
     # -- output of tasks, and others --------------------------------------------------------------------------------
 
-    def log(self, lines: Sequence[LogLine]) -> None:
+    def append_output(self, lines: Sequence[LogLine]) -> None:
         if not lines:
             return
         names, tasks, times, streams, said = zip(*lines, strict=True)
@@ -148,7 +148,7 @@ class PostgresStore(SqlVerbs):
         written = byteas([line.encode("utf-8", "backslashreplace") for line in said])
         self._written([("append_output", (keys, texts(tasks), floats(times), texts(streams), written))])
 
-    def logs(self, execution: str, after: int = 0, limit: int | None = None) -> list[tuple[int, str, float, str, str]]:
+    def output(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredLine]:
         rows = self._rows("read_output", (self._key(execution), after, limit))
         return [(number, task, at, stream, line.decode()) for number, task, at, stream, line in rows]
 
@@ -168,17 +168,17 @@ class PostgresStore(SqlVerbs):
             with suppress(StoreError):  # the lock is gone with its session
                 self._rows("unlock_pruning", (self._pruning,))
 
-    def changed(self) -> bool:
+    def changed_elsewhere(self) -> bool:
         with self._lock:
             self._live()
             heard, self._heard = self._heard, False
             return heard
 
-    def again(self) -> PostgresStore:
+    def reopen(self) -> PostgresStore:
         return PostgresStore(self.url, synchronous="normal" if self._relaxed else "full", mode="write")
 
     def close(self) -> None:
-        self._bell.close()
+        self._notifier.close()
         with self._lock:
             self._closed = True
             self._drop()

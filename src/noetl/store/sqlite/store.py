@@ -13,8 +13,8 @@ sync is shared.
 
 **Several processes.** Readers never wait and see one moment of the database. Writers take turns: a transaction begins
 with `BEGIN IMMEDIATE`, takes the write lock before it reads, and so can trust what it reads; who finds the lock taken
-tries again for half a minute, and goes first when it is free (`turn.py`). Optimistic concurrency lies on top: a change
-says which seq its log must be at, and one that comes late is refused while the rest of its batch is written. The
+tries again for half a minute, and goes first when it is free (`fair_lock.py`). Optimistic concurrency lies on top: a
+change says which seq its log must be at, and one that comes late is refused while the rest of its batch is written. The
 primary key of `event` would refuse it too. Other processes' writes are noticed by `PRAGMA data_version`, a look into
 shared memory. None of this works over a network file system, which has none: keep the file on a local disk.
 
@@ -47,9 +47,9 @@ from noetl.errors import DiskFull, FileMissing, StoreError, UsageError
 from noetl.file_access import protect
 from noetl.store.keys import id_of, key_of, readable, span_of, valid_key
 from noetl.store.migrate import Migration, migrations_in, pending
-from noetl.store.ports import Change, LogLine, Row, Summary, check_gapless
+from noetl.store.ports import Change, LogLine, Row, StoredLine, Summary, check_gapless
 from noetl.store.queries import load_queries
-from noetl.store.sqlite.turn import Turn, pause
+from noetl.store.sqlite.fair_lock import FairLock, pause
 from noetl.store.uses import parts_of, used_keys
 from noetl.store.verbs import Bindings, SqlVerbs
 
@@ -74,7 +74,7 @@ class SqliteStore(SqlVerbs):
         protect(self.path)
         self._synchronous = synchronous
         self._lock = RLock()
-        self._turn = Turn(self.locks / f"{self.path.name}.turn")
+        self._fair_lock = FairLock(self.locks / f"{self.path.name}.turn")
         _check_sqlite(apsw.sqlite_lib_version())
         if synchronous not in get_args(Synchronous):
             raise UsageError(f"synchronous is full or normal, not {synchronous!r}")
@@ -100,7 +100,7 @@ class SqliteStore(SqlVerbs):
 
     @property
     def locks(self) -> Path:
-        """The folder of the files that `Owner` and `Turn` lock."""
+        """The folder of the files that `Owner` and `FairLock` lock."""
         return self.path.parent / "locks"
 
     _key, _id, _text, _span = staticmethod(key_of), staticmethod(id_of), staticmethod(readable), staticmethod(span_of)
@@ -147,7 +147,7 @@ class SqliteStore(SqlVerbs):
             self._db.execute(QUERIES[f"put_{table}"], (*key, *rest))
 
     @contextmanager
-    def moment(self) -> Iterator[None]:
+    def read_snapshot(self) -> Iterator[None]:
         with self._lock:
             try:
                 self._db.execute("BEGIN")
@@ -177,15 +177,15 @@ class SqliteStore(SqlVerbs):
 
     # -- output of tasks, and others --------------------------------------------------------------------------------
 
-    def log(self, lines: Sequence[LogLine]) -> None:
+    def append_output(self, lines: Sequence[LogLine]) -> None:
         rows = [(valid_key(execution), task, at, stream, readable(line)) for execution, task, at, stream, line in lines]
         with self._lock:
             self._transaction(lambda: self._db.executemany(QUERIES["append_output"], rows))
 
-    def logs(self, execution: str, after: int = 0, limit: int | None = None) -> list[tuple[int, str, float, str, str]]:
+    def output(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredLine]:
         return self._rows("read_output", (key_of(execution), after, ALL if limit is None else limit))
 
-    def changed(self) -> bool:
+    def changed_elsewhere(self) -> bool:
         with self._lock:
             try:
                 version = self._value("PRAGMA data_version")
@@ -194,13 +194,13 @@ class SqliteStore(SqlVerbs):
             before, self._version = self._version, version
             return before != self._version
 
-    def again(self) -> SqliteStore:
+    def reopen(self) -> SqliteStore:
         return SqliteStore(self.path, synchronous=self._synchronous, mode="write")
 
     def close(self) -> None:
         with self._lock:
             self._db.close()
-            self._turn.close()
+            self._fair_lock.close()
 
     # -- how --------------------------------------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class SqliteStore(SqlVerbs):
         """Do it all and make it durable, or leave no trace of it."""
         execute = self._db.execute
         try:
-            with self._turn:
+            with self._fair_lock:
                 execute("BEGIN IMMEDIATE")
             done = action()
             execute("COMMIT")
