@@ -7,6 +7,7 @@ and evaluates again inside `loaded`. A template that only passes a reference on 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
@@ -23,7 +24,6 @@ CHUNKS = "chunks"
 PREVIEW_CHARACTERS = 120
 HOLDS_REFERENCES = "+refs"
 """Ends the hint of a reference whose content has references inside."""
-MARK = "$ref"
 BINARY = "binary"
 """The hint of a reference whose content is bytes and not JSON."""
 KEYCHAIN, SECRET = "keychain", "secret"
@@ -174,26 +174,8 @@ def refer(value: Any, store: str = "db") -> tuple[Reference, bytes]:
     try:
         content = canonical(value)
     except TypeError:
-        content, hint = canonical(_marked(value)), hint + HOLDS_REFERENCES
+        content, hint = canonical(marked(value)), hint + HOLDS_REFERENCES
     return reference_to(content, store, hint, preview_of(value)), content
-
-
-def _marked(value: Any) -> Any:
-    """References as `{"$ref": {...}}`; a key of the data that begins with `$ref` gets one more `$`."""
-    if isinstance(value, Reference):
-        return {MARK: value.as_data()}
-    if isinstance(value, dict):
-        return {f"${key}" if _looks_marked(key) else key: _marked(item) for key, item in value.items()}
-    return [_marked(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def revived(value: Any) -> Any:
-    """What a stored value with references inside was made of."""
-    if isinstance(value, dict):
-        if len(value) == 1 and MARK in value:
-            return Reference(**value[MARK])
-        return {key[1:] if _looks_marked(key) else key: revived(item) for key, item in value.items()}
-    return [revived(item) for item in value] if isinstance(value, list) else value
 
 
 def decoded(content: bytes, reference: Reference) -> Any:
@@ -202,20 +184,6 @@ def decoded(content: bytes, reference: Reference) -> Any:
         return content
     value = msgspec.json.decode(content)
     return revived(value) if reference.schema_hint.endswith(HOLDS_REFERENCES) else value
-
-
-def spell(value: Any) -> str:
-    """The value as JSON text, references inside marked as such."""
-    return canonical(_marked(value)).decode()
-
-
-def read_spelled(text: str) -> Any:
-    """What `spell` has written."""
-    return revived(msgspec.json.decode(text))
-
-
-def _looks_marked(key: str) -> bool:
-    return key[:1] == "$" and key.lstrip("$").startswith("ref")
 
 
 def shape_of(value: Any) -> str:
@@ -240,3 +208,78 @@ def preview_of(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return {"count": len(value)}
     return None
+
+
+# -- references in JSON ---------------------------------------------------------------------------------------------
+#
+# A reference is `{"$ref": {...}}`. A key of the data that starts with `$ref`, `$$ref` and so on gets one more `$`, so
+# data from an author or a tool is never taken for a reference.
+
+MARK = "$ref"
+KEY_PATTERN = rb'\\*"(?:[^"\\]*/)?([0-9a-f]{64})\\*"'
+"""The key of stored content in JSON: a hash, or an address that ends with it."""
+_REFERENCE = re.compile(rb'\$ref\\*":\{\\*"(?:store|checksum)\\*":\\*"[^"\\]*\\*",\\*"key\\*":' + KEY_PATTERN)
+"""Also inside a JSON text, where quotes are escaped."""
+
+
+def escaped(key: str) -> str:
+    return f"${key}" if _looks_marked(key) else key
+
+
+def _looks_marked(key: str) -> bool:
+    return key[:1] == "$" and key.lstrip("$").startswith("ref")
+
+
+def marked(value: Any) -> Any:
+    """The value with references and keys as JSON has them."""
+    if isinstance(value, Reference):
+        return {MARK: value.as_data()}
+    if isinstance(value, dict):
+        return {escaped(key): marked(item) for key, item in value.items()}
+    return [marked(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def may_hold_references(data: bytes) -> bool:
+    """Whether JSON may contain references or escaped keys."""
+    return b'"$ref' in data or b'"$$' in data
+
+
+def revived(value: Any) -> Any:
+    """The value that was marked, also inside structs. ValueError if a mark does not contain a reference."""
+    match value:
+        case dict():
+            if len(value) == 1 and MARK in value:
+                return _reference(value[MARK])
+            return {
+                key[1:] if key[:2] == "$$" and _looks_marked(key) else key: revived(item) for key, item in value.items()
+            }
+        case list():
+            return [revived(item) for item in value]
+        case tuple():
+            return tuple(revived(item) for item in value)
+        case msgspec.Struct():
+            return type(value)(**{name: revived(getattr(value, name)) for name in value.__struct_fields__})
+        case _:
+            return value
+
+
+def _reference(fields: Any) -> Reference:
+    try:
+        return Reference(**revived(fields))
+    except TypeError:
+        raise ValueError(f"not a reference: {str(fields)[:100]}") from None
+
+
+def referenced_keys(data: bytes) -> Iterator[str]:
+    """The keys of the references in JSON. May find more (a text can look like a reference), never fewer."""
+    return (key.decode() for key in _REFERENCE.findall(data))
+
+
+def encode_inline(value: Any) -> str:
+    """The value as JSON text, with its references marked."""
+    return canonical(marked(value)).decode()
+
+
+def decode_inline(text: str) -> Any:
+    """The value that `encode_inline` has written."""
+    return revived(msgspec.json.decode(text))

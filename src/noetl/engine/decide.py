@@ -49,7 +49,7 @@ from noetl.engine.state import MAX_CTX_BYTES, Execution, Run
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateFailed
 from noetl.model.outcome import Error, Outcome, failed
-from noetl.reference import Reference, spell
+from noetl.reference import Reference, encode_inline
 
 MAX_LOSSES = 5
 SPELLED_CHARACTERS = 14_000
@@ -147,7 +147,7 @@ def _accept_task(turn: Turn, fence: int, fact: e.TaskDone) -> None:
         problem = Error("too_large", f"a reducer can't look into what it is to change: {error}")
     if problem is None:
         for key, value in contents.items():
-            _write_out(turn, key, spell(value))
+            _write_out(turn, key, encode_inline(value))
         turn.emit(fitting)
         return
     task, outcome = fact.task, Outcome("error", error=problem)

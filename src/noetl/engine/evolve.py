@@ -34,7 +34,7 @@ from noetl.engine.state import (
     error_data,
 )
 from noetl.model.identity import TaskId, step_of
-from noetl.reference import SECRET, Reference, read_spelled, refer
+from noetl.reference import SECRET, Reference, decode_inline, refer
 
 FAST_LANE_SECONDS = 0.2
 MAX_LANE = 1_024
@@ -757,7 +757,7 @@ def _spelled(state: Execution, part: e.Spelled) -> None:
     if part.more:
         state.spelling[part.key] = text
     else:
-        state.spelled[part.key] = read_spelled(text)
+        state.spelled[part.key] = decode_inline(text)
 
 
 def _patch_ctx(state: Execution, patch: Sequence[Write]) -> None:

@@ -22,10 +22,9 @@ import msgspec
 
 from noetl.engine.events import EVENTS, Event
 from noetl.errors import Unreadable, Unstorable
-from noetl.reference import Reference
+from noetl.reference import MARK, Reference, escaped, may_hold_references, revived
 from noetl.store.ports import Row
 
-MARK = "$ref"
 OPTIONAL = {"schema_hint": "", "preview": None}
 """What a reference is not written with."""
 ZERO = b"\0" * 16
@@ -47,7 +46,9 @@ def encode(event: Event) -> bytes:
     try:
         data = _encode(event)
         check = _checks[event.name]
-        if check is None or (not (b"$" in data and _marked(data)) and not _has_long(data) and check(data) == event):
+        if check is None or (
+            not (b"$" in data and may_hold_references(data)) and not _has_long(data) and check(data) == event
+        ):
             return data
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
         pass  # the careful way says what is wrong
@@ -58,8 +59,8 @@ def decode(name: str, data: bytes) -> Event:
     """The event again."""
     try:
         event: Event = _decoders[name](data)
-        return _revived(event) if b"$" in data and _marked(data) else event
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return revived(event) if b"$" in data and may_hold_references(data) else event
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Unreadable(f"an event of type {name!r} can't be read: {error}") from None
 
 
@@ -71,12 +72,7 @@ def encode_value(value: Any) -> bytes:
 def decode_value(data: bytes) -> Any:
     """What `encode_value` was given."""
     value = msgspec.json.decode(data)
-    return _revived(value) if b"$" in data and _marked(data) else value
-
-
-def _marked(data: bytes) -> bool:
-    """Whether there may be references or escaped keys."""
-    return b'"$ref' in data or b'"$$' in data
+    return revived(value) if b"$" in data and may_hold_references(data) else value
 
 
 def _has_long(data: bytes) -> bool:
@@ -146,7 +142,7 @@ def _written(value: Any, path: Path) -> Any:
         case int() | float():
             return _number(value, path)
         case dict():
-            return {_escaped(key, path): _written(item, (*path, key)) for key, item in value.items()}
+            return {_key(key, path): _written(item, (*path, key)) for key, item in value.items()}
         case list() | tuple():
             return [_written(item, (*path, place)) for place, item in enumerate(value)]
         case Reference():
@@ -177,45 +173,16 @@ def _number(value: int | float, path: Path) -> int | float:
     return value
 
 
-def _escaped(key: Any, path: Path) -> str:
+def _key(key: Any, path: Path) -> str:
     if not isinstance(key, str):
         raise _unstorable(path, f"a map with a key of type {type(key).__name__}")
-    _text(key, path)
-    return f"${key}" if _looks_marked(key) else key
-
-
-def _looks_marked(key: str) -> bool:
-    return key[:1] == "$" and key.lstrip("$").startswith("ref")
+    return escaped(_text(key, path))
 
 
 def _unstorable(path: Path, what: str) -> Unstorable:
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     where = where.lstrip(".").encode("utf-8", "backslashreplace").decode()
     return Unstorable(f"{where}: {what} can't be stored")
-
-
-def _revived(value: Any) -> Any:
-    """What `_written` was given."""
-    match value:
-        case dict():
-            if len(value) == 1 and MARK in value:
-                return _reference(value[MARK])
-            return {key[1:] if key[:2] == "$$" and _looks_marked(key) else key: _revived(value[key]) for key in value}
-        case list():
-            return [_revived(item) for item in value]
-        case tuple():
-            return tuple(_revived(item) for item in value)
-        case msgspec.Struct():
-            return type(value)(**{name: _revived(getattr(value, name)) for name in value.__struct_fields__})
-        case _:
-            return value
-
-
-def _reference(fields: Any) -> Reference:
-    try:
-        return Reference(**_revived(fields))
-    except TypeError:
-        raise Unreadable(f"not a reference: {str(fields)[:100]}") from None
 
 
 # -- rows -----------------------------------------------------------------------------------------------------------
