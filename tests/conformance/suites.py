@@ -275,7 +275,7 @@ class DerivedSuite:
 
     def test_rows_come_change_and_go_with_the_events(self, store: Store) -> None:
         assert store.derived(A) == Derived()
-        lease = Leased("a#1", "w-1", AT)
+        lease = Leased("a#1", "w-1", AT, 30.0)
         store.commit([change(A, 0, ready={"a#1": "default"}, leases={1: lease}, timers={"timeout": AT})])
         store.commit([change(B, 0, ready={"a#1": "other"})])
         assert store.derived(A) == Derived({"a#1": "default"}, {1: lease}, {"timeout": AT})
@@ -435,7 +435,7 @@ class WorkerSuite:
         assert store.expired_leases() == []
 
     def test_leases_of_a_silent_worker_are_lost_when_their_time_is_over(self, store: Store) -> None:
-        leases = {1: Leased("a#1", "w", AT), 2: Leased("b#1", "w", AT + 100, 5.0)}
+        leases = {1: Leased("a#1", "w", AT, 30.0), 2: Leased("b#1", "w", AT + 100, 5.0)}
         store.commit([change(A, 0, summary=summary(A), leases=leases)])
         store.record_heartbeat(worker("w"), AT + 10)
         assert store.expired_leases(AT + 40) == []
@@ -456,7 +456,7 @@ class WorkerSuite:
         manifest = canonical({"chunks": [chunk[0].key], "marked": [], "total": 1})
         whole = reference_to(manifest, hint="chunks")
         other = refer("of nobody here")
-        lease = {1: Leased("a#1", "w@mine", AT)}
+        lease = {1: Leased("a#1", "w@mine", AT, 30.0)}
         brought = [(chunk[0].key, chunk[1]), (whole.key, manifest)]
         store.commit([change(A, 0, summary=summary(A, digest=DIGEST), leases=lease, blobs=brought[1:])])
         store.commit([change(B, 0, summary=summary(B), blobs=[*brought, (part[0].key, part[1])])])
@@ -471,7 +471,7 @@ class WorkerSuite:
         assert not store.may_read("@mine", whole.key)
 
     def test_leases_of_a_worker_that_was_never_heard_are_lost_as_well(self, store: Store) -> None:
-        leases = {1: Leased("a#1", "unheard", AT), 2: Leased("b#1", "unheard", AT + 20)}
+        leases = {1: Leased("a#1", "unheard", AT, 30.0), 2: Leased("b#1", "unheard", AT + 20, 30.0)}
         store.commit([change(A, 0, summary=summary(A), leases=leases)])
         assert store.expired_leases(AT + 30) == []
         assert store.expired_leases(AT + 31) == [(A, 1)]
@@ -480,7 +480,7 @@ class WorkerSuite:
         assert store.expired_leases(AT + 70) == []
 
     def test_nobody_takes_the_leases_of_a_local_execution(self, store: Store) -> None:
-        lease = {1: Leased("a#1", "w", AT)}
+        lease = {1: Leased("a#1", "w", AT, 30.0)}
         store.commit([change(A, 0, summary=summary(A, local=True), leases=lease)])
         store.commit([change(B, 0, summary=summary(B, "paused"), leases=lease)])
         store.record_heartbeat(worker("w"), AT)
@@ -488,7 +488,7 @@ class WorkerSuite:
         assert store.leases_of("w") == [(B, 1, AT, True)]
 
     def test_who_was_silent_itself_waits_for_the_lifetime_of_a_lease(self, store: Store) -> None:
-        leases = {1: Leased("a#1", "w", AT), 2: Leased("b#1", "w", AT, 60.0)}
+        leases = {1: Leased("a#1", "w", AT, 30.0), 2: Leased("b#1", "w", AT, 60.0)}
         store.commit([change(A, 0, summary=summary(A), leases=leases)])
         assert store.expired_leases(AT + 99, 9, 30.0) == []
         assert store.expired_leases(AT + 99, 9, 31.0) == [(A, 1)]
@@ -559,7 +559,7 @@ class BacklogSuite:
 
     def test_open_executions_and_their_work_are_counted(self, store: Store) -> None:
         assert store.backlog() == ({}, 0, 0, 0)
-        one = change(A, 0, ready={"a#1": "p", "b#1": "q"}, leases={1: Leased("r", "w", AT)}, timers={"t": AT})
+        one = change(A, 0, ready={"a#1": "p", "b#1": "q"}, leases={1: Leased("r", "w", AT, 30.0)}, timers={"t": AT})
         one.summary = summary(A)
         store.commit([one, change(B, 0, summary=summary(B, "failed", ended=AT)), change(C, 0, summary=summary(C))])
         assert store.backlog() == ({"running": 2}, 2, 1, 1)
@@ -571,7 +571,9 @@ class PruneSuite:
     """What is old goes, and nothing else."""
 
     def test_what_ended_long_ago_goes_with_all_that_is_its_own(self, store: Store) -> None:
-        one = change(A, 0, 3, snapshot=b"s", ready={"a#1": "p"}, leases={1: Leased("r", "w", AT)}, timers={"t": AT})
+        one = change(
+            A, 0, 3, snapshot=b"s", ready={"a#1": "p"}, leases={1: Leased("r", "w", AT, 30.0)}, timers={"t": AT}
+        )
         one.blobs.append(content(b"mine"))
         one.summary = summary(A, "failed", ended=AT)
         store.commit([one, change(B, 0, 2, summary=summary(B, "failed", ended=AT + 9), blobs=[content(b"other")])])
@@ -638,7 +640,7 @@ class PruneSuite:
         assert [store.blob(key) for key, _ in blobs] == [None] * 4
 
     def test_silent_workers_go_unless_they_hold_something(self, store: Store) -> None:
-        store.commit([change(A, 0, summary=summary(A), leases={1: Leased("a#1", "holds", AT)})])
+        store.commit([change(A, 0, summary=summary(A), leases={1: Leased("a#1", "holds", AT, 30.0)})])
         for name, at in (("holds", AT), ("silent", AT), ("alive", AT + DAY)):
             store.record_heartbeat(worker(name), at)
         store.prune(0, 10, now=AT + DAY + 1)

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from noetl.tools.base import Failure
+from noetl.tools.base import RETRYABLE_STATUSES, Failure
 
 SECONDS = 15.0
 MAX_BYTES = 2**20
-RETRYABLE = frozenset([408, 425, 429, 500, 502, 503, 504])
 
 
 class Answer(NamedTuple):
@@ -88,6 +87,6 @@ def _decoded(body: bytes) -> Any:
 def refused(where: str, server: str, answer: Answer, word: str = "", kind: str = "auth") -> Failure:
     """The failure that an answer is: worth another try where the server itself is in trouble."""
     said = f"{answer.status} {word}".strip() if not answer.ok else "something that is not what was asked for"
-    if answer.status in RETRYABLE:
+    if answer.status in RETRYABLE_STATUSES:
         return Failure(kind, f"{where}: {server} answered {said}; try again later", retryable=True)
     return Failure(kind, f"{where}: {server} answered {said}")

@@ -12,6 +12,7 @@ from typing import Any
 from noetl.clock import Clock
 from noetl.engine.commands import Lost, Start, TimerDue
 from noetl.engine.state import Execution
+from noetl.model.status import OPEN
 from noetl.runtime.family import Family, Find
 from noetl.runtime.runtime import OpenCredential, Refresh, Runtime
 from noetl.store.ports import Store
@@ -20,8 +21,6 @@ from noetl.worker.worker import Worker
 
 LOOK_SECONDS = 0.1
 """How often the store is asked whether another process has written to it."""
-OPEN = ("pending", "running", "waiting", "paused", "cancelling")
-"""What an execution is before it has ended."""
 ALL = 1_000_000
 
 

@@ -47,7 +47,7 @@ class Leased(NamedTuple):
     run: str
     worker: str
     since: float
-    ttl: float = 30.0
+    ttl: float
 
 
 class HeldLease(NamedTuple):

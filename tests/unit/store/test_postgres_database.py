@@ -228,7 +228,7 @@ def test_many_threads_may_call_and_close(store: PostgresStore) -> None:
 
 def test_rows_of_the_tables_can_be_read_by_people(store: PostgresStore, schema: Schema) -> None:
     one = change(A, 0)
-    one.timers, one.leases = {"t": 2.5}, {1: Leased("a#1", "w", 1.5)}
+    one.timers, one.leases = {"t": 2.5}, {1: Leased("a#1", "w", 1.5, 30.0)}
     store.commit([one])
     assert schema.rows("SELECT id::text, name, status, local FROM execution") == [(A, "n", "running", False)]
     assert schema.rows("SELECT execution::text, name, due FROM timer") == [(A, "t", 2.5)]

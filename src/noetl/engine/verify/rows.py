@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from noetl.reference import CHUNKS, SECRET
+from noetl.reference import CHUNKS, MARK, SECRET
 
 MAX_EVENT_BYTES = 64 * 1024
 REMEMBERED = 4_096
@@ -27,7 +27,6 @@ StoredRow = tuple[int, str, float, bytes, bytes]
 class Hashing(Protocol):
     """How rows are hashed, and how references are encoded in their data."""
 
-    MARK: str
     ZERO: bytes
 
     def chained(self, before: bytes, name: str, at: float, data: bytes) -> bytes: ...
@@ -47,7 +46,7 @@ class Rows:
     def __init__(self, note: Note, codec: Hashing, load: Load | None) -> None:
         self.note, self.load = note, load
         self.chained, self.head = codec.chained, codec.ZERO
-        self.mark, self.quoted = codec.MARK, f'"{codec.MARK}"'.encode()
+        self.mark, self.quoted = MARK, f'"{MARK}"'.encode()
         self.last = 0
         self.resolved: dict[tuple[str, ...], None] = {}
 

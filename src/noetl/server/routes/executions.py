@@ -13,6 +13,7 @@ from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
 from noetl.model.identity import uuid7
+from noetl.model.status import STATUSES
 from noetl.runtime.history import state_at
 from noetl.server import show, sse
 from noetl.server.call import Call, Query, Routes, json_response
@@ -40,7 +41,6 @@ routes = Routes()
 PAYLOAD_BYTES = 8 << 20
 WAIT = re.compile(r"(?:^|[,\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 LONGEST_WAIT = 60
-STATUSES = ("pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled")
 KEY_LENGTH = 200
 LOOKS = 20
 ID = re.compile(FORMS["id"])
