@@ -114,9 +114,9 @@ def test_a_server_that_is_away_is_said_so_and_found_again(database: str, postgre
     postgres.stop()
     try:
         for _ in range(2):
-            with pytest.raises(StoreError, match="can't be reached"):
+            with pytest.raises(StoreError, match="cannot reach"):
                 store.commit([change(A, 0)])
-        with pytest.raises(StoreError, match="can't be reached"):
+        with pytest.raises(StoreError, match="cannot reach"):
             store.changed_elsewhere()
     finally:
         postgres.start()

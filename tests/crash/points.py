@@ -247,7 +247,7 @@ class Watched:
 
     def __init__(self, store: Any) -> None:
         self.store = store
-        store._db.set_commit_hook(lambda: METER.hit("store:transaction inside") or False)
+        store._db.connection.set_commit_hook(lambda: METER.hit("store:transaction inside") or False)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.store, name)

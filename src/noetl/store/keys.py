@@ -29,7 +29,7 @@ def id_of(key: bytes) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def span_of(prefix: str) -> tuple[bytes, bytes] | None:
+def key_range(prefix: str) -> tuple[bytes, bytes] | None:
     """The smallest and the largest key of ids that begin so; None if no id can."""
     digits = prefix.replace("-", "")
     try:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from noetl.errors import StoreError, UsageError
+from noetl.settings import Synchronous
+from noetl.store.database import Mode
 from noetl.store.ports import Store
 
 SQLITE = "sqlite:"
 POSTGRES = ("postgresql://", "postgres://")
-
-Synchronous = Literal["full", "normal"]
-Mode = Literal["create", "write", "read"]
-
 
 KEYWORDS = re.compile(r"(?i)(?:^|\s)(?:dbname|host|hostaddr|port|user|password|service|passfile|sslmode)\s*=")
 """A connection string of PostgreSQL in its other form: `dbname=x host=y password=z`."""

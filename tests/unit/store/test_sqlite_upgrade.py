@@ -12,7 +12,7 @@ from noetl.store.keys import key_of
 from noetl.store.migrate import migrations_in
 from noetl.store.ports import DAY, Leased
 from noetl.store.sqlite import SqliteStore
-from noetl.store.sqlite.store import MIGRATIONS, QUERIES
+from noetl.store.sqlite.database import MIGRATIONS, QUERIES
 
 pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
 
