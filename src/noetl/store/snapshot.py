@@ -1,6 +1,6 @@
-"""The state of an execution as bytes, so that recovery reads a snapshot and the events behind it, not the whole log.
+"""The state of an execution as bytes, so that recovery reads a snapshot and the events after it, not the whole log.
 
-A snapshot is a cache of the fold: it can be thrown away at any time.
+A snapshot is a cache of the fold and can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ LEFT_OUT = ("net", "outbox")
 
 
 def freeze(state: Execution) -> bytes:
-    """The state, ready to be stored."""
     fields = {name: plain(getattr(state, name)) for name in state.__struct_fields__ if name not in LEFT_OUT}
     return encode_value(fields)
 
 
 def thaw(data: bytes, net: Net) -> Execution:
-    """The state again."""
     fields = decode_value(data)
 
     def custom(kind: type, value: Any) -> Any:

@@ -320,7 +320,7 @@ def test_a_door_that_is_held_for_ever_is_walked_around(path: Path, monkeypatch: 
 
 
 def test_a_bad_id_spoils_nothing(store: SqliteStore) -> None:
-    with pytest.raises(StoreError, match="'x1' is not the id of an execution"):
+    with pytest.raises(StoreError, match="'x1' is not an execution id"):
         store.commit([change(A, 0), change("x1", 0)])
     assert store.seq(A) == 0
     assert store.commit([change(A, 0)]) == [True]
