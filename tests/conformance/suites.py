@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from tests.conformance.memory import MemoryStore
 
 from noetl.engine.events import Event, IterationStarted, StepDone
 from noetl.reference import canonical, refer, reference_to
 from noetl.store.codec import ZERO, chained, decode, rows_of
-from noetl.store.memory import MemoryStore
 from noetl.store.ports import (
     DAY,
     Change,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 Mode = Literal["create", "write", "read"]
@@ -31,6 +32,17 @@ class Database(ABC):
     @abstractmethod
     def delete(self, name: str, *parameters: Any) -> int:
         """Run a query in a transaction; the number of rows that it deletes."""
+
+    @abstractmethod
+    def read_snapshot(self) -> AbstractContextManager[None]:
+        """Queries inside read one state of the database."""
+
+    @abstractmethod
+    def changed_elsewhere(self) -> bool:
+        """Whether another connection has written since the last call."""
+
+    @abstractmethod
+    def close(self) -> None: ...
 
     @staticmethod
     @abstractmethod

@@ -5,7 +5,7 @@ The log is the truth. Everything else in a store is derived from it, or is conte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from math import inf
 from typing import NamedTuple, Protocol
@@ -173,6 +173,17 @@ def check_gapless(changes: Sequence[Change]) -> None:
         rows = change.rows
         if rows and not rows[0].seq - 1 == change.expected == rows[-1].seq - len(rows):
             raise ValueError(f"the rows of {change.execution} do not follow seq {change.expected}")
+
+
+def accepted(changes: Sequence[Change], heads: Mapping[str, int]) -> list[bool]:
+    """Whether each change finds its log where it expects it, after the earlier changes of the batch. `heads` has the
+    seq of each log before the batch."""
+    seqs, fitting = dict(heads), []
+    for change in changes:
+        fits = seqs[change.execution] == change.expected
+        seqs[change.execution] += len(change.rows) if fits else 0
+        fitting.append(fits)
+    return fitting
 
 
 class EventLog(Protocol):

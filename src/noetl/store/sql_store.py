@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from math import inf
 from typing import Any
 
@@ -40,13 +41,22 @@ _decode_leases = msgspec.json.Decoder(dict[str, list[int]]).decode
 
 
 class SqlStore:
-    """A subclass adds `commit`, `append_output`, `reopen` and `_remove_unused`."""
+    """Subclasses add `commit`, `append_output`, `reopen` and `_remove_unused`."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
         self.credentials = SqlCredentials(database)
         self.access = SqlAccess(database)
         self.triggers = SqlTriggers(database)
+
+    def read_snapshot(self) -> AbstractContextManager[None]:
+        return self._db.read_snapshot()
+
+    def changed_elsewhere(self) -> bool:
+        return self._db.changed_elsewhere()
+
+    def close(self) -> None:
+        self._db.close()
 
     # -- one execution ----------------------------------------------------------------------------------------------
 

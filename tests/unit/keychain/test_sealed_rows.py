@@ -9,6 +9,7 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
+from tests.conformance.memory import MemoryStore
 
 from noetl.errors import AuthError, NotFound, UsageError
 from noetl.keychain.master import MasterKeySource, new_key
@@ -16,7 +17,6 @@ from noetl.keychain.revisions import Revisions
 from noetl.keychain.safe import Safe
 from noetl.keychain.sealed import Label, MasterKey, MasterKeys, revision_of, rewrap, seal, unseal
 from noetl.settings import MasterKeySettings, master_key_settings
-from noetl.store.memory import MemoryStore
 
 FIELDS = {"token": "s3cret-t0ken", "n": 5}
 FIRST = Label("api", "bearer", ("shop/*",), ("default",))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from test_service import CHAIN, CHILD, PARENT, PATIENCE_SECONDS, WAITS, House, play
+from tests.conformance.memory import MemoryStore
 
 from noetl.engine import evolve
 from noetl.engine.commands import Cancel, Claim, Command, Report
@@ -16,7 +17,6 @@ from noetl.errors import NoetlError, StoreError
 from noetl.server import service as service_module
 from noetl.server.backoff import FIRST_SECONDS, LAST_SECONDS, Backoff
 from noetl.server.stall import STALL_SECONDS, StallDetector
-from noetl.store.memory import MemoryStore
 from noetl.store.ports import Store, WorkerSession
 from noetl.store.sqlite import SqliteStore
 

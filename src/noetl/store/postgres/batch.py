@@ -28,16 +28,6 @@ PART = (texts, texts)
 NO_LEASE = (None,) * len(Leased._fields)
 
 
-def accepted(changes: Sequence[Change], heads: dict[str, int]) -> list[bool]:
-    """Whether each change finds its log where it expects it, after the earlier changes of the batch."""
-    seqs, good = dict(heads), []
-    for change in changes:
-        fits = seqs[change.execution] == change.expected
-        seqs[change.execution] += len(change.rows) if fits else 0
-        good.append(fits)
-    return good
-
-
 def expected_heads(changes: Iterable[Change]) -> dict[str, int]:
     """The seq of each log, if nobody else has written."""
     heads: dict[str, int] = {}

@@ -13,7 +13,7 @@ log is consistent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
@@ -21,10 +21,10 @@ from noetl.errors import StoreError
 from noetl.settings import Synchronous
 from noetl.store.database import Mode
 from noetl.store.keys import valid_key
-from noetl.store.ports import Change, LogLine, StoredLine, check_gapless
+from noetl.store.ports import Change, LogLine, StoredLine, accepted, check_gapless
 from noetl.store.postgres.address import Address
 from noetl.store.postgres.arrays import byteas, floats, storable, texts, uuids
-from noetl.store.postgres.batch import accepted, arguments, expected_heads
+from noetl.store.postgres.batch import arguments, expected_heads
 from noetl.store.postgres.database import PostgresDatabase
 from noetl.store.postgres.notifier import Notifier
 from noetl.store.sql_store import SqlStore
@@ -50,15 +50,9 @@ class PostgresStore(SqlStore):
     def reopen(self) -> PostgresStore:
         return PostgresStore(self.url, synchronous=self._synchronous, mode="write")
 
-    def read_snapshot(self) -> AbstractContextManager[None]:
-        return self._db.read_snapshot()
-
-    def changed_elsewhere(self) -> bool:
-        return self._db.changed_elsewhere()
-
     def close(self) -> None:
         self._notifier.close()
-        self._db.close()
+        super().close()
 
     def _notify(self) -> None:
         with suppress(StoreError):

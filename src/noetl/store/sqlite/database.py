@@ -49,6 +49,7 @@ from noetl.store.migrate import Migration, migrations_in, pending
 from noetl.store.queries import load_queries
 from noetl.store.sqlite.fair_lock import FairLock, pause
 
+IN_MEMORY = Path(":memory:")
 HERE = Path(__file__).parent
 MIGRATIONS = HERE / "migrations"
 QUERIES = load_queries(HERE)
@@ -67,7 +68,7 @@ class SqliteDatabase(Database):
     key_range = staticmethod(key_range)
     text = staticmethod(readable)
 
-    def __init__(self, path: Path, synchronous: Synchronous, mode: Mode, lock_file: Path) -> None:
+    def __init__(self, path: Path, synchronous: Synchronous, mode: Mode, lock_file: Path | None) -> None:
         self.path = path
         self._lock, self._fair_lock = RLock(), FairLock(lock_file)
         _check_sqlite(apsw.sqlite_lib_version())

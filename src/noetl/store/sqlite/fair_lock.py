@@ -20,9 +20,9 @@ MAX_WAIT_SECONDS = 2.0
 
 
 class FairLock:
-    """The lock file of one database, as one store has it open."""
+    """The lock file of one database, as one store has it open; without a file, there is nothing to wait for."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self.path = path
         self._descriptor: int | None = None
 
@@ -37,6 +37,8 @@ class FairLock:
 
     def _try(self) -> bool:
         """Whether there is nothing to wait for: the lock is ours, or the folder cannot be written."""
+        if self.path is None:
+            return True
         try:
             if self._descriptor is None:
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

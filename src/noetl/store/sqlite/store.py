@@ -7,7 +7,6 @@ which seq its log must be at: one that comes late is refused while the rest of i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,56 +15,28 @@ from noetl.file_access import protect
 from noetl.settings import Synchronous
 from noetl.store.database import Mode
 from noetl.store.keys import key_of, readable, valid_key
-from noetl.store.ports import Change, LogLine, Summary, check_gapless
+from noetl.store.ports import Change, LogLine, Summary, accepted, check_gapless
 from noetl.store.sql_store import SqlStore
-from noetl.store.sqlite.database import QUERIES, SqliteDatabase
+from noetl.store.sqlite.database import IN_MEMORY, QUERIES, SqliteDatabase
 from noetl.store.uses import parts_of, used_keys
 
 
-class SqliteStore(SqlStore):
-    """A store in a file, which is made if it is missing and the mode is `create`."""
+class SqliteCommits(SqlStore):
+    """Writes a batch of changes in one transaction."""
 
     _db: SqliteDatabase
-
-    def __init__(self, path: str | Path, *, synchronous: Synchronous = "full", mode: Mode = "create") -> None:
-        self.path = Path(path).absolute()
-        protect(self.path)
-        self._synchronous: Synchronous = synchronous
-        super().__init__(SqliteDatabase(self.path, synchronous, mode, self.locks / f"{self.path.name}.turn"))
-
-    @classmethod
-    def open_existing(cls, path: str | Path, *, mode: Literal["write", "read"] = "read") -> SqliteStore:
-        """A store that exists, read-only by default. Other processes may be using it."""
-        if not Path(path).is_file():
-            raise FileMissing(f"there is no database {path}: nothing has been run here yet")
-        return cls(path, mode=mode)
-
-    @property
-    def locks(self) -> Path:
-        """The folder of the lock files."""
-        return self.path.parent / "locks"
-
-    def reopen(self) -> SqliteStore:
-        return SqliteStore(self.path, synchronous=self._synchronous, mode="write")
-
-    def read_snapshot(self) -> AbstractContextManager[None]:
-        return self._db.read_snapshot()
-
-    def changed_elsewhere(self) -> bool:
-        return self._db.changed_elsewhere()
-
-    def close(self) -> None:
-        self._db.close()
-
-    # -- writing ----------------------------------------------------------------------------------------------------
 
     def commit(self, changes: Sequence[Change]) -> list[bool]:
         check_gapless(changes)
         return self._db.transaction(lambda: self._commit(changes))
 
     def _commit(self, changes: Sequence[Change]) -> list[bool]:
-        accepted = self._accepted(changes)
-        written = [change for change, good in zip(changes, accepted, strict=True) if good]
+        heads: dict[str, int] = {}
+        for change in changes:
+            if (execution := change.execution) not in heads:
+                heads[execution] = self._db.connection.execute(QUERIES["last_seq"], (valid_key(execution),)).get
+        fitting = accepted(changes, heads)
+        written = [change for change, fits in zip(changes, fitting, strict=True) if fits]
         insert = self._db.connection.executemany
         insert(QUERIES["append_event"], [(key_of(change.execution), *row) for change in written for row in change.rows])
         if blobs := [blob for change in written for blob in change.blobs]:
@@ -79,21 +50,7 @@ class SqliteStore(SqlStore):
             insert(QUERIES["put_snapshot"], snapshots)
         for change in written:
             self._derive(change)
-        return accepted
-
-    def _accepted(self, changes: Sequence[Change]) -> list[bool]:
-        """Whether each change finds its log where it expects it, after the earlier changes of the batch."""
-        seqs: dict[str, int] = {}
-        accepted = []
-        for change in changes:
-            execution = change.execution
-            seq = seqs.get(execution)
-            if seq is None:
-                seq = self._db.connection.execute(QUERIES["last_seq"], (valid_key(execution),)).get
-            good = seq == change.expected
-            seqs[execution] = seq + len(change.rows) if good else seq
-            accepted.append(good)
-        return accepted
+        return fitting
 
     def _derive(self, change: Change) -> None:
         """Write the rows of ready work, leases and timers that the events change."""
@@ -122,6 +79,44 @@ class SqliteStore(SqlStore):
             return len(removed)
 
         return self._db.transaction(remove)
+
+
+class SqliteStore(SqliteCommits):
+    """A store in a file, which is made if it is missing and the mode is `create`."""
+
+    def __init__(self, path: str | Path, *, synchronous: Synchronous = "full", mode: Mode = "create") -> None:
+        self.path = Path(path).absolute()
+        protect(self.path)
+        self._synchronous: Synchronous = synchronous
+        super().__init__(SqliteDatabase(self.path, synchronous, mode, self.locks / f"{self.path.name}.turn"))
+
+    @classmethod
+    def open_existing(cls, path: str | Path, *, mode: Literal["write", "read"] = "read") -> SqliteStore:
+        """A store that exists, read-only by default. Other processes may be using it."""
+        if not Path(path).is_file():
+            raise FileMissing(f"there is no database {path}: nothing has been run here yet")
+        return cls(path, mode=mode)
+
+    @property
+    def locks(self) -> Path:
+        """The folder of the lock files."""
+        return self.path.parent / "locks"
+
+    def reopen(self) -> SqliteStore:
+        return SqliteStore(self.path, synchronous=self._synchronous, mode="write")
+
+
+class InMemoryStore(SqliteCommits):
+    """A store that lives as long as this object."""
+
+    def __init__(self) -> None:
+        super().__init__(SqliteDatabase(IN_MEMORY, "normal", "write", None))
+
+    def reopen(self) -> InMemoryStore:
+        return self
+
+    def close(self) -> None:
+        pass
 
 
 def _snapshot_row(change: Change) -> tuple[Any, ...]:
