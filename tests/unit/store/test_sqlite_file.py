@@ -176,7 +176,7 @@ def test_a_newer_database_is_refused(store: SqliteStore, path: Path) -> None:
     store._db.connection.execute("UPDATE meta SET value = '99' WHERE key = 'schema'")
     store.close()
     for opening in (SqliteStore, SqliteStore.open_existing):
-        with pytest.raises(NewerDatabase, match=r"newer noetl \(its schema is 99.*upgrade"):
+        with pytest.raises(NewerDatabase, match=r"newer noetl \(schema version 99.*upgrade"):
             opening(path)
 
 
