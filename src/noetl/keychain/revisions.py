@@ -66,7 +66,7 @@ class Revisions:
             return {}
         except (OSError, msgspec.DecodeError):
             raise AuthError(
-                f"{self.file} is not readable, so old credentials cannot be detected: mend or remove it"
+                f"{self.file} is not readable, so rollbacks of credentials cannot be detected: repair or remove it"
             ) from None
 
     def _list(self, name: str, revision: int) -> None:
