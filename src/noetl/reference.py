@@ -1,8 +1,8 @@
-"""Values that are stored elsewhere, known by the hash of their content.
+"""References to stored values, by the hash of their content, and their form in JSON.
 
-A `Reference` stands for a large value in events, `ctx` and results. It is recognised by its type, never by its shape.
-A template that looks into one needs its content: the evaluation stops with `Need`, the shell loads what is asked for
-and evaluates again inside `loaded`. A template that only passes a reference on never loads it.
+A `Reference` replaces a large value in events, `ctx` and results. It is recognised by its type, never by its shape. A
+template that looks into one needs its content: the evaluation stops with `Need`, the shell loads the content and
+evaluates again inside `loaded`. A template that only passes a reference on never loads it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from noetl.expression import Interruption, Sealed, View
 
 INLINE_BYTES = 65_536
 CHUNKS = "chunks"
-"""The hint of a reference whose content is a list of chunks of a loop's results."""
+"""The hint of a reference to a list of the chunks of a loop's results."""
 PREVIEW_CHARACTERS = 120
 HOLDS_REFERENCES = "+refs"
-"""Ends the hint of a reference whose content has references inside."""
+"""Suffix of the hint of a reference whose content contains references."""
 BINARY = "binary"
-"""The hint of a reference whose content is bytes and not JSON."""
+"""The hint of a reference to bytes that are not JSON."""
 KEYCHAIN, SECRET = "keychain", "secret"
 """Stores of values that only a worker can open, and only in the inputs of a tool."""
 
@@ -46,7 +46,7 @@ class TooLarge:
 
 
 class Gone:
-    """Stands for content that can't be read any more."""
+    """Placeholder for content that cannot be read any more."""
 
     def __init__(self, message: str) -> None:
         self.message = message
@@ -78,24 +78,27 @@ class Reference(View):
         self.schema_hint, self.preview = schema_hint, preview
 
     def as_data(self) -> dict[str, Any]:
-        """How people see it."""
         return {name: getattr(self, name) for name in ("store", "key", "size", "checksum", "schema_hint", "preview")}
 
+    def moved(self, store: str, key: str) -> Reference:
+        """The reference to the same content at another address."""
+        return Reference(store, key, self.size, self.checksum, self.schema_hint, self.preview)
+
     def content(self) -> Any:
-        """The value itself; Need if it is not at hand."""
+        """The value; Need if it is not loaded."""
         if self.key not in _contents:
             raise Need(self)
-        found = _contents[self.key]
-        if isinstance(found, Gone):
-            raise TemplateFailed(found.message)
-        if isinstance(found, TooLarge):
+        content = _contents[self.key]
+        if isinstance(content, Gone):
+            raise TemplateFailed(content.message)
+        if isinstance(content, TooLarge):
             hint = "pass it to a task, or store the part that the template needs as a smaller value"
             raise TemplateFailed(
-                f"a stored value of {self.size:,} bytes is too large to load here ({found.limit})", hint=hint
+                f"a stored value of {self.size:,} bytes is too large to load here ({content.limit})", hint=hint
             )
-        if isinstance(found, bytes):
+        if isinstance(content, bytes):
             raise TemplateFailed("binary content can't be looked into: hand it to a tool as a whole")
-        return found
+        return content
 
     def lookup(self, name: str | int) -> Any:
         content = self.content()
@@ -123,12 +126,11 @@ class Reference(View):
 
     @property
     def digest(self) -> str:
-        """The hash of the content, by which the database and a lease know it."""
+        """The hash of the content."""
         return self.key.rpartition("/")[2]
 
     @property
     def is_secret(self) -> bool:
-        """Whether it stands for a secret."""
         return self.store in (KEYCHAIN, SECRET)
 
 
@@ -158,7 +160,7 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def canonical(value: Any) -> bytes:
-    """The bytes over which a value is hashed."""
+    """The bytes of a value that are hashed."""
     return _encoder.encode(value)
 
 
@@ -187,7 +189,7 @@ def decoded(content: bytes, reference: Reference) -> Any:
 
 
 def shape_of(value: Any) -> str:
-    """What the value is, for people who look at the reference."""
+    """The type of a value, for people."""
     match value:
         case dict():
             return "map"

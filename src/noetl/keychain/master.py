@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from noetl.durable import replace_file, sync
 from noetl.errors import AuthError
 from noetl.keychain.sealed import KEY_BYTES, MasterKey, MasterKeys
 from noetl.settings import MasterKeySettings
@@ -97,17 +98,10 @@ class MasterKeySource:
             raise AuthError(f"others can read the master key {self.file} (mode {mode:03o}): chmod 600 {self.file}")
 
     def _write(self, keys: list[MasterKey]) -> None:
-        """Replace the file atomically."""
         text = "".join(f"{b64encode(key.secret).decode()}\n" for key in keys)
-        new = self.file.with_name(f"{self.file.name}.new")
         try:
-            new.unlink(missing_ok=True)
-            with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self.file)
-            _sync_folder(self.file.parent)
+            replace_file(self.file, text.encode("ascii"), self.file.with_name(f"{self.file.name}.new"), 0o600)
+            sync(self.file.parent)
         except OSError as error:
             raise AuthError(f"cannot write the master key {self.file}: {error.strerror}") from None
 
@@ -131,14 +125,6 @@ class MasterKeySource:
 
 def new_key() -> MasterKey:
     return MasterKey(os.urandom(KEY_BYTES))
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _parsed(text: str, where: str) -> MasterKeys:

@@ -93,9 +93,7 @@ class Safe:
         wrapped, forgotten = self._wrap_all(keys), 0
         if forget_older and self.keys.is_file:
             forgotten = self.keys.forget_older()
-            wrapped += self._wrap_all(
-                keys
-            )  # sealed with an old key by another process meanwhile
+            wrapped += self._wrap_all(keys)  # sealed with an old key by another process meanwhile
         return Rotated(wrapped, forgotten)
 
     def _wrap_all(self, keys: MasterKeys) -> int:

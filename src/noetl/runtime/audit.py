@@ -16,7 +16,7 @@ from noetl.engine.events import ExecutionRequested
 from noetl.engine.net import Net
 from noetl.engine.verify import Frozen, Log, Part, Violation
 from noetl.errors import NoetlError, NotFound
-from noetl.results.read import found
+from noetl.results.read import read_content
 from noetl.store import codec
 from noetl.store.ports import Derived, Row, Snapshot, Store, Summary
 from noetl.store.snapshot import thaw
@@ -135,6 +135,6 @@ class Audit:
 
     def _content(self, store: str, key: str) -> bytes | None:
         try:
-            return found(self.store, store, key)
+            return read_content(self.store, store, key)
         except (NoetlError, OSError) as error:
             raise Unresolved(str(error)) from error

@@ -92,7 +92,7 @@ def test_a_store_that_does_not_answer_is_worth_another_try(s3: S3Server, monkeyp
     assert (error.kind, error.retryable) == ("connect", True)
     with pytest.raises(NoetlError):
         read_object(found.key)
-    with pytest.raises(Damaged, match="can't be reached"):
+    with pytest.raises(Damaged, match="cannot read"):
         read_value(MemoryStore(), found)
 
 

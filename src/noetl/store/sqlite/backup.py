@@ -13,6 +13,7 @@ from pathlib import Path
 
 import apsw
 
+from noetl.durable import sync
 from noetl.errors import Conflict, StoreError
 from noetl.store.sqlite.store import SqliteStore
 
@@ -34,9 +35,9 @@ def copy_database(source: Path, target: Path) -> int:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         _copy(source, draft)
-        _to_disk(draft)
+        sync(draft)
         os.link(draft, target)  # unlike a rename, this never replaces a file
-        _to_disk(target.parent)
+        sync(target.parent)
         return target.stat().st_size
     except FileExistsError:
         raise Conflict(f"{target} exists: move it away first") from None
@@ -62,11 +63,3 @@ def _copy(source: Path, target: Path) -> None:
         problem = ours.execute("PRAGMA quick_check(1)").get
         if problem != "ok":
             raise StoreError(f"{source} is damaged ({problem}); the copy was deleted")
-
-
-def _to_disk(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
