@@ -18,7 +18,6 @@ import msgspec
 from noetl.errors import TemplateFailed
 from noetl.expression import Interruption, Sealed, View
 
-INLINE_BYTES = 65_536
 CHUNKS = "chunks"
 """The hint of a reference to a list of the chunks of a loop's results."""
 PREVIEW_CHARACTERS = 120
