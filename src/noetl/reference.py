@@ -7,7 +7,6 @@ evaluates again inside `loaded`. A template that only passes a reference on neve
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
@@ -17,6 +16,7 @@ import msgspec
 
 from noetl.errors import TemplateFailed
 from noetl.expression import Interruption, Sealed, View
+from noetl.model.marks import MARK, escaped, unescaped
 
 CHUNKS = "chunks"
 """The hint of a reference to a list of the chunks of a loop's results."""
@@ -211,26 +211,6 @@ def preview_of(value: Any) -> Any:
     return None
 
 
-# -- references in JSON ---------------------------------------------------------------------------------------------
-#
-# A reference is `{"$ref": {...}}`. A key of the data that starts with `$ref`, `$$ref` and so on gets one more `$`, so
-# data from an author or a tool is never taken for a reference.
-
-MARK = "$ref"
-KEY_PATTERN = rb'\\*"(?:[^"\\]*/)?([0-9a-f]{64})\\*"'
-"""The key of stored content in JSON: a hash, or an address that ends with it."""
-_REFERENCE = re.compile(rb'\$ref\\*":\{\\*"(?:store|checksum)\\*":\\*"[^"\\]*\\*",\\*"key\\*":' + KEY_PATTERN)
-"""Also inside a JSON text, where quotes are escaped."""
-
-
-def escaped(key: str) -> str:
-    return f"${key}" if _looks_marked(key) else key
-
-
-def _looks_marked(key: str) -> bool:
-    return key[:1] == "$" and key.lstrip("$").startswith("ref")
-
-
 def marked(value: Any) -> Any:
     """The value with references and keys as JSON has them."""
     if isinstance(value, Reference):
@@ -240,20 +220,13 @@ def marked(value: Any) -> Any:
     return [marked(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def may_hold_references(data: bytes) -> bool:
-    """Whether JSON may contain references or escaped keys."""
-    return b'"$ref' in data or b'"$$' in data
-
-
 def revived(value: Any) -> Any:
     """The value that was marked, also inside structs. ValueError if a mark does not contain a reference."""
     match value:
         case dict():
             if len(value) == 1 and MARK in value:
                 return _reference(value[MARK])
-            return {
-                key[1:] if key[:2] == "$$" and _looks_marked(key) else key: revived(item) for key, item in value.items()
-            }
+            return {unescaped(key): revived(item) for key, item in value.items()}
         case list():
             return [revived(item) for item in value]
         case tuple():
@@ -269,11 +242,6 @@ def _reference(fields: Any) -> Reference:
         return Reference(**revived(fields))
     except TypeError:
         raise ValueError(f"not a reference: {str(fields)[:100]}") from None
-
-
-def referenced_keys(data: bytes) -> Iterator[str]:
-    """The keys of the references in JSON. May find more (a text can look like a reference), never fewer."""
-    return (key.decode() for key in _REFERENCE.findall(data))
 
 
 def encode_inline(value: Any) -> str:

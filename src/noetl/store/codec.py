@@ -1,6 +1,6 @@
 """Events to bytes and back, and the chain of hashes over them.
 
-Events are JSON, so that any tool can read a log; `noetl.reference` has the form of references.
+Events are JSON, so that any tool can read a log; `noetl.model.marks` has the form of references.
 
 An event always reads back equal. JSON has no sets, bytes, NaN or numeric keys, and the encoder silently writes
 something similar for them; so `encode` decodes its bytes once and compares, which is cheaper than checking every value.
@@ -21,7 +21,8 @@ import msgspec
 
 from noetl.engine.events import EVENTS, Event
 from noetl.errors import Unreadable, Unstorable
-from noetl.reference import MARK, Reference, escaped, may_hold_references, revived
+from noetl.model.marks import MARK, escaped, may_hold_references
+from noetl.reference import Reference, revived
 from noetl.store.ports import Row
 
 OPTIONAL = {"schema_hint": "", "preview": None}

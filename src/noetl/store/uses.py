@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from noetl.reference import KEY_PATTERN, MARK, referenced_keys
+from noetl.model.marks import KEY_PATTERN, MARK, referenced_keys
 from noetl.store.ports import Change
 
 _MARK = MARK.encode()

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from noetl.reference import CHUNKS, MARK, SECRET
+from noetl.model.marks import MARK
+from noetl.reference import CHUNKS, SECRET
 
 MAX_EVENT_BYTES = 64 * 1024
 REMEMBERED = 4_096
