@@ -235,7 +235,7 @@ async def _beats(service: Service) -> None:
     number = 0
     while True:
         worker = f"w{number % WORKERS}"
-        for execution, fence, _ in await service.runtime.thread.ask(service.store.held, worker):
+        for execution, fence, *_ in await service.runtime.thread.ask(service.store.leases_of, worker):
             held.setdefault(worker, {})[execution] = [fence]
         await service.heartbeat(WorkerSession(worker, "default", 16, leases=held.get(worker, {}), started=1.0))
         number += 1

@@ -38,7 +38,7 @@ def single(store: Store, count: int = SINGLE) -> None:
     name = _name()
     store.commit([Change(name, 0, [], Summary(name, "n", "p", "running", 1.5))])
     for seq in range(count):
-        leases = {seq: None, seq + 1: Leased("a#1", "w", 1.5)}
+        leases = {seq: None, seq + 1: Leased("a#1", "w", 1.5, 30.0)}
         store.commit([Change(name, seq, rows(seq, 1), ready={f"a#{seq}": None, f"a#{seq + 1}": "p"}, leases=leases)])
 
 

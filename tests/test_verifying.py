@@ -9,12 +9,12 @@ import apsw
 import pytest
 from bench.engine import HEAD, _no_children
 from bench.verify import write
+from tests.conformance.memory import MemoryStore
 from tests.verifying import MANY, check_databases, verified
 
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.runtime.embedded import Embedded
-from noetl.store.memory import MemoryStore
 from noetl.tools.registry import KINDS
 
 EXECUTION = "00000000-0000-7000-8000-000000000001"

@@ -8,13 +8,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Seconds since the epoch, and waiting."""
+    """Time in seconds since the epoch."""
 
-    def now(self) -> float:
-        """The time."""
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait that long."""
+    def now(self) -> float: ...
+    async def sleep(self, seconds: float) -> None: ...
 
 
 def uptime() -> float:
@@ -23,8 +20,6 @@ def uptime() -> float:
 
 
 class SystemClock:
-    """The machine's clock."""
-
     def now(self) -> float:
         return time.time()
 

@@ -45,18 +45,18 @@ def protected(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 def check(path: str | os.PathLike[str], use: Use = "tool", environment: Mapping[str, str] = os.environ) -> str:
     """The real path of a file that a playbook may use; FileRefused otherwise. The file need not exist."""
-    given = os.fspath(path)
-    named = os.path.abspath(os.path.expanduser(given) if use == "secret" else given)
-    _check_disk(given, named)  # before links are resolved: /proc/1/root leads back to a disk
+    name = os.fspath(path)
+    absolute = os.path.abspath(os.path.expanduser(name) if use == "secret" else name)
+    _check_disk(name, absolute)  # before links are resolved: /proc/1/root leads back to a disk
     try:
-        real = os.path.realpath(named)
+        real = os.path.realpath(absolute)
     except OSError as error:
-        raise FileRefused(f"{given!r} can't be resolved: {error.strerror}") from None
-    _check_disk(given, real)
-    _check_allowed(given, real, use, environment)
-    own = [f"{one}{suffix}" for one in protected(environment) for suffix in BESIDE]
-    if real in own or _identity(real) in {_identity(one) for one in own} - {None}:
-        raise FileRefused(f"{given!r} belongs to noetl itself (a database, a key or a token); name another file")
+        raise FileRefused(f"cannot resolve {name!r}: {error.strerror}") from None
+    _check_disk(name, real)
+    _check_allowed(name, real, use, environment)
+    own = [f"{file}{suffix}" for file in protected(environment) for suffix in BESIDE]
+    if real in own or _identity(real) in {_identity(file) for file in own} - {None}:
+        raise FileRefused(f"{name!r} belongs to noetl itself (a database, a key or a token); name another file")
     return real
 
 
@@ -80,16 +80,16 @@ class OwnFiles:
     """A snapshot of noetl's own files, for repeated lookups."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        found = {one: _identity(one) for one in protected(environment)}
-        self.identities = {one: identity for one, identity in found.items() if identity is not None}
+        identities = {file: _identity(file) for file in protected(environment)}
+        self.identities = {file: identity for file, identity in identities.items() if identity is not None}
 
     def inside(self, path: str) -> str | None:
         """The first of them at the path or inside the folder at the path."""
         if not self.identities:
             return None
         real = os.path.realpath(path)
-        found = next((one for one in self.identities if _is_in(one, real)), None)
-        return found or (real if _identity(real) in self.identities.values() else None)
+        inside = next((file for file in self.identities if _is_in(file, real)), None)
+        return inside or (real if _identity(real) in self.identities.values() else None)
 
 
 def open_checked(
@@ -102,15 +102,15 @@ def open_checked(
     return open(real, "rb")
 
 
-def _check_disk(given: str, path: str) -> None:
+def _check_disk(name: str, path: str) -> None:
     if any(_is_in(path, folder) for folder in KERNEL) or _on_kernel_device(path):
-        raise FileRefused(f"{given!r} is not a file on a disk: /proc, /sys and /dev are closed to playbooks")
+        raise FileRefused(f"{name!r} is not a file on a disk: /proc, /sys and /dev are closed to playbooks")
 
 
-def _check_allowed(given: str, real: str, use: Use, environment: Mapping[str, str]) -> None:
+def _check_allowed(name: str, real: str, use: Use, environment: Mapping[str, str]) -> None:
     variable, folders = allowed_folders(use, environment)
     if folders and not any(_is_in(real, os.path.realpath(folder)) for folder in folders):
-        raise FileRefused(f"{given!r} is outside of the folders that {variable} allows: {', '.join(folders)}")
+        raise FileRefused(f"{name!r} is outside of the folders that {variable} allows: {', '.join(folders)}")
 
 
 def _is_in(path: str, folder: str) -> bool:
@@ -128,7 +128,7 @@ def _on_kernel_device(real: str) -> bool:
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -1,4 +1,4 @@
-"""Playbooks in files: the one place where the front end touches the disk."""
+"""Reads playbooks from files, for the front end, which does no I/O."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ STDIN = "-"
 
 
 def read_file(name: str) -> bytes:
-    """The file's bytes, no more than one beyond what a playbook may have; FileMissing if there is no such file."""
+    """The bytes of a file, up to one more than the maximum of a playbook; FileMissing if it cannot be read."""
     try:
         if name == STDIN:
             if sys.stdin is None:
-                raise FileMissing("can't read standard input: it is closed")
+                raise FileMissing("cannot read standard input: it is closed")
             return sys.stdin.buffer.read(MAX_BYTES + 1)
         with open(name, "rb") as file:
             return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise FileMissing(f"no such file: {name}") from None
     except OSError as error:
-        raise FileMissing(f"can't read {name}: {error.strerror or error}") from None
+        raise FileMissing(f"cannot read {name}: {error.strerror or error}") from None
 
 
 def load_file(name: str, *, strict: bool = False) -> Loaded:

@@ -1,7 +1,6 @@
-"""What servers and workers say of themselves: one line for each event of interest, on standard error.
+"""The log of servers and workers: one line per event on standard error, as JSON for programs or as text for people.
 
-As JSON for programs, as text for people. No content of a request, no query, no payload and no secret is ever in a line:
-who writes one names fields that are known to be harmless.
+A line never contains request bodies, query strings, payloads or secrets: callers name the fields.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Form = Literal["text", "json"]
 Level = Literal["debug", "info", "warning", "error"]
 ORDER: dict[Level, int] = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:{}@+")
-"""What may stand in a text line without quotes."""
+"""Characters of a value that needs no quotes in a text line."""
 LIBRARY_LINES, LIBRARY_SECONDS = 20, 60.0
 """Maximum lines per library in that time."""
 
@@ -44,19 +43,19 @@ class Log:
         if ORDER[level] < self._lowest:
             return
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        known = {name: value for name, value in fields.items() if value is not None}
+        present = {name: value for name, value in fields.items() if value is not None}
         if self.form == "json":
-            line = printable_json(msgspec.json.encode({"ts": at, "level": level, "msg": message} | known).decode())
+            line = printable_json(msgspec.json.encode({"ts": at, "level": level, "msg": message} | present).decode())
         else:
-            words = [at, level.upper(), message, *(f"{name}={_text(value)}" for name, value in known.items())]
+            words = [at, level.upper(), message, *(f"{name}={_text(value)}" for name, value in present.items())]
             line = printable(" ".join(words))
         try:
             (self._stream or sys.stderr).write(line + "\n")
-        except (OSError, ValueError):  # nobody reads any more, and there is nobody else to tell
+        except (OSError, ValueError):  # standard error is closed
             self._lowest = len(ORDER)
 
     def defect(self, error: BaseException, **fields: Any) -> None:
-        """An error that nobody expected: where it happened, without the values that were at hand."""
+        """An unexpected error: its places in the code, without values."""
         frames = traceback.extract_tb(error.__traceback__)
         places = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames[-12:]]
         self.write("error", "a defect", error=type(error).__name__, at=places, **fields)
@@ -70,10 +69,10 @@ class _Window:
 
 
 class _Libraries(logging.Handler):
-    """Takes what libraries warn of: the first line, without the traceback and the values in it.
+    """Logs the first line of warnings of libraries, without the traceback and its values.
 
-    Strangers can make a library warn as often as they like (requests that are none, connections for which there is no
-    descriptor), so each library has so many lines a minute; the next one says how many were left out.
+    Clients can make a library warn as often as they like (invalid requests, too many connections), so the lines of each
+    library are limited; the next line has the number of suppressed ones.
     """
 
     def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
@@ -87,9 +86,9 @@ class _Libraries(logging.Handler):
             return
         level: Level = "error" if record.levelno >= logging.ERROR else "warning"
         kind = record.exc_info[0] if record.exc_info else None
-        said = record.getMessage().partition("\n")[0][:200]
+        message = record.getMessage().partition("\n")[0][:200]
         error = None if kind is None else kind.__name__
-        self.log.write(level, said, library=record.name, error=error, suppressed=suppressed or None)
+        self.log.write(level, message, library=record.name, error=error, suppressed=suppressed or None)
 
     def _admit(self, library: str) -> int | None:
         """Number of lines suppressed before this one; None if this one is suppressed, too."""
@@ -106,12 +105,11 @@ class _Libraries(logging.Handler):
 
 
 def hear_libraries(log: Log) -> None:
-    """From now on libraries of this process speak through the log, in its form."""
+    """Write the warnings of all libraries to this log."""
     logging.getLogger().handlers = [_Libraries(log)]
 
 
 def _text(value: Any) -> str:
-    """The value on one line, in quotes where it would not be seen where it ends."""
     if isinstance(value, str) and value and PLAIN.issuperset(value):
         return value
     return msgspec.json.encode(value).decode()

@@ -1,8 +1,8 @@
-"""Values that are stored elsewhere, known by the hash of their content.
+"""References to stored values, by the hash of their content, and their form in JSON.
 
-A `Reference` stands for a large value in events, `ctx` and results. It is recognised by its type, never by its shape.
-A template that looks into one needs its content: the evaluation stops with `Need`, the shell loads what is asked for
-and evaluates again inside `loaded`. A template that only passes a reference on never loads it.
+A `Reference` replaces a large value in events, `ctx` and results. It is recognised by its type, never by its shape. A
+template that looks into one needs its content: the evaluation stops with `Need`, the shell loads the content and
+evaluates again inside `loaded`. A template that only passes a reference on never loads it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ import msgspec
 
 from noetl.errors import TemplateFailed
 from noetl.expression import Interruption, Sealed, View
+from noetl.model.marks import MARK, escaped, unescaped
 
-INLINE_BYTES = 65_536
 CHUNKS = "chunks"
-"""The hint of a reference whose content is a list of chunks of a loop's results."""
+"""The hint of a reference to a list of the chunks of a loop's results."""
 PREVIEW_CHARACTERS = 120
 HOLDS_REFERENCES = "+refs"
-"""Ends the hint of a reference whose content has references inside."""
-MARK = "$ref"
+"""Suffix of the hint of a reference whose content contains references."""
 BINARY = "binary"
-"""The hint of a reference whose content is bytes and not JSON."""
+"""The hint of a reference to bytes that are not JSON."""
 KEYCHAIN, SECRET = "keychain", "secret"
 """Stores of values that only a worker can open, and only in the inputs of a tool."""
 
@@ -46,7 +45,7 @@ class TooLarge:
 
 
 class Gone:
-    """Stands for content that can't be read any more."""
+    """Placeholder for content that cannot be read any more."""
 
     def __init__(self, message: str) -> None:
         self.message = message
@@ -78,24 +77,27 @@ class Reference(View):
         self.schema_hint, self.preview = schema_hint, preview
 
     def as_data(self) -> dict[str, Any]:
-        """How people see it."""
         return {name: getattr(self, name) for name in ("store", "key", "size", "checksum", "schema_hint", "preview")}
 
+    def moved(self, store: str, key: str) -> Reference:
+        """The reference to the same content at another address."""
+        return Reference(store, key, self.size, self.checksum, self.schema_hint, self.preview)
+
     def content(self) -> Any:
-        """The value itself; Need if it is not at hand."""
+        """The value; Need if it is not loaded."""
         if self.key not in _contents:
             raise Need(self)
-        found = _contents[self.key]
-        if isinstance(found, Gone):
-            raise TemplateFailed(found.message)
-        if isinstance(found, TooLarge):
+        content = _contents[self.key]
+        if isinstance(content, Gone):
+            raise TemplateFailed(content.message)
+        if isinstance(content, TooLarge):
             hint = "pass it to a task, or store the part that the template needs as a smaller value"
             raise TemplateFailed(
-                f"a stored value of {self.size:,} bytes is too large to load here ({found.limit})", hint=hint
+                f"a stored value of {self.size:,} bytes is too large to load here ({content.limit})", hint=hint
             )
-        if isinstance(found, bytes):
+        if isinstance(content, bytes):
             raise TemplateFailed("binary content can't be looked into: hand it to a tool as a whole")
-        return found
+        return content
 
     def lookup(self, name: str | int) -> Any:
         content = self.content()
@@ -123,12 +125,11 @@ class Reference(View):
 
     @property
     def digest(self) -> str:
-        """The hash of the content, by which the database and a lease know it."""
+        """The hash of the content."""
         return self.key.rpartition("/")[2]
 
     @property
     def is_secret(self) -> bool:
-        """Whether it stands for a secret."""
         return self.store in (KEYCHAIN, SECRET)
 
 
@@ -158,7 +159,7 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def canonical(value: Any) -> bytes:
-    """The bytes over which a value is hashed."""
+    """The bytes of a value that are hashed."""
     return _encoder.encode(value)
 
 
@@ -174,26 +175,8 @@ def refer(value: Any, store: str = "db") -> tuple[Reference, bytes]:
     try:
         content = canonical(value)
     except TypeError:
-        content, hint = canonical(_marked(value)), hint + HOLDS_REFERENCES
+        content, hint = canonical(marked(value)), hint + HOLDS_REFERENCES
     return reference_to(content, store, hint, preview_of(value)), content
-
-
-def _marked(value: Any) -> Any:
-    """References as `{"$ref": {...}}`; a key of the data that begins with `$ref` gets one more `$`."""
-    if isinstance(value, Reference):
-        return {MARK: value.as_data()}
-    if isinstance(value, dict):
-        return {f"${key}" if _looks_marked(key) else key: _marked(item) for key, item in value.items()}
-    return [_marked(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def revived(value: Any) -> Any:
-    """What a stored value with references inside was made of."""
-    if isinstance(value, dict):
-        if len(value) == 1 and MARK in value:
-            return Reference(**value[MARK])
-        return {key[1:] if _looks_marked(key) else key: revived(item) for key, item in value.items()}
-    return [revived(item) for item in value] if isinstance(value, list) else value
 
 
 def decoded(content: bytes, reference: Reference) -> Any:
@@ -204,22 +187,8 @@ def decoded(content: bytes, reference: Reference) -> Any:
     return revived(value) if reference.schema_hint.endswith(HOLDS_REFERENCES) else value
 
 
-def spell(value: Any) -> str:
-    """The value as JSON text, references inside marked as such."""
-    return canonical(_marked(value)).decode()
-
-
-def read_spelled(text: str) -> Any:
-    """What `spell` has written."""
-    return revived(msgspec.json.decode(text))
-
-
-def _looks_marked(key: str) -> bool:
-    return key[:1] == "$" and key.lstrip("$").startswith("ref")
-
-
 def shape_of(value: Any) -> str:
-    """What the value is, for people who look at the reference."""
+    """The type of a value, for people."""
     match value:
         case dict():
             return "map"
@@ -240,3 +209,46 @@ def preview_of(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return {"count": len(value)}
     return None
+
+
+def marked(value: Any) -> Any:
+    """The value with references and keys as JSON has them."""
+    if isinstance(value, Reference):
+        return {MARK: value.as_data()}
+    if isinstance(value, dict):
+        return {escaped(key): marked(item) for key, item in value.items()}
+    return [marked(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def revived(value: Any) -> Any:
+    """The value that was marked, also inside structs. ValueError if a mark does not contain a reference."""
+    match value:
+        case dict():
+            if len(value) == 1 and MARK in value:
+                return _reference(value[MARK])
+            return {unescaped(key): revived(item) for key, item in value.items()}
+        case list():
+            return [revived(item) for item in value]
+        case tuple():
+            return tuple(revived(item) for item in value)
+        case msgspec.Struct():
+            return type(value)(**{name: revived(getattr(value, name)) for name in value.__struct_fields__})
+        case _:
+            return value
+
+
+def _reference(fields: Any) -> Reference:
+    try:
+        return Reference(**revived(fields))
+    except TypeError:
+        raise ValueError(f"not a reference: {str(fields)[:100]}") from None
+
+
+def encode_inline(value: Any) -> str:
+    """The value as JSON text, with its references marked."""
+    return canonical(marked(value)).decode()
+
+
+def decode_inline(text: str) -> Any:
+    """The value that `encode_inline` has written."""
+    return revived(msgspec.json.decode(text))

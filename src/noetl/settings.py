@@ -1,4 +1,5 @@
-"""The one file that reads the environment. A flag wins over a variable, a variable over the default."""
+"""The only module that reads the environment. A flag overrides a variable, a variable the default; `VARIABLES` explains
+each variable."""
 
 from __future__ import annotations
 
@@ -19,129 +20,107 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 class Settings(NamedTuple):
-    """What the command line needs to know about its surroundings."""
-
     db: str
-    """NOETL_DB: the database, a file or a URL; or the content of the file that NOETL_DB_FILE names."""
     synchronous: Synchronous
-    """NOETL_SYNCHRONOUS: `full` survives a power cut, `normal` is faster and survives a crash of the process."""
 
 
 class LogSettings(NamedTuple):
-    """How servers and workers speak of themselves."""
-
     form: LogForm
-    """NOETL_LOG_FORMAT: `text` or `json`; text on a terminal and JSON elsewhere if it is not said."""
     level: LogLevel
-    """NOETL_LOG_LEVEL: the lowest level that is written."""
 
 
 class MasterKeySettings(NamedTuple):
-    """Where the key that seals credentials comes from."""
-
     key: str | None
-    """NOETL_MASTER_KEY: the key itself, 32 bytes in base64 or hex; after commas, older ones that are still needed."""
+    """The key itself; after commas, older ones that are still needed."""
     file: str
-    """NOETL_MASTER_KEY_FILE: the file that has it otherwise; by default `noetl/master.key` in XDG_CONFIG_HOME."""
+    """The file with the key, if `key` is None."""
 
 
 class ServerAddress(NamedTuple):
-    """A server, and what opens it."""
-
     url: str
-    """NOETL_SERVER: the address, such as https://noetl.example.org."""
     token: str
-    """NOETL_TOKEN, or the content of the file that NOETL_TOKEN_FILE names; empty without one."""
+    """Empty if there is none."""
 
 
 class NatsSettings(NamedTuple):
-    """Servers of NATS, and how to sign in there."""
-
     servers: tuple[str, ...]
-    """NOETL_NATS, or the content of the file that NOETL_NATS_FILE names: nats://host:4222, several with commas."""
     user: str | None = None
-    """NOETL_NATS_USER."""
     password: str | None = None
-    """NOETL_NATS_PASSWORD, or a file named by NOETL_NATS_PASSWORD_FILE."""
     token: str | None = None
-    """NOETL_NATS_TOKEN, or a file named by NOETL_NATS_TOKEN_FILE."""
     creds: str | None = None
-    """NOETL_NATS_CREDS, or NOETL_NATS_CREDS_FILE: the text of a .creds file, or where it is."""
+    """The text of a .creds file."""
 
 
 def no_colour(environment: Mapping[str, str] = os.environ) -> bool:
-    """NO_COLOR: whether output is to be plain also on a terminal."""
     return bool(environment.get("NO_COLOR"))
 
 
 def settings(db: str | None = None, environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings in force; `db` is what a flag says."""
-    said = environment.get("NOETL_SYNCHRONOUS") or "full"
-    synchronous: Synchronous = "normal" if said == "normal" else "full"
-    if said != synchronous:
-        raise UsageError(f"NOETL_SYNCHRONOUS is {said!r}; it can be {' or '.join(get_args(Synchronous))}")
-    return Settings(db or _secret("NOETL_DB", environment) or DEFAULT_DB, synchronous)
+    """`db` is the value of the flag."""
+    synchronous = environment.get("NOETL_SYNCHRONOUS") or "full"
+    _check_choice("NOETL_SYNCHRONOUS", synchronous, get_args(Synchronous))
+    return Settings(db or _secret("NOETL_DB", environment) or DEFAULT_DB, cast(Synchronous, synchronous))
 
 
-def retention(said: str | None = None, environment: Mapping[str, str] = os.environ) -> float | None:
-    """For how many seconds after their end executions are kept; None: for ever. `said` is what a flag says."""
-    text = said or environment.get("NOETL_RETENTION") or DEFAULT_RETENTION
+def retention(flag: str | None = None, environment: Mapping[str, str] = os.environ) -> float | None:
+    """Seconds for which executions are kept after their end; None: for ever."""
+    text = flag or environment.get("NOETL_RETENTION") or DEFAULT_RETENTION
     if text in ("0", "off"):
         return None
-    found = seconds(text)
-    if not found:
-        name = "--retention" if said else "NOETL_RETENTION"
+    duration = seconds(text)
+    if not duration:
+        name = "--retention" if flag else "NOETL_RETENTION"
         raise UsageError(f"{name} is {text!r}; write a duration such as 30d or 12h, or off to keep all")
-    return found
+    return duration
 
 
 def log_settings(
     terminal: bool, form: str | None = None, level: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> LogSettings:
-    """How to write log lines; `form` and `level` are what flags say."""
-    chosen = form or environment.get("NOETL_LOG_FORMAT") or ("text" if terminal else "json")
-    lowest = level or environment.get("NOETL_LOG_LEVEL") or "info"
-    for name, value, known in (
-        ("NOETL_LOG_FORMAT", chosen, get_args(LogForm)),
-        ("NOETL_LOG_LEVEL", lowest, get_args(LogLevel)),
-    ):
-        if value not in known:
-            raise UsageError(f"{name} is {value!r}; it can be {', '.join(known)}")
-    return LogSettings(cast(LogForm, chosen), cast(LogLevel, lowest))
+    """`form` and `level` are the values of flags."""
+    form = form or environment.get("NOETL_LOG_FORMAT") or ("text" if terminal else "json")
+    level = level or environment.get("NOETL_LOG_LEVEL") or "info"
+    _check_choice("NOETL_LOG_FORMAT", form, get_args(LogForm))
+    _check_choice("NOETL_LOG_LEVEL", level, get_args(LogLevel))
+    return LogSettings(cast(LogForm, form), cast(LogLevel, level))
 
 
-def traces_endpoint(said: str | None = None, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Where spans go over OTLP/HTTP; None: there are no traces. `said` is what a flag says."""
-    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" and not said:
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+
+
+def traces_endpoint(flag: str | None = None, environment: Mapping[str, str] = os.environ) -> str | None:
+    """The OTLP/HTTP endpoint for spans; None: no traces."""
+    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" and not flag:
         return None
     exact = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     base = (
-        said or environment.get("NOETL_TRACES") or (None if exact else environment.get("OTEL_EXPORTER_OTLP_ENDPOINT"))
+        flag or environment.get("NOETL_TRACES") or (None if exact else environment.get("OTEL_EXPORTER_OTLP_ENDPOINT"))
     )
-    found = f"{base.rstrip('/')}/v1/traces" if base else exact
-    if base == "off" or not found:
+    endpoint = f"{base.rstrip('/')}/v1/traces" if base else exact
+    if base == "off" or not endpoint:
         return None
-    if not found.startswith(("http://", "https://")):
-        raise UsageError(f"the address for traces begins with http:// or https://, and not as {base or exact!r} does")
-    return found
+    if not endpoint.startswith(("http://", "https://")):
+        raise UsageError(f"the address for traces must start with http:// or https:// (got {base or exact!r})")
+    return endpoint
 
 
-def trusted_proxies(said: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The addresses and networks of trusted proxies; `said` has the values of the flags."""
-    texts = list(said) or environment.get("NOETL_TRUSTED_PROXIES", "").split(",")
-    found = tuple(text.strip() for text in texts if text.strip())
-    for text in found:
+def trusted_proxies(flags: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The addresses and networks of trusted proxies."""
+    texts = list(flags) or environment.get("NOETL_TRUSTED_PROXIES", "").split(",")
+    proxies = tuple(text.strip() for text in texts if text.strip())
+    for text in proxies:
         try:
             ip_network(text)
         except ValueError:
-            name = "--trusted-proxy" if said else "NOETL_TRUSTED_PROXIES"
+            name = "--trusted-proxy" if flags else "NOETL_TRUSTED_PROXIES"
             example = "10.0.0.7 or 10.0.0.0/8"
             raise UsageError(f"{name} must be an address or a network, such as {example} (got {text!r})") from None
-    return found
+    return proxies
 
 
 def master_key_settings(environment: Mapping[str, str] = os.environ) -> MasterKeySettings:
-    """The settings of the master key."""
     home = environment.get("XDG_CONFIG_HOME") or os.path.join("~", ".config")
     file = environment.get("NOETL_MASTER_KEY_FILE") or os.path.join(home, "noetl", "master.key")
     return MasterKeySettings(environment.get("NOETL_MASTER_KEY") or None, os.path.expanduser(file))
@@ -154,15 +133,15 @@ def server_address(
     *,
     insecure: bool = False,
 ) -> ServerAddress | None:
-    """The server that verbs are to act on; None if there is none. The arguments are what flags say.
+    """The server that verbs act on; None if there is none. The arguments are the values of flags.
 
-    Tokens are sent to other machines only over TLS: UsageError for http:// to another machine, unless allowed.
+    UsageError for a token over http:// to another machine, unless `insecure` is set.
     """
     url = url or environment.get("NOETL_SERVER")
     if not url:
         return None
     if not url.startswith(("http://", "https://")):
-        raise UsageError(f"the address of a server begins with http:// or https://, and not as {url!r} does")
+        raise UsageError(f"--server must start with http:// or https:// (got {url!r})")
     address = ServerAddress(url.rstrip("/"), token or _secret("NOETL_TOKEN", environment))
     allowed = insecure or environment.get("NOETL_INSECURE", "") not in ("", "0")
     if address.token and not allowed and url.startswith("http://") and not is_this_machine(url):
@@ -193,7 +172,7 @@ def is_this_machine(url: str) -> bool:
 def allowed_folders(
     use: Literal["secret", "tool"], environment: Mapping[str, str] = os.environ
 ) -> tuple[str, list[str]]:
-    """The variable that lists the folders open to playbooks, and these folders; no folder means all."""
+    """The variable that lists the folders whose files playbooks may use, and these folders; none means all."""
     name = "NOETL_SECRET_FILES" if use == "secret" else "NOETL_TOOL_FILES"
     return name, [os.path.expanduser(folder) for folder in environment.get(name, "").split(os.pathsep) if folder]
 
@@ -209,16 +188,16 @@ def own_files(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def nats_settings(url: str | None = None, environment: Mapping[str, str] = os.environ) -> NatsSettings | None:
-    """Where NATS is; None if nothing says so. `url` is what a flag says."""
-    given = url or _secret("NOETL_NATS", environment)
-    if not given:
+    """None without NATS. `url` is the value of the flag."""
+    urls = url or _secret("NOETL_NATS", environment)
+    if not urls:
         return None
-    servers = tuple(server.strip().rstrip("/") for server in given.split(","))
+    servers = tuple(server.strip().rstrip("/") for server in urls.split(","))
     if not all(re.fullmatch(r"(nats|tls|ws|wss)://[^\s/]+", server) for server in servers):
-        raise UsageError("the address of NATS is written nats://HOST:4222 (or tls://, ws://, wss://)")
+        raise UsageError("the address of NATS must be nats://HOST:4222 (or tls://, ws://, wss://)")
     creds = _secret("NOETL_NATS_CREDS", environment) or None
     if creds and "BEGIN NATS USER JWT" not in creds:
-        raise UsageError("NOETL_NATS_CREDS is the text of a .creds file; NOETL_NATS_CREDS_FILE names one")
+        raise UsageError("NOETL_NATS_CREDS must be the text of a .creds file; NOETL_NATS_CREDS_FILE names one")
     return NatsSettings(
         servers,
         environment.get("NOETL_NATS_USER") or None,
@@ -230,11 +209,11 @@ def nats_settings(url: str | None = None, environment: Mapping[str, str] = os.en
 
 def nats_variables(url: str | None = None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The same as environment variables, for a child process."""
-    chosen = nats_settings(url, environment)
-    if chosen is None:
+    nats = nats_settings(url, environment)
+    if nats is None:
         return {}
-    fields = {"": ",".join(chosen.servers), "_USER": chosen.user, "_PASSWORD": chosen.password}
-    fields |= {"_TOKEN": chosen.token, "_CREDS": chosen.creds}
+    fields = {"": ",".join(nats.servers), "_USER": nats.user, "_PASSWORD": nats.password}
+    fields |= {"_TOKEN": nats.token, "_CREDS": nats.creds}
     return {f"NOETL_NATS{name}": value for name, value in fields.items() if value}
 
 
@@ -249,13 +228,13 @@ def _secret(name: str, environment: Mapping[str, str]) -> str:
         with open(os.path.expanduser(file), encoding="utf-8") as opened:
             return opened.read().strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise UsageError(f"{name}_FILE: can't read {file}: {reason}") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"{name}_FILE: cannot read {file}: {reason}") from None
 
 
-def take_over(handed: Mapping[str, str]) -> None:
+def take_over(variables: Mapping[str, str]) -> None:
     """Apply NOETL_ settings that the parent process passed on standard input instead of the environment."""
-    os.environ.update({name: value for name, value in handed.items() if name.startswith("NOETL_")})
+    os.environ.update({name: value for name, value in variables.items() if name.startswith("NOETL_")})
 
 
 def variables() -> Mapping[str, str]:

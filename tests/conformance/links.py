@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import pytest
 from msgspec.structs import replace
+from tests.conformance.memory import MemoryStore
 
 from noetl.clock import SystemClock, uptime
 from noetl.dsl.compile import load
@@ -34,7 +35,6 @@ from noetl.server.listen import bound, listen, url_of
 from noetl.server.local_link import LocalLink
 from noetl.server.service import Service
 from noetl.store import codec
-from noetl.store.memory import MemoryStore
 from noetl.store.ports import Store, WorkerSession
 from noetl.tools.registry import KINDS
 from noetl.worker import wire
@@ -522,7 +522,7 @@ class ServerLinkSuite(LinkSuite):
             execution = await start(stand, SAYS)
             worker.take(await link.claim(Claim("w1", 1)))
             await until(lambda: state(stand, execution).over)
-            await until(lambda: [line[4] for line in stand.store.logs(execution)] == ["hello"])
+            await until(lambda: [line[4] for line in stand.store.output(execution)] == ["hello"])
             await KINDS.close()
 
         play(opening, story)

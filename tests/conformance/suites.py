@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from tests.conformance.memory import MemoryStore
 
 from noetl.engine.events import Event, IterationStarted, StepDone
 from noetl.reference import canonical, refer, reference_to
 from noetl.store.codec import ZERO, chained, decode, rows_of
-from noetl.store.memory import MemoryStore
 from noetl.store.ports import (
     DAY,
     Change,
@@ -275,7 +275,7 @@ class DerivedSuite:
 
     def test_rows_come_change_and_go_with_the_events(self, store: Store) -> None:
         assert store.derived(A) == Derived()
-        lease = Leased("a#1", "w-1", AT)
+        lease = Leased("a#1", "w-1", AT, 30.0)
         store.commit([change(A, 0, ready={"a#1": "default"}, leases={1: lease}, timers={"timeout": AT})])
         store.commit([change(B, 0, ready={"a#1": "other"})])
         assert store.derived(A) == Derived({"a#1": "default"}, {1: lease}, {"timeout": AT})
@@ -295,7 +295,7 @@ class DerivedSuite:
 
     def test_a_moment_shows_one_moment(self, store: Store) -> None:
         store.commit([change(A, 0, 2, timers={"t": AT})])
-        with store.moment():
+        with store.read_snapshot():
             assert len(store.read(A)) == store.seq(A) == 2
             assert store.derived(A).timers == {"t": AT}
         assert store.commit([change(A, 2)]) == [True]
@@ -317,33 +317,33 @@ class LogSuite:
     """Output of tasks."""
 
     def test_lines_come_back_in_order_by_execution(self, store: Store) -> None:
-        store.log([(A, "a#1/main#1", AT, "stdout", "one"), (B, "b#1/main#1", AT, "stderr", "other")])
-        store.log([(A, "a#1/main#1", AT + 1, "stderr", "two\0 – zwei")])
-        assert [line[1:] for line in store.logs(A)] == [
+        store.append_output([(A, "a#1/main#1", AT, "stdout", "one"), (B, "b#1/main#1", AT, "stderr", "other")])
+        store.append_output([(A, "a#1/main#1", AT + 1, "stderr", "two\0 – zwei")])
+        assert [line[1:] for line in store.output(A)] == [
             ("a#1/main#1", AT, "stdout", "one"),
             ("a#1/main#1", AT + 1, "stderr", "two\0 – zwei"),
         ]
-        assert [line[4] for line in store.logs(B)] == ["other"]
-        assert store.logs(NEVER) == []
+        assert [line[4] for line in store.output(B)] == ["other"]
+        assert store.output(NEVER) == []
 
     def test_reading_goes_on_after_a_number(self, store: Store) -> None:
-        store.log([(A, "t", AT, "stdout", str(number)) for number in range(5)])
-        numbers = [line[0] for line in store.logs(A)]
+        store.append_output([(A, "t", AT, "stdout", str(number)) for number in range(5)])
+        numbers = [line[0] for line in store.output(A)]
         assert numbers == sorted(set(numbers))
-        assert [line[4] for line in store.logs(A, after=numbers[2])] == ["3", "4"]
+        assert [line[4] for line in store.output(A, after=numbers[2])] == ["3", "4"]
 
     def test_no_more_lines_are_read_than_are_wanted(self, store: Store) -> None:
-        store.log([(A, "t", AT, "stdout", str(number)) for number in range(5)])
-        store.log([(B, "t", AT, "stdout", "other")])
-        numbers = [line[0] for line in store.logs(A)]
-        assert [line[4] for line in store.logs(A, limit=2)] == ["0", "1"]
-        assert [line[4] for line in store.logs(A, after=numbers[2], limit=1)] == ["3"]
-        assert [line[4] for line in store.logs(A, after=numbers[3], limit=9)] == ["4"]
-        assert store.logs(A, limit=0) == []
+        store.append_output([(A, "t", AT, "stdout", str(number)) for number in range(5)])
+        store.append_output([(B, "t", AT, "stdout", "other")])
+        numbers = [line[0] for line in store.output(A)]
+        assert [line[4] for line in store.output(A, limit=2)] == ["0", "1"]
+        assert [line[4] for line in store.output(A, after=numbers[2], limit=1)] == ["3"]
+        assert [line[4] for line in store.output(A, after=numbers[3], limit=9)] == ["4"]
+        assert store.output(A, limit=0) == []
 
     def test_no_lines_are_fine(self, store: Store) -> None:
-        store.log([])
-        assert store.logs(A) == []
+        store.append_output([])
+        assert store.output(A) == []
 
 
 class WorkSuite:
@@ -417,9 +417,9 @@ class WorkerSuite:
 
     def test_a_worker_is_listed_as_it_was_last_heard(self, store: Store) -> None:
         assert store.workers() == []
-        store.beat(worker("w-2"), AT)
-        store.beat(worker("w-1", slots=4, leases={A: [1, 7], B: [2]}), AT + 1)
-        store.beat(worker("w-2", pool="gpu", version="2.1"), AT + 10)
+        store.record_heartbeat(worker("w-2"), AT)
+        store.record_heartbeat(worker("w-1", slots=4, leases={A: [1, 7], B: [2]}), AT + 1)
+        store.record_heartbeat(worker("w-2", pool="gpu", version="2.1"), AT + 10)
         first, second = store.workers()
         assert first == worker("w-1", slots=4, leases={A: [1, 7], B: [2]}, beat=AT + 1)
         assert second == worker("w-2", pool="gpu", version="2.1", beat=AT + 10)
@@ -431,33 +431,33 @@ class WorkerSuite:
 
     def test_a_beat_without_a_time_is_now(self, store: Store) -> None:
         before = time.time() - 5
-        store.beat(worker("w", beat=1.0))
+        store.record_heartbeat(worker("w", beat=1.0))
         assert before < store.workers()[0].beat < time.time() + 5
-        assert store.lost() == []
+        assert store.expired_leases() == []
 
     def test_leases_of_a_silent_worker_are_lost_when_their_time_is_over(self, store: Store) -> None:
-        leases = {1: Leased("a#1", "w", AT), 2: Leased("b#1", "w", AT + 100, 5.0)}
+        leases = {1: Leased("a#1", "w", AT, 30.0), 2: Leased("b#1", "w", AT + 100, 5.0)}
         store.commit([change(A, 0, summary=summary(A), leases=leases)])
-        store.beat(worker("w"), AT + 10)
-        assert store.lost(AT + 40) == []
-        assert store.lost(AT + 41) == [(A, 1)]
-        assert store.lost(AT + 105) == [(A, 1)]
-        assert store.lost(AT + 106) == [(A, 1), (A, 2)]
-        assert store.lost(AT + 106, 1) == [(A, 1)]
-        assert store.lost() == [(A, 1), (A, 2)]
-        store.beat(worker("w"), AT + 100)
-        assert store.lost(AT + 106) == [(A, 2)]
-        assert store.held("w") == [(A, 1, AT, False), (A, 2, AT + 100, False)]
-        assert store.held("nobody") == []
+        store.record_heartbeat(worker("w"), AT + 10)
+        assert store.expired_leases(AT + 40) == []
+        assert store.expired_leases(AT + 41) == [(A, 1)]
+        assert store.expired_leases(AT + 105) == [(A, 1)]
+        assert store.expired_leases(AT + 106) == [(A, 1), (A, 2)]
+        assert store.expired_leases(AT + 106, 1) == [(A, 1)]
+        assert store.expired_leases() == [(A, 1), (A, 2)]
+        store.record_heartbeat(worker("w"), AT + 100)
+        assert store.expired_leases(AT + 106) == [(A, 2)]
+        assert store.leases_of("w") == [(A, 1, AT, False), (A, 2, AT + 100, False)]
+        assert store.leases_of("nobody") == []
         store.commit([change(A, 1, leases={2: None})])
-        assert store.lost(AT + 106) == []
+        assert store.expired_leases(AT + 106) == []
 
     def test_content_is_read_by_who_holds_a_lease_of_an_execution_that_refers_to_it(self, store: Store) -> None:
         chunk, part = (refer([[0, text]]) for text in ("one", "two"))
         manifest = canonical({"chunks": [chunk[0].key], "marked": [], "total": 1})
         whole = reference_to(manifest, hint="chunks")
         other = refer("of nobody here")
-        lease = {1: Leased("a#1", "w@mine", AT)}
+        lease = {1: Leased("a#1", "w@mine", AT, 30.0)}
         brought = [(chunk[0].key, chunk[1]), (whole.key, manifest)]
         store.commit([change(A, 0, summary=summary(A, digest=DIGEST), leases=lease, blobs=brought[1:])])
         store.commit([change(B, 0, summary=summary(B), blobs=[*brought, (part[0].key, part[1])])])
@@ -472,28 +472,28 @@ class WorkerSuite:
         assert not store.may_read("@mine", whole.key)
 
     def test_leases_of_a_worker_that_was_never_heard_are_lost_as_well(self, store: Store) -> None:
-        leases = {1: Leased("a#1", "unheard", AT), 2: Leased("b#1", "unheard", AT + 20)}
+        leases = {1: Leased("a#1", "unheard", AT, 30.0), 2: Leased("b#1", "unheard", AT + 20, 30.0)}
         store.commit([change(A, 0, summary=summary(A), leases=leases)])
-        assert store.lost(AT + 30) == []
-        assert store.lost(AT + 31) == [(A, 1)]
-        assert store.lost(AT + 51) == [(A, 1), (A, 2)]
-        store.beat(worker("unheard"), AT + 40)
-        assert store.lost(AT + 70) == []
+        assert store.expired_leases(AT + 30) == []
+        assert store.expired_leases(AT + 31) == [(A, 1)]
+        assert store.expired_leases(AT + 51) == [(A, 1), (A, 2)]
+        store.record_heartbeat(worker("unheard"), AT + 40)
+        assert store.expired_leases(AT + 70) == []
 
     def test_nobody_takes_the_leases_of_a_local_execution(self, store: Store) -> None:
-        lease = {1: Leased("a#1", "w", AT)}
+        lease = {1: Leased("a#1", "w", AT, 30.0)}
         store.commit([change(A, 0, summary=summary(A, local=True), leases=lease)])
         store.commit([change(B, 0, summary=summary(B, "paused"), leases=lease)])
-        store.beat(worker("w"), AT)
-        assert store.lost(AT + 99) == [(B, 1)]
-        assert store.held("w") == [(B, 1, AT, True)]
+        store.record_heartbeat(worker("w"), AT)
+        assert store.expired_leases(AT + 99) == [(B, 1)]
+        assert store.leases_of("w") == [(B, 1, AT, True)]
 
     def test_who_was_silent_itself_waits_for_the_lifetime_of_a_lease(self, store: Store) -> None:
-        leases = {1: Leased("a#1", "w", AT), 2: Leased("b#1", "w", AT, 60.0)}
+        leases = {1: Leased("a#1", "w", AT, 30.0), 2: Leased("b#1", "w", AT, 60.0)}
         store.commit([change(A, 0, summary=summary(A), leases=leases)])
-        assert store.lost(AT + 99, 9, 30.0) == []
-        assert store.lost(AT + 99, 9, 31.0) == [(A, 1)]
-        assert store.lost(AT + 99, 9, 61.0) == [(A, 1), (A, 2)]
+        assert store.expired_leases(AT + 99, 9, 30.0) == []
+        assert store.expired_leases(AT + 99, 9, 31.0) == [(A, 1)]
+        assert store.expired_leases(AT + 99, 9, 61.0) == [(A, 1), (A, 2)]
 
 
 def worker(name: str, **more: Any) -> WorkerSession:
@@ -560,7 +560,7 @@ class BacklogSuite:
 
     def test_open_executions_and_their_work_are_counted(self, store: Store) -> None:
         assert store.backlog() == ({}, 0, 0, 0)
-        one = change(A, 0, ready={"a#1": "p", "b#1": "q"}, leases={1: Leased("r", "w", AT)}, timers={"t": AT})
+        one = change(A, 0, ready={"a#1": "p", "b#1": "q"}, leases={1: Leased("r", "w", AT, 30.0)}, timers={"t": AT})
         one.summary = summary(A)
         store.commit([one, change(B, 0, summary=summary(B, "failed", ended=AT)), change(C, 0, summary=summary(C))])
         assert store.backlog() == ({"running": 2}, 2, 1, 1)
@@ -572,16 +572,18 @@ class PruneSuite:
     """What is old goes, and nothing else."""
 
     def test_what_ended_long_ago_goes_with_all_that_is_its_own(self, store: Store) -> None:
-        one = change(A, 0, 3, snapshot=b"s", ready={"a#1": "p"}, leases={1: Leased("r", "w", AT)}, timers={"t": AT})
+        one = change(
+            A, 0, 3, snapshot=b"s", ready={"a#1": "p"}, leases={1: Leased("r", "w", AT, 30.0)}, timers={"t": AT}
+        )
         one.blobs.append(content(b"mine"))
         one.summary = summary(A, "failed", ended=AT)
         store.commit([one, change(B, 0, 2, summary=summary(B, "failed", ended=AT + 9), blobs=[content(b"other")])])
-        store.log([(A, "t", AT, "stdout", "gone"), (B, "t", AT, "stdout", "stays")])
+        store.append_output([(A, "t", AT, "stdout", "gone"), (B, "t", AT, "stdout", "stays")])
         assert [run.execution_id for run in store.prunable(AT + 1)] == [A]
         assert store.prune(AT + 1, 10, now=time.time() + 2 * DAY) == 1
-        assert (store.read(A), store.snapshot(A), store.derived(A), store.logs(A)) == ([], None, Derived(), [])
+        assert (store.read(A), store.snapshot(A), store.derived(A), store.output(A)) == ([], None, Derived(), [])
         assert [run.execution_id for run in store.summaries()] == [B]
-        assert (store.seq(B), [line[4] for line in store.logs(B)]) == (2, ["stays"])
+        assert (store.seq(B), [line[4] for line in store.output(B)]) == (2, ["stays"])
         assert (store.blob(content(b"mine")[0]), store.blob(content(b"other")[0])) == (None, b"other")
         assert store.prunable(AT + 1) == []
         assert store.prune(AT + 1, 10) == 0
@@ -639,9 +641,9 @@ class PruneSuite:
         assert [store.blob(key) for key, _ in blobs] == [None] * 4
 
     def test_silent_workers_go_unless_they_hold_something(self, store: Store) -> None:
-        store.commit([change(A, 0, summary=summary(A), leases={1: Leased("a#1", "holds", AT)})])
+        store.commit([change(A, 0, summary=summary(A), leases={1: Leased("a#1", "holds", AT, 30.0)})])
         for name, at in (("holds", AT), ("silent", AT), ("alive", AT + DAY)):
-            store.beat(worker(name), at)
+            store.record_heartbeat(worker(name), at)
         store.prune(0, 10, now=AT + DAY + 1)
         assert [one.worker for one in store.workers()] == ["alive", "holds"]
 
@@ -853,7 +855,7 @@ def _register(store: Store, path: str, digest: str, version: int | None) -> Any:
 
 
 def _beat(store: Store, name: str, at: float) -> Any:
-    store.beat(worker(name), at)
+    store.record_heartbeat(worker(name), at)
     return store.workers()
 
 
@@ -862,7 +864,12 @@ def _remember(store: Store, key: str, answer: bytes, at: float) -> Any:
 
 
 def _look(store: Store, execution: str, limit: int, at: float) -> Any:
-    found = store.waiting("pool", limit, execution), store.due(at, limit), store.next_due(), store.lost(at, limit)
+    found = (
+        store.waiting("pool", limit, execution),
+        store.due(at, limit),
+        store.next_due(),
+        store.expired_leases(at, limit),
+    )
     families = store.open_digests(), store.open_of([""]), store.open_children()
     return found, store.children(execution), store.orphans(limit), families
 
@@ -872,14 +879,14 @@ def _prune(store: Store, before: float, limit: int, now: float) -> Any:
 
 
 def _log(store: Store, lines: list[Any]) -> Any:
-    return store.log(lines)
+    return store.append_output(lines)
 
 
 def _logs(store: Store, execution: str, skip: int) -> Any:
     """Numbers rise, but not by one: what is compared are the lines behind one of them."""
-    lines = store.logs(execution)
+    lines = store.output(execution)
     after = lines[skip][0] if skip < len(lines) else 0
-    return [line[1:] for line in store.logs(execution, after)]
+    return [line[1:] for line in store.output(execution, after)]
 
 
 def _put_playbook(store: Store, digest: str, file: str, text: bytes) -> Any:
@@ -936,17 +943,17 @@ class RaceSuite:
 
     def test_another_process_is_noticed_and_oneself_is_not(self, opener: Opener, place: Any) -> None:
         store = opener(place)
-        assert not store.changed()
+        assert not store.changed_elsewhere()
         store.commit([change(A, 0)])
-        assert not store.changed()
+        assert not store.changed_elsewhere()
         together(1, fill, opener, place, 1)
         assert noticed(store)
         settle(store)
         together(1, fill, opener, place, 0)
-        assert not store.changed()
+        assert not store.changed_elsewhere()
         for turn in range(1, 400):  # until the log has been reset at least once
             store.commit([change(A, turn, blobs=[content(random.Random(turn).randbytes(20_000))])])
-        assert not store.changed()
+        assert not store.changed_elsewhere()
         store.close()
 
     def test_versions_registered_at_once_are_all_different(self, opener: Opener, place: Any) -> None:
@@ -982,7 +989,7 @@ class RaceSuite:
 def noticed(store: Store) -> bool:
     """Whether the store tells of a change; between machines that may take a moment."""
     deadline = time.monotonic() + 10
-    while not (found := store.changed()) and time.monotonic() < deadline:
+    while not (found := store.changed_elsewhere()) and time.monotonic() < deadline:
         time.sleep(0.01)
     return found
 
@@ -990,7 +997,7 @@ def noticed(store: Store) -> bool:
 def settle(store: Store) -> None:
     """Wait until nothing more is told."""
     time.sleep(0.2)
-    while store.changed():
+    while store.changed_elsewhere():
         time.sleep(0.2)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.conformance.memory import MemoryStore
 
 from noetl.store.access import Session, Token, User
-from noetl.store.memory import MemoryStore
 from noetl.store.ports import Store
 from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore

@@ -1,17 +1,19 @@
-"""The store in memory does what every store must do."""
+"""The oracle and the SQLite store in memory do what every store must do."""
 
 from __future__ import annotations
 
 import pytest
+from tests.conformance.memory import MemoryStore
 
 from conformance import suites
 from conformance.suites import store  # noqa: F401
-from noetl.store.memory import MemoryStore
+from noetl.store.sqlite import InMemoryStore
 
 
-@pytest.fixture
-def open_store() -> suites.OpenStore:
-    return MemoryStore
+@pytest.fixture(params=[MemoryStore, InMemoryStore])
+def open_store(request: pytest.FixtureRequest) -> suites.OpenStore:
+    made: suites.OpenStore = request.param
+    return made
 
 
 class TestEventLog(suites.EventLogSuite): ...

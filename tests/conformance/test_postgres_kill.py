@@ -102,7 +102,7 @@ def test_an_idle_store_does_not_notice_a_restart(database: str, postgres: Postgr
     postgres.stop()
     postgres.start()
     assert store.commit([change(A, 1)]) == [True]
-    assert store.changed()  # nobody knows what was said meanwhile
+    assert store.changed_elsewhere()  # nobody knows what was said meanwhile
     postgres.stop()
     postgres.start()
     assert store.seq(A) == 2
@@ -114,10 +114,10 @@ def test_a_server_that_is_away_is_said_so_and_found_again(database: str, postgre
     postgres.stop()
     try:
         for _ in range(2):
-            with pytest.raises(StoreError, match="can't be reached"):
+            with pytest.raises(StoreError, match="cannot reach"):
                 store.commit([change(A, 0)])
-        with pytest.raises(StoreError, match="can't be reached"):
-            store.changed()
+        with pytest.raises(StoreError, match="cannot reach"):
+            store.changed_elsewhere()
     finally:
         postgres.start()
     assert store.commit([change(A, 0)]) == [True]

@@ -27,7 +27,7 @@ REMOTE = frozenset(["heart", "http_link", "reports", "shift"])
 AWAIT = ("before", "after")
 ENTER = ("before entering", "after entering", "before leaving", "after leaving")
 NEXT = ("before the next", "after the next")
-WRITES = ("commit", "put_playbook", "log")
+WRITES = ("commit", "put_playbook", "append_output")
 STORE = (*(f"store:{write} {side}" for write in WRITES for side in AWAIT), "store:transaction inside")
 """Points around each write of a store, and between the rows of a transaction and its commit."""
 
@@ -247,7 +247,7 @@ class Watched:
 
     def __init__(self, store: Any) -> None:
         self.store = store
-        store._db.set_commit_hook(lambda: METER.hit("store:transaction inside") or False)
+        store._db.connection.set_commit_hook(lambda: METER.hit("store:transaction inside") or False)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.store, name)

@@ -28,16 +28,16 @@ workflow:
 SMALL_DISK = """\
 import sys
 from noetl.cli.main import main
-from noetl.store.sqlite import store
+from noetl.store.sqlite import database
 
-connect, pages = store._connect, int(sys.argv.pop(1))
+connect, pages = database._connect, int(sys.argv.pop(1))
 
 def connect_small(*args):
     db = connect(*args)
     db.execute(f"PRAGMA max_page_count = {pages}")
     return db
 
-store._connect = connect_small
+database._connect = connect_small
 main()
 """
 SECONDS = 60

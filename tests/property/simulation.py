@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
+from tests.conformance.memory import MemoryStore
 
 from noetl.dsl.compile import load
 from noetl.engine import events as e
@@ -29,7 +30,6 @@ from noetl.model.playbook import Playbook
 from noetl.runtime.embedded import Embedded
 from noetl.runtime.runtime import Runtime
 from noetl.store import codec
-from noetl.store.memory import MemoryStore
 from noetl.tools.base import Context
 from noetl.tools.registry import KINDS, Registry
 from noetl.worker.work import Work

@@ -23,7 +23,8 @@ from noetl.runtime.embedded import Embedded
 from noetl.runtime.report import report
 from noetl.runtime.runtime import OpenCredential
 from noetl.settings import NatsSettings, master_key_settings, nats_settings, settings
-from noetl.store.open import SQLITE, Mode, is_file, open_store
+from noetl.store.database import Mode
+from noetl.store.open import SQLITE, is_file, open_store
 from noetl.store.ports import Store, Summary
 from noetl.store.sqlite import Owner, SqliteStore
 from noetl.tools.registry import KINDS

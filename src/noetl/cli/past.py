@@ -221,7 +221,7 @@ def export_command(run: str, path: str, place: Place) -> None:
     with opened(place.db) as store:
         summary = pick(store, run)
         events = list(_events(store, summary.execution_id))
-        lines = store.logs(summary.execution_id)
+        lines = store.output(summary.execution_id)
         found: Run = {"execution": {}, "playbook": _playbook(store, summary.digest), "events": events}
         found["logs"] = [
             {"number": number, "task": task, "timestamp": stamp(at), "stream": stream, "line": line}

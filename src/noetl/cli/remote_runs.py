@@ -17,7 +17,7 @@ import msgspec
 from noetl.cli.live import Lines, Tree, View, span
 from noetl.cli.output import emit
 from noetl.cli.remote import Envelope, Server
-from noetl.cli.run import error_text
+from noetl.cli.run import SIGNALS, error_text
 from noetl.engine.events import EVENTS
 from noetl.errors import Interrupted, NoetlError
 from noetl.printable import printable
@@ -26,7 +26,6 @@ from noetl.store.codec import encode
 from noetl.store.ports import Row
 
 LISTED = ("execution_id", "name", "path", "status", "started", "ended", "duration_ms")
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 # -- looking --------------------------------------------------------------------------------------------------------

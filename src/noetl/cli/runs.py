@@ -41,17 +41,16 @@ from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, Interrupted, TimedOut, UsageError
 from noetl.model.identity import uuid7
+from noetl.model.status import ENDED, OPEN, STATUSES
 from noetl.printable import printable
 from noetl.runtime.catalog import Source
-from noetl.runtime.embedded import LOOK_SECONDS, OPEN, open_below
+from noetl.runtime.embedded import LOOK_SECONDS, open_below
 from noetl.runtime.runtime import Answer, Runtime
 from noetl.settings import ServerAddress
 from noetl.store.codec import decode
 from noetl.store.ports import Row, Store, Summary
 from noetl.store.sqlite import Owner, SqliteStore
 
-OVER = ("succeeded", "failed", "cancelled")
-STATUSES = ("pending", "running", "waiting", "paused", "cancelling", *OVER)
 PAGE = 1000
 SHOWN = ("execution_id", "status", "result", "ctx", "steps", "error", "events", "duration_ms", "started", "ended")
 
@@ -112,7 +111,7 @@ def _listed(one: Summary) -> dict[str, Any]:
 
 
 def _listed_for_people(store: Store, one: Summary) -> dict[str, Any]:
-    dead = one.status not in OVER and not is_owned(store, one)
+    dead = one.status not in ENDED and not is_owned(store, one)
     return {
         "run": one.execution_id,
         "name": one.name,
@@ -160,7 +159,7 @@ def _show_found(found: dict[str, Any], output: str | None, source: Source | None
         emit(rows, "table")
     if found["error"] is not None:
         click.echo(f"\n{error_text(found['error'], source)}")
-    elif found["status"] in OVER:
+    elif found["status"] in ENDED:
         click.echo()
         emit(found["result"], "json")
 
@@ -224,7 +223,7 @@ def _lines(run: str, place: Place) -> list[dict[str, Any]]:
         with remote.server(place.server) as server:
             return remote_runs.logs(server, run)
     with opened(place.db) as store:
-        lines = store.logs(pick(store, run).execution_id)
+        lines = store.output(pick(store, run).execution_id)
     keys = ("number", "task", "timestamp", "stream", "line")
     rows = [(number, task, stamp(at), stream, line) for number, task, at, stream, line in lines]
     return [dict(zip(keys, row, strict=True)) for row in rows]
@@ -476,7 +475,7 @@ def _unfinished(store: SqliteStore) -> list[Summary]:
 
 def _is_open(store: Store, one: Summary) -> bool:
     """Whether it has not ended, or has left runs that it started: its process died before it could end them."""
-    return one.status not in OVER or bool(open_below(store, one.execution_id))
+    return one.status not in ENDED or bool(open_below(store, one.execution_id))
 
 
 async def _resume_all(chosen: list[Summary], output: str | None, place: Place) -> int:

@@ -9,12 +9,11 @@ import click
 from noetl.cli.local import opened, stamp
 from noetl.cli.output import emit, output_option
 from noetl.cli.place import Place, place_option
+from noetl.cli.user import ROLE_HELP
 from noetl.clock import SystemClock
 from noetl.errors import NotFound, UsageError
 from noetl.model.duration import seconds
 from noetl.store.access import ROLES, Role, Token
-
-ROLE_HELP = "viewer looks, operator also starts and stops, author also writes playbooks, admin does all; worker works."
 
 
 @click.group("token")
@@ -23,7 +22,7 @@ def command() -> None:
 
 
 @command.command("create")
-@click.option("--role", required=True, type=click.Choice(ROLES), help=ROLE_HELP)
+@click.option("--role", required=True, type=click.Choice(ROLES), help=f"{ROLE_HELP}; worker works.")
 @click.option("--name", default="", help="What it is for, to tell it from others.")
 @click.option("--pool", help="For workers: the only pool they may work for.")
 @click.option("--expires", metavar="DURATION", help="How long it is good, such as 12h or 30d; for ever if not given.")

@@ -15,7 +15,7 @@ from noetl.errors import Conflict, NotFound, UsageError
 from noetl.store.access import ROLES, Role, User
 
 PEOPLE = tuple(role for role in ROLES if role != "worker")
-ROLE_HELP = "viewer looks, operator also starts and stops, author also writes playbooks, admin does all."
+ROLE_HELP = "viewer looks, operator also starts and stops, author also writes playbooks, admin does all"
 
 
 @click.group("user")
@@ -28,7 +28,7 @@ def command() -> None:
 
 @command.command("add")
 @click.argument("name")
-@click.option("--role", type=click.Choice(PEOPLE), default="viewer", show_default=True, help=ROLE_HELP)
+@click.option("--role", type=click.Choice(PEOPLE), default="viewer", show_default=True, help=f"{ROLE_HELP}.")
 @place_option
 def add_command(name: str, role: Role, place: Place) -> None:
     """Add a person."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from noetl.cli.harden import harden
 from noetl.cli.local import shelf
 from noetl.cli.log_option import flags_of, log_option
 from noetl.cli.place import INSECURE_HELP
-from noetl.cli.run import collect_garbage
+from noetl.cli.run import SIGNALS, collect_garbage
 from noetl.clock import SystemClock
 from noetl.errors import AuthError, UsageError
 from noetl.log import Log
@@ -40,7 +39,6 @@ from noetl.worker.shift import GRACE_SECONDS, Shift
 from noetl.worker.wire import Heartbeat
 from noetl.worker.worker import Worker
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 TOKEN_HELP = (
     "The token of the worker. Better in NOETL_TOKEN or NOETL_TOKEN_FILE: others see flags in lists of processes."
 )

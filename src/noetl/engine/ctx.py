@@ -9,7 +9,7 @@ from noetl.engine import events as e
 from noetl.engine.limits import encoded_size
 from noetl.engine.patch import APPEND, Write, apply_patch
 from noetl.engine.state import Execution
-from noetl.reference import Reference, read_spelled
+from noetl.reference import Reference, decode_inline
 
 MAX_CTX_BYTES = 1 << 20
 UNLIMITED = 1 << 62
@@ -27,7 +27,7 @@ def _inline(state: Execution, part: e.InlinedPart) -> None:
     if part.more:
         state.partial_values[part.key] = text
     else:
-        state.inlined_values[part.key] = read_spelled(text)
+        state.inlined_values[part.key] = decode_inline(text)
 
 
 def patch_ctx(state: Execution, patch: Sequence[Write]) -> None:

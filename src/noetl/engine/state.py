@@ -6,7 +6,7 @@ Finished runs leave; what remains of a step is its last result. So memory follow
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -14,8 +14,8 @@ from noetl.engine.events import Interval, Target
 from noetl.engine.net import Net
 from noetl.engine.patch import Write
 from noetl.model.outcome import Error, Outcome
+from noetl.model.status import Status
 
-Status = Literal["pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled"]
 WHOLE_RUN = -1
 """The index of a run without a loop among parked items and lost leases."""
 

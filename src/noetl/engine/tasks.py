@@ -16,7 +16,7 @@ from noetl.engine.state import WHOLE_RUN, Execution, Progress, Run
 from noetl.errors import TemplateFailed
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome
-from noetl.reference import Reference, spell
+from noetl.reference import Reference, encode_inline
 
 if TYPE_CHECKING:
     from noetl.engine.decision import Decision
@@ -41,7 +41,7 @@ def accept_task(decision: Decision, fence: int, fact: e.TaskDone) -> None:
         problem = Error("too_large", f"a reducer can't look into what it is to change: {error}")
     if problem is None:
         for key, value in contents.items():
-            _inline(decision, key, spell(value))
+            _inline(decision, key, encode_inline(value))
         decision.emit(fitting)
         return
     task, outcome = fact.task, Outcome("error", error=problem)

@@ -1,6 +1,6 @@
-"""What a playbook needs of the keychain and will not get: asked when an execution is requested, before anything runs.
+"""Checks the keychain of a playbook before an execution starts.
 
-Only the store can be looked at here. What other providers have is known at the worker, and found out there.
+Only stored credentials are checked: only workers can reach other providers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from noetl.store.ports import SealedCredential
 
 
 def missing_entries(playbook: Playbook, stored: Mapping[str, SealedCredential]) -> list[str]:
-    """What is wrong with the playbook's keychain, one line for each fault; `stored` are the credentials by name."""
+    """Faults of the keychain entries of a playbook; `stored` has the credentials by name."""
     pools = {playbook.executor.pool, *(str(step.spec["pool"]) for step in playbook.steps if "pool" in step.spec)}
     return [
         f"keychain entry {entry.name!r}: {fault}"
@@ -27,29 +27,29 @@ def missing_entries(playbook: Playbook, stored: Mapping[str, SealedCredential]) 
 
 def _faults(entry: Credential, stored: Mapping[str, SealedCredential], path: str, pools: set[str]) -> Iterator[str]:
     if not is_known(entry.kind):
-        yield f"there is no kind of credential {entry.kind!r}"
+        yield f"unknown credential kind {entry.kind!r}"
     if entry.provider not in (None, OWN, *PROVIDERS):
-        yield f"there is no provider {entry.provider!r}; there are {', '.join((OWN, *PROVIDERS))}"
+        yield f"unknown provider {entry.provider!r}; the providers are {', '.join((OWN, *PROVIDERS))}"
     name = stored_name(entry)
     if name is None:
         return
-    found = stored.get(name)
-    if found is None:
-        yield f"there is no credential {name!r}: `noetl credential set {name}` makes one"
+    credential = stored.get(name)
+    if credential is None:
+        yield f"there is no credential {name!r}: create it with `noetl credential set {name}`"
         return
-    if found.kind == WEBHOOK:
+    if credential.kind == WEBHOOK:
         yield f"credential {name!r} is the secret of a webhook: playbooks cannot use it"
         return
-    if entry.provider in (None, OWN) and entry.kind not in (found.kind, "secret_manager"):
-        yield f"it is a {entry.kind}, but credential {name!r} is a {found.kind}"
-    if not allowed(found.paths, path):
-        yield f"credential {name!r} may not be used by playbook {path!r}, only by {', '.join(found.paths)}"
-    if not any(allowed(found.pools, pool) for pool in pools):
-        yield f"credential {name!r} may only be used in pool {', '.join(found.pools)}"
+    if entry.provider in (None, OWN) and entry.kind not in (credential.kind, "secret_manager"):
+        yield f"it is a {entry.kind}, but credential {name!r} is a {credential.kind}"
+    if not allowed(credential.paths, path):
+        yield f"credential {name!r} may not be used by playbook {path!r}, only by {', '.join(credential.paths)}"
+    if not any(allowed(credential.pools, pool) for pool in pools):
+        yield f"credential {name!r} may only be used in pool {', '.join(credential.pools)}"
 
 
 def stored_name(entry: Credential) -> str | None:
-    """The stored credential that an entry is, or signs in with at its provider; None if it needs none."""
+    """The stored credential of an entry, or the one with which it signs in at its provider; None if it needs none."""
     if entry.provider in (None, OWN):
         return entry.credential or entry.key or entry.name
     return entry.credential

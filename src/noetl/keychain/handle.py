@@ -1,7 +1,7 @@
-"""Handles: what stands for a secret in results, events and logs. Only the keychain of a lease can open one.
+"""Handles: placeholders of secrets in results, events and logs. Only the keychain of a lease can open one.
 
-A handle is a reference to the store `secret`. Its key says where the secret is, never what it is:
-`PROVIDER/KEY@VERSION#FIELD`, and `!ENTRY` at the end where a keychain entry is used to sign in at the provider.
+A handle is a reference to the store `secret`. Its key is the address of the secret, never its value:
+`PROVIDER/KEY@VERSION#FIELD`, with `!ENTRY` at the end if a keychain entry is used to sign in at the provider.
 """
 
 from __future__ import annotations
@@ -9,38 +9,38 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from noetl.reference import Reference
+from noetl.reference import SECRET, Reference
 
-STORE = "secret"
 FIELD = "value"
 """The field of a secret that is one text."""
 
 
 class Handle(NamedTuple):
-    """Where the value of a handle is."""
-
     provider: str
     key: str
     field: str
-    version: str | None = None
+    version: int | str | None = None
     auth: str | None = None
 
     def reference(self) -> Reference:
-        """The handle as results hold it."""
         key = f"{self.provider}/{quote(self.key)}@{_part(self.version)}#{_part(self.field)}"
         if self.auth is not None:
             key += f"!{_part(self.auth)}"
-        return Reference(STORE, key, 0, "", STORE)
+        return reference_to_handle(key)
 
 
-def _part(text: str | None) -> str:
-    return quote(text or "", safe="")
+def reference_to_handle(key: str) -> Reference:
+    return Reference(SECRET, key, 0, "", SECRET)
+
+
+def _part(text: int | str | None) -> str:
+    return "" if text is None else quote(str(text), safe="")
 
 
 def handle_of(reference: Reference) -> Handle:
-    """The handle that a reference is; ValueError if it is something else."""
-    if reference.store != STORE:
-        raise ValueError(f"a reference to the store {reference.store!r} is no handle of a secret")
+    """The handle of a reference; ValueError if it is another reference."""
+    if reference.store != SECRET:
+        raise ValueError(f"a reference to the store {reference.store!r} is not a handle of a secret")
     provider, _, rest = reference.key.partition("/")
     key, _, rest = rest.partition("@")
     version, _, rest = rest.partition("#")

@@ -1,9 +1,7 @@
-"""The keychain of a lease: entries of the playbook become fields, and their values become known to the redactor.
+"""The keychain of a lease: resolves entries of the playbook to fields, and adds every value to the redactor first.
 
-It lives as long as the lease. What it has resolved is kept for that time, so that all tasks of a pipeline sign in with
-the same values; only tokens that can run out are looked at again. Nothing is given out that the redactor does not know.
-
-Every run makes one, and few use it: what asks other servers is imported when it is needed.
+It caches resolved entries as long as the lease lives, so that all tasks of a pipeline sign in with the same values;
+only expiring tokens are checked again. Every run makes one and few use it, so HTTP clients are imported when needed.
 """
 
 from __future__ import annotations
@@ -11,35 +9,32 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from noetl.errors import NoetlError
-from noetl.keychain.handle import FIELD, STORE, Handle, handle_of
+from noetl.keychain.handle import FIELD, Handle, handle_of, reference_to_handle
 from noetl.keychain.kinds import faults, fields_of, secrets_in
 from noetl.keychain.redact import SHORTEST, Redactor
 from noetl.keychain.restrict import refusal
-from noetl.keychain.shared import Shared
+from noetl.keychain.shared import SharedTasks
 from noetl.model.playbook import Credential
 from noetl.reference import KEYCHAIN, Reference
 from noetl.settings import variables
 from noetl.tools.base import Failure
 
-if TYPE_CHECKING:
-    from noetl.keychain.providers import Login
-
 Fields = dict[str, Any]
 
 OWN = "credential"
-"""The provider that is noetl's own store."""
+"""The provider name of noetl's own store."""
 OAUTH2 = "oauth2_client_credentials"
 NEARBY = (None, OWN, "env", "file")
-"""Providers that take no request to another server."""
+"""Providers that need no request to another server."""
 
 
 class StoredCredential(msgspec.Struct, frozen=True):
-    """A credential of the store, opened."""
+    """An opened credential of the store."""
 
     name: str
     kind: str
@@ -49,7 +44,7 @@ class StoredCredential(msgspec.Struct, frozen=True):
 
 
 Fetch = Callable[[str], Awaitable[StoredCredential]]
-"""Finds a credential in the store and opens it; raises NoetlError or Failure where there is none."""
+"""Opens a credential of the store; raises NoetlError or Failure if there is none."""
 
 
 class Keychain:
@@ -70,25 +65,25 @@ class Keychain:
         self._fetch = fetch
         self._environment = variables() if environment is None else environment
         self._resolved: dict[Hashable, Fields] = {}
-        self._resolving: Shared[Fields] = Shared()
+        self._resolving: SharedTasks[Fields] = SharedTasks()
 
     async def credential(self, auth: str | Mapping[str, Any]) -> dict[str, Any]:
-        """The fields behind an `auth` input: of an entry by its name, or those of the map itself."""
+        """The fields of an `auth` input: the name of an entry, or a map of fields."""
         if isinstance(auth, str):
             return await self.fields(auth)
         self._learn(auth, "auth")
         return dict(auth)
 
     async def fields(self, name: str) -> dict[str, Any]:
-        """The fields of an entry, its kind as `kind`. Failure of kind `auth` says what is missing."""
+        """The fields of an entry, with its kind as `kind`. Failure of kind `auth` if it cannot be resolved."""
         entry = self.entries.get(name)
         if entry is None:
             raise Failure("auth", f"the keychain has no entry {name!r}: declare it in the playbook's `keychain`")
-        found = await self._once(("entry", name), lambda: self._entry(entry))
+        fields = await self._once(("entry", name), lambda: self._entry(entry))
         self.redactor.names.add(_entry_key(name))
         if entry.kind == OAUTH2:
-            return await self._token(entry, found)
-        return dict(found)
+            return await self._token(entry, fields)
+        return dict(fields)
 
     async def secret(
         self,
@@ -100,15 +95,14 @@ class Keychain:
     ) -> dict[str, Any]:
         """The fields of a secret at a provider: those that `map` names, or all. Of a plain text, `value`."""
         where = f"secret {key!r} of {provider}"
-        what = ("secret", provider, key, version, auth)
-        found = await self._once(what, lambda: self._secret(where, provider, key, version, auth))
-        chosen = _mapped(where, found, {theirs: theirs for theirs in (map or {}).values()})
+        address = ("secret", provider, key, version, auth)
+        fields = await self._once(address, lambda: self._secret(where, provider, key, version, auth))
+        chosen = _mapped(where, fields, {theirs: theirs for theirs in (map or {}).values()})
         if wrong := "; ".join(faults("secret_manager", chosen)):
-            raise Failure("auth", f"{where} can't be used: {wrong}")
+            raise Failure("auth", f"{where} cannot be used: {wrong}")
         self._learn(chosen, where)
-        shown = None if version is None else str(version)
-        self.redactor.names.update(Handle(provider, key, field, shown, auth).reference().key for field in chosen)
-        return dict(_mapped(where, found, map or {}))
+        self.redactor.names.update(Handle(provider, key, field, version, auth).reference().key for field in chosen)
+        return dict(_mapped(where, fields, map or {}))
 
     async def handles(
         self,
@@ -118,32 +112,30 @@ class Keychain:
         map: Mapping[str, str] | None = None,
         auth: str | None = None,
     ) -> dict[str, Reference]:
-        """Handles to the fields of a secret that is there: those that `map` names, or one to its `value`."""
+        """Handles of the fields of an existing secret: those that `map` names, or its `value`."""
         names = map or {FIELD: FIELD}
         await self.secret(provider, key, version, names, auth)
-        shown = None if version is None else str(version)
-        return {ours: Handle(provider, key, theirs, shown, auth).reference() for ours, theirs in names.items()}
+        return {ours: Handle(provider, key, theirs, version, auth).reference() for ours, theirs in names.items()}
 
     async def learn(self) -> None:
-        """Make known to the redactor what any task of the playbook could open without asking another server: what one
-        step has sent somewhere, another step may read back."""
+        """Add everything to the redactor that a task of the playbook can open without a request to another server: what
+        one step has sent somewhere, another step may read back."""
         for name, entry in self.entries.items():
             if entry.provider in NEARBY:
-                with suppress(Failure):  # said where it is used
+                with suppress(Failure):  # reported where it is used
                     await self._once(("entry", name), lambda: self._entry(entry))  # noqa: B023
 
     async def learn_opened(self, handles: Sequence[str], entries: Sequence[str]) -> None:
-        """Make known to the redactor what other workers have opened for the execution, once for each. What may not be
-        opened here stays unknown here."""
+        """Add the secrets to the redactor that other workers have opened for the execution, if this one may open
+        them."""
         import asyncio
 
         opens: dict[str, Callable[[], Awaitable[Any]]] = {}
         for key in handles:
-            opens[key] = partial(open_handle, self, Reference(STORE, key, 0, "", STORE))
+            opens[key] = partial(open_handle, self, reference_to_handle(key))
         for name in entries:
             opens[_entry_key(name)] = partial(self.fields, name)
-        known = self.redactor.names
-        await asyncio.gather(*(self._learn_opened(key, opens[key]) for key in opens.keys() - known))
+        await asyncio.gather(*(self._learn_opened(key, opens[key]) for key in opens.keys() - self.redactor.names))
 
     async def _learn_opened(self, key: str, opened: Callable[[], Awaitable[Any]]) -> None:
         try:
@@ -156,11 +148,11 @@ class Keychain:
 
     # -- resolving --------------------------------------------------------------------------------------------------
 
-    async def _once(self, what: Hashable, resolve: Callable[[], Coroutine[Any, Any, Fields]]) -> Fields:
-        """Resolve it for the first who asks; those who ask meanwhile wait for the same. A failure is not kept."""
-        if what not in self._resolved:
-            self._resolved[what] = await self._resolving.do(what, resolve)
-        return self._resolved[what]
+    async def _once(self, key: Hashable, resolve: Callable[[], Coroutine[Any, Any, Fields]]) -> Fields:
+        """Resolve a key once; concurrent callers share the request. A failure is not cached."""
+        if key not in self._resolved:
+            self._resolved[key] = await self._resolving.do(key, resolve)
+        return self._resolved[key]
 
     async def _entry(self, entry: Credential) -> dict[str, Any]:
         where = f"keychain entry {entry.name!r}"
@@ -173,14 +165,14 @@ class Keychain:
         else:
             fields = await self._provided(where, entry)
         if wrong := "; ".join(faults(entry.kind, fields)):
-            raise Failure("auth", f"{where} can't be used as {entry.kind}: {wrong}")
+            raise Failure("auth", f"{where} cannot be used as {entry.kind}: {wrong}")
         self._learn(fields, where)
         return {"kind": entry.kind} | fields
 
     async def _provided(self, where: str, entry: Credential) -> dict[str, Any]:
         assert entry.provider is not None
         if entry.provider == "env" and entry.key is None:  # a variable for each field
-            return {field: await self._text(where, "env", name, None, None) for field, name in entry.map.items()}
+            return {field: await self._text(where, "env", name, None, {}) for field, name in entry.map.items()}
         key = entry.key or entry.name
         text = await self._text(where, entry.provider, key, None, await self._login(where, entry.credential))
         fields = fields_of(entry.kind, text)
@@ -193,25 +185,25 @@ class Keychain:
     ) -> dict[str, Any]:
         if provider == OWN:
             return (await self._stored(where, key)).fields
-        login = None if auth is None else _login(await self.fields(auth))
+        login = {} if auth is None else await self.fields(auth)
         text = await self._text(where, provider, key, version, login)
         return fields_of("secret_manager", text) or {}
 
-    async def _text(self, where: str, provider: str, key: str, version: int | str | None, login: Login | None) -> str:
-        from noetl.keychain.providers import read
+    async def _text(self, where: str, provider: str, key: str, version: int | str | None, login: Fields) -> str:
+        from noetl.keychain.providers import Request, read
 
-        text = await read(where, provider, key, version, login or _login({}), self._environment, self._taint)
+        text = await read(provider, Request(where, key, version, login, self._environment, self._taint))
         if not text:
             raise Failure("auth", f"{where}: {key!r} is empty at {provider}")
         return text
 
-    async def _login(self, where: str, name: str | None) -> Login | None:
-        """What to sign in with at the provider, where the entry names a credential for it."""
+    async def _login(self, where: str, name: str | None) -> Fields:
+        """The fields to sign in with at the provider, if the entry names a credential for it."""
         if name is None:
-            return None
+            return {}
         stored = await self._stored(where, name)
         self._learn(stored.fields, f"credential {name!r}")
-        return _login(stored.fields)
+        return stored.fields
 
     async def _stored(self, where: str, name: str) -> StoredCredential:
         try:
@@ -223,12 +215,11 @@ class Keychain:
         return stored
 
     async def _token(self, entry: Credential, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """A token in the place of the client's secret, which no tool needs."""
+        """The fields with a token instead of the client secret, which no tool needs."""
         from noetl.keychain.oauth2 import access_token
 
         token = await access_token(f"keychain entry {entry.name!r}", fields, self._taint)
-        shown = {name: value for name, value in fields.items() if name != "client_secret"}
-        return shown | {"token": token}
+        return {name: value for name, value in fields.items() if name != "client_secret"} | {"token": token}
 
     # -- hiding -----------------------------------------------------------------------------------------------------
 
@@ -237,15 +228,15 @@ class Keychain:
             self._taint(secret, where)
 
     def _mapped(self, where: str, fields: Mapping[str, Any], names: Mapping[str, str]) -> Fields:
-        """The fields an entry asks for. What was secret under its own name stays so under one that is not."""
-        found = dict(_mapped(where, fields, names))
+        """The fields of an entry. A secret field stays secret under a new name that is not."""
+        mapped = dict(_mapped(where, fields, names))
         for secret in secrets_in({theirs: fields[theirs] for theirs in names.values()}):
             if len(secret.strip()) >= SHORTEST:
                 self._taint(secret, where)
-        return found
+        return mapped
 
     def _taint(self, secret: str, where: str) -> None:
-        """Hide it from now on. What can't be hidden is not used."""
+        """Hide a secret from now on. Failure if it cannot be hidden."""
         try:
             self.redactor.add(secret)
         except ValueError as error:
@@ -257,21 +248,15 @@ def _entry_key(name: str) -> str:
     return f"{KEYCHAIN}.{name}"
 
 
-def _login(fields: Mapping[str, Any]) -> Login:
-    from noetl.keychain.providers import Login
-
-    return Login(fields)
-
-
 async def open_handle(keychain: Keychain, reference: Reference) -> Any:
-    """The value that a handle stands for. The redactor of the keychain knows it from then on."""
+    """The value of a handle, which the redactor hides from then on."""
     handle = handle_of(reference)
-    found = await keychain.secret(handle.provider, handle.key, handle.version, {FIELD: handle.field}, handle.auth)
-    return found[FIELD]
+    fields = await keychain.secret(handle.provider, handle.key, handle.version, {FIELD: handle.field}, handle.auth)
+    return fields[FIELD]
 
 
 def _mapped(where: str, fields: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
-    """The fields that are wanted, under the names that are wanted."""
+    """The fields under the names of the map; all fields without one."""
     missing = [theirs for theirs in names.values() if theirs not in fields]
     if missing:
         raise Failure("not_found", f"{where} has no field {', '.join(map(repr, missing))}")

@@ -1,7 +1,6 @@
 """The kinds of credentials: which fields each has, and which of them are secret.
 
-A field is secret unless its name says that it is not: what a kind, a plug-in or a secret manager adds is hidden without
-anybody having to think of it.
+A field is secret unless its name is in `PUBLIC`, so fields of plug-ins and secret managers are hidden by default.
 """
 
 from __future__ import annotations
@@ -16,16 +15,14 @@ from noetl.keychain.redact import LONGEST, SHORTEST
 
 
 class Shape(NamedTuple):
-    """The fields of a kind."""
-
     forms: tuple[tuple[str, ...], ...]
-    """What must be given: all the fields of one of these."""
+    """Required: all the fields of one of these."""
     more: tuple[str, ...] = ()
-    """What may be given beside."""
+    """Optional fields."""
     text: str | None = None
-    """The field that a plain text stands for, where a provider has no fields."""
+    """The field that a plain text of a provider sets."""
     preset: Mapping[str, str] = {}
-    """Fields that such a text brings along."""
+    """Fields that are set with such a text."""
 
 
 SERVICE_ACCOUNT = ("type", "client_email", "private_key")
@@ -66,10 +63,10 @@ SHAPES: dict[str, Shape] = {
     WEBHOOK: Shape((("secret",),), (), "secret"),
     "secret_manager": Shape(((),), (), "value"),
 }
-"""The kinds of noetl itself. `secret_manager` has whatever fields it is given, and so have the kinds of plug-ins."""
+"""The built-in kinds. `secret_manager` and the kinds of plug-ins accept any fields."""
 
 PLUGIN = r"[a-z][a-z0-9_-]*\.[A-Za-z0-9_.-]+"
-"""A kind that a plug-in brings: its name, a dot, and a name of its own."""
+"""A kind of a plug-in: the name of the plug-in, a dot, and a name."""
 
 PUBLIC = frozenset(
     [
@@ -83,16 +80,16 @@ PUBLIC = frozenset(
         *("dbInstanceIdentifier", "dbClusterIdentifier"),
     ]
 )
-"""Names of fields that are no secrets."""
+"""Names of fields that are not secret."""
 
 
 def is_known(kind: str) -> bool:
-    """Whether it is a kind of noetl, or could be one of a plug-in."""
+    """Whether it is a built-in kind, or can be one of a plug-in."""
     return kind in SHAPES or re.fullmatch(PLUGIN, kind) is not None
 
 
 def faults(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with the fields of a credential. No message holds a value."""
+    """What is wrong with the fields of a credential. No message contains a value."""
     shape = SHAPES.get(kind)
     if shape is None or kind == "secret_manager":
         if not fields:
@@ -101,23 +98,23 @@ def faults(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
         yield from _misfits(shape, fields)
     for name, value in fields.items():
         if any(len(secret.strip()) < SHORTEST for secret in _leaves(name, value)):
-            yield f"{name} is shorter than {SHORTEST} characters: it could not be hidden in results and logs"
+            yield f"{name} is shorter than {SHORTEST} characters: it cannot be hidden in results and logs"
         if any(len(secret) > LONGEST for secret in _leaves(name, value)):
             yield f"{name} is longer than {LONGEST:,} characters, the maximum that noetl can hide in results and logs"
 
 
 def _misfits(shape: Shape, fields: Mapping[str, Any]) -> Iterator[str]:
-    given = {name for name, value in fields.items() if value not in (None, "")}
-    if not any(given.issuperset(form) for form in shape.forms):
+    present = {name for name, value in fields.items() if value not in (None, "")}
+    if not any(present.issuperset(form) for form in shape.forms):
         yield f"it needs {' or '.join('{' + ', '.join(form) + '}' for form in shape.forms)}"
-    known = {*shape.more, *(name for form in shape.forms for name in form)}
+    allowed = {*shape.more, *(name for form in shape.forms for name in form)}
     for name in fields:
-        if name not in known:
-            yield f"{name!r} is not a field of this kind, which has {', '.join(sorted(known))}"
+        if name not in allowed:
+            yield f"{name!r} is not a field of this kind, which has {', '.join(sorted(allowed))}"
 
 
 def secrets_in(fields: Mapping[str, Any]) -> Iterator[str]:
-    """Every value that has to be hidden, those inside a connection string or a JSON text included."""
+    """Every value to hide, including those inside a connection string or a JSON text."""
     for name, value in fields.items():
         for secret in _leaves(name, value):
             yield secret
@@ -131,7 +128,7 @@ def _leaves(name: str, value: Any) -> Iterator[str]:
         if (name == "dsn" or "://" in value) and (password := password_of(value)):
             yield password
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        # Shorter numbers are ports, limits and versions: they stand in too many places to be hidden, and are let pass.
+        # Shorter numbers are ports, limits and versions: too common to hide.
         if name not in PUBLIC:
             yield from (text for text in _numbers(value) if len(text) >= SHORTEST)
     elif isinstance(value, Mapping):
@@ -143,31 +140,35 @@ def _leaves(name: str, value: Any) -> Iterator[str]:
 
 
 def _numbers(value: int | float) -> Iterator[str]:
-    """A number as results and JSON have it."""
+    """The number as Python and JSON write it."""
     yield repr(value)
     if isinstance(value, float) and value.is_integer():
         yield repr(int(value))
 
 
 def _inside(text: str) -> Iterator[str]:
-    """The secrets of a map that is kept as JSON, such as a service account."""
-    if not text.lstrip().startswith("{"):
-        return
-    try:
-        found = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError):
-        return
-    for name, value in found.items():
+    """The secrets of a map in JSON, such as a service account."""
+    for name, value in (_json_map(text) or {}).items():
         yield from _leaves(name, value)
 
 
+def _json_map(text: str) -> dict[str, Any] | None:
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        fields: dict[str, Any] = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+    return fields
+
+
 def password_of(dsn: str) -> str | None:
-    """The password in a connection string, of either form that PostgreSQL knows."""
+    """The password in a connection string of PostgreSQL, a URL or keywords."""
     from urllib.parse import parse_qs, unquote, urlsplit
 
     if "://" not in dsn:
-        found = re.search(r"\bpassword\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S+))", dsn)
-        return None if found is None else re.sub(r"\\(.)", r"\1", found[1] or found[2] or "")
+        match = re.search(r"\bpassword\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S+))", dsn)
+        return None if match is None else re.sub(r"\\(.)", r"\1", match[1] or match[2] or "")
     try:
         parts = urlsplit(dsn)
         return unquote(parts.password) if parts.password else parse_qs(parts.query).get("password", [None])[0]
@@ -176,16 +177,10 @@ def password_of(dsn: str) -> str | None:
 
 
 def fields_of(kind: str, text: str) -> dict[str, Any] | None:
-    """What a provider's text is for a credential: the fields of a JSON map, or the one field of a plain text.
-
-    None where the kind has no field that a plain text could be.
-    """
-    if text.lstrip().startswith("{"):
-        try:
-            found = msgspec.json.decode(text)
-        except (msgspec.DecodeError, UnicodeError):
-            found = None
-        if isinstance(found, dict):
-            return found
+    """The fields of a credential in the text of a provider: a JSON map, or a plain text for one field. None if the kind
+    has no field for a plain text."""
+    fields = _json_map(text)
+    if fields is not None:
+        return fields
     shape = SHAPES.get(kind, SHAPES["secret_manager"])
     return None if shape.text is None else {shape.text: text, **shape.preset}

@@ -1,8 +1,8 @@
-"""Where the master key lives: in the environment, or in a file of its own.
+"""The master key: in the environment, or in a file.
 
-The file has one key a line, the current one first. It has to be readable by its owner alone, and must not lie with the
-database: who copies the folder of the database, for a backup say, would have copied the key too. One file serves all
-databases of a user, so rotation keeps the keys before it until somebody says that they can go.
+The file has one key per line, the current one first. Only its owner may read it, and it must not be in the folder of
+the database, so that a copy of that folder does not contain the key. One file serves all databases of a user, so
+rotation keeps older keys until they are removed explicitly.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from noetl.durable import replace_file, sync
 from noetl.errors import AuthError
 from noetl.keychain.sealed import KEY_BYTES, MasterKey, MasterKeys
 from noetl.settings import MasterKeySettings
@@ -24,11 +25,11 @@ HEX = re.compile(r"[0-9A-Fa-f]{64}")
 
 
 class MasterKeySource:
-    """The master keys of one database, as the settings say where they are."""
+    """The master keys of one database."""
 
-    def __init__(self, chosen: MasterKeySettings, database: str | Path | None = None) -> None:
-        self.variable = chosen.key
-        self.file = Path(chosen.file)
+    def __init__(self, settings: MasterKeySettings, database: str | Path | None = None) -> None:
+        self.variable = settings.key
+        self.file = Path(settings.file)
         self.database = None if database is None else Path(database)
 
     @property
@@ -36,19 +37,19 @@ class MasterKeySource:
         return self.variable is None
 
     def read(self) -> MasterKeys:
-        """The keys. AuthError if there are none, or where they could leak."""
+        """The keys. AuthError if there are none, or if others could read them."""
         if self.variable is not None:
             return _parsed(self.variable.replace(",", "\n"), VARIABLE)
         try:
             text = self._text()
         except FileNotFoundError:
             raise AuthError(
-                f"there is no master key: set {VARIABLE}, or put the key of this database into {self.file}"
+                f"there is no master key: set {VARIABLE}, or write the key of this database to {self.file}"
             ) from None
         return _parsed(text, str(self.file))
 
     def read_or_create(self) -> MasterKeys:
-        """The keys; the first one is made where there is none yet."""
+        """The keys; a new one if there is none yet."""
         if self.variable is None and not self.file.exists():
             self._check_place()
             with self.locked():
@@ -57,14 +58,14 @@ class MasterKeySource:
         return self.read()
 
     def add(self) -> MasterKeys:
-        """A new key in front of the others, which still open what they sealed."""
+        """Add a new current key; the others stay to open what they have sealed."""
         with self.locked():
             before = self.read()
             self._write([new_key(), before.current, *before.older])
         return self.read()
 
     def forget_older(self) -> int:
-        """Remove all keys but the current one; how many were removed."""
+        """Remove all keys but the current one; how many."""
         with self.locked():
             keys = self.read()
             self._write([keys.current])
@@ -79,7 +80,7 @@ class MasterKeySource:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise AuthError(f"the master key in {self.file} can't be read: {error.strerror}") from None
+            raise AuthError(f"cannot read the master key {self.file}: {error.strerror}") from None
 
     def _check_place(self) -> None:
         if self.database is None:
@@ -87,41 +88,34 @@ class MasterKeySource:
         folder = self.database.resolve().parent
         if self.file.resolve().is_relative_to(folder):
             raise AuthError(
-                f"the master key {self.file} lies in the folder of the database, {folder}: who copies one copies both. "
-                "Name a file elsewhere by NOETL_MASTER_KEY_FILE"
+                f"the master key {self.file} is in the folder of the database, {folder}, and would be copied with it: "
+                "set NOETL_MASTER_KEY_FILE to a file elsewhere"
             )
 
-    def _check_mode(self, found: os.stat_result) -> None:
-        mode = stat.S_IMODE(found.st_mode)
+    def _check_mode(self, status: os.stat_result) -> None:
+        mode = stat.S_IMODE(status.st_mode)
         if mode & 0o077:
             raise AuthError(f"others can read the master key {self.file} (mode {mode:03o}): chmod 600 {self.file}")
 
     def _write(self, keys: list[MasterKey]) -> None:
-        """Put the file in place as a whole: at any moment there is the old one or the new one."""
         text = "".join(f"{b64encode(key.secret).decode()}\n" for key in keys)
-        new = self.file.with_name(f"{self.file.name}.new")
         try:
-            new.unlink(missing_ok=True)
-            with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self.file)
-            _sync_folder(self.file.parent)
+            replace_file(self.file, text.encode("ascii"), self.file.with_name(f"{self.file.name}.new"), 0o600)
+            sync(self.file.parent)
         except OSError as error:
-            raise AuthError(f"the master key can't be written to {self.file}: {error.strerror}") from None
+            raise AuthError(f"cannot write the master key {self.file}: {error.strerror}") from None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One process at a time changes the file: two that add a key would lose one, and all that it sealed. AuthError
-        where the folder can't be written."""
+        """Changes by one process at a time: two that add a key would lose one. AuthError if the folder is not
+        writable."""
         import fcntl
 
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(self.file.with_name(f"{self.file.name}.lock"), os.O_CREAT | os.O_RDWR, 0o600)
         except OSError as error:
-            raise AuthError(f"the master key can't be written to {self.file}: {error.strerror}") from None
+            raise AuthError(f"cannot write the master key {self.file}: {error.strerror}") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -133,18 +127,10 @@ def new_key() -> MasterKey:
     return MasterKey(os.urandom(KEY_BYTES))
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _parsed(text: str, where: str) -> MasterKeys:
     keys = [_key(line, where) for line in map(str.strip, text.splitlines()) if line]
     if not keys:
-        raise AuthError(f"{where} holds no master key")
+        raise AuthError(f"{where} contains no master key")
     return MasterKeys(keys[0], tuple(keys[1:]))
 
 
@@ -154,11 +140,11 @@ def _key(text: str, where: str) -> MasterKey:
         return MasterKey(bytes.fromhex(text))
     plain = text.rstrip("=").replace("+", "-").replace("/", "_")
     try:
-        found = urlsafe_b64decode(plain + "=" * (-len(plain) % 4)) if re.fullmatch(r"[\w-]+", plain, re.A) else b""
+        secret = urlsafe_b64decode(plain + "=" * (-len(plain) % 4)) if re.fullmatch(r"[\w-]+", plain, re.A) else b""
     except ValueError:
-        found = b""
-    if len(found) != KEY_BYTES:
+        secret = b""
+    if len(secret) != KEY_BYTES:
         raise AuthError(
             f"{where}: a master key is {KEY_BYTES} random bytes in base64 or hex (`openssl rand -base64 32`)"
         )
-    return MasterKey(found)
+    return MasterKey(secret)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from noetl.keychain.rest import ask, refused
-from noetl.keychain.tokens import DEFAULT_LIFE_SECONDS, TOKENS, Token
-
-SERVER = "the token endpoint"
+from noetl.keychain.rest import SecretServer
+from noetl.keychain.tokens import TOKENS, Token
 
 
 async def access_token(where: str, fields: Mapping[str, Any], taint: Callable[[str, str], None]) -> str:
-    """A token that is good for a while, from the cache of the process or fresh."""
+    """A valid token, from the cache of the process or new."""
     token = await TOKENS.get(dict(fields), lambda: _request(where, fields))
     taint(token, where)
     return token
@@ -26,11 +24,8 @@ async def _request(where: str, fields: Mapping[str, Any]) -> Token:
         form |= {"client_id": fields["client_id"], "client_secret": fields["client_secret"]}
     else:
         headers["Authorization"] = _basic(fields["client_id"], fields["client_secret"])
-    answer = await ask(where, SERVER, "POST", fields["token_url"], data=form, headers=headers)
-    token = answer.at("access_token")
-    if not answer.ok or not isinstance(token, str) or not token:
-        raise refused(where, SERVER, answer, answer.word("error"))
-    return Token(token, seconds_of(answer.at("expires_in")))
+    server = SecretServer(where, "the token endpoint")
+    return await server.token("POST", fields["token_url"], data=form, headers=headers)
 
 
 def _basic(client: str, secret: str) -> str:
@@ -39,12 +34,3 @@ def _basic(client: str, secret: str) -> str:
     from urllib.parse import quote_plus
 
     return "Basic " + b64encode(f"{quote_plus(client)}:{quote_plus(secret)}".encode()).decode()
-
-
-def seconds_of(value: Any) -> float:
-    """The life of a token as an answer tells it; some servers tell it as text."""
-    try:
-        seconds = float(value)
-    except (TypeError, ValueError):
-        return DEFAULT_LIFE_SECONDS
-    return seconds if seconds > 0 else DEFAULT_LIFE_SECONDS

@@ -1,17 +1,17 @@
-"""Hiding secrets by value, wherever they turn up in what a call gave or said.
+"""Hides secrets by value in the results, errors and output of a call.
 
-A secret can come back in other clothes: url-quoted in an address, escaped in JSON (also JSON inside JSON, or the repr
-of a Python string), in base64 as a part of something longer (`user:password` of basic auth), in one line or several, or
-as hexadecimal digits. One pattern for each secret knows every spelling of each of its characters; another knows the
-base64 of it at each of the three places that it can have in a group of three bytes.
+A secret may reappear in another encoding: url-quoted, escaped in JSON (also JSON inside JSON, or the repr of a Python
+string), in base64 as part of something longer (`user:password` of basic auth), in one line or several, or as
+hexadecimal digits. One pattern for each secret matches every encoding of each of its characters; another matches its
+base64 at each of the three positions in a group of three bytes.
 
-**Time.** Patterns are slow, and nearly every text holds no secret at all. So each pattern has gates: the longest run of
-letters and digits of the secret, which no spelling changes, and halves of its base64. `bytes.find` looks for the gates,
-and a pattern is tried only near an open one. The strings of a result are joined and looked through as one text. No part
-of a pattern can match in many ways, so the time is linear for hostile texts too: `python -m bench.redaction` measures
-it, with 20 secrets in 15 MB.
+**Time.** Patterns are slow, and nearly every text contains no secret. So each pattern has gates: the longest run of
+letters and digits of the secret, which no encoding changes, and halves of its base64. `bytes.find` searches for the
+gates, and a pattern is tried only near a match. The strings of a result are joined and searched as one text. No part of
+a pattern can match in many ways, so the time is linear for hostile texts too: `python -m bench.redaction` measures it,
+with 20 secrets in 15 MB.
 
-What holds no secret is given back as the very same object.
+A value without secrets is returned as the same object.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from noetl.model.outcome import Error, Outcome, failed
 
 HIDDEN = "***"
 SHORTEST = 6
-"""A shorter secret is part of too many other words to be hidden."""
+"""Shorter secrets are part of too many other words."""
 LONGEST = 16_384
 """Maximum characters of a secret. A longer one would slow down every search."""
 LARGE = 1 << 18
@@ -39,21 +39,21 @@ LARGE = 1 << 18
 STRETCH = 1 << 16
 """Bytes that one pattern search covers: it holds the GIL, so no other thread runs meanwhile."""
 SHORTEST_LINE = 16
-"""Lines of a secret of several (a key in PEM) are hidden on their own from this length on."""
+"""Lines of a secret with several (a key in PEM) are also hidden on their own from this length on."""
 LEVELS = 8
-"""Backslashes that stand before an escaped character at most: 1 in JSON, 3 in JSON inside JSON, 7 one level deeper."""
+"""Maximum backslashes before an escaped character: 1 in JSON, 3 in JSON inside JSON, 7 one level deeper."""
 WIDEST = 7 * LEVELS + 5
-"""Bytes that one byte of a secret takes in its longest spelling, an escape of four digits behind eight backslashes,
-each of them quoted three times."""
+"""Bytes of one byte of a secret in its longest encoding: an escape of four digits after eight backslashes, each of them
+quoted three times."""
 LINE = 60
-"""Encoders that break lines make none shorter."""
+"""Minimum line length of encoders that break lines."""
 WIDEST_BREAK = 2 * (LEVELS + 1)
-"""Bytes of an end of line in its longest spelling."""
+"""Bytes of an end of line in its longest encoding."""
 LONG_CORE = 9
 """Half of the base64 of a core of this length is long enough to be rare."""
 
 SEPARATOR = b"\xff"
-"""Stands in no text, and so in no spelling of a secret."""
+"""Not in any UTF-8 text, so in no encoding of a secret."""
 
 Value = TypeVar("Value")
 Span = tuple[int, int]
@@ -68,7 +68,7 @@ _CONTROL = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 
 
 class Redactor:
-    """Knows the secrets of a lease, and hides them."""
+    """The secrets of a lease, and how to hide them."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self.names: set[str] = set()
@@ -80,8 +80,7 @@ class Redactor:
             self.add(secret)
 
     def add(self, secret: str) -> None:
-        """Hide this value from now on, without the space around it. ValueError if it is too short to be recognised, or
-        too long to be looked for."""
+        """Hide this value from now on, without surrounding white space. ValueError if it is too short or too long."""
         secret = secret.strip()
         if len(secret) < SHORTEST:
             raise ValueError(f"a secret needs at least {SHORTEST} characters to be hidden in texts")
@@ -96,7 +95,7 @@ class Redactor:
     def _add(self, text: str, *kinds: Callable[[str], _Form]) -> None:
         if text not in self._known:
             self._known.add(text)
-            # A list of its own: a thread may be looking through a text with the one that was.
+            # A new list: a thread may be searching with the old one.
             self._gates = [
                 *self._gates,
                 *((gate, form) for form in (kind(text) for kind in kinds) for gate in form.gates),
@@ -121,7 +120,7 @@ class Redactor:
 
 
 def _is_large(value: Any) -> bool:
-    """Whether a value is large enough to block other tasks. Stops as soon as that is known."""
+    """Whether a value is large enough to block other tasks. Stops as soon as it is."""
     room, todo = LARGE, [value]
     while todo and room > 0:
         one = todo.pop()
@@ -142,19 +141,19 @@ def _is_large(value: Any) -> bool:
 
 
 def _too_deep(value: Any) -> Any:
-    """What stands for a value that can't be taken apart: it could not be stored either."""
+    """The replacement for a value that is nested too deeply, which could not be stored either."""
     if isinstance(value, Outcome):
-        return failed("input", "the result is nested too deeply to be looked through for secrets")
+        return failed("input", "the result is nested too deeply to be searched for secrets")
     return HIDDEN
 
 
 class _Pass:
-    """Hides secrets in one value. All its strings are looked through together, as one text."""
+    """Hides secrets in one value. All its strings are searched together, as one text."""
 
     def __init__(self, gates: list[Gate], numbers: bool) -> None:
         self.gates, self.numbers = gates, numbers
         self.hidden: dict[str, str] = {}
-        """What becomes of the strings that hold secrets."""
+        """The strings that contain secrets, and their replacements."""
 
     def over(self, value: Any) -> Any:
         if isinstance(value, bytes):
@@ -171,8 +170,8 @@ class _Pass:
         return self._rebuilt(value) if others or self.hidden else value
 
     def _gather(self, value: Any, words: set[str]) -> bool:
-        """Collect the strings of a value; True if it has to be built anew whatever they are: there are bytes in it,
-        which are looked through one by one, or secrets that a template has joined to something."""
+        """Collect the strings of a value; True if it must be rebuilt in any case: it contains bytes, which are searched
+        one by one, or secrets that a template has joined to something."""
         others = False
         todo = [value]
         while todo:
@@ -230,7 +229,7 @@ class _Pass:
         return msgspec.structs.replace(value, **changed) if changed else value
 
     def _json(self, value: msgspec.Raw) -> msgspec.Raw:
-        """JSON that nobody has decoded. Where a secret was a number or half an escape, it has to be after all."""
+        """Undecoded JSON. If hiding breaks it (a number, half an escape), it is decoded after all."""
         data = bytes(value)
         hidden = self._bytes(data)
         if hidden is data:
@@ -242,7 +241,7 @@ class _Pass:
         return msgspec.Raw(hidden)
 
     def _bytes(self, data: bytes) -> bytes:
-        """The same object where nothing had to be hidden. What two secrets share is hidden once."""
+        """The same object if there is nothing to hide. Overlapping secrets are hidden once."""
         spans = [span for gate, form in self.gates if gate in data for span in form.spans(data, gate)]
         if not spans:
             return data
@@ -277,21 +276,21 @@ def _merged(spans: list[Span]) -> Iterator[Span]:
 
 
 class _Form:
-    """A family of spellings of one secret, each of which holds one of the gates."""
+    """A family of encodings of one secret, each of which contains one of the gates."""
 
     def __init__(self, secret: str, gates: Iterable[str]) -> None:
         self.secret = secret
         known = set(gates)
-        # The empty text is in every text: where one spelling has no core of its own, the pattern is always tried.
+        # The empty gate is in every text: if one encoding has no core, the pattern is always tried.
         self.gates = (b"",) if "" in known else tuple(sorted(gate.encode() for gate in known))
 
     def spans(self, data: bytes, gate: bytes) -> Iterator[Span]:
-        """Where it stands. Looked for no farther from a gate than the longest spelling reaches, and nowhere twice."""
+        """Where the secret is. Searches no farther from a gate than the longest encoding, and nowhere twice."""
         for low, high in _merged(list(self._regions(data, gate))):
             yield from self.within(data, low, high)
 
     def _regions(self, data: bytes, gate: bytes) -> Iterator[Span]:
-        """Gates that stand close together are one region, so that a text of nothing else takes no longer."""
+        """Gates that are close together are one region, so that a text full of gates takes no longer."""
         if not gate:
             yield 0, len(data)
             return
@@ -303,7 +302,6 @@ class _Form:
             at = data.find(gate, last + len(gate))
 
     def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
-        """Where it stands in a part of the text."""
         for found in self.matches(data, low, high):
             yield found.span()
 
@@ -322,7 +320,7 @@ class _Form:
 
     @cached_property
     def width(self) -> int:
-        """The length of the longest spelling, or more."""
+        """An upper bound of the length of an encoding."""
         raise NotImplementedError
 
     def source(self) -> bytes:
@@ -330,8 +328,8 @@ class _Form:
 
 
 def _written(secret: str) -> Iterator[str]:
-    """How a secret is written where characters are not escaped one by one: with its quotes doubled in SQL and CSV, as a
-    shell quotes it, in small letters where it was part of a host, and a number as others print it."""
+    """Forms in which characters are not escaped one by one: quotes doubled in SQL and CSV, quoting of shells, lower
+    case in host names, and other notations of a number."""
     if "'" in secret:
         yield secret.replace("'", "''")
         yield secret.replace("'", "'\\''")
@@ -354,7 +352,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _core(text: str) -> str:
-    """The longest run of letters and digits: the same in every spelling."""
+    """The longest run of letters and digits: the same in every encoding."""
     return max(_ALPHANUMERIC.findall(text), key=len, default="")
 
 

@@ -1,4 +1,4 @@
-"""One request to a server that keeps or grants secrets. Nothing of what it answers gets into a message."""
+"""Requests to a server that stores or grants secrets. No message contains anything of its response."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from noetl.tools.base import Failure
+from noetl.keychain.tokens import Token, lifetime
+from noetl.tools.base import RETRYABLE_STATUSES, Failure
 
-SECONDS = 15.0
+TIMEOUT_SECONDS = 15.0
 MAX_BYTES = 2**20
-RETRYABLE = frozenset([408, 425, 429, 500, 502, 503, 504])
 
 
-class Answer(NamedTuple):
-    """Status and JSON of an answer; None where it was something else."""
+class SecretResponse(NamedTuple):
+    """Status and JSON of a response; `data` is None if it is not JSON."""
 
     status: int
     data: Any
@@ -24,48 +24,78 @@ class Answer(NamedTuple):
     def ok(self) -> bool:
         return 200 <= self.status < 300
 
-    def word(self, *path: str) -> str:
-        """A short word at a path in the answer, such as `invalid_client`; empty where there is nothing like that."""
-        found = self.at(*path)
-        return found if isinstance(found, str) and re.fullmatch(r"[A-Za-z0-9_.:# -]{1,80}", found) else ""
-
     def at(self, *path: str) -> Any:
-        found = self.data
+        value = self.data
         for name in path:
-            found = found.get(name) if isinstance(found, dict) else None
-        return found
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
+
+    def word(self, *path: str) -> str:
+        """A short word at a path, such as `invalid_client`; empty if there is none."""
+        word = self.at(*path)
+        return word if isinstance(word, str) and re.fullmatch(r"[A-Za-z0-9_.:# -]{1,80}", word) else ""
 
 
-async def ask(where: str, server: str, method: str, url: str, *, own: bool = False, **request: Any) -> Answer:
-    """Send a request and read the answer. Redirects are not followed: they would take the credential elsewhere.
+class SecretServer(NamedTuple):
+    """A server, and what wants a secret from it, for messages."""
 
-    Nothing is sent to a forbidden address, unless it is the worker's `own` and no playbook or credential named it.
-    """
-    import httpx2
+    where: str
+    name: str
 
-    from noetl.tools.http_client.network import check_request, guard, is_refusal
+    async def send(self, method: str, url: str, *, own: bool = False, **request: Any) -> SecretResponse:
+        """Redirects are not followed: they would send the credential elsewhere.
 
-    try:
-        async with httpx2.AsyncClient(timeout=SECONDS) as client:
-            prepared = client.build_request(method, url, **request)
-            if not own:
-                guard(client)
-                check_request(prepared)
-            response = await client.send(prepared, stream=True)
-            try:
-                return Answer(response.status_code, _decoded(await _body(response.aiter_bytes())))
-            finally:
-                await response.aclose()
-    except httpx2.TimeoutException:
-        raise Failure("connect", f"{where}: {server} did not answer in {SECONDS:g} s", retryable=True) from None
-    except (httpx2.InvalidURL, httpx2.UnsupportedProtocol):
-        raise Failure("auth", f"{where}: the address of {server} is not valid") from None
-    except httpx2.RequestError as error:
-        if is_refusal(error):
-            raise Failure("connect", f"{where}: {server}: {error}") from None
-        raise Failure(
-            "connect", f"{where}: {server} can't be reached ({type(error).__name__})", retryable=True
-        ) from None
+        Refuses forbidden addresses, unless the address is the worker's `own` and comes from no playbook or credential.
+        """
+        import httpx2
+
+        from noetl.tools.http_client.network import check_request, guard, is_refusal
+
+        where, name = self
+        try:
+            async with httpx2.AsyncClient(timeout=TIMEOUT_SECONDS) as client:
+                prepared = client.build_request(method, url, **request)
+                if not own:
+                    guard(client)
+                    check_request(prepared)
+                response = await client.send(prepared, stream=True)
+                try:
+                    return SecretResponse(response.status_code, _decoded(await _body(response.aiter_bytes())))
+                finally:
+                    await response.aclose()
+        except httpx2.TimeoutException:
+            message = f"{where}: {name} did not respond within {TIMEOUT_SECONDS:g} s"
+            raise Failure("connect", message, retryable=True) from None
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol):
+            raise Failure("auth", f"{where}: the address of {name} is invalid") from None
+        except httpx2.RequestError as error:
+            if is_refusal(error):
+                raise Failure("connect", f"{where}: {name}: {error}") from None
+            message = f"{where}: cannot reach {name} ({type(error).__name__})"
+            raise Failure("connect", message, retryable=True) from None
+
+    async def token(
+        self,
+        method: str,
+        url: str,
+        *,
+        path: tuple[str, ...] = ("access_token",),
+        seconds: tuple[str, ...] = ("expires_in",),
+        **request: Any,
+    ) -> Token:
+        """The token in a response, at a path, with its lifetime at another."""
+        response = await self.send(method, url, **request)
+        token = response.at(*path)
+        if not response.ok or not isinstance(token, str) or not token:
+            raise self.refusal(response, response.word("error"))
+        return Token(token, lifetime(response.at(*seconds)))
+
+    def refusal(self, response: SecretResponse, word: str = "") -> Failure:
+        """The failure for a response without a secret; retryable if the server is the cause."""
+        answer = "an unexpected response" if response.ok else f"{response.status} {word}".strip()
+        if response.status in RETRYABLE_STATUSES:
+            return Failure("auth", f"{self.where}: {self.name} answered {answer}; try again later", retryable=True)
+        return Failure("auth", f"{self.where}: {self.name} answered {answer}")
 
 
 async def _body(chunks: Any) -> bytes:
@@ -83,11 +113,3 @@ def _decoded(body: bytes) -> Any:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-
-
-def refused(where: str, server: str, answer: Answer, word: str = "", kind: str = "auth") -> Failure:
-    """The failure that an answer is: worth another try where the server itself is in trouble."""
-    said = f"{answer.status} {word}".strip() if not answer.ok else "something that is not what was asked for"
-    if answer.status in RETRYABLE:
-        return Failure(kind, f"{where}: {server} answered {said}; try again later", retryable=True)
-    return Failure(kind, f"{where}: {server} answered {said}")

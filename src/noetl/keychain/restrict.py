@@ -1,4 +1,4 @@
-"""Who may use a credential: the paths of playbooks and the pools of workers, as patterns with `*` and `?`."""
+"""Restrictions of a credential: paths of playbooks and pools of workers, as patterns with `*` and `?`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 
 def allowed(patterns: Sequence[str], name: str) -> bool:
-    """Whether a name fits one of the patterns; without any, all do."""
+    """Whether a name matches one of the patterns; without patterns, every name does."""
     return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 

@@ -11,12 +11,12 @@ key comes from the environment or the database is Postgres, a rollback before th
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from noetl.durable import replace_file
 from noetl.errors import AuthError
 from noetl.keychain.master import MasterKeySource
 
@@ -66,7 +66,7 @@ class Revisions:
             return {}
         except (OSError, msgspec.DecodeError):
             raise AuthError(
-                f"{self.file} is not readable, so old credentials cannot be detected: mend or remove it"
+                f"{self.file} is not readable, so rollbacks of credentials cannot be detected: repair or remove it"
             ) from None
 
     def _list(self, name: str, revision: int) -> None:
@@ -80,9 +80,5 @@ class Revisions:
 
     def _write(self, listed: dict[str, Seen]) -> None:
         assert self.file is not None
-        new = self.file.with_name(f"{self.file.name}.new")
-        with suppress(OSError), open(os.open(new, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
-            file.write(msgspec.json.encode(listed))
-            file.flush()
-            os.fsync(file.fileno())
-            new.replace(self.file)
+        with suppress(OSError):
+            replace_file(self.file, msgspec.json.encode(listed), self.file.with_name(f"{self.file.name}.new"), 0o600)

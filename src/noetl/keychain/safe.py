@@ -1,4 +1,4 @@
-"""The credentials of a database: put in sealed, taken out opened."""
+"""The credentials of a database: sealed when stored, opened when read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,199}")
 
 
 class Rotated(NamedTuple):
-    """What a rotation did: how many credentials have a new wrapping, how many old master keys are gone."""
+    """The number of credentials that were wrapped again, and of old master keys that were removed."""
 
     credentials: int
     forgotten: int
@@ -41,7 +41,7 @@ class Safe:
         pools: Sequence[str] = (),
         now: float,
     ) -> None:
-        """Keep a credential in the place of what had this name."""
+        """Add or replace a credential."""
         check(name, kind, fields)
         label = Label(name, kind, tuple(paths), tuple(pools))
         keys = self.keys.read_or_create()
@@ -50,19 +50,19 @@ class Safe:
             sealed = seal(fields, label, keys.current)
             self.store.put(SealedCredential(name, kind, sealed, now, now, label.paths, label.pools))
             before, keys = keys.current, self.keys.read()
-            if keys.find(before.id):  # else a rotation has forgotten it meanwhile
+            if keys.find(before.id):  # else a rotation has removed it in the meantime
                 self.revisions.check(name, label.revision)
                 return
 
     def _next_revision(self, name: str, now: float) -> int:
-        """Greater than every earlier revision. Based on the clock, so this holds after a delete and set, too."""
+        """Greater than every earlier revision; based on the clock, so also after the credential was deleted."""
         row = self.store.get(name)
         before = 0 if row is None else revision_of(row.sealed)
         return max(int(now * 1_000_000), before + 1, self.revisions.newest(name) + 1)
 
     def open(self, name: str) -> StoredCredential:
-        """A credential with its fields, for a lease. The caller has to enforce its restrictions, as `Keychain` does.
-        AuthError for the secret of a webhook: no lease needs it."""
+        """A credential with its fields, for a lease. The caller enforces its restrictions, as `Keychain` does.
+        AuthError for the secret of a webhook, which no lease needs."""
         row = self._row(name)
         if row.kind == WEBHOOK:
             raise AuthError(f"credential {name!r} is the secret of a webhook: playbooks cannot use it")
@@ -75,7 +75,7 @@ class Safe:
     def _row(self, name: str) -> SealedCredential:
         row = self.store.get(name)
         if row is None:
-            raise NotFound(f"there is no credential {name!r}: `noetl credential set {name}` makes one")
+            raise NotFound(f"there is no credential {name!r}: create it with `noetl credential set {name}`")
         return row
 
     def _opened(self, row: SealedCredential) -> StoredCredential:
@@ -86,15 +86,14 @@ class Safe:
     def rotate(self, *, forget_older: bool = False) -> Rotated:
         """Wrap every data key with a new master key.
 
-        The new key is on the disk before anything is wrapped with it, and the old ones stay beside it: whenever this
-        is interrupted, all credentials can be opened. A key in the environment is changed there by whoever set it; then
-        this only wraps.
+        The new key is on the disk before anything is wrapped with it, and the old ones stay: after an interruption all
+        credentials can be opened. A key in the environment is changed by the operator; then this only wraps.
         """
         keys = self.keys.add() if self.keys.is_file else self.keys.read()
         wrapped, forgotten = self._wrap_all(keys), 0
         if forget_older and self.keys.is_file:
             forgotten = self.keys.forget_older()
-            wrapped += self._wrap_all(keys)  # what another process has sealed with an old key meanwhile
+            wrapped += self._wrap_all(keys)  # sealed with an old key by another process meanwhile
         return Rotated(wrapped, forgotten)
 
     def _wrap_all(self, keys: MasterKeys) -> int:
@@ -107,18 +106,18 @@ class Safe:
 
 
 def check(name: str, kind: str, fields: Any) -> None:
-    """UsageError where a credential can't be kept. Nothing of its values is said."""
+    """UsageError if a credential is invalid. The message contains no values."""
     if not NAME.fullmatch(name):
-        raise UsageError(f"{name!r} can't be the name of a credential: use letters, digits and _ . / @ -")
+        raise UsageError(f"{name!r} is not a valid credential name: use letters, digits and _ . / @ -")
     if not is_known(kind):
         from noetl.dsl.problem import did_you_mean
 
-        hint = did_you_mean(kind, SHAPES) or f"the kinds are {', '.join(SHAPES)}; one of a plug-in has a dot ({PLUGIN})"
-        raise UsageError(f"there is no kind of credential {kind!r}: {hint}")
+        hint = did_you_mean(kind, SHAPES) or f"the kinds are {', '.join(SHAPES)}; kinds of plug-ins match {PLUGIN}"
+        raise UsageError(f"unknown credential kind {kind!r}: {hint}")
     if not isinstance(fields, dict):
-        raise UsageError("the data of a credential is a map of its fields, as JSON")
+        raise UsageError("the data of a credential must be a JSON map of its fields")
     if wrong := "; ".join(faults(kind, fields)):
-        raise UsageError(f"credential {name!r} can't be a {kind}: {wrong}")
+        raise UsageError(f"credential {name!r} is not a valid {kind}: {wrong}")
 
 
 def _label(row: SealedCredential) -> Label:

@@ -1,12 +1,12 @@
-"""Sealing: how a credential lies in the database.
+"""Sealing: the format of a credential in the database.
 
     version (1)  key id (8)  revision (8)  nonce (12)  wrapped data key (48)  nonce (12)  content and tag
 
-The content is encrypted with a data key of its own (AES-256-GCM), and the data key with a master key, whose id stands
-in front. Another master key means wrapping 32 bytes again, not decrypting every secret. What must not change without
-the secret is authenticated with it: the credential's name, its kind, who may use it, and its revision, a number that
-grows each time the credential is set (`revisions.py` tells what it is for). A row that was copied under another name or
-opened to more playbooks can't be read. Version 1 has no revision, which counts as 0.
+The content is encrypted with a data key of its own (AES-256-GCM), and the data key with a master key, whose id comes
+first. A new master key means wrapping 32 bytes again, not decrypting every secret. The name, kind, restrictions and
+revision of the credential are authenticated with the secret; the revision grows each time the credential is set (see
+`revisions.py`). A row that was copied to another name or opened to more playbooks cannot be read. Version 1 has no
+revision, which counts as 0.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MasterKey(NamedTuple):
 
     @property
     def id(self) -> bytes:
-        """Tells keys apart without telling anything about them."""
+        """Identifies the key without revealing anything about it."""
         return sha256(b"noetl master key\0" + self.secret).digest()[:ID_BYTES]
 
     def __repr__(self) -> str:
@@ -45,7 +45,7 @@ class MasterKey(NamedTuple):
 
 
 class MasterKeys(NamedTuple):
-    """The key to seal with, and all that can open."""
+    """The key to seal with, and older ones that can still open."""
 
     current: MasterKey
     older: tuple[MasterKey, ...] = ()
@@ -55,7 +55,7 @@ class MasterKeys(NamedTuple):
 
 
 class Label(NamedTuple):
-    """What is known of a credential without opening it."""
+    """The authenticated properties of a credential."""
 
     name: str
     kind: str
@@ -69,7 +69,7 @@ class Label(NamedTuple):
 
 
 def seal(fields: dict[str, Any], label: Label, key: MasterKey) -> bytes:
-    """The fields, readable only with the master key and only under this label."""
+    """The fields, readable only with the master key and this label."""
     data_key, nonce = os.urandom(KEY_BYTES), os.urandom(NONCE_BYTES)
     content = _cipher(data_key).encrypt(nonce, msgspec.json.encode(fields), label.authenticated())
     return _wrap(data_key, label, key) + nonce + content
@@ -85,7 +85,7 @@ def unseal(sealed: bytes, label: Label, keys: MasterKeys) -> dict[str, Any]:
 
 
 def rewrap(sealed: bytes, label: Label, keys: MasterKeys) -> bytes:
-    """The same content under the current master key; the same object if it is already."""
+    """The same content under the current master key; the same object if it already is."""
     if _key_id(sealed) == keys.current.id:
         return sealed
     label = label._replace(revision=revision_of(sealed))
@@ -123,8 +123,8 @@ def _unwrap(sealed: bytes, label: Label, keys: MasterKeys) -> tuple[bytes, bytes
     key = keys.find(_key_id(sealed))
     if key is None:
         raise AuthError(
-            f"credential {label.name!r} was sealed with the master key {_key_id(sealed).hex()}, which is not here: "
-            "NOETL_MASTER_KEY or the key file must have it"
+            f"credential {label.name!r} was sealed with the master key {_key_id(sealed).hex()}, which is missing: "
+            "add it to NOETL_MASTER_KEY or the key file"
         )
     head, wrapped = sealed[:size], sealed[size:end]
     associated = head + label.authenticated()
@@ -148,6 +148,6 @@ def _decrypt(key: bytes, nonce: bytes, content: bytes, associated: bytes, label:
         return _cipher(key).decrypt(nonce, content, associated)
     except InvalidTag:
         raise AuthError(
-            f"credential {label.name!r} can't be opened: it was changed in the database, or belongs to another name; "
+            f"cannot open credential {label.name!r}: it was changed in the database, or belongs to another name; "
             "set it again"
         ) from None

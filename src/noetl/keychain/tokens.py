@@ -1,4 +1,4 @@
-"""Tokens that were asked for at some server and run out: kept for the whole process until shortly before their end."""
+"""Tokens that expire, cached for the whole process until shortly before their end."""
 
 from __future__ import annotations
 
@@ -9,48 +9,53 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from noetl.keychain.shared import Shared
+from noetl.keychain.shared import SharedTasks
 
 LEEWAY_SECONDS = 60.0
-"""A token is not used in its last minute, or in the last tenth of a short life: the call it is for takes time too."""
+"""A token is not used in its last minute, or in the last tenth of a short lifetime: the request takes time too."""
 DEFAULT_LIFE_SECONDS = 300.0
-"""The life of a token whose server does not tell it."""
+"""The lifetime of a token whose server does not state it."""
 
 
 class Token(NamedTuple):
-    """What a server gave, and how long it lasts."""
+    """A token, and its lifetime."""
 
     value: str
     seconds: float = DEFAULT_LIFE_SECONDS
 
 
-class Tokens:
-    """Tokens by what they were asked for with. Callers that come together cause one request."""
+def lifetime(value: Any) -> float:
+    """The lifetime in a response; some servers send it as text."""
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        return DEFAULT_LIFE_SECONDS
+    return seconds if seconds > 0 else DEFAULT_LIFE_SECONDS
+
+
+class TokenCache:
+    """Tokens by everything that they were requested with. Concurrent callers share one request."""
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
         self.now = now
-        self._held: dict[str, tuple[str, float]] = {}
-        self._asking: Shared[str] = Shared()
+        self._tokens: dict[str, tuple[str, float]] = {}
+        self._requests: SharedTasks[str] = SharedTasks()
 
-    async def get(self, what: Any, ask: Callable[[], Coroutine[Any, Any, Token]]) -> str:
-        """A token that is good for a while. `what` is everything that decides which one, secrets included."""
-        key = sha256(msgspec.json.encode(what, order="sorted")).hexdigest()
-        held, until = self._held.get(key, ("", 0.0))
+    async def get(self, identity: Any, request: Callable[[], Coroutine[Any, Any, Token]]) -> str:
+        """A valid token. `identity` is everything that decides which one, secrets included."""
+        key = sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()
+        token, until = self._tokens.get(key, ("", 0.0))
         if self.now() < until:
-            return held
-        return await self._asking.do(key, lambda: self._renew(key, ask))
+            return token
+        return await self._requests.do(key, lambda: self._renew(key, request))
 
-    async def _renew(self, key: str, ask: Callable[[], Coroutine[Any, Any, Token]]) -> str:
-        began = self.now()
-        token = await ask()
-        self._forget_old()
-        self._held[key] = (token.value, began + token.seconds - min(LEEWAY_SECONDS, token.seconds / 10))
+    async def _renew(self, key: str, request: Callable[[], Coroutine[Any, Any, Token]]) -> str:
+        started = self.now()
+        token = await request()
+        now = self.now()
+        self._tokens = {other: entry for other, entry in self._tokens.items() if now < entry[1]}
+        self._tokens[key] = (token.value, started + token.seconds - min(LEEWAY_SECONDS, token.seconds / 10))
         return token.value
 
-    def _forget_old(self) -> None:
-        now = self.now()
-        self._held = {key: one for key, one in self._held.items() if now < one[1]}
 
-
-TOKENS = Tokens()
-"""The tokens of this process."""
+TOKENS = TokenCache()

@@ -29,6 +29,10 @@ class Part(msgspec.Struct, frozen=True):
     """Base of every part of a playbook."""
 
 
+DEFAULT_ATTEMPTS = 3
+"""Attempts of a `retry` that does not say how many."""
+
+
 class Then(Part, frozen=True):
     """What a matching rule does: one directive, its knobs, and patches."""
 

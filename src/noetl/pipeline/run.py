@@ -30,6 +30,7 @@ from noetl.errors import TemplateError, TemplateFailed
 from noetl.expression import NOW_KEY, Sealed, revealed
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome, failed
+from noetl.model.playbook import DEFAULT_ATTEMPTS
 from noetl.pipeline.plan import GotoPlan, PipelinePlan, RulePlan, TaskPlan
 from noetl.pipeline.retry import base_delay, wait_before
 from noetl.reference import KEYCHAIN, Need, Reference, TooLarge, loaded
@@ -37,7 +38,6 @@ from noetl.scope import Scope
 
 DURABLE_WAIT_SECONDS = 5.0
 """A longer wait frees the worker and becomes a timer in the store."""
-DEFAULT_ATTEMPTS = 3
 Value = TypeVar("Value")
 
 

@@ -1,8 +1,8 @@
 """Results in an object store: S3, Google Cloud Storage, Azure, or a folder. One object per content, named by its hash.
 
-The process signs in as itself: with the variables of its vendor (`AWS_ACCESS_KEY_ID`, `GOOGLE_SERVICE_ACCOUNT`,
-`AZURE_STORAGE_ACCOUNT_NAME`, ...), or with the role of its machine. Whoever reads needs that as well as whoever writes:
-workers, and servers whose templates look into a result.
+The process signs in with the environment variables of the vendor (`AWS_ACCESS_KEY_ID`, `GOOGLE_SERVICE_ACCOUNT`,
+`AZURE_STORAGE_ACCOUNT_NAME`, ...) or the role of its machine. Readers need that as well as writers: workers, and
+servers whose templates look into a result.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from noetl.durable import sync
 from noetl.errors import NoetlError
 from noetl.reference import Reference
-from noetl.tools.base import Failure
 from noetl.tools.objects import explained
 
 if TYPE_CHECKING:
@@ -25,14 +25,16 @@ URL = r"(s3|gs|az)://[A-Za-z0-9][A-Za-z0-9._-]+(/[^\s?#]*)?|file:///[^\s?#]*"
 RETRIES = 3
 CONNECT_SECONDS = 5
 READ_SECONDS = 60
-KEPT = 64
+MAX_OPEN_STORES = 64
 MISSING_DRIVER = "results in an object store need a driver that is not installed: pip install 'noetl-engine[object]'"
 
 
 def fault_of(url: str) -> str | None:
-    """Why results can't be kept at an address; None if they can, as far as it shows."""
+    """Why results cannot be stored at an address; None if nothing is wrong with it."""
     if not re.fullmatch(URL, url):
-        return "the address of an object store begins with s3://BUCKET, gs://BUCKET, az://CONTAINER or file:///FOLDER"
+        return (
+            "the address of an object store must start with s3://BUCKET, gs://BUCKET, az://CONTAINER or file:///FOLDER"
+        )
     try:
         import obstore  # noqa: F401 - is the driver there?
     except ImportError:
@@ -41,7 +43,7 @@ def fault_of(url: str) -> str | None:
 
 
 def write_object(url: str, reference: Reference, content: bytes) -> Reference:
-    """Store content and give the reference that leads there; Failure says why it can't. Blocks."""
+    """Store content; the reference to the object. Failure if it cannot be stored. Blocks."""
     folder, name = url.rstrip("/"), f"{reference.key[:2]}/{reference.key}"
     import obstore
     from obstore.exceptions import BaseError
@@ -49,15 +51,16 @@ def write_object(url: str, reference: Reference, content: bytes) -> Reference:
     try:
         obstore.put(_opened(folder), name, content)
         if folder.startswith("file://"):
-            _sync(f"{_path(folder)}/{name}")
+            file = f"{_path(folder)}/{name}"
+            sync(file)
+            sync(os.path.dirname(file))
     except (BaseError, OSError, ValueError) as error:
         raise explained("object", error, f"{folder}/{name}") from error
-    key = f"{folder}/{name}"
-    return Reference("object", key, reference.size, reference.checksum, reference.schema_hint, reference.preview)
+    return reference.moved("object", f"{folder}/{name}")
 
 
 def read_object(key: str) -> bytes | None:
-    """The content at an address; None if there is none, NoetlError if that can't be found out. Blocks."""
+    """The content at an address; None if there is none, NoetlError if the store cannot be read. Blocks."""
     folder, *name = key.rsplit("/", 2)
     if (fault := fault_of(folder)) is not None:
         raise NoetlError(f"{key}: {fault}")
@@ -69,11 +72,10 @@ def read_object(key: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except (BaseError, OSError, ValueError) as error:
-        failure: Failure = explained("object", error, key)
-        raise NoetlError(str(failure)) from error
+        raise NoetlError(str(explained("object", error, key))) from error
 
 
-@lru_cache(KEPT)
+@lru_cache(MAX_OPEN_STORES)
 def _opened(folder: str) -> ObjectStore:
     from datetime import timedelta
 
@@ -85,7 +87,7 @@ def _opened(folder: str) -> ObjectStore:
     store: ObjectStore = from_url(
         folder,
         client_options={
-            "allow_http": True,  # which is used only if an endpoint in the environment says so
+            "allow_http": True,  # used only if an endpoint in the environment does
             "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
             "timeout": limit,
         },
@@ -96,13 +98,3 @@ def _opened(folder: str) -> ObjectStore:
 
 def _path(folder: str) -> str:
     return unquote(folder.removeprefix("file://"))
-
-
-def _sync(path: str) -> None:
-    """Until here it may be in the memory of the machine only."""
-    for place in (path, os.path.dirname(path)):
-        opened = os.open(place, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)

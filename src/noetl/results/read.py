@@ -1,8 +1,8 @@
-"""Reading the value behind a reference.
+"""Reads the value of a reference.
 
-References come from workers, so nothing that one says is believed: a file is read only where results are written (it is
-named by the hash of its content), and only if it has the size that the reference gives; content must have its checksum;
-and the manifest of a loop's chunks can't make a list that is much longer than what the chunks hold.
+References come from workers and are not trusted: a file is read only where results are written (its name is the hash of
+its content) and only if it has the size in the reference; content must match its checksum; and the manifest of the
+chunks of a loop cannot make a list that is much longer than the chunks.
 """
 
 from __future__ import annotations
@@ -19,31 +19,30 @@ import msgspec
 from noetl.errors import NoetlError
 from noetl.reference import CHUNKS, HOLDS_REFERENCES, Reference, decoded
 
-MOST_HOLES = 1_000_000
-"""Items of a loop without a result: those that failed. The engine keeps an error of each in memory, so no loop comes
-near this."""
-
+MAX_HOLES = 1_000_000
+"""Maximum items of a loop without a result, which have failed. The engine keeps the error of each in memory, so no loop
+has as many."""
 
 Admit = Callable[[bytes], None]
-"""Called with each piece of content before it is decoded; raises to refuse it."""
+"""Called with each content before it is decoded; raises to refuse it."""
 
 
 def admit_all(content: bytes) -> None:
     """For readers without a limit beyond the size of the reference."""
 
 
-class Contents(Protocol):
-    """Where stored bytes are found by their key; a store is one."""
+class BlobReader(Protocol):
+    """Reads stored bytes by key, such as a store."""
 
     def blob(self, key: str) -> bytes | None: ...
 
 
 class Damaged(NoetlError):
-    """A stored value is missing, can't be reached, or is not what was stored: its checksum does not fit."""
+    """A stored value is missing, cannot be read, or does not match its checksum."""
 
 
 class Manifest(msgspec.Struct):
-    """The chunks of a loop's results, as they are stored."""
+    """The stored list of the chunks of a loop's results."""
 
     total: int
     chunks: list[str]
@@ -51,10 +50,9 @@ class Manifest(msgspec.Struct):
     """Chunks whose content contains references."""
 
 
-def found(store: Contents, place: str, key: str, size: int | None = None) -> bytes | None:
-    """The bytes that a reference leads to, whatever they are; None if there are none. A file that does not have the
-    given size is not read."""
-    match place:
+def read_content(store: BlobReader, kind: str, key: str, size: int | None = None) -> bytes | None:
+    """The unverified bytes of a reference; None if there are none. A file of another size is not read."""
+    match kind:
         case "file":
             return _read_file(key, size)
         case "object":
@@ -68,7 +66,6 @@ def found(store: Contents, place: str, key: str, size: int | None = None) -> byt
 
 
 def _read_file(name: str, size: int | None) -> bytes | None:
-    """A result that was written to a file, at `FOLDER/HH/HASH`."""
     _check_address(name)
     try:
         opened = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -84,32 +81,32 @@ def _read_file(name: str, size: int | None) -> bytes | None:
 
 
 def _check_address(address: str) -> None:
-    """Results are written at `PLACE/HH/HASH` and nowhere else."""
+    """NoetlError unless the address is `PLACE/HH/HASH`, as results are written."""
     if re.fullmatch(r"(/|[a-z0-9]+://).*/([0-9a-f]{2})/\2[0-9a-f]{62}", address, re.DOTALL) is None or "\0" in address:
-        raise NoetlError("the reference does not lead to a stored result")
+        raise NoetlError("the reference does not point to a stored result")
 
 
-def read_bytes(store: Contents, reference: Reference) -> bytes:
+def read_bytes(store: BlobReader, reference: Reference) -> bytes:
     """The stored bytes, verified."""
     return _verified(store, reference, reference.size)
 
 
-def _verified(store: Contents, reference: Reference, size: int | None) -> bytes:
+def _verified(store: BlobReader, reference: Reference, size: int | None) -> bytes:
     try:
-        content = found(store, reference.store, reference.key, size)
+        content = read_content(store, reference.store, reference.key, size)
     except (NoetlError, OSError) as error:
-        raise Damaged(f"the stored value {reference.digest[:12]} can't be reached: {error}") from error
+        raise Damaged(f"cannot read the stored value {reference.digest[:12]}: {error}") from error
     if content is None:
         raise Damaged(f"the stored value {reference.digest[:12]} ({reference.size:,} bytes) is missing")
     if size is not None and len(content) != size:
         raise Damaged(f"the stored value {reference.digest[:12]} has {len(content):,} bytes instead of {size:,}")
     if f"sha256:{sha256(content).hexdigest()}" != reference.checksum:
-        raise Damaged(f"the stored value {reference.digest[:12]} does not have its checksum any more")
+        raise Damaged(f"the stored value {reference.digest[:12]} does not match its checksum")
     return content
 
 
-def read_value(store: Contents, reference: Reference, admit: Admit = admit_all) -> Any:
-    """The value itself; the results of a large loop are put together from their chunks."""
+def read_value(store: BlobReader, reference: Reference, admit: Admit = admit_all) -> Any:
+    """The value; the results of a large loop are joined from their chunks."""
     content = read_bytes(store, reference)
     admit(content)
     try:
@@ -117,11 +114,11 @@ def read_value(store: Contents, reference: Reference, admit: Admit = admit_all) 
             return _joined(store, msgspec.json.decode(content, type=Manifest), admit)
         return decoded(content, reference)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, ValueError) as error:
-        raise Damaged(f"the stored value {reference.digest[:12]} can't be read: {error}") from error
+        raise Damaged(f"cannot decode the stored value {reference.digest[:12]}: {error}") from error
 
 
-def _joined(store: Contents, manifest: Manifest, admit: Admit) -> list[Any]:
-    """Results by index, null where an item has none."""
+def _joined(store: BlobReader, manifest: Manifest, admit: Admit) -> list[Any]:
+    """Results by index; None for items without one."""
     pairs: dict[int, Any] = {}
     marked = set(manifest.marked)
     for key in dict.fromkeys(manifest.chunks):
@@ -132,14 +129,14 @@ def _joined(store: Contents, manifest: Manifest, admit: Admit) -> list[Any]:
         for index, result in decoded(content, chunk):
             pairs[index] = result
     if not all(type(index) is int and 0 <= index < manifest.total for index in pairs):
-        raise ValueError("a chunk holds results of items that the loop does not have")
-    if manifest.total - len(pairs) > MOST_HOLES:
+        raise ValueError("a chunk has results of items that the loop does not have")
+    if manifest.total - len(pairs) > MAX_HOLES:
         raise ValueError(f"a list of {manifest.total:,} items, and its chunks hold {len(pairs):,}")
     return [pairs.get(index) for index in range(manifest.total)]
 
 
-def read_json(store: Contents, reference: Reference) -> bytes:
-    """The value as JSON, without building it where it is stored in one piece."""
+def read_json(store: BlobReader, reference: Reference) -> bytes:
+    """The value as JSON, without decoding it if it is stored in one piece."""
     if reference.schema_hint == CHUNKS or reference.schema_hint.endswith(HOLDS_REFERENCES):
         return msgspec.json.encode(read_value(store, reference), enc_hook=Reference.as_data)
     return read_bytes(store, reference)

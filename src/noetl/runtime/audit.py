@@ -16,7 +16,7 @@ from noetl.engine.events import ExecutionRequested
 from noetl.engine.history.verify import Frozen, Log, Part, Violation
 from noetl.engine.net import Net
 from noetl.errors import NoetlError, NotFound
-from noetl.results.read import found
+from noetl.results.read import read_content
 from noetl.store import codec
 from noetl.store.ports import Derived, Row, Snapshot, Store, Summary
 from noetl.store.snapshot import readable, thaw
@@ -95,7 +95,7 @@ class Audit:
     def _moment(self, execution: str) -> _Moment | None:
         """None if there is no such execution."""
         store = self.store
-        with store.moment():
+        with store.read_snapshot():
             listed = store.summaries(prefix=execution, limit=1)
             if not listed:
                 return None
@@ -135,6 +135,6 @@ class Audit:
 
     def _content(self, store: str, key: str) -> bytes | None:
         try:
-            return found(self.store, store, key)
+            return read_content(self.store, store, key)
         except (NoetlError, OSError) as error:
             raise Unresolved(str(error)) from error

@@ -12,6 +12,7 @@ from typing import Any
 from noetl.clock import Clock
 from noetl.engine.commands import Lost, Start, TimerDue
 from noetl.engine.state import Execution
+from noetl.model.status import OPEN
 from noetl.runtime.family import Family, Find
 from noetl.runtime.runtime import OpenCredential, Refresh, Runtime
 from noetl.store.ports import Store
@@ -20,8 +21,6 @@ from noetl.worker.worker import Worker
 
 LOOK_SECONDS = 0.1
 """How often the store is asked whether another process has written to it."""
-OPEN = ("pending", "running", "waiting", "paused", "cancelling")
-"""What an execution is before it has ended."""
 ALL = 1_000_000
 
 
@@ -106,7 +105,7 @@ class Embedded:
         await self._look()
 
     async def _look(self) -> None:
-        if await self.runtime.thread.ask(self.runtime.store.changed):
+        if await self.runtime.thread.ask(self.runtime.store.changed_elsewhere):
             for state in self._cells():
                 await self.runtime.handle(state.id, Refresh())
 
@@ -136,7 +135,7 @@ class Embedded:
     async def _keep_log(self) -> None:
         lines, self.lines = self.lines, []
         if lines:
-            await self.runtime.thread.ask(self.runtime.store.log, lines)
+            await self.runtime.thread.ask(self.runtime.store.append_output, lines)
 
 
 def open_below(store: Store, execution: str) -> list[str]:

@@ -171,7 +171,7 @@ async def replay(runtime: Runtime, execution: str) -> Replayed:
 
 def _listed(store: Store, execution: str) -> tuple[str, int, Derived]:
     """How lists show it, how many events it has, and its rows, all at one moment."""
-    with store.moment():
+    with store.read_snapshot():
         listed = store.summaries(prefix=execution, limit=1)[0]
         return listed.status, store.seq(execution), store.derived(execution)
 

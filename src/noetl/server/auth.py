@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from noetl.clock import Clock
 from noetl.server.problems import Refused
 from noetl.server.sessions import Sessions
-from noetl.store.access import LONGEST_SECONDS, Access, Role, Session, Token
+from noetl.store.access import MAX_SESSION_SECONDS, Access, Role, Session, Token
 
 TOKEN_START = "noetl_"
 COOKIE = "__Host-noetl"
@@ -59,7 +59,7 @@ def new_session(user: str, now: float, agent: str = "", address: str = "") -> tu
     """The secret of a new session, and what is kept of it."""
     secret = new_secret()
     session = Session(
-        f"s{secrets.token_hex(6)}", hash_of(secret), user, now, now, now + LONGEST_SECONDS, agent[:200], address
+        f"s{secrets.token_hex(6)}", hash_of(secret), user, now, now, now + MAX_SESSION_SECONDS, agent[:200], address
     )
     return secret, session
 

@@ -15,11 +15,11 @@ from noetl.reference import Reference, TooLarge
 from noetl.server.service import Service, described
 from noetl.store.ports import WorkerSession
 from noetl.worker.output import Output
+from noetl.worker.terms import HEARTBEAT_SECONDS
 from noetl.worker.work import Work
 from noetl.worker.worker import Worker
 
 POLL_SECONDS = 20.0
-BEAT_SECONDS = 5.0
 LOOK_SECONDS = 0.5
 """How soon work whose lease is void is stopped, and lines of tasks are kept."""
 
@@ -52,7 +52,7 @@ class LocalLink:
         """Bring what tasks have written into the store."""
         if lines := self.output.take():
             runtime = self.service.runtime
-            await runtime.thread.ask(runtime.store.log, lines)
+            await runtime.thread.ask(runtime.store.append_output, lines)
 
     async def holds(self, execution: str, fence: int) -> bool:
         return await self.service.runtime.holds(execution, fence)
@@ -98,7 +98,7 @@ class Pulse:
             try:
                 if loop.time() >= due:
                     await self.beat()
-                    due = loop.time() + BEAT_SECONDS
+                    due = loop.time() + HEARTBEAT_SECONDS
                 await self.link.keep_lines()
             except Exception as error:  # any error: the next heartbeat may succeed
                 due = 0.0

@@ -32,7 +32,7 @@ from noetl.runtime.runtime import Answer, OpenCredential, Refresh, Runtime
 from noetl.server.backoff import FIRST_SECONDS, Backoff
 from noetl.server.stall import StallDetector
 from noetl.server.unheard import UnheardChildren
-from noetl.store.ports import Held, Store, WorkerSession
+from noetl.store.ports import HeldLease, Store, WorkerSession
 from noetl.worker.terms import GRANT_SECONDS
 from noetl.worker.wire import Verdict
 from noetl.worker.work import Work
@@ -232,7 +232,7 @@ class Service:
     async def _granted(self, command: Claim) -> list[Work]:
         """The work of leases that the claim received before; the store knows which of them are alive."""
         works: list[Work] = []
-        for execution, fence, *_ in await self._in_store(self.store.held, command.worker):
+        for execution, fence, *_ in await self._in_store(self.store.leases_of, command.worker):
             with suppress(NotFound):
                 state = await self._state(execution)
                 if fence not in state.leases:
@@ -352,8 +352,8 @@ class Service:
             name = session.worker.rpartition("@")[0] or session.worker
             raise Conflict(f"another process runs as worker {name!r}: stop it, or start this one with another --name")
         reborn, overtaken = _is_reborn(session, previous), self._is_overtaken(session, number)
-        await self._in_store(self.store.beat, session)
-        held = await self._in_store(self.store.held, session.worker)
+        await self._in_store(self.store.record_heartbeat, session)
+        held = await self._in_store(self.store.leases_of, session.worker)
         known = {(lease.execution, lease.fence) for lease in held}
         named = [(execution, fence) for execution, fences in session.leases.items() for fence in fences]
         if reborn:
@@ -378,7 +378,7 @@ class Service:
             del self.sessions[next(iter(self.sessions))]
         return number < latest
 
-    async def _take_back(self, session: WorkerSession, held: Iterable[Held], seconds: float) -> None:
+    async def _take_back(self, session: WorkerSession, held: Iterable[HeldLease], seconds: float) -> None:
         """Leases that were granted so long ago and that the worker does not have go to somebody else."""
         long_ago = self.clock.now() - seconds
         await self._quietly(
@@ -416,7 +416,7 @@ class Service:
         while True:
             due = await self._in_store(self.store.due, self.clock.now(), AT_ONCE + len(self.backoff))
             await self._quietly((execution, TimerDue(timer)) for execution, timer in due)
-            if await self._in_store(self.store.changed):
+            if await self._in_store(self.store.changed_elsewhere):
                 for pool in list(self.stirred):
                     await self._find_ready(pool, AT_ONCE)
                 await self._find_ended()
@@ -441,7 +441,7 @@ class Service:
         """Expire leases without a heartbeat. After a stall, the server gives workers time to send one first."""
         while True:
             attentive = self.stall.attentive_seconds()
-            lost = await self._in_store(self.store.lost, None, AT_ONCE + len(self.backoff), attentive)
+            lost = await self._in_store(self.store.expired_leases, None, AT_ONCE + len(self.backoff), attentive)
             if self.stall.attentive_seconds() >= attentive:  # else the stall began with the query
                 await self._quietly((execution, Lost(fence)) for execution, fence in lost)
             await self._find_ended()  # nobody may have told us

@@ -88,7 +88,7 @@ class Upkeep:
     async def _do(self, work: Callable[[Store], Value]) -> Value:
         loop = asyncio.get_running_loop()
         if self._second is None:
-            self._second = await loop.run_in_executor(self._thread, self._first.again)
+            self._second = await loop.run_in_executor(self._thread, self._first.reopen)
         if self._second is self._first:  # a store without connections
             found: Value = await self._in_store(work, self._first)
             return found

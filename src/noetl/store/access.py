@@ -1,7 +1,6 @@
-"""Who may ask a server for what: tokens for programs, users and their sessions for people.
+"""Access to a server: tokens for programs, users and their sessions for people.
 
-Nothing that opens a door is stored. Of a token or a session only the SHA-256 of its secret is kept, of a password its
-argon2id hash.
+No secret is stored: of a token or a session only the SHA-256 hash, of a password the argon2id hash.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ import msgspec
 Role = Literal["viewer", "operator", "author", "admin", "worker"]
 ROLES: tuple[Role, ...] = get_args(Role)
 IDLE_SECONDS = 24 * 3600.0
-LONGEST_SECONDS = 7 * 24 * 3600.0
-"""How long a session lasts: unused, and at all."""
+MAX_SESSION_SECONDS = 7 * 24 * 3600.0
+"""Lifetime of a session: without use, and in total."""
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A token as it is stored. `pool` limits the token of a worker to one pool."""
+    """A stored token. `pool` limits the token of a worker to one pool."""
 
     id: str
     hash: bytes
@@ -34,7 +33,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 class User(msgspec.Struct, frozen=True):
-    """A person who can sign in. `password` is an argon2id hash."""
+    """A user. `password` is an argon2id hash."""
 
     name: str
     role: Role
@@ -43,7 +42,7 @@ class User(msgspec.Struct, frozen=True):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """A person who has signed in. It ends at `expires` whatever happens, and before that if nobody uses it."""
+    """A user who has signed in. It ends at `expires`, or earlier if it is not used."""
 
     id: str
     hash: bytes
@@ -56,51 +55,42 @@ class Session(msgspec.Struct, frozen=True):
 
     @property
     def end(self) -> float:
-        """When it is over by itself."""
         return min(self.expires, self.seen + IDLE_SECONDS)
 
 
 class Access(Protocol):
-    """Tokens, users and sessions beside the log."""
-
-    def add_token(self, token: Token) -> None:
-        """Keep a new token."""
-
+    def add_token(self, token: Token) -> None: ...
     def token(self, hash: bytes) -> Token | None:
-        """The token of a secret's hash, also one that has ended."""
+        """The token with the hash of this secret, also one that has ended."""
 
     def tokens(self) -> list[Token]:
-        """Every token, by its time."""
+        """Every token, the oldest first."""
 
     def revoke_token(self, id: str, now: float) -> bool:
-        """It opens nothing any more; False if there is no valid one of that id."""
+        """False if there is no such token or it was revoked before."""
 
     def put_user(self, user: User, *, new: bool) -> bool:
-        """Keep a user. False, and nothing done, if a new one is there already or an old one is not."""
+        """Add a user, or change one. False if a new one exists already, or an old one does not exist."""
 
-    def user(self, name: str) -> User | None:
-        """The user of that name."""
-
+    def user(self, name: str) -> User | None: ...
     def users(self) -> list[User]:
         """Every user, by name."""
 
     def delete_user(self, name: str) -> bool:
-        """Forget a user and end the sessions; False if there was none."""
+        """Delete a user and end all sessions; False if there is none."""
 
     def add_session(self, session: Session) -> None:
-        """Keep a new session, and forget all that have run out."""
+        """Add a session, and delete all that have expired."""
 
-    def session(self, hash: bytes) -> Session | None:
-        """The session of a secret's hash."""
-
+    def session(self, hash: bytes) -> Session | None: ...
     def sessions(self, user: str | None = None) -> list[Session]:
-        """Sessions of a user, or of all, the newest first."""
+        """The sessions of a user, or of all, the newest first."""
 
     def touch_session(self, id: str, seen: float) -> None:
-        """It was used."""
+        """Record that a session was used."""
 
     def delete_session(self, id: str) -> bool:
-        """End it; False if there was none."""
+        """False if there is none."""
 
     def delete_sessions(self, user: str) -> int:
-        """End all of a user's; how many."""
+        """Delete all sessions of a user; how many."""

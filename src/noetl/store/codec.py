@@ -1,12 +1,11 @@
 """Events to bytes and back, and the chain of hashes over them.
 
-JSON, so that a log can be read with any tool. A reference is written as `{"$ref": {...}}`; data that has a key which
-begins with `$ref` gets one more `$`, so nothing an author or a tool brings along can be taken for a reference.
+Events are JSON, so that any tool can read a log; `noetl.model.marks` has the form of references.
 
-What is written reads back as what was meant. JSON has no sets, bytes, NaN or keys that are numbers, and the encoder
-quietly writes something similar for them; so `encode` reads its bytes once and compares, which is cheaper than to look
-at every value. Only what differs (or holds a `$`) takes the careful way: value by value, and a value that can't be
-stored is named by its path.
+An event always reads back equal. JSON has no sets, bytes, NaN or numeric keys, and the encoder silently writes
+something similar for them; so `encode` decodes its bytes once and compares, which is cheaper than checking every value.
+Only events that differ, or contain a `$`, are encoded value by value, and the error names the path of a value that
+cannot be stored.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ import msgspec
 
 from noetl.engine.events import EVENTS, Event
 from noetl.errors import Unreadable, Unstorable
-from noetl.reference import Reference
+from noetl.model.marks import MARK, escaped, may_hold_references
+from noetl.reference import Reference, revived
 from noetl.store.ports import Row
 
-MARK = "$ref"
 OPTIONAL = {"schema_hint": "", "preview": None}
-"""What a reference is not written with."""
+"""Fields of a reference that events leave out if they have these values."""
 ZERO = b"\0" * 16
 SMALLEST, LARGEST = -(2**63), 2**64 - 1
 
@@ -51,30 +50,32 @@ _TOO_DEEP = "the data is nested too deeply to be stored"
 
 
 def encode(event: Event) -> bytes:
-    """The event's fields; its name is stored beside them. Unstorable if it would not read back the same."""
+    """The fields of the event; its name is stored beside them. Unstorable if it would not read back equal."""
     try:
         data = _encode(event)
         check = _checks[event.name]
         if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_too_deep(event, MAX_DEPTH):
             raise Unstorable(f"{event.name}: {_TOO_DEEP}")
-        if check is None or (not (b"$" in data and _marked(data)) and not _has_long(data) and check(data) == event):
+        if check is None or (
+            not (b"$" in data and may_hold_references(data)) and not _has_long(data) and check(data) == event
+        ):
             return data
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
-        pass  # the careful way says what is wrong
-    return _encode_carefully(event)
+        pass  # _encode_by_value reports what is wrong
+    return _encode_by_value(event)
 
 
 def check_value(value: Any) -> None:
     """Unstorable unless the value can be part of an event."""
     if _is_too_deep(value, MAX_VALUE_DEPTH):
         raise Unstorable(_TOO_DEEP)
-    _written(value, ())
+    _checked(value, ())
 
 
 def _is_too_deep(value: Any, limit: int) -> bool:
     level = [value] if isinstance(value, CONTAINERS) else []
     for _ in range(limit):
-        level = [part for one in level for part in _parts(one) if isinstance(part, CONTAINERS)]
+        level = [part for container in level for part in _parts(container) if isinstance(part, CONTAINERS)]
         if not level:
             return False
     return True
@@ -87,64 +88,57 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def decode(name: str, data: bytes) -> Event:
-    """The event again."""
     try:
         event: Event = _decoders[name](data)
-        return _revived(event) if b"$" in data and _marked(data) else event
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Unreadable(f"an event of type {name!r} can't be read: {error}") from None
+        return revived(event) if b"$" in data and may_hold_references(data) else event
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise Unreadable(f"cannot read an event of type {name!r}: {error}") from None
 
 
 def encode_value(value: Any) -> bytes:
-    """Any storable value, references and all."""
-    return _encode(_written(value, ()))
+    """The value, which may contain references. Unstorable if it would not read back equal."""
+    return _encode(_checked(value, ()))
 
 
 def decode_value(data: bytes) -> Any:
-    """What `encode_value` was given."""
+    """The value that `encode_value` has written."""
     value = msgspec.json.decode(data)
-    return _revived(value) if b"$" in data and _marked(data) else value
-
-
-def _marked(data: bytes) -> bool:
-    """Whether there may be references or escaped keys."""
-    return b'"$ref' in data or b'"$$' in data
+    return revived(value) if b"$" in data and may_hold_references(data) else value
 
 
 def _has_long(data: bytes) -> bool:
-    """Whether there are as many digits in a row as only numbers at the edge of 64 bits have, or text."""
+    """Whether there are as many digits in a row as in numbers at the limits of 64 bits."""
     digits = data.translate(_ZEROS)
     return _LONGEST in digits or _LONGEST_NEGATIVE in digits
 
 
 class _Decoders(dict[str, Decode]):
-    """By the name of the event, made when first needed."""
+    """Decoders by the name of the event, made when first used."""
 
     def __missing__(self, name: str) -> Decode:
         kind = EVENTS.get(name)
         if kind is None:
-            raise Unreadable(f"this version does not know events of type {name!r}; upgrade noetl to read this log")
+            raise Unreadable(f"unknown event type {name!r}: upgrade noetl to read this log")
         decode = self[name] = msgspec.json.Decoder(kind).decode
         return decode
 
 
 class _Checks(dict[str, Decode | None]):
-    """What reads an event back to compare; None for events that can't hold anything JSON does not have."""
+    """Decoders to compare with; None for events whose fields are all plain JSON types."""
 
     def __missing__(self, name: str) -> Decode | None:
-        decode = _decoders[name]
-        check = self[name] = None if _plain(EVENTS[name]) else decode
+        check = self[name] = None if _is_plain(EVENTS[name]) else _decoders[name]
         return check
 
 
-def _plain(hint: Any) -> bool:
-    """Whether all values of a type are the same in JSON."""
+def _is_plain(hint: Any) -> bool:
+    """Whether JSON has every value of the type."""
     if hint in (str, int, bool, NoneType, ...) or get_origin(hint) is Literal:
         return True
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         hints = get_type_hints(hint)
-        return all(_plain(hints[name]) for name in hint.__struct_fields__)
-    return get_origin(hint) in (Union, UnionType, tuple) and all(_plain(part) for part in get_args(hint))
+        return all(_is_plain(hints[name]) for name in hint.__struct_fields__)
+    return get_origin(hint) in (Union, UnionType, tuple) and all(_is_plain(part) for part in get_args(hint))
 
 
 _encode = msgspec.json.Encoder().encode
@@ -152,12 +146,12 @@ _decoders = _Decoders()
 _checks = _Checks()
 
 
-# -- the careful way ------------------------------------------------------------------------------------------------
+# -- by value -------------------------------------------------------------------------------------------------------
 
 
-def _encode_carefully(event: Event) -> bytes:
+def _encode_by_value(event: Event) -> bytes:
     try:
-        data = _encode(_written(event, ()))
+        data = _encode(_checked(event, ()))
         _decoders[event.name](data)
     except Unstorable as error:
         raise Unstorable(f"{event.name}: {error}") from None
@@ -168,8 +162,8 @@ def _encode_carefully(event: Event) -> bytes:
     return data
 
 
-def _written(value: Any, path: Path) -> Any:
-    """The value with references and keys as they are stored."""
+def _checked(value: Any, path: Path) -> Any:
+    """The value with references marked and keys escaped; Unstorable if a part cannot be stored."""
     match value:
         case None | bool():
             return value
@@ -178,15 +172,15 @@ def _written(value: Any, path: Path) -> Any:
         case int() | float():
             return _number(value, path)
         case dict():
-            return {_escaped(key, path): _written(item, (*path, key)) for key, item in value.items()}
+            return {_key(key, path): _checked(item, (*path, key)) for key, item in value.items()}
         case list() | tuple():
-            return [_written(item, (*path, place)) for place, item in enumerate(value)]
+            return [_checked(item, (*path, place)) for place, item in enumerate(value)]
         case Reference():
-            given = ((name, field) for name, field in value.as_data().items() if field != OPTIONAL.get(name, ...))
-            return {MARK: {name: _written(field, (*path, name)) for name, field in given}}
+            fields = ((name, field) for name, field in value.as_data().items() if field != OPTIONAL.get(name, ...))
+            return {MARK: {name: _checked(field, (*path, name)) for name, field in fields}}
         case msgspec.Struct():
             fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
-            return type(value)(**{name: _written(field, (*path, name)) for name, field in fields})
+            return type(value)(**{name: _checked(field, (*path, name)) for name, field in fields})
         case _:
             raise _unstorable(path, f"a value of type {type(value).__name__}")
 
@@ -209,63 +203,33 @@ def _number(value: int | float, path: Path) -> int | float:
     return value
 
 
-def _escaped(key: Any, path: Path) -> str:
+def _key(key: Any, path: Path) -> str:
     if not isinstance(key, str):
         raise _unstorable(path, f"a map with a key of type {type(key).__name__}")
-    _text(key, path)
-    return f"${key}" if _looks_marked(key) else key
+    return escaped(_text(key, path))
 
 
-def _looks_marked(key: str) -> bool:
-    return key[:1] == "$" and key.lstrip("$").startswith("ref")
-
-
-def _unstorable(path: Path, what: str) -> Unstorable:
+def _unstorable(path: Path, value: str) -> Unstorable:
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     where = where.lstrip(".").encode("utf-8", "backslashreplace").decode()
-    return Unstorable(f"{where}: {what} can't be stored")
-
-
-def _revived(value: Any) -> Any:
-    """What `_written` was given."""
-    match value:
-        case dict():
-            if len(value) == 1 and MARK in value:
-                return _reference(value[MARK])
-            return {key[1:] if key[:2] == "$$" and _looks_marked(key) else key: _revived(value[key]) for key in value}
-        case list():
-            return [_revived(item) for item in value]
-        case tuple():
-            return tuple(_revived(item) for item in value)
-        case msgspec.Struct():
-            return type(value)(**{name: _revived(getattr(value, name)) for name in value.__struct_fields__})
-        case _:
-            return value
-
-
-def _reference(fields: Any) -> Reference:
-    try:
-        return Reference(**_revived(fields))
-    except TypeError:
-        raise Unreadable(f"not a reference: {str(fields)[:100]}") from None
+    return Unstorable(f"{where}: {value} cannot be stored")
 
 
 # -- rows -----------------------------------------------------------------------------------------------------------
 
 
 def chained(before: bytes, name: str, at: float, data: bytes) -> bytes:
-    """The hash of a row over the row before it: a row that is changed or lost breaks the chain."""
+    """The hash of a row and of all before it: a changed or missing row breaks the chain."""
     return sha256(before + _label(name, at) + data).digest()[:16]
 
 
 @lru_cache(256)
 def _label(name: str, at: float) -> bytes:
-    """Rows that were committed together have one time."""
+    """Cached: rows that were committed together have the same time."""
     return b"|%b|%.6f|" % (name.encode(), at)
 
 
 def rows_of(events: list[Event], first: int, at: float, head: bytes) -> list[Row]:
-    """The rows that store the events, the first of them at seq `first`."""
     rows = []
     for seq, event in enumerate(events, start=first):
         data = encode(event)

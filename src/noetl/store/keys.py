@@ -1,4 +1,4 @@
-"""Ids of executions as databases have them, and text that they can keep."""
+"""Ids of executions as keys of a database, and text that a database can store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from noetl.errors import StoreError
 
 @lru_cache(4096)
 def key_of(execution: str) -> bytes:
-    """The 16 bytes of an id; empty, which finds nothing, if it is not one."""
+    """The 16 bytes of an id; empty, which matches nothing, if it is not one."""
     try:
         key = bytes.fromhex(execution.replace("-", ""))
     except ValueError:
@@ -20,7 +20,7 @@ def key_of(execution: str) -> bytes:
 def valid_key(execution: str) -> bytes:
     key = key_of(execution)
     if not key:
-        raise StoreError(f"{execution!r} is not the id of an execution")
+        raise StoreError(f"{execution!r} is not an execution id")
     return key
 
 
@@ -29,8 +29,8 @@ def id_of(key: bytes) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def span_of(prefix: str) -> tuple[bytes, bytes] | None:
-    """The smallest and the largest key of ids that begin so; None if no id can."""
+def key_range(prefix: str) -> tuple[bytes, bytes] | None:
+    """The smallest and the largest key of ids with this prefix; None if no id has it."""
     digits = prefix.replace("-", "")
     try:
         low, high = bytes.fromhex(digits.ljust(32, "0")), bytes.fromhex(digits.ljust(32, "f"))
@@ -40,5 +40,5 @@ def span_of(prefix: str) -> tuple[bytes, bytes] | None:
 
 
 def readable(value: str) -> str:
-    """The value as a database can keep it: what came from bytes that are not UTF-8 is written out."""
+    """The text with lone surrogates escaped, which stand for bytes that are not UTF-8."""
     return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()

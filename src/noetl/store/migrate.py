@@ -1,4 +1,4 @@
-"""Numbered .sql files that bring a database from one version to the next. What has been released is never edited."""
+"""Numbered .sql files that bring a database from one version to the next. A released file is never edited."""
 
 from __future__ import annotations
 
@@ -10,28 +10,26 @@ from noetl.errors import NewerDatabase
 
 
 class Migration(NamedTuple):
-    """One step from the version before it to its own."""
-
     version: int
     name: str
     sql: str
 
 
 def migrations_in(folder: Path) -> list[Migration]:
-    """The files `0001_what.sql`, `0002_what.sql` ... in order."""
-    found = []
+    """The files `0001_NAME.sql`, `0002_NAME.sql` and so on."""
+    migrations = []
     for number, file in enumerate(sorted(folder.glob("*.sql")), start=1):
         digits, _, name = file.stem.partition("_")
         assert int(digits) == number, f"{file.name} should be number {number}"
-        found.append(Migration(number, name, file.read_text("utf-8")))
-    return found
+        migrations.append(Migration(number, name, file.read_text("utf-8")))
+    return migrations
 
 
 def pending(migrations: Sequence[Migration], version: int, database: str) -> Sequence[Migration]:
-    """The migrations a database of this version has yet to see."""
+    """The migrations that a database of this version needs; NewerDatabase if the version is unknown."""
     if version > len(migrations):
         raise NewerDatabase(
-            f"{database} was made by a newer noetl (its schema is {version}, this one knows {len(migrations)}): "
+            f"{database} was created by a newer noetl (schema version {version}, this one supports {len(migrations)}): "
             "upgrade noetl to use it"
         )
     return migrations[version:]

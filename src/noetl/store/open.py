@@ -1,22 +1,19 @@
-"""Opening a store by its address. Nothing else knows which adapters there are."""
+"""Opens a store by its address; the only place that knows all adapters."""
 
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from noetl.errors import StoreError, UsageError
+from noetl.settings import Synchronous
+from noetl.store.database import Mode
 from noetl.store.ports import Store
 
 SQLITE = "sqlite:"
 POSTGRES = ("postgresql://", "postgres://")
 
-Synchronous = Literal["full", "normal"]
-Mode = Literal["create", "write", "read"]
-
-
 KEYWORDS = re.compile(r"(?i)(?:^|\s)(?:dbname|host|hostaddr|port|user|password|service|passfile|sslmode)\s*=")
-"""A connection string of PostgreSQL in its other form: `dbname=x host=y password=z`."""
+"""A connection string of libpq: `dbname=x host=y password=z`."""
 
 
 def open_store(address: str, *, synchronous: Synchronous = "full", mode: Mode = "create") -> Store:
@@ -27,19 +24,18 @@ def open_store(address: str, *, synchronous: Synchronous = "full", mode: Mode = 
             from noetl.store.postgres import PostgresStore
         except ImportError:
             raise StoreError(
-                "a store in Postgres needs a driver that is not installed: pip install 'noetl-engine[postgres]'"
+                "a Postgres store needs a driver that is not installed: pip install 'noetl-engine[postgres]'"
             ) from None
         return PostgresStore(address, synchronous=synchronous, mode=mode)
     if re.match(r"\w+://", address):
         scheme = address.partition(":")[0]
-        raise UsageError(f"there is no store for {scheme}://: name a file, sqlite:PATH or postgresql://HOST/DATABASE")
+        raise UsageError(f"{scheme}:// is not supported: use a file, sqlite:PATH or postgresql://HOST/DATABASE")
     from noetl.store.sqlite import SqliteStore
 
     return SqliteStore(address.removeprefix(SQLITE), synchronous=synchronous, mode=mode)
 
 
 def is_file(address: str) -> bool:
-    """Whether the store is a file on this machine."""
     _refuse_keywords(address)
     return not re.match(r"\w+://", address)
 

@@ -1,11 +1,11 @@
-"""What the runtime asks of a store: a few verbs, each with its promise.
+"""The port of a store: every verb with its promise.
 
-The log is the truth. Everything else in a store can be derived from it or is content that the log refers to.
+The log is the truth. Everything else in a store is derived from it, or is content that the log refers to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from math import inf
 from typing import NamedTuple, Protocol
@@ -17,7 +17,7 @@ from noetl.store.triggers import Triggers
 
 
 class Row(NamedTuple):
-    """One event as it is stored."""
+    """A stored event."""
 
     seq: int
     type: str
@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """An execution as lists show it; written when its status changes."""
+    """An execution in lists; written when its status changes."""
 
     execution_id: str
     name: str
@@ -38,31 +38,29 @@ class Summary(msgspec.Struct, frozen=True):
     digest: str = ""
     parent: str | None = None
     local: bool = False
-    """Whether a process of its own runs it; servers leave such an execution alone."""
+    """Whether `noetl run` runs it in a process of its own; servers ignore such an execution."""
 
 
 class Leased(NamedTuple):
-    """Work in a worker's hands, which is taken back when the worker has not been heard for `ttl` seconds."""
+    """A lease on a run, which expires when its worker has sent no heartbeat for `ttl` seconds."""
 
     run: str
     worker: str
     since: float
-    ttl: float = 30.0
+    ttl: float
 
 
-class Held(NamedTuple):
-    """A lease of a worker."""
+class HeldLease(NamedTuple):
+    """A lease of a worker; `since` is when it was granted, `paused` whether its execution is paused."""
 
     execution: str
     fence: int
     since: float
-    """When it was granted."""
     paused: bool = False
-    """Whether its execution is paused."""
 
 
 class Change(msgspec.Struct):
-    """What one decision writes, all or nothing. `expected` is the seq the log must be at."""
+    """What one decision writes, all or nothing. `expected` is the seq that the log must be at."""
 
     execution: str
     expected: int
@@ -72,16 +70,16 @@ class Change(msgspec.Struct):
     snapshot: bytes | None = None
     """The state after the last row."""
     ready: dict[str, str | None] = {}
-    """Runs that workers of a pool may take; None: no longer."""
+    """The pool of each run that is ready; None removes it."""
     leases: dict[int, Leased | None] = {}
-    """Leases by fence; None: over."""
+    """Leases by fence; None removes one."""
     timers: dict[str, float | None] = {}
-    """When each timer is due; None: it is gone."""
+    """When each timer is due; None removes it."""
 
 
 class Derived(msgspec.Struct, frozen=True):
-    """What the store keeps of an execution beside its log, so that work can be found without folding: each is a part
-    of the fold, written in the transaction of the events that changed it."""
+    """The parts of the fold that a store also keeps as rows, to find work without folding. They are written in the
+    transaction of the events that change them."""
 
     ready: dict[str, str] = {}
     leases: dict[int, Leased] = {}
@@ -89,7 +87,7 @@ class Derived(msgspec.Struct, frozen=True):
 
 
 class Backlog(NamedTuple):
-    """Open executions by status, and how many rows of ready work, leases and timers there are."""
+    """The number of open executions by status, and of rows of ready work, leases and timers."""
 
     executions: dict[str, int]
     ready: int
@@ -98,7 +96,7 @@ class Backlog(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A stored state: of which seq, the hash of that row, and the state's bytes."""
+    """A stored state: the seq and hash of its last row, and its bytes."""
 
     seq: int
     hash: bytes
@@ -106,7 +104,7 @@ class Snapshot(NamedTuple):
 
 
 class SealedCredential(msgspec.Struct, frozen=True):
-    """A credential as it is stored. `paths` and `pools` are patterns of who may use it; none means all."""
+    """A stored credential. `paths` and `pools` are patterns of who may use it; none means all."""
 
     name: str
     kind: str
@@ -118,26 +116,22 @@ class SealedCredential(msgspec.Struct, frozen=True):
 
 
 class Credentials(Protocol):
-    """Sealed credentials by name. What is inside of them, a store can't know."""
+    """Sealed credentials by name. A store cannot open them."""
 
-    def all(self) -> list[SealedCredential]:
-        """Every credential, by name."""
-
-    def get(self, name: str) -> SealedCredential | None:
-        """The credential of that name."""
-
+    def all(self) -> list[SealedCredential]: ...
+    def get(self, name: str) -> SealedCredential | None: ...
     def put(self, credential: SealedCredential) -> None:
-        """Keep it in the place of what had its name, but remember when that was created."""
+        """Add or replace a credential; `created` stays."""
 
     def reseal(self, name: str, before: bytes, after: bytes) -> bool:
-        """Exchange the sealed bytes; False, and nothing done, if they are not as they were."""
+        """Replace the sealed bytes; False if they are no longer `before`."""
 
     def delete(self, name: str) -> bool:
-        """Forget it; False if there was none."""
+        """False if there is none."""
 
 
 class WorkerSession(msgspec.Struct, frozen=True):
-    """A worker as it last made itself heard, and as a list of workers shows it."""
+    """The last heartbeat of a worker."""
 
     worker: str
     pool: str
@@ -145,19 +139,18 @@ class WorkerSession(msgspec.Struct, frozen=True):
     host: str = ""
     started: float = 0.0
     beat: float = 0.0
-    """When it was last heard, by the clock of the store; what a caller puts here does not count."""
+    """When it was recorded, by the clock of the store; the store ignores what a caller sets."""
     leases: dict[str, list[int]] = {}
-    """The fences it says it holds, by execution."""
+    """The fences of the leases that it reports, by execution."""
     version: str = ""
 
     @property
     def busy(self) -> int:
-        """How many of its slots are taken."""
         return sum(map(len, self.leases.values()))
 
 
 class CatalogVersion(msgspec.Struct, frozen=True):
-    """A version of a playbook under its path. `label` is what the playbook itself calls its version."""
+    """A version of a playbook under its path. `label` is the version that the playbook states."""
 
     version: int
     digest: str
@@ -167,27 +160,40 @@ class CatalogVersion(msgspec.Struct, frozen=True):
 
 LogLine = tuple[str, str, float, str, str]
 """Output of a task: execution, task, time, stream, line."""
+StoredLine = tuple[int, str, float, str, str]
+"""Output of a task as it is read: number, task, time, stream, line."""
 
 DAY = 86_400.0
-"""How long content and remembered answers stay at least, and sessions of silent workers at most."""
+"""Minimum lifetime of content and saved responses, maximum of the sessions of silent workers."""
 
 
 def check_gapless(changes: Sequence[Change]) -> None:
-    """Rows must follow `expected` one by one; anything else is a mistake of the caller, and nothing is written."""
+    """ValueError if the rows of a change do not follow `expected` one by one."""
     for change in changes:
         rows = change.rows
         if rows and not rows[0].seq - 1 == change.expected == rows[-1].seq - len(rows):
             raise ValueError(f"the rows of {change.execution} do not follow seq {change.expected}")
 
 
-class Log(Protocol):
-    """The log, and what is written in the same transaction."""
+def accepted(changes: Sequence[Change], heads: Mapping[str, int]) -> list[bool]:
+    """Whether each change finds its log where it expects it, after the earlier changes of the batch. `heads` has the
+    seq of each log before the batch."""
+    seqs, fitting = dict(heads), []
+    for change in changes:
+        fits = seqs[change.execution] == change.expected
+        seqs[change.execution] += len(change.rows) if fits else 0
+        fitting.append(fits)
+    return fitting
+
+
+class EventLog(Protocol):
+    """The log of each execution, and what is written in the same transaction."""
 
     def commit(self, changes: Sequence[Change]) -> list[bool]:
         """Write all changes in one transaction and make them durable.
 
         False for a change whose log was not at `expected`: nothing of it is written, the others are. After a
-        StoreError the changes may be written or not, but none is half: whoever goes on reads again.
+        StoreError each change is either written completely or not at all; the caller reads again.
         """
 
     def read(self, execution: str, after: int = 0, limit: int | None = None) -> list[Row]:
@@ -196,81 +202,73 @@ class Log(Protocol):
     def snapshot(self, execution: str) -> Snapshot | None:
         """The latest stored state of an execution."""
 
-    def moment(self) -> AbstractContextManager[None]:
-        """What is read inside is as of one moment, whatever others write meanwhile."""
+    def read_snapshot(self) -> AbstractContextManager[None]:
+        """Everything that is read inside comes from one state of the store, whatever others write meanwhile."""
 
-    def derived(self, execution: str) -> Derived:
-        """The rows of ready work, leases and timers."""
-
+    def derived(self, execution: str) -> Derived: ...
     def seq(self, execution: str) -> int:
-        """How many events an execution has; 0 if there is none."""
+        """The number of events of an execution; 0 if there is none."""
 
     def blob(self, key: str) -> bytes | None:
         """Stored content."""
 
     def refers(self, execution: str, key: str) -> bool:
-        """Whether an execution has brought the content or refers to it, directly or as a part of other content."""
+        """Whether an execution has stored the content or refers to it, directly or as a part of other content."""
 
-    def log(self, lines: Sequence[LogLine]) -> None:
-        """Keep output of tasks."""
+    def append_output(self, lines: Sequence[LogLine]) -> None: ...
+    def output(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredLine]:
+        """The output of the tasks of an execution, after a number. No more is read than is returned."""
 
-    def logs(self, execution: str, after: int = 0, limit: int | None = None) -> list[tuple[int, str, float, str, str]]:
-        """Output of tasks in order: number, task, time, stream, line. No more is read than is returned."""
-
-    def changed(self) -> bool:
-        """Whether another process has written since this was last asked. A hint: between machines it comes a little
-        late, and not at all if the other process died as it was about to give it."""
+    def changed_elsewhere(self) -> bool:
+        """Whether another process has written since the last call. Only a hint: between machines it comes late, and
+        not at all if the other process died before it could notify."""
 
 
-class Executions(Protocol):
-    """Executions as lists show them."""
+class ExecutionList(Protocol):
+    """Summaries of executions."""
 
     def summaries(
         self, *, status: str | None = None, prefix: str = "", before: str = "", limit: int = 1000
     ) -> list[Summary]:
-        """Executions, newest first; behind one id, if that is given."""
+        """Executions whose id has the prefix, newest first; with `before`, only older ones."""
 
     def children(self, parent: str) -> list[Summary]:
         """The open executions that another one has started, by id."""
 
-    def backlog(self) -> Backlog:
-        """How much there is to do."""
-
+    def backlog(self) -> Backlog: ...
     def prunable(self, before: float, limit: int | None = None) -> list[Summary]:
-        """Executions that ended before that time and may be removed, the first that ended first. One whose parent is
-        open stays, however long ago it ended, and so does the parent of an open one."""
+        """Executions that ended before that time and may be removed, the first that ended first. A child of an open
+        execution stays, however long ago it ended, and so does the parent of an open one."""
 
     def prune(self, before: float, limit: int, now: float | None = None) -> int:
-        """Remove up to `limit` of the prunable executions with all that is theirs, in small transactions; how many.
+        """Remove up to `limit` of the prunable executions with all their data, in small transactions; how many.
 
-        Content goes when nothing refers to it any more and it is older than a day; so do remembered answers, and
-        sessions of workers that have been silent for a day and hold nothing. Killed half-way, the next call goes on.
+        Contents that nothing refers to any more are removed after a day; so are saved responses, and sessions of
+        workers that were silent for a day and hold no lease. If it is killed half-way, the next call continues.
         """
 
 
-class Work(Protocol):
-    """What servers look for: work, due timers, lost workers. Local executions are left to the process that has them.
+class WorkQueue(Protocol):
+    """Ready work, due timers and expired leases of all executions that are not `local`.
 
-    `now` is the store's own clock where none is given, so that machines need not agree on the time.
+    Without `now`, the clock of the store counts, so that machines need not agree on the time.
     """
 
     def waiting(self, pool: str, limit: int, after: str = "") -> list[str]:
-        """Executions that have ready work for a pool and are not paused, in the order of their ids, after one id."""
+        """Executions that have ready work for a pool and are not paused, in the order of their ids, after an id."""
 
     def due(self, now: float, limit: int) -> list[tuple[str, str]]:
-        """Timers that are due, the earliest first: execution and name. Those of paused executions wait."""
+        """Due timers, the earliest first: execution and name. Those of paused executions wait."""
 
     def next_due(self) -> float | None:
-        """When the next timer is due that `due` would give."""
+        """When the next timer is due that `due` would return."""
 
-    def lost(self, now: float | None = None, limit: int = 100, attentive: float = inf) -> list[tuple[str, int]]:
-        """Leases, by execution and fence, whose time to live is over since their worker was last heard (or since they
-        were given, if that was later, or it was never heard); the longest lost first. Only those that live for less
-        than `attentive`, the seconds for which the caller has recorded heartbeats without a pause."""
+    def expired_leases(self, now: float | None = None, limit: int = 100, max_ttl: float = inf) -> list[tuple[str, int]]:
+        """Leases, by execution and fence, that have outlived their `ttl` since the last heartbeat of their worker (or
+        since they were granted, if that was later); the longest expired first. Only those with a `ttl` below `max_ttl`,
+        the seconds for which the caller has recorded heartbeats without a pause."""
 
-    def held(self, worker: str) -> list[Held]:
-        """The leases of a worker."""
-
+    def leases_of(self, worker: str) -> list[HeldLease]: ...
     def open_digests(self) -> list[str]:
         """The playbooks of running and waiting executions."""
 
@@ -281,73 +279,65 @@ class Work(Protocol):
         """The open executions that others have started."""
 
     def may_read(self, suffix: str, key: str) -> bool:
-        """Whether a worker whose name ends so holds a lease of an execution that refers to the content, or that runs
-        the playbook with that digest."""
+        """Whether a worker whose name has this suffix holds a lease of an execution that refers to the content, or that
+        runs the playbook with that digest."""
 
     def orphans(self, limit: int) -> list[str]:
         """Open executions whose parent has ended, by id."""
 
-    def beat(self, session: WorkerSession, now: float | None = None) -> None:
-        """A worker has been heard."""
+    def record_heartbeat(self, session: WorkerSession, now: float | None = None) -> None: ...
 
     def worker_session(self, name: str) -> WorkerSession | None:
-        """The worker of a name as it was last heard."""
+        """The worker as of its last heartbeat; None if there is no such worker."""
 
     def workers(self) -> list[WorkerSession]:
-        """The workers that have been heard, by name."""
+        """The workers that have sent a heartbeat, by name."""
 
     def forget_worker(self, name: str) -> None:
-        """A worker has said good-bye. It must have handed back its leases: nobody will miss them."""
+        """Remove a worker that has shut down. It must have returned its leases: they are not reported as expired."""
 
 
-class Catalog(Protocol):
+class PlaybookCatalog(Protocol):
     """Playbooks: texts by digest, and digests by path and version."""
 
     def put_playbook(self, digest: str, file: str, text: bytes) -> None:
-        """Keep the text of a playbook; the same digest is kept once."""
+        """Store the text of a playbook, unless its digest is there."""
 
     def playbook(self, digest: str) -> tuple[str, bytes] | None:
         """File name and text of a playbook."""
 
     def register(self, path: str, digest: str, label: str = "", now: float | None = None) -> int:
-        """The version that this content has under the path: the next number, or the one it already has. Either way it
-        is what the path means from now on."""
+        """The version of this content under the path: the next number, or the one that it has. It becomes the latest
+        version in both cases."""
 
     def versions(self, path: str, limit: int | None = None) -> list[CatalogVersion]:
         """The versions under a path, the one registered last first."""
 
     def find(self, path: str, version: int | None = None) -> str | None:
-        """The digest of a version, without a number of the one registered last."""
+        """The digest of a version, by default of the one registered last."""
 
     def paths(self, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
-        """Registered paths that begin so, in order, after a given one."""
+        """Registered paths with a prefix, in order, after a path."""
 
 
-class Answers(Protocol):
-    """Answers to requests that may be sent twice."""
+class SavedResponses(Protocol):
+    """Responses to requests that clients may repeat."""
 
     def remember(self, scope: str, key: str, answer: bytes, now: float | None = None) -> bytes | None:
-        """Keep the answer, None; or what was kept first under that key, which then stays. Kept for a day at least."""
+        """Save a response under a key, for a day at least: None; or the response that is already there."""
 
 
-class Store(Log, Executions, Work, Catalog, Answers, Protocol):
+class Store(EventLog, ExecutionList, WorkQueue, PlaybookCatalog, SavedResponses, Protocol):
     """A store. Its methods block; the runtime calls them in a thread of its own."""
 
     @property
-    def credentials(self) -> Credentials:
-        """The credentials beside the log."""
-
+    def credentials(self) -> Credentials: ...
     @property
-    def access(self) -> Access:
-        """Tokens, users and sessions beside the log."""
-
+    def access(self) -> Access: ...
     @property
-    def triggers(self) -> Triggers:
-        """Schedules and hooks beside the log."""
+    def triggers(self) -> Triggers: ...
+    def reopen(self) -> Store:
+        """Another connection to the same store, for long work; the caller closes it. A store without connections
+        returns itself."""
 
-    def again(self) -> Store:
-        """Another connection to the same store, for long work beside this one; who asks closes it. A store that has no
-        connections gives itself."""
-
-    def close(self) -> None:
-        """Give everything back."""
+    def close(self) -> None: ...

@@ -1,6 +1,6 @@
-"""The state of an execution as bytes, so that recovery reads a snapshot and the events behind it, not the whole log.
+"""The state of an execution as bytes, so that recovery reads a snapshot and the events after it, not the whole log.
 
-A snapshot is a cache of the fold: it can be thrown away at any time.
+A snapshot is a cache of the fold and can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ def readable(snapshot: Snapshot | None) -> Snapshot | None:
 
 
 def thaw(data: bytes, net: Net) -> Execution:
-    """The state again."""
     fields = decode_value(data)
     del fields["format"]
 

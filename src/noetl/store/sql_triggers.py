@@ -1,63 +1,51 @@
-"""Schedules and hooks in a SQL database, on the connection of its store."""
+"""Schedules and hooks in a SQL database. A schedule is JSON, with columns for the fields that queries look for."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import msgspec
 from msgspec.structs import astuple
 
-from noetl.store.credentials import Ask
+from noetl.store.database import Database
 from noetl.store.triggers import Hook, Schedule
+
+_decode = msgspec.json.Decoder(Schedule).decode
+_encode = msgspec.json.Encoder().encode
 
 
 class SqlTriggers:
-    """What starts executions. Of a schedule, the columns are what is looked for; the rest is JSON."""
+    def __init__(self, database: Database) -> None:
+        self._db = database
 
-    def __init__(self, read: Ask, write: Ask) -> None:
-        self._read, self._write = read, write
-
-    def add_schedule(self, one: Schedule) -> bool:
-        return bool(self._write("add_schedule", (one.name, one.id, one.revision, one.look, _data(one))))
+    def add_schedule(self, schedule: Schedule) -> bool:
+        columns = schedule.name, schedule.id, schedule.revision, schedule.look
+        return bool(self._db.write("add_schedule", *columns, _encode(schedule)))
 
     def schedule(self, name: str) -> Schedule | None:
-        rows = self._read("get_schedule", (name,))
-        return _schedule(rows[0]) if rows else None
+        row = self._db.row("get_schedule", name)
+        return None if row is None else _decode(row[0])
 
     def schedules(self, after: str = "", limit: int = 1000) -> list[Schedule]:
-        return [_schedule(row) for row in self._read("list_schedules", (after, limit))]
+        return [_decode(data) for (data,) in self._db.rows("list_schedules", after, limit)]
 
-    def change_schedule(self, one: Schedule) -> bool:
-        return bool(
-            self._write("change_schedule", (one.revision, one.look, _data(one), one.name, one.id, one.revision - 1))
-        )
+    def change_schedule(self, schedule: Schedule) -> bool:
+        new = schedule.revision, schedule.look, _encode(schedule)
+        return bool(self._db.write("change_schedule", *new, schedule.name, schedule.id, schedule.revision - 1))
 
     def due_schedules(self, now: float, limit: int) -> list[Schedule]:
-        return [_schedule(row) for row in self._read("find_due_schedules", (now, limit))]
+        return [_decode(data) for (data,) in self._db.rows("find_due_schedules", now, limit)]
 
     def delete_schedule(self, name: str) -> bool:
-        return bool(self._write("delete_schedule", (name,)))
+        return bool(self._db.write("delete_schedule", name))
 
     def put_hook(self, hook: Hook) -> None:
-        self._write("put_hook", astuple(hook))
+        self._db.write("put_hook", *astuple(hook))
 
     def hook(self, name: str) -> Hook | None:
-        rows = self._read("get_hook", (name,))
-        return Hook(*rows[0]) if rows else None
+        row = self._db.row("get_hook", name)
+        return None if row is None else Hook(*row)
 
     def hooks(self) -> list[Hook]:
-        return [Hook(*row) for row in self._read("list_hooks", ())]
+        return [Hook(*row) for row in self._db.rows("list_hooks")]
 
     def delete_hook(self, name: str) -> bool:
-        return bool(self._write("delete_hook", (name,)))
-
-
-_schedules = msgspec.json.Decoder(Schedule)
-
-
-def _data(one: Schedule) -> bytes:
-    return msgspec.json.encode(one)
-
-
-def _schedule(row: tuple[Any, ...]) -> Schedule:
-    return _schedules.decode(row[0])
+        return bool(self._db.write("delete_hook", name))

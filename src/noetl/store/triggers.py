@@ -1,8 +1,9 @@
-"""What starts executions without anybody asking: schedules by the clock, hooks by a request that is signed.
+"""Schedules start executions at given times, hooks on signed requests.
 
-A schedule is one row that any server may change, each change at the revision it was made from. What a server has
-decided is in the row before it is done: a firing stands in `starting`, from which the id of its execution follows,
-until it is known to have started. So whoever finds it there, after a crash or at the same time, starts the same one.
+A schedule is one row that any server may change; each change names the revision that it is based on. A server writes
+its decision to the row before it acts: a firing is in `starting` until its execution has started, and the id of the
+execution follows from the firing. So a server that finds it there, after a crash or at the same time, starts the same
+execution.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ import msgspec
 from noetl.model.identity import uuid7
 
 Overlap = Literal["skip", "queue", "allow"]
-"""What happens when a firing comes while an execution of the schedule is open."""
+"""What happens at a firing while an execution of the schedule is open."""
 Missed = Literal["skip", "once", "all"]
-"""What happens to firings for which there was no server."""
+"""What happens to firings that were due while no server was running."""
 Outcome = Literal["started", "skipped", "missed", "failed"]
 
 
 class Firing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A time at which a schedule is to start an execution. `key` tells apart those that people ask for."""
+    """A time at which a schedule starts an execution. `key` identifies a firing that a user requested."""
 
     due: float
     key: str = ""
 
     def execution(self, schedule: str) -> str:
-        """The id of its execution: the same, whoever starts it and however often."""
+        """The id of its execution, the same on every server and at every attempt."""
         return uuid7(self.due, sha256(f"{schedule}|{self.due!r}|{self.key}".encode()).digest())
 
 
 class Fired(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of a firing. `count` stands for as many in a row, of which `due` is the last."""
+    """The outcome of a firing, or of `count` in a row, of which `due` is the last."""
 
     due: float
     at: float
@@ -44,11 +45,11 @@ class Fired(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When to start which playbook, and how far it is. One of `cron`, `every` (seconds) and `at` says when."""
+    """Starts a playbook at the times that one of `cron`, `every` (seconds) and `at` gives."""
 
     name: str
     id: str
-    """Drawn when it is made: another one of the same name is another schedule."""
+    """Random: a deleted and recreated schedule has another one."""
     path: str
     version: int | None = None
     payload: dict[str, Any] = {}
@@ -63,19 +64,19 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     created: float = 0.0
     updated: float = 0.0
     anchor: float = 0.0
-    """Where intervals are counted from."""
+    """The time from which intervals are counted."""
     next: float | None = None
-    """The next firing; None when there will be none."""
+    """The next firing; None if there is none."""
     starting: tuple[Firing, ...] = ()
-    """Decided, and on their way to an execution."""
+    """Firings whose executions are being started."""
     queue: tuple[Firing, ...] = ()
-    """Waiting until an execution has ended."""
+    """Firings that wait until an execution has ended."""
     running: tuple[str, ...] = ()
-    """Executions that were open when somebody last looked."""
+    """Executions that were open at the last check."""
     recent: tuple[Fired, ...] = ()
-    """What became of the latest firings, the last one last."""
+    """Outcomes of the latest firings, the last one last."""
     look: float | None = None
-    """When a server has to look at it again; None: never."""
+    """When a server has to check it again; None: never."""
     revision: int = 1
 
     @property
@@ -86,7 +87,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """A name under which signed requests start a playbook. The secret is among the credentials."""
+    """A name under which signed requests start a playbook. Its secret is a credential."""
 
     name: str
     path: str
@@ -96,35 +97,28 @@ class Hook(msgspec.Struct, frozen=True):
 
 
 class Triggers(Protocol):
-    """Schedules and hooks beside the log."""
-
     def add_schedule(self, schedule: Schedule) -> bool:
-        """Keep a new one; False, and nothing done, if there is one of that name."""
+        """False if there is a schedule of that name."""
 
-    def schedule(self, name: str) -> Schedule | None:
-        """The schedule of that name."""
-
+    def schedule(self, name: str) -> Schedule | None: ...
     def schedules(self, after: str = "", limit: int = 1000) -> list[Schedule]:
-        """Schedules by name, behind one name."""
+        """Schedules by name, after a name."""
 
     def change_schedule(self, schedule: Schedule) -> bool:
-        """Put it in the place of the revision before it. False, and nothing done, if that is not what is there:
-        somebody else was faster, or it is gone."""
+        """Replace the revision before this one. False if that is not the stored one: it was changed or deleted."""
 
     def due_schedules(self, now: float, limit: int) -> list[Schedule]:
-        """Those that a server has to look at by now, the earliest first."""
+        """The schedules that a server has to check by now, the earliest first."""
 
     def delete_schedule(self, name: str) -> bool:
-        """Forget it; False if there was none."""
+        """False if there is none."""
 
     def put_hook(self, hook: Hook) -> None:
-        """Keep a hook in the place of what had its name, but remember when that was created."""
+        """Add or replace a hook; `created` stays."""
 
-    def hook(self, name: str) -> Hook | None:
-        """The hook of that name."""
-
+    def hook(self, name: str) -> Hook | None: ...
     def hooks(self) -> list[Hook]:
         """Every hook, by name."""
 
     def delete_hook(self, name: str) -> bool:
-        """Forget it; False if there was none."""
+        """False if there is none."""

@@ -1,8 +1,7 @@
-"""Which stored contents a change needs, found in its bytes, so that a store knows what it may remove.
+"""Which stored contents a change uses, found in its bytes, so that a store knows what it may remove.
 
-An execution uses what it brings and what its events refer to. Content that holds references, and the list of the
-chunks of a loop, use other contents in turn. What is found here may be more than is meant (a result can look like
-a reference), never less: at worst something stays.
+An execution uses the contents that it stores and those that its events refer to. Contents that hold references, and the
+list of the chunks of a loop, use other contents in turn.
 """
 
 from __future__ import annotations
@@ -10,37 +9,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from noetl.model.marks import KEY_PATTERN, MARK, referenced_keys
 from noetl.store.ports import Change
 
-MARK = b"$ref"
-CHUNKS = b'{"chunks":['
-KEY = rb'\\*"(?:[^"\\]*/)?([0-9a-f]{64})\\*"'
-"""The hash, or a place that ends with it."""
-REFERENCE = re.compile(rb'\$ref\\*":\{\\*"(?:store|checksum)\\*":\\*"[^"\\]*\\*",\\*"key\\*":' + KEY)
-"""As events and as contents write it, and as text inside of one, where quotes are escaped."""
-ANY_KEY = re.compile(KEY)
+_MARK = MARK.encode()
+_CHUNKS = b'{"chunks":['
+_ANY_KEY = re.compile(KEY_PATTERN)
 
 
 def used_keys(change: Change) -> set[str]:
-    """What its execution brings along or refers to with this change."""
+    """The keys of the contents that a change stores or refers to."""
     used = {key for key, _ in change.blobs}
     for row in change.rows:
-        if MARK in row.data:
-            used.update(_found(REFERENCE, row.data))
+        if _MARK in row.data:
+            used.update(referenced_keys(row.data))
     return used
 
 
 def parts_of(blobs: Iterable[tuple[str, bytes]]) -> set[tuple[str, str]]:
-    """Contents and what each of them refers to."""
+    """Pairs of a content and one that it refers to."""
     return {(whole, part) for whole, content in blobs for part in _parts(content) if part != whole}
 
 
 def _parts(content: bytes) -> Iterator[str]:
-    if content.startswith(CHUNKS):
-        yield from _found(ANY_KEY, content)
-    if MARK in content:
-        yield from _found(REFERENCE, content)
-
-
-def _found(pattern: re.Pattern[bytes], data: bytes) -> Iterator[str]:
-    return (key.decode() for key in pattern.findall(data))
+    if content.startswith(_CHUNKS):
+        yield from (key.decode() for key in _ANY_KEY.findall(content))
+    if _MARK in content:
+        yield from referenced_keys(content)

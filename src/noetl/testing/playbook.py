@@ -31,7 +31,7 @@ from noetl.runtime.obstacles import obstacles
 from noetl.runtime.report import report
 from noetl.settings import MasterKeySettings
 from noetl.store.codec import decode
-from noetl.store.memory import MemoryStore
+from noetl.store.sqlite import InMemoryStore
 from noetl.testing.tool import Credentials
 from noetl.tools.base import Context, Run
 from noetl.tools.registry import KINDS, Registry
@@ -115,7 +115,7 @@ class _Stage:
     """An engine for one run."""
 
     def __init__(self, tools: Mapping[str, Stand], credentials: Credentials, clock: HastyClock) -> None:
-        self.store, self.clock = MemoryStore(), clock
+        self.store, self.clock = InMemoryStore(), clock
         self.catalog = Catalog()
         open_credential = _safe(self.store, credentials).open
         self.engine = Embedded(self.store, _StandIns(tools), clock, self.catalog.find, open_credential=open_credential)
@@ -169,7 +169,7 @@ class _Stage:
         found = report(state, source.shown, source.places, 0)
         rows = self.store.read(state.id)
         events = [envelope(state.id, row.seq, row.at, decode(row.type, row.data)) for row in rows]
-        lines = [(task, stream, line) for _, task, _, stream, line in self.store.logs(state.id)]
+        lines = [(task, stream, line) for _, task, _, stream, line in self.store.output(state.id)]
         return Finished(
             found["status"],
             self._opened(found["result"]),
@@ -192,7 +192,7 @@ class _Stage:
         return value
 
 
-def _safe(store: MemoryStore, given: Credentials) -> Safe:
+def _safe(store: InMemoryStore, given: Credentials) -> Safe:
     """The credentials of the test, sealed with a key that nobody will ever know."""
     key = os.urandom(KEY_BYTES).hex()
     safe = Safe(store.credentials, MasterKeySource(MasterKeySettings(key=key, file="")))

@@ -22,6 +22,11 @@ from noetl.model.outcome import Outcome, failed
 Run: TypeAlias = Callable[[Any, "Context"], Awaitable[Outcome]]
 Value = TypeVar("Value")
 
+RETRYABLE_STATUSES = frozenset([408, 425, 429, 500, 502, 503, 504])
+"""HTTP responses after which the same request may succeed."""
+MAX_RESULT_BYTES = 50 * 2**20
+"""Maximum size of the rows that a database kind returns."""
+
 
 class Failure(Exception):
     """An error outcome on its way out of a tool."""

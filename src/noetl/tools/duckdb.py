@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome
-from noetl.tools.base import Context, Failure, missing_driver
+from noetl.tools.base import MAX_RESULT_BYTES, Context, Failure, missing_driver
 from noetl.tools.fields import Columns, Command, Params, Query, Rows, Table
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from noetl.sql import Part, Sql
     from noetl.tools.rows.thread import Stop
 
-MAX_RESULT_BYTES = 50 * 2**20
 FETCH_ROWS = 1_000
 INSERT_ROWS = 10_000
 INEXACT = frozenset(["interval", "timestamp_ns", "time_ns"])

@@ -22,7 +22,7 @@ from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome
-from noetl.tools.base import Context, Failure, missing_driver
+from noetl.tools.base import MAX_RESULT_BYTES, Context, Failure, missing_driver
 from noetl.tools.fields import Auth, Columns, Command, Params, Query, Rows, Table
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from noetl.tools.rows.snow import Session
     from noetl.tools.rows.thread import Stop
 
-MAX_RESULT_BYTES = 50 * 2**20
 FETCH_ROWS = 1_000
 DEFAULT_ENTRY = "snowflake"
 CHANGES = frozenset(["INSERT", "UPDATE", "DELETE", "MERGE"])

@@ -19,9 +19,9 @@ from noetl.errors import AuthError, Conflict
 from noetl.log import Level
 from noetl.worker import wire
 from noetl.worker.http_link import HttpLink, api, headers, refusal
+from noetl.worker.terms import HEARTBEAT_SECONDS
 from noetl.worker.worker import Worker
 
-BEAT_SECONDS = 5.0
 AGAIN_SECONDS = 1.0
 """How soon a beat that did not get through is tried again."""
 LINES_SECONDS = 0.5
@@ -33,7 +33,14 @@ class Heart(Thread):
     """Beats from `start` until `stop`."""
 
     def __init__(
-        self, url: str, token: str, worker: Worker, link: HttpLink, about: wire.Heartbeat, *, beat: float = BEAT_SECONDS
+        self,
+        url: str,
+        token: str,
+        worker: Worker,
+        link: HttpLink,
+        about: wire.Heartbeat,
+        *,
+        beat: float = HEARTBEAT_SECONDS,
     ) -> None:
         super().__init__(name="noetl-heart", daemon=True)
         self.client = httpx2.Client(base_url=api(url), headers=headers(token), timeout=CALL)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable
 from noetl.clock import uptime
 from noetl.engine.leases import LEASE_SECONDS
 
+HEARTBEAT_SECONDS = 5.0
+"""Interval between heartbeats of a worker."""
 GRANT_SECONDS = 15.0
 """Time after the grant within which a heartbeat has to name a lease."""
 MARGIN_SECONDS = 5.0

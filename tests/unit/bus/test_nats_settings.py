@@ -44,7 +44,7 @@ def test_secrets_come_from_variables_or_files(tmp_path: Path) -> None:
         ("nats://a b", {}, "nats://HOST:4222"),
         ("nats://a,", {}, "nats://HOST:4222"),
         (URL, {"NOETL_NATS_CREDS": "/path/to/file.creds"}, "NOETL_NATS_CREDS_FILE names one"),
-        (URL, {"NOETL_NATS_TOKEN_FILE": "/nowhere/at/all"}, "can't read /nowhere/at/all"),
+        (URL, {"NOETL_NATS_TOKEN_FILE": "/nowhere/at/all"}, "cannot read /nowhere/at/all"),
     ],
 )
 def test_what_makes_no_sense_is_told_without_the_address(url: str, more: dict[str, str], said: str) -> None:

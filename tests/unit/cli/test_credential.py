@@ -182,7 +182,7 @@ def test_what_can_not_be_set(home: Path, args: list[str], stdin: str, code: int,
     ("env", "message"),
     [
         ({"NOETL_MASTER_KEY": "short"}, "a master key is 32 random bytes"),
-        ({"NOETL_MASTER_KEY_FILE": ".noetl/master.key"}, "lies in the folder of the database"),
+        ({"NOETL_MASTER_KEY_FILE": ".noetl/master.key"}, "is in the folder of the database"),
     ],
     ids=["short", "place"],
 )

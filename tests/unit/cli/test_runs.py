@@ -103,7 +103,9 @@ def test_events_are_envelopes(tmp_path: Path) -> None:
 def test_logs_are_what_tasks_wrote(tmp_path: Path) -> None:
     execution = run(tmp_path)
     store = SqliteStore(tmp_path / ".noetl" / "noetl.db")
-    store.log([(execution, "start#1/task_1#1", 1.5, "stdout", "hello"), (execution, "x", 2.0, "stderr", "ouch")])
+    store.append_output(
+        [(execution, "start#1/task_1#1", 1.5, "stdout", "hello"), (execution, "x", 2.0, "stderr", "ouch")]
+    )
     store.close()
     assert runs(tmp_path, "logs", "last").out == "start#1/task_1#1 | hello\nx | ouch\n"
     first = data(runs(tmp_path, "logs", "last", "-o", "json"))[0]

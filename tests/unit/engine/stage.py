@@ -13,6 +13,8 @@ from contextlib import suppress
 from textwrap import dedent, indent
 from typing import Any
 
+from tests.conformance.memory import MemoryStore
+
 from noetl.dsl.compile import load
 from noetl.engine.commands import Command
 from noetl.engine.events import Event
@@ -22,7 +24,6 @@ from noetl.errors import NotFound
 from noetl.model.outcome import Outcome
 from noetl.runtime.embedded import Embedded
 from noetl.store import codec
-from noetl.store.memory import MemoryStore
 from noetl.store.ports import Change
 from noetl.tools.base import Context
 from noetl.tools.registry import Registry

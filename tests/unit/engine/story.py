@@ -6,6 +6,8 @@ import asyncio
 from textwrap import dedent, indent
 from typing import Any, NamedTuple
 
+from tests.conformance.memory import MemoryStore
+
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.engine.commands import Command
@@ -14,7 +16,6 @@ from noetl.engine.evolve import evolve
 from noetl.engine.state import Execution
 from noetl.runtime.embedded import Embedded
 from noetl.store.codec import decode
-from noetl.store.memory import MemoryStore
 from noetl.store.ports import Row
 from noetl.store.snapshot import freeze, thaw
 from noetl.tools.registry import KINDS

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from story import EXECUTION, HEAD, QuickClock
+from tests.conformance.memory import MemoryStore
 
 from noetl.dsl.compile import load
 from noetl.engine import events as e
@@ -23,7 +24,6 @@ from noetl.model.outcome import Error
 from noetl.reference import refer
 from noetl.runtime.embedded import Embedded
 from noetl.store import codec
-from noetl.store.memory import MemoryStore
 from noetl.store.ports import Derived, Leased, Row
 from noetl.store.snapshot import freeze, thaw
 from noetl.tools.registry import KINDS

@@ -70,8 +70,8 @@ def test_an_entry_has_the_fields_of_its_credential() -> None:
         (Credential("api", "bearer", credential="none"), "auth", "keychain entry 'api': there is no credential 'none'"),
         (Credential("broken", "bearer"), "auth", "can't be opened"),
         (Credential("api", "basic", credential="shop"), "auth", "is a basic, but credential 'shop' is a bearer"),
-        (Credential("api", "bearer", provider="env", key="API"), "not_found", "no variable API"),
-        (Credential("api", "bearer", provider="keyring", key="API"), "auth", "there is no provider 'keyring'"),
+        (Credential("api", "bearer", provider="env", key="API"), "not_found", "no environment variable API"),
+        (Credential("api", "bearer", provider="keyring", key="API"), "auth", "unknown provider 'keyring'"),
         (Credential("api", "bearer", provider="env", key="NOETL_MASTER_KEY"), "auth", "belongs to noetl itself"),
         (
             Credential("api", "basic", provider="env", key="PLAIN"),
@@ -80,7 +80,7 @@ def test_an_entry_has_the_fields_of_its_credential() -> None:
         ),
         (Credential("api", "bearer", provider="env", key="SHORT"), "auth", "token is shorter than 6 characters"),
         (Credential("api", "bearer", provider="env", key="EMPTY"), "auth", "'EMPTY' is empty at env"),
-        (Credential("api", "bearer", provider="file", key="/no/such/file"), "not_found", "there is no file"),
+        (Credential("api", "bearer", provider="file", key="/no/such/file"), "not_found", "has no file"),
         (Credential("m", "secret_manager", credential="many", map={"x": "c"}), "not_found", "has no field 'c'"),
     ],
     ids=lambda value: value.name if isinstance(value, Credential) else None,
@@ -233,7 +233,7 @@ def test_files_of_the_worker(tmp_path: Path) -> None:
     file.write_text(f"\ufeff{TOKEN}\n", "utf-8")
     assert fields(entry)["token"] == TOKEN
     file.write_bytes(b"\xff\xfe\x00")
-    assert failure(lambda: fields(entry)) == ("auth", f"keychain entry 'api': {file} is not a text in UTF-8")
+    assert failure(lambda: fields(entry)) == ("auth", f"keychain entry 'api': {file} is not UTF-8 text")
     file.write_bytes(b"x" * (2**20 + 1))
     assert "larger than" in failure(lambda: fields(entry))[1]
     entry = Credential("api", "bearer", provider="file", key=str(tmp_path))
@@ -291,7 +291,7 @@ def test_a_handle_survives_the_log(handle: Handle) -> None:
 
 
 def test_a_reference_to_something_else_is_no_handle() -> None:
-    with pytest.raises(ValueError, match="no handle"):
+    with pytest.raises(ValueError, match="not a handle"):
         handle_of(Reference("db", "0" * 64, 1, ""))
 
 
@@ -317,10 +317,10 @@ def rows(*stored: StoredCredential) -> dict[str, SealedCredential]:
         (Credential("x", "bearer", provider="vault", key="k", credential="many"), []),
         (Credential("x", "acme.login", provider="env", key="X"), []),
         (Credential("narrow", "bearer"), []),
-        (Credential("gone", "bearer"), ["there is no credential 'gone': `noetl credential set gone` makes one"]),
+        (Credential("gone", "bearer"), ["there is no credential 'gone': create it with `noetl credential set gone`"]),
         (Credential("x", "bearer", provider="vault", key="k", credential="gone"), ["there is no credential 'gone'"]),
-        (Credential("x", "baerer", credential="shop"), ["no kind of credential 'baerer'", "it is a baerer, but"]),
-        (Credential("x", "bearer", provider="keyring"), ["there is no provider 'keyring'"]),
+        (Credential("x", "baerer", credential="shop"), ["unknown credential kind 'baerer'", "it is a baerer, but"]),
+        (Credential("x", "bearer", provider="keyring"), ["unknown provider 'keyring'"]),
         (Credential("x", "basic", credential="shop"), ["it is a basic, but credential 'shop' is a bearer"]),
         (Credential("other", "bearer"), ["may not be used by playbook 'shop/orders', only by till/*"]),
         (Credential("far", "bearer"), ["may only be used in pool us-1"]),

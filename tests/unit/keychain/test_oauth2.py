@@ -14,7 +14,7 @@ from werkzeug import Request, Response
 
 from noetl.keychain import oauth2
 from noetl.keychain.keychain import Keychain, StoredCredential
-from noetl.keychain.tokens import Token, Tokens
+from noetl.keychain.tokens import Token, TokenCache
 from noetl.model.playbook import Credential
 from noetl.tools.base import Failure
 
@@ -22,10 +22,10 @@ CLIENT, SECRET = "shop client", "s3cret:of%the client"
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> Tokens:
+def fresh(monkeypatch: pytest.MonkeyPatch) -> TokenCache:
     """Tokens of other tests are not ours, and a proxy of the machine has no part in these tests."""
     monkeypatch.setenv("NO_PROXY", "*")
-    tokens = Tokens()
+    tokens = TokenCache()
     monkeypatch.setattr(oauth2, "TOKENS", tokens)
     return tokens
 
@@ -124,7 +124,7 @@ def test_callers_that_come_together_cause_one_request(endpoint: Endpoint) -> Non
     assert fields(endpoint.url, scope="other")["token"] == "token-2"
 
 
-def test_a_token_is_renewed_before_it_ends(endpoint: Endpoint, fresh: Tokens) -> None:
+def test_a_token_is_renewed_before_it_ends(endpoint: Endpoint, fresh: TokenCache) -> None:
     now = 1000.0
     fresh.now = lambda: now
     one = keychain(endpoint.url)
@@ -136,7 +136,7 @@ def test_a_token_is_renewed_before_it_ends(endpoint: Endpoint, fresh: Tokens) ->
 
 
 @pytest.mark.parametrize(("said", "life"), [({"expires_in": "100"}, 90), ({}, 270), ({"expires_in": -5}, 270)])
-def test_how_long_a_token_is_used(endpoint: Endpoint, fresh: Tokens, said: dict[str, Any], life: float) -> None:
+def test_how_long_a_token_is_used(endpoint: Endpoint, fresh: TokenCache, said: dict[str, Any], life: float) -> None:
     now = 0.0
     fresh.now = lambda: now
     endpoint.more = said
@@ -158,12 +158,12 @@ def test_a_client_that_is_not_known(endpoint: Endpoint) -> None:
     [
         (lambda: Response("busy", 503), True, "answered 503; try again later"),
         (lambda: Response("slow down", 429), True, "answered 429; try again later"),
-        (lambda: Response("<html>", 200), False, "answered something that is not what was asked for"),
-        (lambda: reply(200, {"access_token": ""}), False, "answered something that is not what was asked for"),
-        (lambda: reply(200, ["access_token"]), False, "answered something that is not what was asked for"),
+        (lambda: Response("<html>", 200), False, "answered an unexpected response"),
+        (lambda: reply(200, {"access_token": ""}), False, "answered an unexpected response"),
+        (lambda: reply(200, ["access_token"]), False, "answered an unexpected response"),
         (lambda: Response("", 302, {"Location": "http://127.0.0.1:9/"}), False, "answered 302"),
         (lambda: reply(400, {"error": "a" * 100}), False, "answered 400"),
-        (lambda: Response("x" * (2**20 + 1), 200), False, "answered something that is not what was asked for"),
+        (lambda: Response("x" * (2**20 + 1), 200), False, "answered an unexpected response"),
     ],
     ids=["503", "429", "html", "empty", "list", "redirect", "long", "large"],
 )
@@ -188,7 +188,7 @@ def test_an_address_that_is_none(url: str) -> None:
 
 def test_tokens_that_have_ended_are_forgotten() -> None:
     now = 0.0
-    tokens = Tokens(lambda: now)
+    tokens = TokenCache(lambda: now)
 
     async def story() -> None:
         nonlocal now
@@ -200,4 +200,4 @@ def test_tokens_that_have_ended_are_forgotten() -> None:
         return Token("value", 100)
 
     asyncio.run(story())
-    assert len(tokens._held) == 1
+    assert len(tokens._tokens) == 1

@@ -30,7 +30,7 @@ from werkzeug import Request, Response
 
 from noetl.keychain.keychain import Keychain, StoredCredential
 from noetl.keychain.providers import aws, google, vault
-from noetl.keychain.tokens import Tokens
+from noetl.keychain.tokens import TokenCache
 from noetl.model.outcome import Error
 from noetl.model.playbook import Credential
 from noetl.tools.base import Failure
@@ -41,7 +41,7 @@ VALUE = "the-s3cret-value"
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "*")
-    tokens = Tokens()
+    tokens = TokenCache()
     monkeypatch.setattr(google, "TOKENS", tokens)
     monkeypatch.setattr(vault, "TOKENS", tokens)
 
@@ -160,7 +160,7 @@ def test_versions_in_vault(the_vault: Vault) -> None:
         ("shop/api", {"role_id": "the-role", "secret_id": "wrong-s3cret"}, "auth", False, "Vault answered 400"),
         ("shop/api", {"role_id": "the-role"}, "auth", False, "Vault needs a `token`"),
         ("busy", {"token": "hvs.token-9"}, "auth", True, "Vault answered 503"),
-        ("odd", {"token": "hvs.token-9"}, "auth", False, "answered something that is not what was asked for"),
+        ("odd", {"token": "hvs.token-9"}, "auth", False, "answered an unexpected response"),
         ("../../sys/x", {"token": "hvs.token-9"}, "input", False, "is not the path of a secret"),
     ],
     ids=["none", "token", "approle", "half", "busy", "odd", "path"],
@@ -301,12 +301,12 @@ def test_google_as_the_machine(the_google: Google) -> None:
     ("key", "login", "kind", "message"),
     [
         ("none", {}, "not_found", "has no projects/shop/secrets/none/versions/latest"),
-        ("binary", {}, "auth", "is not a text in UTF-8"),
+        ("binary", {}, "auth", "is not UTF-8 text"),
         ("projects/../x", {}, "input", "is not the path of a secret"),
         ("api", {"token": "ya29.wrong", "project": "shop"}, "auth", "answered 401 UNAUTHENTICATED"),
-        ("api", {"token": "ya29.wrong"}, "auth", "the project is not known"),
+        ("api", {"token": "ya29.wrong"}, "auth", "the project is unknown"),
         ("api", {"service_account": "not a map"}, "auth", "is not the JSON of a key"),
-        ("api", {"service_account_file": "/no/such/file"}, "auth", "can't be read"),
+        ("api", {"service_account_file": "/no/such/file"}, "auth", "cannot read"),
         (
             "api",
             {"service_account": {"client_email": "a", "private_key": "no-key-at-all", "project_id": "shop"}},
@@ -375,7 +375,7 @@ def test_aws_fields_and_bytes(amazon: tuple[str, Any]) -> None:
     assert asyncio.run(one.secret("aws", "fields")) == {"user": "me", "password": "the-s3cret-word"}
     assert one.redactor.redact("the-session-token s3cret/access+key AKIAEXAMPLE") == "*** *** AKIAEXAMPLE"
     assert secret("aws", "bytes", **environment) == {"value": VALUE}
-    assert "not a text" in failure("aws", "binary", **environment).message
+    assert "not UTF-8 text" in failure("aws", "binary", **environment).message
 
 
 @pytest.mark.parametrize(
@@ -383,8 +383,8 @@ def test_aws_fields_and_bytes(amazon: tuple[str, Any]) -> None:
     [
         (KEYS, "none", "not_found", "AWS Secrets Manager has no secret 'none'"),
         ({"access_key_id": "AKIAEXAMPLE"}, "none", "auth", "needs `access_key_id` and `secret_access_key`"),
-        ({"access_key_id": "A", "secret_access_key": "s3cret-key"}, "none", "auth", "the region is not known"),
-        (KEYS | {"region": "evil.example/"}, "none", "auth", "the region is not known"),
+        ({"access_key_id": "A", "secret_access_key": "s3cret-key"}, "none", "auth", "the region is unknown"),
+        (KEYS | {"region": "evil.example/"}, "none", "auth", "the region is unknown"),
     ],
     ids=["none", "half", "region", "bad-region"],
 )

@@ -9,6 +9,7 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
+from tests.conformance.memory import MemoryStore
 
 from noetl.errors import AuthError, NotFound, UsageError
 from noetl.keychain.master import MasterKeySource, new_key
@@ -16,7 +17,6 @@ from noetl.keychain.revisions import Revisions
 from noetl.keychain.safe import Safe
 from noetl.keychain.sealed import Label, MasterKey, MasterKeys, revision_of, rewrap, seal, unseal
 from noetl.settings import MasterKeySettings, master_key_settings
-from noetl.store.memory import MemoryStore
 
 FIELDS = {"token": "s3cret-t0ken", "n": 5}
 FIRST = Label("api", "bearer", ("shop/*",), ("default",))
@@ -59,7 +59,7 @@ def test_what_was_sealed_before_there_were_revisions_opens_and_can_be_wrapped_ag
     ids=["name", "kind", "paths", "pools"],
 )
 def test_a_label_that_changed_is_noticed(label: Label) -> None:
-    with pytest.raises(AuthError, match=f"credential '{label.name}' can't be opened"):
+    with pytest.raises(AuthError, match=f"cannot open credential '{label.name}'"):
         unseal(seal(FIELDS, LABEL, OLD), label, MasterKeys(OLD))
 
 
@@ -75,12 +75,12 @@ def test_every_changed_byte_is_noticed(label: Label) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 40, 80])
 def test_what_is_cut_off_is_noticed(length: int) -> None:
-    with pytest.raises(AuthError, match=r"damaged|can't be opened"):
+    with pytest.raises(AuthError, match=r"damaged|cannot open"):
         unseal(seal(FIELDS, LABEL, OLD)[:length], LABEL, MasterKeys(OLD))
 
 
 def test_another_key_is_named() -> None:
-    with pytest.raises(AuthError, match=f"master key {OLD.id.hex()}, which is not here"):
+    with pytest.raises(AuthError, match=f"master key {OLD.id.hex()}, which is missing"):
         unseal(seal(FIELDS, LABEL, OLD), LABEL, MasterKeys(NEW))
 
 
@@ -159,14 +159,14 @@ def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
 def test_a_key_with_the_database_is_refused(place: str, tmp_path: Path) -> None:
     (tmp_path / "db").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "db")
-    with pytest.raises(AuthError, match="lies in the folder of the database"):
+    with pytest.raises(AuthError, match="is in the folder of the database"):
         source(tmp_path / place, database=tmp_path / "db" / "noetl.db").read_or_create()
     assert list((tmp_path / "db").iterdir()) == []
 
 
 def test_a_folder_that_can_not_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(AuthError, match="can't be written"):
+    with pytest.raises(AuthError, match="cannot write"):
         source(tmp_path / "file" / "master.key").read_or_create()
 
 
@@ -263,12 +263,12 @@ def test_a_list_of_revisions_that_is_damaged_is_told(tmp_path: Path) -> None:
     safe = Safe(MemoryStore().credentials, keys)
     safe.put("api", "bearer", {"token": "s3cret-t0ken"}, now=1.0)
     (tmp_path / "key" / "master.key.revisions").write_text("{")
-    with pytest.raises(AuthError, match="mend or remove it"):
+    with pytest.raises(AuthError, match="repair or remove it"):
         safe.open("api")
 
 
 def test_a_credential_that_is_not_there(safe: Safe) -> None:
-    with pytest.raises(NotFound, match="`noetl credential set api` makes one"):
+    with pytest.raises(NotFound, match="create it with `noetl credential set api`"):
         safe.open("api")
 
 
@@ -341,10 +341,10 @@ def test_a_key_in_the_environment_is_rotated_by_whoever_set_it(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "kind", "fields", "message"),
     [
-        ("a b", "bearer", {"token": "abcdefg"}, "can't be the name"),
-        ("", "bearer", {"token": "abcdefg"}, "can't be the name"),
+        ("a b", "bearer", {"token": "abcdefg"}, "not a valid credential name"),
+        ("", "bearer", {"token": "abcdefg"}, "not a valid credential name"),
         ("a", "baerer", {"token": "abcdefg"}, "did you mean 'bearer'"),
-        ("a", "bearer", ["abcdefg"], "a map of its fields"),
+        ("a", "bearer", ["abcdefg"], "a JSON map of its fields"),
         ("a", "bearer", {"token": "abc"}, "token is shorter than 6 characters"),
         ("a", "bearer", {"tokn": "abcdefg"}, "needs {token}; 'tokn' is not a field of this kind"),
     ],

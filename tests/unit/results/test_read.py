@@ -12,7 +12,7 @@ import pytest
 from noetl.model.playbook import Executor, Playbook, Step, Task
 from noetl.reference import Reference, canonical, refer, reference_to
 from noetl.results.file import write_file
-from noetl.results.read import MOST_HOLES, Damaged, read_bytes, read_json, read_value
+from noetl.results.read import MAX_HOLES, Damaged, read_bytes, read_json, read_value
 from noetl.results.stores import in_bucket, is_named
 
 
@@ -49,7 +49,7 @@ def test_chunks_make_the_list_of_their_loop() -> None:
 def test_items_that_failed_are_holes() -> None:
     blobs = Blobs()
     one = blobs.keep(canonical([[0, 1]]))
-    assert len(read_value(blobs, chunked(blobs, {"total": MOST_HOLES + 1, "chunks": [one.key]}))) == MOST_HOLES + 1
+    assert len(read_value(blobs, chunked(blobs, {"total": MAX_HOLES + 1, "chunks": [one.key]}))) == MAX_HOLES + 1
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_no_other_file_is_read(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("address", ["s3://bucket/secret.txt", "file:///etc/passwd", "http://127.0.0.1/x", "", "x"])
 def test_no_other_object_is_read(address: str) -> None:
     known = reference_to(b"s3cret")
-    with pytest.raises(Damaged, match="does not lead to a stored result"):
+    with pytest.raises(Damaged, match="does not point to a stored result"):
         read_bytes(Blobs(), Reference("object", address, 6, known.checksum))
 
 

@@ -14,6 +14,7 @@ from io import StringIO
 from typing import Any, TypeVar
 
 import httpx2
+from tests.conformance.memory import MemoryStore
 
 from noetl.engine.state import Execution
 from noetl.errors import NotFound
@@ -27,7 +28,6 @@ from noetl.server.local_link import LocalLink
 from noetl.server.options import ServerSettings
 from noetl.server.service import Service
 from noetl.store.access import ROLES, Role
-from noetl.store.memory import MemoryStore
 from noetl.store.ports import Store
 from noetl.tools.registry import KINDS
 from noetl.worker.output import Output

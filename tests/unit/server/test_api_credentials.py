@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from api_server import ApiServer
+from tests.conformance.memory import MemoryStore
 
 from noetl.keychain.master import MasterKeySource
 from noetl.keychain.safe import Safe
 from noetl.server.options import ServerSettings
 from noetl.settings import MasterKeySettings
-from noetl.store.memory import MemoryStore
 
 API = "/api/v1/credentials"
 SECRET = "t0ken-of-the-shop"

@@ -228,7 +228,7 @@ workflow:
 
 def test_output_of_tasks_is_in_the_logs(admin: httpx2.Client, server: ApiServer) -> None:
     execution = started(admin, {"path": "tests/hello"})["execution_id"]
-    server.store.log([(execution, "start#1/task_1#1", 1.5, "stdout", f"line {n}") for n in range(3)])
+    server.store.append_output([(execution, "start#1/task_1#1", 1.5, "stdout", f"line {n}") for n in range(3)])
     url = f"{API}/executions/{execution}/logs"
     page = admin.get(url, params={"limit": 2}).json()
     assert [one["line"] for one in page["items"]] == ["line 0", "line 1"]
@@ -239,7 +239,7 @@ def test_output_of_tasks_is_in_the_logs(admin: httpx2.Client, server: ApiServer)
 
 def test_a_page_of_long_lines_ends_before_its_limit(admin: httpx2.Client, server: ApiServer) -> None:
     execution = started(admin, {"path": "tests/hello"})["execution_id"]
-    server.store.log([(execution, "t", 1.5, "stdout", f"{n}" + "x" * 65_000) for n in range(300)])
+    server.store.append_output([(execution, "t", 1.5, "stdout", f"{n}" + "x" * 65_000) for n in range(300)])
     url, after, found = f"{API}/executions/{execution}/logs", 0, []
     while after is not None:
         page = admin.get(url, params={"limit": 1000, "after": after}).json()
@@ -249,7 +249,7 @@ def test_a_page_of_long_lines_ends_before_its_limit(admin: httpx2.Client, server
     assert found == [str(n) for n in range(300)]
 
 
-READS = ("logs", "read", "summaries", "paths", "versions")
+READS = ("output", "read", "summaries", "paths", "versions")
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_a_page_costs_what_it_asks_for(
     executions = [started(admin, {"path": "tests/hello"})["execution_id"] for _ in range(6)]
     for number in range(6):
         register(admin, HELLO.replace("hello {{", f"hello {number} {{{{").replace("tests/hello", "a/first"))
-    server.store.log([(executions[0], "t", 1.5, "stdout", f"line {n}") for n in range(500)])
+    server.store.append_output([(executions[0], "t", 1.5, "stdout", f"line {n}") for n in range(500)])
     rows = []
     for name in READS:
         original = getattr(server.store, name)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.config import SchemathesisConfig
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
+from tests.conformance.memory import MemoryStore
 
 from noetl.keychain.master import MasterKeySource
 from noetl.keychain.safe import Safe
@@ -18,7 +19,6 @@ from noetl.server.app import endpoints
 from noetl.server.openapi import describe
 from noetl.server.options import ServerSettings
 from noetl.settings import MasterKeySettings
-from noetl.store.memory import MemoryStore
 
 schema = schemathesis.openapi.from_dict(describe(endpoints(), "1"), config=SchemathesisConfig(color=False))
 EXAMPLES = 6

@@ -13,6 +13,7 @@ import httpx2
 import msgspec
 import pytest
 from api_server import HELLO, SECONDS, YAML, ApiServer, register
+from tests.conformance.memory import MemoryStore
 
 from noetl.errors import UsageError
 from noetl.server.app import endpoints
@@ -21,7 +22,6 @@ from noetl.server.gate import Table
 from noetl.server.options import ServerSettings, check_address, is_loopback
 from noetl.server.roles import ALLOWED
 from noetl.store.access import ROLES, User
-from noetl.store.memory import MemoryStore
 
 FILLED = {
     "{id}": "01890000-0000-7000-8000-000000000000",

@@ -21,6 +21,7 @@ import httpx2
 import pytest
 from api_server import HELLO, SECONDS, WAITS, YAML, ApiServer, begun, register, started, until
 from msgspec.structs import replace
+from tests.conformance.memory import MemoryStore
 
 from noetl.dsl import compile as dsl_compile
 from noetl.dsl.compile import load
@@ -30,7 +31,6 @@ from noetl.server import compile_process
 from noetl.server import compiler as compiler_module
 from noetl.server.compiler import MAX_TEXTS_PER_CALLER, PROCESSES, Compiler
 from noetl.server.playbooks import Playbooks
-from noetl.store.memory import MemoryStore
 from noetl.tools.registry import KINDS
 
 HOME = Path(__file__).parents[3]

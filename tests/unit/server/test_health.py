@@ -12,13 +12,13 @@ import msgspec
 import pytest
 from api_server import HELLO, ApiServer, started
 from exposition import parsed
+from tests.conformance.memory import MemoryStore
 from tests.servers.postgres import PASSWORD, PostgresServer
 
 from noetl.bus.connection import Bus
 from noetl.log import Log
 from noetl.server.health import Health
 from noetl.settings import NatsSettings
-from noetl.store.memory import MemoryStore
 from noetl.store.postgres import PostgresStore
 
 

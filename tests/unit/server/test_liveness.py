@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from test_service import CHAIN, CHILD, PARENT, PATIENCE_SECONDS, WAITS, House, play
+from tests.conformance.memory import MemoryStore
 
 from noetl.engine import leases as lease_rules
 from noetl.engine.commands import Cancel, Claim, Command, Report
@@ -16,7 +17,6 @@ from noetl.errors import NoetlError, StoreError
 from noetl.server import service as service_module
 from noetl.server.backoff import FIRST_SECONDS, LAST_SECONDS, Backoff
 from noetl.server.stall import STALL_SECONDS, StallDetector
-from noetl.store.memory import MemoryStore
 from noetl.store.ports import Store, WorkerSession
 from noetl.store.sqlite import SqliteStore
 
@@ -73,13 +73,13 @@ def test_after_its_own_silence_a_server_waits_for_the_lifetime_of_a_lease(
     monkeypatch.setattr(service_module, "WATCH_SECONDS", 0.01)
     monkeypatch.setattr(lease_rules, "LEASE_SECONDS", 0.2)
     passes: list[float] = []
-    lost = store.lost
+    lost = store.expired_leases
 
     def counted(now: float | None, limit: int, attentive: float) -> list[tuple[str, int]]:
         passes.append(attentive)
         return lost(now, limit, attentive)
 
-    monkeypatch.setattr(store, "lost", counted)
+    monkeypatch.setattr(store, "expired_leases", counted)
 
     async def story(house: House) -> None:
         hand = Hand()
@@ -364,7 +364,7 @@ def test_ready_work_of_a_server_that_died_is_found_by_who_waits_for_it(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service_module, "RECOVER_SECONDS", 0.05)
-    monkeypatch.setattr(store, "changed", lambda: False)  # it died before it could tell
+    monkeypatch.setattr(store, "changed_elsewhere", lambda: False)  # it died before it could tell
 
     async def story(house: House) -> None:
         house.add(CHAIN)

@@ -37,7 +37,7 @@ def test_every_metric_of_the_table_is_there_and_no_other(fresh: ApiServer) -> No
 
 def test_what_happens_is_counted(fresh: ApiServer) -> None:
     with fresh.client("admin") as admin:
-        fresh.store.beat(WorkerSession("w", "default", 4, leases={"x": [1]}))
+        fresh.store.record_heartbeat(WorkerSession("w", "default", 4, leases={"x": [1]}))
         started(admin, {"playbook": HELLO})
         waits = begun(admin, {"playbook": WAITS})
         until(admin, waits, "waiting")

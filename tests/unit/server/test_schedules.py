@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.conformance.memory import MemoryStore
 
 from noetl.errors import Conflict, UsageError
 from noetl.server import schedules
 from noetl.server.wire import ScheduleRequest
-from noetl.store.memory import MemoryStore
 from noetl.store.triggers import Firing, Schedule
 
 NOW = 1_760_000_000.0

@@ -10,6 +10,7 @@ from textwrap import dedent, indent
 from typing import Any
 
 import pytest
+from tests.conformance.memory import MemoryStore
 
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
@@ -22,7 +23,6 @@ from noetl.server import service as service_module
 from noetl.server.local_link import LocalLink
 from noetl.server.service import Service
 from noetl.store import codec
-from noetl.store.memory import MemoryStore
 from noetl.store.ports import Store, WorkerSession
 from noetl.store.sqlite import SqliteStore
 from noetl.tools.registry import KINDS

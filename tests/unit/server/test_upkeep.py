@@ -13,13 +13,13 @@ import msgspec
 import pytest
 from api_server import HELLO, WAITS, ApiServer, begun, register, started, until
 from bench.verify import fill, write
+from tests.conformance.memory import MemoryStore
 
 from noetl.errors import StoreError
 from noetl.log import Log
 from noetl.server import upkeep
 from noetl.server.metrics import Metrics
 from noetl.server.upkeep import Pruner, Upkeep
-from noetl.store.memory import MemoryStore
 from noetl.store.ports import Store, Summary
 from noetl.store.sqlite import SqliteStore
 
@@ -108,7 +108,7 @@ class Troubled:
         self.asked: list[float] = []
         self.enough = Event()
 
-    def again(self) -> Troubled:
+    def reopen(self) -> Troubled:
         return self
 
     def prune(self, before: float, limit: int) -> int:

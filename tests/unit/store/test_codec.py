@@ -101,7 +101,7 @@ for _ in range(5_000):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"a": [1, {2}]}, r"step\.done: result\.a\[1\]: a value of type set can't be stored"),
+        ({"a": [1, {2}]}, r"step\.done: result\.a\[1\]: a value of type set cannot be stored"),
         ({"a": {"b": b"x"}}, r"result\.a\.b: a value of type bytes"),
         ([float("nan")], r"result\[0\]: the number nan"),
         ({"x": float("-inf")}, r"result\.x: the number -inf"),

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conformance.memory import MemoryStore
 
-from noetl.store.memory import MemoryStore
 from noetl.store.ports import SealedCredential, Store
 from noetl.store.sqlite import SqliteStore
 

@@ -24,7 +24,7 @@ def test_a_path_is_a_sqlite_file(tmp_path: Path, scheme: str) -> None:
 
 @pytest.mark.parametrize("address", ["mysql://host/db", "http://host", "sqlite://x"])
 def test_other_schemes_are_refused(address: str) -> None:
-    with pytest.raises(UsageError, match="there is no store for"):
+    with pytest.raises(UsageError, match="is not supported"):
         open_store(address)
 
 
@@ -55,7 +55,7 @@ def test_without_the_driver_the_command_that_brings_it_is_told(monkeypatch: pyte
 
 
 def test_an_address_that_can_not_be_read_is_not_repeated() -> None:
-    with pytest.raises(UsageError, match="can't be read") as caught:
+    with pytest.raises(UsageError, match="is invalid") as caught:
         open_store("postgresql://me:s3cret@host:port/x?nonsense=1")
     assert "s3cret" not in str(caught.value)
     assert caught.value.__suppress_context__

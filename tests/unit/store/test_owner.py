@@ -121,8 +121,8 @@ def test_a_look_does_not_keep_the_owner_out(place: Place) -> None:
 
 def test_trouble_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="can't lock"):
+    with pytest.raises(StoreError, match="cannot lock"):
         Owner.acquire(Place(tmp_path / "file"), RUN)
     for name in ("", "../x", "a/b", ".."):
-        with pytest.raises(StoreError, match="not the id"):
+        with pytest.raises(StoreError, match="not an execution id"):
             Owner.acquire(Place(tmp_path), name)

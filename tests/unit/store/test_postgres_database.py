@@ -11,12 +11,13 @@ from tests.servers.postgres import PASSWORD, Schema, postgres_fixture, schema_fi
 
 from noetl.errors import DiskFull, NewerDatabase, NotFound, StoreError
 from noetl.store.codec import ZERO
+from noetl.store.database import Mode
 from noetl.store.open import open_store
 from noetl.store.ports import Change, Leased, Row, Summary
 from noetl.store.postgres import PostgresStore
 from noetl.store.postgres import store as module
-from noetl.store.postgres.query import MIGRATIONS as OURS
-from noetl.store.sqlite.query import MIGRATIONS as THEIRS
+from noetl.store.postgres.database import MIGRATIONS as OURS
+from noetl.store.sqlite.database import MIGRATIONS as THEIRS
 
 pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
 
@@ -48,7 +49,7 @@ def store(url: str) -> Iterator[PostgresStore]:
 
 
 def setting(store: PostgresStore, name: str) -> str:
-    return str(store._done(lambda connection: connection.execute(f"SHOW {name}").fetchall())[0][0])
+    return str(store._db.run(lambda connection: connection.execute(f"SHOW {name}").fetchall())[0][0])
 
 
 # -- opening --------------------------------------------------------------------------------------------------------
@@ -77,7 +78,7 @@ def test_a_schema_with_an_odd_name_works(schema: Schema) -> None:
 
 
 @pytest.mark.parametrize("mode", ["read", "write"])
-def test_who_must_not_make_a_schema_says_that_there_is_none(url: str, mode: module.Mode) -> None:
+def test_who_must_not_make_a_schema_says_that_there_is_none(url: str, mode: Mode) -> None:
     with pytest.raises(NotFound, match="noetl server"):
         PostgresStore(url, mode=mode)
 
@@ -86,7 +87,7 @@ def test_who_only_looks_can_not_write(store: PostgresStore, url: str) -> None:
     store.commit([change(A, 0)])
     look = PostgresStore(url, mode="read")
     assert look.seq(A) == 1
-    with pytest.raises(StoreError, match="only be read"):
+    with pytest.raises(StoreError, match="is read-only"):
         look.commit([change(A, 1)])
     look.close()
 
@@ -99,7 +100,7 @@ def test_a_newer_schema_is_refused(store: PostgresStore, url: str, schema: Schem
 
 def test_a_schema_of_something_else_is_refused(url: str, schema: Schema) -> None:
     schema.rows("CREATE TABLE orders (id int)")
-    with pytest.raises(StoreError, match="belongs to something else"):
+    with pytest.raises(StoreError, match="belongs to another program"):
         PostgresStore(url)
 
 
@@ -121,7 +122,7 @@ def test_a_wrong_password_is_said_but_not_shown(schema: Schema, password: str) -
 
 
 def test_a_server_that_is_not_there_is_said(schema: Schema) -> None:
-    with pytest.raises(StoreError, match="can't be reached") as caught:
+    with pytest.raises(StoreError, match="cannot reach") as caught:
         PostgresStore(address(schema, port=1))
     assert PASSWORD not in str(caught.value)
 
@@ -142,7 +143,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(store: PostgresStore, schema: Sc
 
 def test_a_closed_store_says_so(store: PostgresStore) -> None:
     store.close()
-    with pytest.raises(StoreError, match="has been closed"):
+    with pytest.raises(StoreError, match="the store is closed"):
         store.seq(A)
 
 
@@ -150,7 +151,7 @@ def test_a_bad_id_spoils_nothing(store: PostgresStore) -> None:
     with pytest.raises(StoreError, match="not the id of an execution"):
         store.commit([change(A, 0), change("x", 0)])
     with pytest.raises(StoreError, match="not the id of an execution"):
-        store.log([("x", "t", 1.5, "stdout", "line")])
+        store.append_output([("x", "t", 1.5, "stdout", "line")])
     assert store.seq(A) == 0
     assert store.commit([change(A, 0)]) == [True]
 
@@ -161,8 +162,8 @@ def test_text_that_the_database_can_not_hold_is_kept_readable(store: PostgresSto
     (found,) = store.summaries()
     assert (found.name, found.path) == ("a\\x00b", "c\\udcffd")
     assert store.derived(A).ready == {"a#1": "p\\x00"}
-    store.log([(A, "t", 1.5, "stdout", "x\udcff")])
-    assert store.logs(A)[0][4] == "x\\udcff"
+    store.append_output([(A, "t", 1.5, "stdout", "x\udcff")])
+    assert store.output(A)[0][4] == "x\\udcff"
 
 
 def test_a_commit_whose_answer_is_lost_is_an_error_and_the_store_goes_on(store: PostgresStore, schema: Schema) -> None:
@@ -193,7 +194,7 @@ def test_what_is_read_is_read_again_when_the_session_was_ended(store: PostgresSt
 def test_a_moment_stays_what_it_was(store: PostgresStore, url: str) -> None:
     other = PostgresStore(url)
     store.commit([change(A, 0)])
-    with store.moment():
+    with store.read_snapshot():
         assert store.seq(A) == 1
         other.commit([change(A, 1)])
         assert store.seq(A) == 1
@@ -203,10 +204,10 @@ def test_a_moment_stays_what_it_was(store: PostgresStore, url: str) -> None:
 
 
 def test_a_large_batch_is_written_in_parts(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PART_CHANGES", 2)
+    monkeypatch.setattr(module, "MAX_BATCH_CHANGES", 2)
     changes = [change(A, 0), change(B, 0), change(A, 1), change(A, 1), change(B, 1)]
     assert store.commit(changes) == [True, True, True, False, True]
-    monkeypatch.setattr(module, "PART_BYTES", 1000)
+    monkeypatch.setattr(module, "MAX_BATCH_BYTES", 1000)
     assert store.commit([change(A, 2, size=900), change(B, 2, size=900), change(A, 3)]) == [True] * 3
     assert (store.seq(A), store.seq(B)) == (4, 3)
 
@@ -228,7 +229,7 @@ def test_many_threads_may_call_and_close(store: PostgresStore) -> None:
 
 def test_rows_of_the_tables_can_be_read_by_people(store: PostgresStore, schema: Schema) -> None:
     one = change(A, 0)
-    one.timers, one.leases = {"t": 2.5}, {1: Leased("a#1", "w", 1.5)}
+    one.timers, one.leases = {"t": 2.5}, {1: Leased("a#1", "w", 1.5, 30.0)}
     store.commit([one])
     assert schema.rows("SELECT id::text, name, status, local FROM execution") == [(A, "n", "running", False)]
     assert schema.rows("SELECT execution::text, name, due FROM timer") == [(A, "t", 2.5)]

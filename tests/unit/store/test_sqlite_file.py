@@ -17,10 +17,9 @@ from noetl.errors import DiskFull, FileMissing, NewerDatabase, StoreError, Usage
 from noetl.store.codec import ZERO
 from noetl.store.migrate import Migration, migrations_in, pending
 from noetl.store.ports import Change, Row, Summary
-from noetl.store.sqlite import SqliteStore
-from noetl.store.sqlite import store as module
-from noetl.store.sqlite import turn as door
-from noetl.store.sqlite.query import MIGRATIONS
+from noetl.store.sqlite import SqliteStore, fair_lock
+from noetl.store.sqlite import database as module
+from noetl.store.sqlite.database import MIGRATIONS
 
 pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
 
@@ -49,7 +48,7 @@ def store(path: Path) -> Iterator[SqliteStore]:
 
 
 def pragma(store: SqliteStore, name: str) -> object:
-    return store._db.execute(f"PRAGMA {name}").get
+    return store._db.connection.execute(f"PRAGMA {name}").get
 
 
 # -- making and opening ---------------------------------------------------------------------------------------------
@@ -105,13 +104,13 @@ def test_an_old_sqlite_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_opening_a_second_store_keeps_the_locks_of_the_first(store: SqliteStore, path: Path) -> None:
     """POSIX locks vanish when any descriptor of the file is closed by the process: nothing here may open one."""
-    store._db.execute("BEGIN IMMEDIATE")
+    store._db.connection.execute("BEGIN IMMEDIATE")
     second = SqliteStore(path)
     second.close()
     code = "import apsw, sys; apsw.Connection(sys.argv[1]).execute('BEGIN IMMEDIATE')"
     done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
     assert "BusyError" in done.stderr
-    store._db.execute("ROLLBACK")
+    store._db.connection.execute("ROLLBACK")
 
 
 def test_a_missing_database_is_not_made_by_who_only_looks(tmp_path: Path) -> None:
@@ -124,16 +123,16 @@ def test_who_only_looks_sees_a_live_database_and_can_not_write(store: SqliteStor
     store.commit([change(A, 0)])
     look = SqliteStore.open_existing(path)
     assert look.seq(A) == 1
-    with pytest.raises(StoreError, match="can only be read"):
+    with pytest.raises(StoreError, match="is read-only"):
         look.commit([change(A, 1)])
-    assert not look.changed()
+    assert not look.changed_elsewhere()
     store.commit([change(A, 1)])
-    assert look.changed()
+    assert look.changed_elsewhere()
     assert len(look.read(A)) == 2
     look.close()
     write = SqliteStore.open_existing(path, mode="write")
     assert write.commit([change(A, 2)]) == [True]
-    assert store.changed()
+    assert store.changed_elsewhere()
     write.close()
 
 
@@ -153,20 +152,20 @@ def test_what_is_not_our_database_is_refused_and_left_alone(tmp_path: Path) -> N
     db = apsw.Connection(str(other))
     db.execute("CREATE TABLE mine (a)")
     db.close()
-    with pytest.raises(StoreError, match="of something else"):
+    with pytest.raises(StoreError, match="of another program"):
         SqliteStore(other)
     db = apsw.Connection(str(other))
     assert db.execute("SELECT name FROM sqlite_schema").get == "mine"
     db.close()
     for place in (tmp_path, text / "inside" / "x.db", text / "x.db"):
-        with pytest.raises(StoreError, match="can't be"):
+        with pytest.raises(StoreError, match="cannot"):
             SqliteStore(place)
 
 
 def test_a_closed_store_says_so(store: SqliteStore) -> None:
     store.close()
-    for action in (store.summaries, store.changed, lambda: store.commit([change(A, 0)])):
-        with pytest.raises(StoreError, match="has been closed"):
+    for action in (store.summaries, store.changed_elsewhere, lambda: store.commit([change(A, 0)])):
+        with pytest.raises(StoreError, match="the store is closed"):
             action()
 
 
@@ -174,10 +173,10 @@ def test_a_closed_store_says_so(store: SqliteStore) -> None:
 
 
 def test_a_newer_database_is_refused(store: SqliteStore, path: Path) -> None:
-    store._db.execute("UPDATE meta SET value = '99' WHERE key = 'schema'")
+    store._db.connection.execute("UPDATE meta SET value = '99' WHERE key = 'schema'")
     store.close()
     for opening in (SqliteStore, SqliteStore.open_existing):
-        with pytest.raises(NewerDatabase, match=r"newer noetl \(its schema is 99.*upgrade"):
+        with pytest.raises(NewerDatabase, match=r"newer noetl \(schema version 99.*upgrade"):
             opening(path)
 
 
@@ -194,8 +193,9 @@ def test_an_older_database_is_migrated_in_one_go(
         SqliteStore(path)
     monkeypatch.setattr(module, "migrations_in", lambda folder: [*known, good])
     look = SqliteStore.open_existing(path)  # migrates, too
-    assert look._schema() == good.version
-    assert look._db.execute("SELECT group_concat(name) FROM sqlite_schema WHERE name IN ('tag', 'more')").get == "tag"
+    database = look._db.connection
+    assert database.execute("SELECT value FROM meta WHERE key = 'schema'").get == str(good.version)
+    assert database.execute("SELECT group_concat(name) FROM sqlite_schema WHERE name IN ('tag', 'more')").get == "tag"
     assert look.seq(A) == 1
     look.close()
 
@@ -211,15 +211,15 @@ def test_migrations_are_numbered_without_gaps() -> None:
 
 def test_a_full_disk_leaves_nothing_half_written_and_can_be_recovered_from(store: SqliteStore) -> None:
     store.commit([change(A, 0)])
-    store._db.execute("PRAGMA max_page_count = 40")
+    store._db.connection.execute("PRAGMA max_page_count = 40")
     with pytest.raises(DiskFull, match="the disk is full; nothing of the last change was written"):
         store.commit([change(A, 1), change(B, 0, 5_000, 60)])
     assert (store.seq(A), store.seq(B)) == (1, 0)
     assert store.blob("1") is None
     assert [run.execution_id for run in store.summaries()] == [A]
     with pytest.raises(DiskFull):
-        store.log([(A, "t", 1.5, "stdout", "x" * 300_000)])
-    store._db.execute("PRAGMA max_page_count = 100000")
+        store.append_output([(A, "t", 1.5, "stdout", "x" * 300_000)])
+    store._db.connection.execute("PRAGMA max_page_count = 100000")
     assert store.commit([change(A, 1), change(B, 0, 5_000, 60)]) == [True, True]
 
 
@@ -258,18 +258,18 @@ def test_a_writer_that_never_ends_is_told(
 ) -> None:
     monkeypatch.setattr(module, "BUSY_SECONDS", 0.1)
     second = SqliteStore(path)
-    store._db.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreError, match=r"another process has kept it locked for 0\.1 seconds"):
+    store._db.connection.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match=r"another process has locked it for 0\.1 seconds"):
         second.commit([change(A, 0)])
-    store._db.execute("ROLLBACK")
+    store._db.connection.execute("ROLLBACK")
     assert second.commit([change(A, 0)]) == [True]
     second.close()
 
 
 def test_a_writer_waits_its_turn(store: SqliteStore, path: Path) -> None:
     second = SqliteStore(path)
-    store._db.execute("BEGIN IMMEDIATE")
-    letting = threading.Timer(0.2, lambda: store._db.execute("ROLLBACK"))
+    store._db.connection.execute("BEGIN IMMEDIATE")
+    letting = threading.Timer(0.2, lambda: store._db.connection.execute("ROLLBACK"))
     letting.start()
     started = time.monotonic()
     assert second.commit([change(A, 0)]) == [True]
@@ -311,25 +311,25 @@ def test_a_busy_process_does_not_starve_others(store: SqliteStore, path: Path) -
 
 
 def test_a_door_that_is_held_for_ever_is_walked_around(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(fair_lock, "MAX_WAIT_SECONDS", 0.05)
     first, second = SqliteStore(path), SqliteStore(path)
-    with first._turn:
+    with first._db._fair_lock:
         assert second.commit([change(A, 0)]) == [True]
     first.close()
     second.close()
 
 
 def test_a_bad_id_spoils_nothing(store: SqliteStore) -> None:
-    with pytest.raises(StoreError, match="'x1' is not the id of an execution"):
+    with pytest.raises(StoreError, match="'x1' is not an execution id"):
         store.commit([change(A, 0), change("x1", 0)])
     assert store.seq(A) == 0
     assert store.commit([change(A, 0)]) == [True]
 
 
 def test_text_that_is_not_unicode_is_kept_readable(store: SqliteStore) -> None:
-    store.log([(A, "t", 1.5, "stdout", "caf\udce9 \ud83d")])
+    store.append_output([(A, "t", 1.5, "stdout", "caf\udce9 \ud83d")])
     store.put_playbook("d", "caf\udce9.yaml", b"")
-    assert store.logs(A)[0][4] == r"caf\udce9 \ud83d"
+    assert store.output(A)[0][4] == r"caf\udce9 \ud83d"
     assert store.playbook("d") == (r"caf\udce9.yaml", b"")
 
 

@@ -12,7 +12,7 @@ from noetl.store.keys import key_of
 from noetl.store.migrate import migrations_in
 from noetl.store.ports import DAY, Leased
 from noetl.store.sqlite import SqliteStore
-from noetl.store.sqlite.query import MIGRATIONS, sql
+from noetl.store.sqlite.database import MIGRATIONS, QUERIES
 
 pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
 
@@ -22,10 +22,10 @@ B = "0198c0de-0000-7000-8000-00000000000b"
 
 def file_of_version(path: Path, version: int) -> apsw.Connection:
     database = apsw.Connection(str(path))
-    database.execute(sql("create_meta"))
+    database.execute(QUERIES["create_meta"])
     for migration in migrations_in(MIGRATIONS)[:version]:
         database.execute(migration.sql)
-    database.execute(sql("put_version"), (str(version),))
+    database.execute(QUERIES["put_version"], (str(version),))
     return database
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from noetl.engine.events import CtxPatched, Event, StepDone
-from noetl.reference import Reference, canonical, refer, reference_to, spell
+from noetl.reference import Reference, canonical, encode_inline, refer, reference_to
 from noetl.store.codec import ZERO, rows_of
 from noetl.store.ports import Change
 from noetl.store.uses import parts_of, used_keys
@@ -21,7 +21,7 @@ def used(*events: Event, blobs: list[tuple[str, bytes]] | None = None) -> set[st
 
 @pytest.mark.parametrize(
     "value",
-    [ONE, [ONE], {"deep": [{"er": ONE}]}, spell([ONE, {"$ref": 1}]), spell(spell({"x": ONE}))],
+    [ONE, [ONE], {"deep": [{"er": ONE}]}, encode_inline([ONE, {"$ref": 1}]), encode_inline(encode_inline({"x": ONE}))],
     ids=["itself", "in a list", "in a map", "as text", "as text in text"],
 )
 def test_a_reference_in_an_event_is_found(value: object) -> None:
@@ -30,7 +30,7 @@ def test_a_reference_in_an_event_is_found(value: object) -> None:
 
 def test_content_that_is_also_elsewhere_is_found_by_its_hash() -> None:
     copied = Reference("nats_object", f"noetl-results/{ONE.key}", ONE.size, ONE.checksum)
-    assert used(StepDone("a#1", copied)) == used(StepDone("a#1", spell([copied]))) == {ONE.key}
+    assert used(StepDone("a#1", copied)) == used(StepDone("a#1", encode_inline([copied]))) == {ONE.key}
     both, content = refer({"one": copied})
     assert parts_of([(both.key, content)]) == {(both.key, ONE.key)}
 

@@ -21,7 +21,7 @@ from tests.servers.tool_call import context
 from noetl.keychain import oauth2
 from noetl.keychain.keychain import Keychain, StoredCredential
 from noetl.keychain.providers import PROVIDERS, google, vault
-from noetl.keychain.tokens import Tokens
+from noetl.keychain.tokens import TokenCache
 from noetl.model.outcome import Outcome
 from noetl.model.playbook import Credential
 from noetl.tools.addresses import ForbiddenAddress, check_host, forbid_addresses
@@ -60,7 +60,7 @@ class Door:
 def door(monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
     monkeypatch.setenv("NO_PROXY", "*")
     for module in (google, vault, oauth2):
-        monkeypatch.setattr(module, "TOKENS", Tokens())
+        monkeypatch.setattr(module, "TOKENS", TokenCache())
     one = Door()
     yield one
     one.close()

@@ -58,7 +58,7 @@ def test_the_store_of_noetl_is_the_default() -> None:
     ("inputs", "kind", "message"),
     [
         ({"key": "none"}, "auth", "secret 'none' of credential: there is no credential 'none'"),
-        ({"provider": "env", "key": "NONE"}, "not_found", "no variable NONE"),
+        ({"provider": "env", "key": "NONE"}, "not_found", "no environment variable NONE"),
         ({"provider": "env", "key": "SHORT"}, "auth", "shorter than 6"),
         ({"provider": "env", "key": "BOTH"}, "not_found", "has no field 'value'"),
         ({"provider": "env", "key": "API", "version": 3}, "input", "env has no versions"),

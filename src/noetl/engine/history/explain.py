@@ -26,14 +26,13 @@ from noetl.engine.tokens import merged_args
 from noetl.errors import TemplateError
 from noetl.expression import Missing, lookup, parse
 from noetl.model.identity import step_of
-from noetl.model.playbook import Guard, Poll, Rule, Task
+from noetl.model.playbook import DEFAULT_ATTEMPTS, Guard, Poll, Rule, Task
 from noetl.reference import Need, Reference, preview_of, shape_of
 from noetl.scope import Scope, StepView
 
 MOST = 200
 """So many decisions are told, the latest ones."""
 SHOWN_BYTES = 2_000
-DEFAULT_ATTEMPTS = 3
 BEHIND_RULES = ("template", "ctx_conflict", "too_large")
 """Errors that can come up after a rule has matched: what it writes can't be evaluated, stored, or be written twice."""
 

@@ -3,7 +3,7 @@
 `key` is the name or the ARN of a secret, `version` a version's id, or a stage such as `AWSPREVIOUS`. Signs in with
 `access_key_id`, `secret_access_key`, and `session_token` where the keys are temporary; or with the variables
 `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`. `region` (`AWS_REGION`, `AWS_DEFAULT_REGION`) is
-needed where the key is no ARN, `endpoint` (`AWS_ENDPOINT_URL_SECRETS_MANAGER`, `AWS_ENDPOINT_URL`) is another address
+needed if the key is not an ARN, `endpoint` (`AWS_ENDPOINT_URL_SECRETS_MANAGER`, `AWS_ENDPOINT_URL`) is another address
 of the service.
 
 Signed by hand: the signature is two pages of the manual, and the vendor's library is 30 MB.
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from noetl.keychain.providers import Request
-from noetl.keychain.rest import Answer, ask, refused
+from noetl.keychain.rest import SecretResponse, SecretServer
 
 SERVER = "AWS Secrets Manager"
 SERVICE = "secretsmanager"
@@ -29,8 +29,6 @@ VERSION_ID = r"[A-Za-z0-9-]{32,64}"
 
 
 class Keys(NamedTuple):
-    """What requests are signed with."""
-
     id: str
     secret: str
     session: str | None
@@ -43,10 +41,14 @@ async def read(request: Request) -> str:
     url = (endpoint or f"https://{SERVICE}.{keys.region}.amazonaws.com").rstrip("/") + "/"
     body = msgspec.json.encode({"SecretId": request.key} | _version(request))
     headers = signed(keys, url, body, _now())
-    answer = await ask(request.where, SERVER, "POST", url, content=body, headers=headers)
-    if not answer.ok:
-        raise _refused(request, answer)
-    return _text(request, answer)
+    server = SecretServer(request.where, SERVER)
+    response = await server.send("POST", url, content=body, headers=headers)
+    if response.ok:
+        return _text(request, response)
+    word = response.word("__type").rpartition("#")[2]
+    if word == "ResourceNotFoundException":
+        raise request.failure("not_found", f"{SERVER} has no secret {request.key!r}{request.version_suffix}")
+    raise server.refusal(response, word)
 
 
 def _keys(request: Request) -> Keys:
@@ -65,7 +67,7 @@ def _keys(request: Request) -> Keys:
     region = arn[3] if arn[0] == "arn" and len(arn) > 5 else None
     region = region or request.login_field("region", "AWS_REGION", "AWS_DEFAULT_REGION")
     if not region or not re.fullmatch(r"[a-z0-9-]+", region):
-        raise request.failure("auth", "the region is not known: give the credential a `region`, or set AWS_REGION")
+        raise request.failure("auth", "the region is unknown: give the credential a `region`, or set AWS_REGION")
     return Keys(key_id, secret, session, region)
 
 
@@ -76,22 +78,14 @@ def _version(request: Request) -> dict[str, str]:
     return {"VersionId" if re.fullmatch(VERSION_ID, version) else "VersionStage": version}
 
 
-def _text(request: Request, answer: Answer) -> str:
-    text, binary = answer.at("SecretString"), answer.at("SecretBinary")
+def _text(request: Request, response: SecretResponse) -> str:
+    text, binary = response.at("SecretString"), response.at("SecretBinary")
     if isinstance(text, str):
         return text
     try:
         return b64decode(binary).decode()
     except (TypeError, ValueError):
-        raise request.failure("auth", f"{request.key} is not a text in UTF-8") from None
-
-
-def _refused(request: Request, answer: Answer) -> Exception:
-    word = answer.word("__type").rpartition("#")[2]
-    if word == "ResourceNotFoundException":
-        version = "" if request.version is None else f" in version {request.version}"
-        return request.failure("not_found", f"AWS Secrets Manager has no secret {request.key!r}{version}")
-    return refused(request.where, SERVER, answer, word)
+        raise request.failure("auth", f"{request.key} is not UTF-8 text") from None
 
 
 # -- the signature, version 4 -----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from noetl.keychain.providers import Request
 
 OWN = "NOETL_"
-"""Variables of noetl itself, its master key and tokens among them, are nobody's secrets to use."""
+"""The prefix of noetl's own variables, with its master key and tokens, which no playbook may read."""
 
 
 async def read(request: Request) -> str:
@@ -14,5 +14,5 @@ async def read(request: Request) -> str:
         raise request.failure("auth", f"{name} belongs to noetl itself; use a variable of another name")
     value = request.environment.get(name)
     if value is None:
-        raise request.failure("not_found", f"the environment of the worker has no variable {name}")
+        raise request.failure("not_found", f"the worker has no environment variable {name}")
     return value

@@ -1,7 +1,7 @@
 """provider: file. A file on the worker, such as one that an orchestrator mounts.
 
 `noetl/file_access.py` has the rules: files of the kernel and of noetl itself are refused, and NOETL_SECRET_FILES can
-name the folders that secrets may come from.
+restrict the folders.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def _read(request: Request) -> str:
     except FileRefused as error:
         raise request.failure("auth", str(error)) from None
     except FileNotFoundError:
-        raise request.failure("not_found", f"there is no file {request.key} on the worker") from None
+        raise request.failure("not_found", f"the worker has no file {request.key}") from None
     except OSError as error:
-        raise request.failure("auth", f"{request.key} can't be read: {error.strerror}") from None
+        raise request.failure("auth", f"cannot read {request.key}: {error.strerror}") from None
     if len(data) > MAX_BYTES:
         raise request.failure("auth", f"{request.key} is larger than {MAX_BYTES:,} bytes")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise request.failure("auth", f"{request.key} is not a text in UTF-8") from None
+        raise request.failure("auth", f"{request.key} is not UTF-8 text") from None

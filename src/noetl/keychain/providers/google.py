@@ -14,9 +14,8 @@ from typing import Any
 
 import msgspec
 
-from noetl.keychain.oauth2 import seconds_of
 from noetl.keychain.providers import Request
-from noetl.keychain.rest import ask, refused
+from noetl.keychain.rest import SecretServer
 from noetl.keychain.tokens import TOKENS, Token
 
 SERVER = "Google Secret Manager"
@@ -35,16 +34,17 @@ async def read(request: Request) -> str:
     token = await _token(request, account)
     request.taint(token, request.where)
     headers = {"Authorization": f"Bearer {token}"}
-    answer = await ask(request.where, SERVER, "GET", f"{endpoint.rstrip('/')}/v1/{name}:access", headers=headers)
-    if answer.status == 404:
-        raise request.failure("not_found", f"Google Secret Manager has no {name}")
-    data = answer.at("payload", "data")
-    if not answer.ok or not isinstance(data, str):
-        raise refused(request.where, SERVER, answer, answer.word("error", "status"))
+    server = SecretServer(request.where, SERVER)
+    response = await server.send("GET", f"{endpoint.rstrip('/')}/v1/{name}:access", headers=headers)
+    if response.status == 404:
+        raise request.failure("not_found", f"{SERVER} has no {name}")
+    data = response.at("payload", "data")
+    if not response.ok or not isinstance(data, str):
+        raise server.refusal(response, response.word("error", "status"))
     try:
         return b64decode(data).decode()
     except ValueError:
-        raise request.failure("auth", f"{name} is not a text in UTF-8") from None
+        raise request.failure("auth", f"{name} is not UTF-8 text") from None
 
 
 def _name(request: Request, account: Mapping[str, Any] | None) -> str:
@@ -54,7 +54,7 @@ def _name(request: Request, account: Mapping[str, Any] | None) -> str:
     if "/" not in key:
         project = request.login_field("project", "GOOGLE_CLOUD_PROJECT") or (account or {}).get("project_id")
         if not project:
-            raise request.failure("auth", "the project is not known: write the key as projects/PROJECT/secrets/NAME")
+            raise request.failure("auth", "the project is unknown: write the key as projects/PROJECT/secrets/NAME")
         key = f"projects/{quote(project, safe='')}/secrets/{key}"
     if "/versions/" not in key:
         version = "latest" if request.version is None else str(request.version)
@@ -64,19 +64,19 @@ def _name(request: Request, account: Mapping[str, Any] | None) -> str:
 
 def _service_account(request: Request) -> Mapping[str, Any] | None:
     """The service account to sign in as, if there is one."""
-    fields = request.login.fields
-    given = fields.get("service_account", fields if "private_key" in fields else None)
-    if given is None:
+    fields = request.login
+    account = fields.get("service_account", fields if "private_key" in fields else None)
+    if account is None:
         file = request.login_field("service_account_file", "GOOGLE_APPLICATION_CREDENTIALS")
-        given = _content(request, file) if file else None
-    if isinstance(given, str | bytes):
+        account = _content(request, file) if file else None
+    if isinstance(account, str | bytes):
         try:
-            given = msgspec.json.decode(given)
+            account = msgspec.json.decode(account)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            given = {}
-    if given is not None and not (isinstance(given, Mapping) and {"client_email", "private_key"} <= given.keys()):
+            account = {}
+    if account is not None and not (isinstance(account, Mapping) and {"client_email", "private_key"} <= account.keys()):
         raise request.failure("auth", "the service account is not the JSON of a key with client_email and private_key")
-    return given
+    return account
 
 
 def _content(request: Request, file: str) -> bytes:
@@ -84,7 +84,7 @@ def _content(request: Request, file: str) -> bytes:
         with open(file, "rb") as opened:
             return opened.read()
     except OSError as error:
-        raise request.failure("auth", f"the service account can't be read: {error.strerror}") from None
+        raise request.failure("auth", f"cannot read the service account: {error.strerror}") from None
 
 
 async def _token(request: Request, account: Mapping[str, Any] | None) -> str:
@@ -93,7 +93,7 @@ async def _token(request: Request, account: Mapping[str, Any] | None) -> str:
     if account is not None:
         request.taint(account["private_key"], request.where)
         return await TOKENS.get(dict(account), lambda: _signed(request, account))
-    named = request.login.fields.get("metadata_host")
+    named = request.login.get("metadata_host")
     host = str(named or request.login_field("metadata_host", "GCE_METADATA_HOST") or METADATA)
     return await TOKENS.get(["google metadata", host], lambda: _machine(request, host, own=named is None))
 
@@ -102,22 +102,14 @@ async def _signed(request: Request, account: Mapping[str, Any]) -> Token:
     """A token for an assertion that the key of the service account signs (RFC 7523)."""
     url = account.get("token_uri") or TOKEN_URI
     form = {"grant_type": GRANT, "assertion": _assertion(request, account, url)}
-    answer = await ask(request.where, "Google's token endpoint", "POST", url, data=form)
-    token = answer.at("access_token")
-    if not answer.ok or not isinstance(token, str):
-        raise refused(request.where, "Google's token endpoint", answer, answer.word("error"))
-    return Token(token, seconds_of(answer.at("expires_in")))
+    return await SecretServer(request.where, "Google's token endpoint").token("POST", url, data=form)
 
 
 async def _machine(request: Request, host: str, *, own: bool) -> Token:
     """The token of the machine, which its metadata server gives: its own one, unless a credential names another."""
     url = f"http://{host}/computeMetadata/v1/instance/service-accounts/default/token"
     headers = {"Metadata-Flavor": "Google"}
-    answer = await ask(request.where, "the metadata server", "GET", url, headers=headers, own=own)
-    token = answer.at("access_token")
-    if not answer.ok or not isinstance(token, str):
-        raise refused(request.where, "the metadata server", answer)
-    return Token(token, seconds_of(answer.at("expires_in")))
+    return await SecretServer(request.where, "the metadata server").token("GET", url, headers=headers, own=own)
 
 
 def _assertion(request: Request, account: Mapping[str, Any], audience: str) -> str:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from noetl.keychain.oauth2 import seconds_of
 from noetl.keychain.providers import Request
-from noetl.keychain.rest import ask, refused
+from noetl.keychain.rest import SecretServer
 from noetl.keychain.tokens import TOKENS, Token
 
 SERVER = "Vault"
@@ -28,13 +27,14 @@ async def read(request: Request) -> str:
     mount = request.login_field("mount") or "secret"
     url = f"{base.rstrip('/')}/v1/{quote(mount.strip('/'))}/data/{request.path()}"
     params = {} if request.version is None else {"version": str(request.version)}
-    answer = await ask(request.where, SERVER, "GET", url, params=params, headers=headers)
-    if answer.status == 404:
-        version = "" if request.version is None else f" in version {request.version}"
-        raise request.failure("not_found", f"Vault has no secret {request.key!r}{version} below {mount!r}")
-    data = answer.at("data", "data")
-    if not answer.ok or not isinstance(data, dict):
-        raise refused(request.where, SERVER, answer)
+    server = SecretServer(request.where, SERVER)
+    response = await server.send("GET", url, params=params, headers=headers)
+    if response.status == 404:
+        name = f"{request.key!r}{request.version_suffix}"
+        raise request.failure("not_found", f"Vault has no secret {name} below {mount!r}")
+    data = response.at("data", "data")
+    if not response.ok or not isinstance(data, dict):
+        raise server.refusal(response)
     return msgspec.json.encode(data).decode()
 
 
@@ -51,8 +51,8 @@ async def _token(request: Request, base: str, headers: dict[str, str]) -> str:
         if not role or not secret:
             raise request.failure("auth", "Vault needs a `token`, or `role_id` and `secret_id`, to sign in with")
         request.taint(secret, request.where)
-        what = ["vault", base, headers, role, secret]
-        token = await TOKENS.get(what, lambda: _approle(request, base, dict(headers), role, secret))
+        identity = ["vault", base, headers, role, secret]
+        token = await TOKENS.get(identity, lambda: _approle(request, base, dict(headers), role, secret))
     request.taint(token, request.where)
     return token
 
@@ -60,9 +60,11 @@ async def _token(request: Request, base: str, headers: dict[str, str]) -> str:
 async def _approle(request: Request, base: str, headers: dict[str, str], role: str, secret: str) -> Token:
     mount = request.login_field("approle") or "approle"
     url = f"{base.rstrip('/')}/v1/auth/{mount}/login"
-    form = {"role_id": role, "secret_id": secret}
-    answer = await ask(request.where, SERVER, "POST", url, json=form, headers=headers)
-    token = answer.at("auth", "client_token")
-    if not answer.ok or not isinstance(token, str):
-        raise refused(request.where, SERVER, answer)
-    return Token(token, seconds_of(answer.at("auth", "lease_duration")))
+    return await SecretServer(request.where, SERVER).token(
+        "POST",
+        url,
+        path=("auth", "client_token"),
+        seconds=("auth", "lease_duration"),
+        json={"role_id": role, "secret_id": secret},
+        headers=headers,
+    )

@@ -13,6 +13,7 @@ from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
 from noetl.model.identity import uuid7
+from noetl.model.status import STATUSES
 from noetl.runtime.history import state_at
 from noetl.server import show, sse
 from noetl.server.call import Call, Query, Routes, json_response
@@ -40,7 +41,6 @@ routes = Routes()
 PAYLOAD_BYTES = 8 << 20
 WAIT = re.compile(r"(?:^|[,\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 LONGEST_WAIT = 60
-STATUSES = ("pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled")
 KEY_LENGTH = 200
 LOOKS = 20
 ID = re.compile(FORMS["id"])
@@ -306,7 +306,7 @@ def _log_page(
     size = 0
     while len(found) < limit and size < LOG_PAGE_CHARACTERS:
         wanted = min(LOG_READ, limit - len(found))
-        lines = store.logs(execution, found[-1][0] if found else after, wanted + 1)
+        lines = store.output(execution, found[-1][0] if found else after, wanted + 1)
         found += lines[:wanted]
         size += sum(len(line[4]) for line in lines[:wanted])
         if len(lines) <= wanted:

@@ -9,6 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from noetl.errors import NoetlError
+from noetl.model.status import OPEN
 from noetl.server import show
 from noetl.server.api import Api
 from noetl.server.call import JSON, Call, Routes, json_response
@@ -20,7 +21,6 @@ from noetl.store.ports import Store
 routes = Routes()
 
 HEARD_SECONDS = 60.0
-OPEN = ("pending", "running", "waiting", "paused", "cancelling")
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 

@@ -18,7 +18,7 @@ from noetl.server.auth import (
 from noetl.server.call import Call, Query, Routes, json_response
 from noetl.server.problems import Refused
 from noetl.server.wire import Login, LoginRequest, SessionPage
-from noetl.store.access import LONGEST_SECONDS, Session
+from noetl.store.access import MAX_SESSION_SECONDS, Session
 
 routes = Routes()
 
@@ -50,7 +50,7 @@ async def login(call: Call) -> Response:
         "csrf_token": csrf_of(secret),
         "expires": show.stamp(session.expires),
     }
-    return json_response(answer, 201, {"Set-Cookie": cookie(secret, int(LONGEST_SECONDS))})
+    return json_response(answer, 201, {"Set-Cookie": cookie(secret, int(MAX_SESSION_SECONDS))})
 
 
 @routes.add(

@@ -360,7 +360,7 @@ async def _keep_lines(call: Call, lines: list[LogLine]) -> None:
     unknown = {one for one in others if one not in worked}
     kept = [_bounded(line) for line in lines if line[0] not in unknown]
     if kept:
-        await call.in_store(call.api.store.log, kept)
+        await call.in_store(call.api.store.append_output, kept)
 
 
 def _bounded(line: LogLine) -> LogLine:

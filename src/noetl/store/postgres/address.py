@@ -1,5 +1,5 @@
 """The address of a Postgres store: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME`, or anything else that
-libpq understands behind `postgresql://`. The schema is `noetl` where none is named.
+libpq accepts after `postgresql://`. The default schema is `noetl`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ DEFAULTS: dict[str, str | int] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-"""A server that has gone without a word is noticed within half a minute."""
+"""A server that does not respond is detected within half a minute."""
 
 
 class Address(NamedTuple):
-    """Where a store is."""
-
     conninfo: str
     schema: str
     shown: str
-    """For messages: without password."""
+    """For messages: without the password."""
     password: str | None
 
     @classmethod
@@ -41,20 +39,16 @@ class Address(NamedTuple):
         schema = dict(options).get("schema") or SCHEMA
         query = urlencode([(name, value) for name, value in options if name != "schema"])
         try:
-            given = conninfo_to_dict(urlunsplit(parts._replace(query=query)))
-        except ProgrammingError:  # its words would show the password
+            parameters = conninfo_to_dict(urlunsplit(parts._replace(query=query)))
+        except ProgrammingError:  # its message contains the password
             raise UsageError(
-                "the address of the database can't be read: write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
-                "special characters in the password as %XX"
+                "the address of the database is invalid: write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
+                "with special characters of the password as %XX"
             ) from None
-        shown = f"postgresql://{given.get('host') or ''}{_port(given.get('port'))}/{given.get('dbname') or ''}"
-        password = given.get("password")
-        return cls(make_conninfo("", **{**DEFAULTS, **given}), schema, shown, str(password) if password else None)
+        host, port, database = (parameters.get(name) or "" for name in ("host", "port", "dbname"))
+        shown = f"postgresql://{host}{f':{port}' if port else ''}/{database}"
+        password = parameters.get("password")
+        return cls(make_conninfo("", **{**DEFAULTS, **parameters}), schema, shown, str(password) if password else None)
 
-    def hidden(self, text: str) -> str:
-        """The text without the password."""
+    def without_password(self, text: str) -> str:
         return text.replace(self.password, "***") if self.password else text
-
-
-def _port(port: str | int | None) -> str:
-    return f":{port}" if port else ""

@@ -1,7 +1,7 @@
 """Columns of values as arrays in the binary format of Postgres.
 
-psycopg can do this, too, but looks at the type of every value; these know what they are given. A thousand events are
-six thousand values, and packing them must not take longer than storing them.
+psycopg looks at the type of every value; these functions know it. A thousand events are six thousand values, and
+packing them must not take longer than storing them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NULL = LENGTH.pack(-1)
 
 
 class Packed:
-    """An array, ready to be sent."""
+    """An encoded array."""
 
     __slots__ = ("data",)
 
@@ -29,7 +29,7 @@ class Packed:
 
 
 class PackedDumper(Dumper):
-    """Hands it over as it is; its type is the one that the query says."""
+    """Sends it as it is; the query names its type."""
 
     format = Format.BINARY
 
@@ -38,7 +38,7 @@ class PackedDumper(Dumper):
 
 
 def storable(value: str) -> str:
-    """Text as Postgres can keep it: zeros, and what came from bytes that are not UTF-8, are written out."""
+    """The text with zeros and lone surrogates escaped, which Postgres cannot store."""
     return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 

@@ -1,7 +1,6 @@
 """A batch of changes as the arguments of `commit_changes`: one array for each column of each table.
 
-A row must not come twice in one statement, so what several changes of one execution say is put together first: the
-last word counts.
+A statement must not write a row twice, so of several changes of one execution only the last value of a row is sent.
 """
 
 from __future__ import annotations
@@ -26,32 +25,23 @@ SNAPSHOT = (uuids, ints, byteas, byteas)
 BLOB = (texts, byteas)
 USE = (uuids, texts)
 PART = (texts, texts)
-OVER = Leased(*[None] * 4)  # type: ignore[arg-type]
+NO_LEASE = (None,) * len(Leased._fields)
 
 
-def accepted(changes: Sequence[Change], heads: dict[str, int]) -> list[bool]:
-    """Which changes find their log where they expect it, the earlier ones of the batch counted in."""
-    seqs, good = dict(heads), []
-    for change in changes:
-        fits = seqs[change.execution] == change.expected
-        seqs[change.execution] += len(change.rows) if fits else 0
-        good.append(fits)
-    return good
-
-
-def first_guess(changes: Iterable[Change]) -> dict[str, int]:
-    """Where the logs are if nobody else has written."""
+def expected_heads(changes: Iterable[Change]) -> dict[str, int]:
+    """The seq of each log, if nobody else has written."""
     heads: dict[str, int] = {}
     for change in changes:
         heads.setdefault(change.execution, change.expected)
     return heads
 
 
-def arguments(changes: Sequence[Change], heads: dict[str, int], removing: int) -> list[Any]:
-    """Everything that `commit_changes` is given: where the logs are to be, and what is written if they are."""
+def arguments(changes: Sequence[Change], heads: dict[str, int], removal_lock: int) -> list[Any]:
+    """The seqs at which the logs must be, and what is written if they are."""
     locks = sorted({_lock(valid_key(execution)) for execution in heads})
     names = [key_of(execution) for execution in heads]
     keyed = [(key_of(change.execution), change) for change in changes]
+    leases = _last((key, change.leases) for key, change in keyed)
     blobs = dict(blob for change in changes for blob in change.blobs)
     return [
         ints(locks),
@@ -60,33 +50,31 @@ def arguments(changes: Sequence[Change], heads: dict[str, int], removing: int) -
         *_columns(EVENT, [(key, *row) for key, change in keyed for row in change.rows]),
         *_columns(SUMMARY, {key: _summary(change.summary) for key, change in keyed if change.summary}.values()),
         *_columns(READY, _last((key, change.ready) for key, change in keyed)),
-        *_columns(
-            LEASE, [(*key, *(lease or OVER)) for *key, lease in _last((key, change.leases) for key, change in keyed)]
-        ),
+        *_columns(LEASE, [(*key, *(lease or NO_LEASE)) for *key, lease in leases]),
         *_columns(TIMER, _last((key, change.timers) for key, change in keyed)),
         *_columns(SNAPSHOT, {key: _snapshot(key, change) for key, change in keyed if _has_snapshot(change)}.values()),
         *_columns(BLOB, list(blobs.items())),
         *_columns(USE, list({(key, used) for key, change in keyed for used in used_keys(change)})),
         *_columns(PART, list(parts_of(blobs.items()))),
-        removing,
+        removal_lock,
     ]
 
 
 def _columns(kinds: tuple[Column, ...], rows: Collection[tuple[Any, ...]]) -> list[Packed]:
     if not rows:
-        return _nothing(kinds)
+        return _no_rows(kinds)
     return [kind(column) for kind, column in zip(kinds, zip(*rows, strict=True), strict=True)]
 
 
 @cache
-def _nothing(kinds: tuple[Column, ...]) -> list[Packed]:
-    """Most changes touch few tables, and empty columns are always the same."""
+def _no_rows(kinds: tuple[Column, ...]) -> list[Packed]:
+    """Cached: most changes touch few tables."""
     return [kind(()) for kind in kinds]
 
 
-def _last(moves: Iterable[tuple[bytes, dict[Any, Any]]]) -> list[tuple[Any, ...]]:
-    """Execution, name and what the last change says about it; None: it goes."""
-    last = {(key, name): value for key, moved in moves for name, value in moved.items()}
+def _last(changes: Iterable[tuple[bytes, dict[Any, Any]]]) -> list[tuple[Any, ...]]:
+    """Execution, name and last value of each row; None deletes it."""
+    last = {(key, name): value for key, values in changes for name, value in values.items()}
     return [(*key, value) for key, value in last.items()]
 
 
@@ -106,5 +94,5 @@ def _snapshot(key: bytes, change: Change) -> tuple[Any, ...]:
 
 
 def _lock(key: bytes) -> int:
-    """The number of an execution's lock: the half of its id that is not its time. Two of one number just wait."""
+    """The lock of an execution: the half of its id that is not its time. Executions with the same number wait."""
     return int.from_bytes(key[8:], signed=True)

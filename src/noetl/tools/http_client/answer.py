@@ -13,6 +13,7 @@ import msgspec
 from httpx2 import RequestError, Response
 
 from noetl.model.outcome import Outcome, failed
+from noetl.tools.base import RETRYABLE_STATUSES
 from noetl.tools.http_client.veil import HIDDEN, Veil
 
 MAX_BODY_BYTES = 50 * 2**20
@@ -22,7 +23,6 @@ GLANCE_BYTES = 64 * 2**10
 """What is read at most of a body that is not the result: of an error, of a redirect."""
 BOM = b"\xef\xbb\xbf"
 
-RETRYABLE = frozenset([408, 425, 429, 500, 502, 503, 504])
 REQUEST_IDS = ("x-request-id", "request-id", "x-correlation-id", "x-amzn-requestid", "x-ms-request-id")
 TEXT_TYPE = re.compile(
     r"text/.+|.+\+xml|application/((x-)?(javascript|ndjson|yaml)|graphql|jsonl|sql|toml|x-www-form-urlencoded|xml)"
@@ -145,7 +145,7 @@ async def _refusal(response: Response, extra: dict[str, Any], veil: Veil, now: f
         details["body"] = shown
     reason = veil.over(response.reason_phrase, sent)[:80]
     message = f"{sent.method} {veil.url(sent.url)} answered {status} {reason}".rstrip()
-    return failed("http_status", message, retryable=status in RETRYABLE, extra=extra, **details)
+    return failed("http_status", message, retryable=status in RETRYABLE_STATUSES, extra=extra, **details)
 
 
 def _excerpt(response: Response, body: bytes, whole: bool, veil: Veil) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from noetl.engine import events as e
 from noetl.engine.history.verify.check import Check, Handlers, Watched, loop_of
 from noetl.engine.patch import SET, BadPatch, Patch, apply_patch
-from noetl.reference import read_spelled
+from noetl.reference import decode_inline
 
 
 class Ctx(Check):
@@ -43,7 +43,7 @@ class Ctx(Check):
         if part.more:
             self.texts[part.key] = text
         else:
-            self.contents[part.key] = read_spelled(text)
+            self.contents[part.key] = decode_inline(text)
 
     def _forked(self, event: e.ExecutionForked) -> None:
         self._apply(event.set_ctx)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from noetl.model.marks import MARK
 from noetl.reference import CHUNKS, SECRET
 
 MAX_EVENT_BYTES = 64 * 1024
@@ -27,7 +28,6 @@ StoredRow = tuple[int, str, float, bytes, bytes]
 class Hashing(Protocol):
     """How rows are hashed, and how references are encoded in their data."""
 
-    MARK: str
     ZERO: bytes
 
     def chained(self, before: bytes, name: str, at: float, data: bytes) -> bytes: ...
@@ -47,7 +47,7 @@ class Rows:
     def __init__(self, note: Note, codec: Hashing, load: Load | None) -> None:
         self.note, self.load = note, load
         self.chained, self.head = codec.chained, codec.ZERO
-        self.mark, self.quoted = codec.MARK, f'"{codec.MARK}"'.encode()
+        self.mark, self.quoted = MARK, f'"{MARK}"'.encode()
         self.last = 0
         self.resolved: dict[tuple[str, ...], None] = {}
 

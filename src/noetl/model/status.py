@@ -1,0 +1,13 @@
+"""The status of an execution."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Open = Literal["pending", "running", "waiting", "paused", "cancelling"]
+Ended = Literal["succeeded", "failed", "cancelled"]
+Status = Literal[Open, Ended]
+
+OPEN: tuple[Open, ...] = get_args(Open)
+ENDED: tuple[Ended, ...] = get_args(Ended)
+STATUSES: tuple[Status, ...] = get_args(Status)

@@ -1,0 +1,266 @@
+"""One session of a Postgres server: reconnecting, retries, migrations, and errors that say what to do.
+
+**A lost connection.** Reads are repeated on a new connection. A commit whose response was lost may have been written or
+not, and only the log can tell: it is a StoreError, and the caller reads again. A connection that the server closed
+while it was idle (it was restarted) is replaced before anything is sent.
+
+**Writes of others** are detected with LISTEN; `notifier.py` sends the notifications.
+
+**Versions.** `meta` holds the version of the schema. Migrations are applied in one transaction under a lock, so of two
+servers that start at once one migrates and the other finds it done. A newer version, or a schema of another program, is
+refused.
+
+**Sessions.** Settings, prepared statements and LISTEN belong to a session: a connection pooler must give each client
+one of its own.
+
+**Threads.** Every method holds one lock, so any thread may call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import RLock
+from typing import Any, TypeVar
+from uuid import UUID
+
+import psycopg
+from psycopg import errors
+from psycopg.sql import SQL, Identifier
+
+from noetl.errors import DiskFull, NotFound, StoreError
+from noetl.settings import Synchronous
+from noetl.store.database import Database, Mode, Query
+from noetl.store.keys import key_of, key_range
+from noetl.store.migrate import Migration, migrations_in, pending
+from noetl.store.postgres.address import Address
+from noetl.store.postgres.arrays import Packed, PackedDumper, storable
+from noetl.store.queries import load_queries
+
+HERE = Path(__file__).parent
+MIGRATIONS = HERE / "migrations"
+QUERIES = {name: query.encode() for name, query in load_queries(HERE, "%s").items()}
+OLDEST_SERVER = 14
+CHANNEL = "noetl_events"
+MAX_ATTEMPTS = 3
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+Result = TypeVar("Result")
+
+
+class PostgresDatabase(Database):
+    """A schema of a database, which is made if it is missing and the mode is `create`."""
+
+    def __init__(self, address: Address, synchronous: Synchronous, mode: Mode) -> None:
+        self.address, self._synchronous, self._mode = address, synchronous, mode
+        self._lock = RLock()
+        self._connection: Connection | None = None
+        self._closed = self._notified = self._in_snapshot = False
+        try:
+            self._set_up()
+        except BaseException:
+            self.close()
+            raise
+
+    @staticmethod
+    def key(execution: str) -> UUID:
+        return UUID(bytes=key_of(execution) or bytes(16))
+
+    @staticmethod
+    def id(key: UUID) -> str:
+        return str(key)
+
+    @staticmethod
+    def key_range(prefix: str) -> tuple[UUID, UUID] | None:
+        keys = key_range(prefix)
+        return None if keys is None else (UUID(bytes=keys[0]), UUID(bytes=keys[1]))
+
+    text = staticmethod(storable)
+
+    def rows(self, name: str, *parameters: Any) -> list[Any]:
+        return self.run(lambda connection: _rows(connection, name, parameters), reading=True)
+
+    def write_all(self, *queries: Query) -> list[list[Any]]:
+        if len(queries) == 1:
+            return [self.run(lambda connection: _rows(connection, *queries[0]))]
+
+        def write(connection: Connection) -> list[list[Any]]:
+            with connection.transaction():
+                return [_rows(connection, name, parameters) for name, parameters in queries]
+
+        return self.run(write)
+
+    def delete(self, name: str, *parameters: Any) -> int:
+        return self.run(lambda connection: connection.execute(QUERIES[name], parameters).rowcount)
+
+    def run(self, action: Callable[[Connection], Result], *, reading: bool = False) -> Result:
+        """The result of the action. It is repeated where that is harmless: after a deadlock, of which the server has
+        rolled back one side, and for reads on a new connection."""
+        with self._lock:
+            for attempt in range(1, MAX_ATTEMPTS + 1):
+                connection = self._live()
+                try:
+                    return action(connection)
+                except psycopg.Error as error:
+                    broken = _is_broken(connection)
+                    harmless = reading if broken else isinstance(error, errors.DeadlockDetected)
+                    if attempt == MAX_ATTEMPTS or self._in_snapshot or not harmless:
+                        raise self._explained(error, broken) from error
+            raise AssertionError("the last attempt has raised")
+
+    @contextmanager
+    def read_snapshot(self) -> Iterator[None]:
+        with self._lock:
+            connection = self._live()
+            try:
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                self._in_snapshot = True
+                yield
+            except psycopg.Error as error:
+                raise self._explained(error, _is_broken(connection)) from error
+            finally:
+                self._in_snapshot = False
+                with suppress(psycopg.Error):  # nothing was written
+                    connection.execute("ROLLBACK")
+
+    def changed_elsewhere(self) -> bool:
+        with self._lock:
+            self._live()
+            notified, self._notified = self._notified, False
+            return notified
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._drop()
+
+    # -- the connection ---------------------------------------------------------------------------------------------
+
+    def _live(self) -> Connection:
+        """The connection; a new one if it was lost."""
+        if self._closed:
+            raise StoreError(f"{self.address.shown}: the store is closed")
+        if self._connection is not None and not self._in_snapshot:
+            _receive(self._connection)
+            if _is_broken(self._connection):
+                self._drop()
+                self._notified = True  # notifications may have been missed
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _connect(self) -> Connection:
+        try:
+            connection = psycopg.connect(self.address.conninfo, autocommit=True)
+        except psycopg.Error as error:
+            reason = self.address.without_password(str(error).partition("\n")[0])
+            raise StoreError(f"cannot reach {self.address.shown}: {reason}") from None
+        try:
+            self._prepare(connection)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, psycopg.Error):
+                raise self._explained(error, broken=False) from error
+            raise
+        return connection
+
+    def _prepare(self, connection: Connection) -> None:
+        version = connection.info.server_version // 10_000
+        if version < OLDEST_SERVER:
+            raise StoreError(f"{self.address.shown} is PostgreSQL {version}; noetl needs {OLDEST_SERVER} or newer")
+        connection.adapters.register_dumper(Packed, PackedDumper)
+        settings = self.address.schema, self._synchronous == "normal"
+        ((*_, encoding),) = connection.execute(QUERIES["configure_session"], settings)
+        if encoding != "UTF8":
+            raise StoreError(f"{self.address.shown} has the encoding {encoding}; noetl needs a database in UTF8")
+        own = connection.info.backend_pid
+        connection.add_notify_handler(lambda notice: self._note(notice.pid != own))
+        connection.execute(f"LISTEN {CHANNEL}")
+        if self._mode == "read":
+            connection.execute("SET default_transaction_read_only = on")
+
+    def _note(self, from_others: bool) -> None:
+        self._notified = self._notified or from_others
+
+    # -- opening ----------------------------------------------------------------------------------------------------
+
+    def _set_up(self) -> None:
+        migrations = migrations_in(MIGRATIONS)
+        if not self.run(lambda connection: self._pending(connection, migrations), reading=True):
+            return
+        if self._mode == "read":  # an old schema, or one that another process is creating
+            PostgresDatabase(self.address, self._synchronous, "write").close()
+        else:
+            self.run(lambda connection: self._migrate(connection, migrations))
+
+    def _pending(self, connection: Connection, migrations: Sequence[Migration]) -> Sequence[Migration]:
+        """The migrations to apply; NotFound if there is no schema and the mode does not allow to create it."""
+        schema, shown = self.address.schema, self.address.shown
+        rows = connection.execute(QUERIES["find_schema"], (schema,)).fetchall()
+        tables, has_meta = rows[0] if rows else (0, False)
+        if tables and not has_meta:
+            raise StoreError(
+                f"the schema {schema!r} of {shown} belongs to another program: name another with ?schema=NAME"
+            )
+        if not has_meta and self._mode != "create":
+            raise NotFound(f"{shown} has no noetl schema {schema!r}: start `noetl server` to create it")
+        version = connection.execute(QUERIES["get_version"]).fetchall()[0][0] if has_meta else 0
+        return pending(migrations, version, shown)
+
+    def _migrate(self, connection: Connection, migrations: Sequence[Migration]) -> None:
+        schema = self.address.schema
+        with connection.transaction():
+            connection.execute(QUERIES["lock_migration"], (schema,))
+            todo = self._pending(connection, migrations)
+            if todo and todo[0].version == 1:
+                connection.execute("SET LOCAL client_min_messages = warning")
+                connection.execute(SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(schema)))
+                connection.execute(QUERIES["create_meta"])
+            for migration in todo:
+                connection.execute(migration.sql.encode())
+                connection.execute(QUERIES["put_version"], (str(migration.version),))
+
+    def _explained(self, error: psycopg.Error, broken: bool) -> StoreError:
+        shown = self.address.shown
+        reason = self.address.without_password((error.diag.message_primary or str(error)).partition("\n")[0])
+        match error:
+            case errors.DiskFull():
+                return DiskFull(f"{shown}: the disk of the server is full; nothing of the last change was written")
+            case errors.LockNotAvailable():
+                return StoreError(f"{shown}: another session has locked it for half a minute")
+            case errors.QueryCanceled():
+                return StoreError(f"{shown}: the server cancelled the statement ({reason})")
+            case errors.ReadOnlySqlTransaction():
+                return StoreError(f"{shown} is read-only")
+            case errors.InsufficientPrivilege():
+                return StoreError(f"{shown}: the database user lacks a privilege ({reason})")
+            case _ if broken:
+                return StoreError(f"{shown}: the connection was lost ({reason}); the last change may be written or not")
+            case _:
+                return StoreError(f"{shown}: {reason}; nothing of the last change was written")
+
+
+def _rows(connection: Connection, name: str, parameters: Sequence[Any]) -> list[Any]:
+    cursor = connection.execute(QUERIES[name], parameters, prepare=True, binary=True)
+    return cursor.fetchall() if cursor.description else []
+
+
+def _receive(connection: Connection) -> None:
+    """Read what the server has sent on its own: notifications, or the end of the session, which takes two calls to
+    notice after a farewell message."""
+    with suppress(psycopg.Error):
+        connection.pgconn.consume_input()
+        connection.pgconn.consume_input()
+        while (notice := connection.pgconn.notifies()) is not None:
+            assert connection.pgconn.notify_handler is not None
+            connection.pgconn.notify_handler(notice)
+
+
+def _is_broken(connection: Connection) -> bool:
+    return connection.closed or connection.broken

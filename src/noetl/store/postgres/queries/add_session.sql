@@ -1,1 +1,0 @@
-INSERT INTO session (id, hash, account, created, seen, expires, agent, address) VALUES (%s, %s, %s, %s, %s, %s, %s, %s)

@@ -1,1 +1,0 @@
-INSERT INTO token (id, hash, role, name, created, pool, expires, revoked) VALUES (%s, %s, %s, %s, %s, %s, %s, %s)

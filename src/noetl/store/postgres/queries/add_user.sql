@@ -1,1 +1,0 @@
-INSERT INTO account (name, role, password, created) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING name

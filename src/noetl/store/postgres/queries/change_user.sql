@@ -1,1 +1,0 @@
-UPDATE account SET role = %s, password = %s WHERE name = %s RETURNING name

@@ -1,1 +1,0 @@
-CREATE TABLE IF NOT EXISTS meta (key text PRIMARY KEY, value text NOT NULL)

@@ -1,1 +1,0 @@
-DELETE FROM credential WHERE name = %s RETURNING name

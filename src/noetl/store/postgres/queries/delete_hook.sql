@@ -1,1 +1,0 @@
-DELETE FROM hook WHERE name = %s RETURNING name

@@ -1,1 +1,0 @@
-DELETE FROM worker_session WHERE worker = %s

@@ -1,1 +1,0 @@
-SELECT data FROM schedule WHERE look <= %s ORDER BY look, name LIMIT %s

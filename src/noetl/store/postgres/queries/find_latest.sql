@@ -1,1 +1,0 @@
-SELECT digest FROM catalog WHERE path = %s ORDER BY turn DESC LIMIT 1

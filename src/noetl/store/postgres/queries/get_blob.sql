@@ -1,1 +1,0 @@
-SELECT data FROM blob WHERE key = %s

@@ -1,1 +1,0 @@
-SELECT file, text FROM playbook WHERE digest = %s

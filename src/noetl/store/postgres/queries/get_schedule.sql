@@ -1,1 +1,0 @@
-SELECT data FROM schedule WHERE name = %s

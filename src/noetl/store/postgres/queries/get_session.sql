@@ -1,1 +1,0 @@
-SELECT id, hash, account, created, seen, expires, agent, address FROM session WHERE hash = %s

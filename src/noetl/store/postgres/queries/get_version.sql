@@ -1,1 +1,0 @@
-SELECT value::bigint FROM meta WHERE key = 'schema'

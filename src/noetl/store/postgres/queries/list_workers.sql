@@ -1,1 +1,0 @@
-SELECT worker, pool, slots, host, started, beat, leases, version FROM worker_session ORDER BY worker

@@ -1,1 +1,0 @@
-SELECT pg_advisory_xact_lock(hashtextextended('noetl schema ' || %s::text, 0))

@@ -1,1 +1,0 @@
-SELECT pg_try_advisory_lock(%s)

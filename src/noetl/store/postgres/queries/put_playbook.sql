@@ -1,1 +1,0 @@
-INSERT INTO playbook (digest, file, text) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING

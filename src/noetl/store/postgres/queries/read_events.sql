@@ -1,1 +1,0 @@
-SELECT seq, type, at, data, hash FROM event WHERE execution = %s AND seq > %s ORDER BY seq LIMIT %s

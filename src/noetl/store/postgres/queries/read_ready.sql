@@ -1,1 +1,0 @@
-SELECT run, pool FROM ready WHERE execution = %s

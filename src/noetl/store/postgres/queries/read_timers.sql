@@ -1,1 +1,0 @@
-SELECT name, due FROM timer WHERE execution = %s

@@ -1,1 +1,0 @@
-DELETE FROM lease WHERE execution IN (SELECT execution FROM removal)

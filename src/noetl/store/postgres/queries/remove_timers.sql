@@ -1,1 +1,0 @@
-DELETE FROM timer WHERE execution IN (SELECT execution FROM removal)

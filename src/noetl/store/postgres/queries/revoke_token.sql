@@ -1,1 +1,0 @@
-UPDATE token SET revoked = %s WHERE id = %s AND revoked IS NULL RETURNING id

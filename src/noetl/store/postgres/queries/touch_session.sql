@@ -1,1 +1,0 @@
-UPDATE session SET seen = greatest(seen, %s) WHERE id = %s

@@ -1,0 +1,262 @@
+"""One connection to an SQLite file: locks, transactions, migrations, and errors that say what to do.
+
+**Why apsw.** SQLite before 3.51.3 can lose committed pages when two connections write to one file and the write-ahead
+log is reset under one of them. Two writing connections are the normal case here: `noetl run` in one terminal and `runs
+cancel` in another. The standard library uses the SQLite of the machine; apsw ships its own, and its version is checked
+when a file is opened. apsw is also a thin layer: it caches statements, never commits or begins on its own, and keeps
+SQLite's error classes.
+
+**Durability.** WAL with `synchronous=FULL`: a commit is on the disk before `transaction` returns. With `normal` a
+commit survives the death of the process but not of the machine; the file stays consistent either way, and commits are
+several times faster.
+
+**Several processes.** Readers never wait and see one state of the database. A transaction begins with `BEGIN
+IMMEDIATE`: it takes the write lock before it reads, so what it reads cannot change. A writer that finds the lock taken
+tries again for half a minute, and goes before writers that come later (`fair_lock.py`). Writes of other processes are
+detected with `PRAGMA data_version`, which reads shared memory. None of this works on a network file system: keep the
+file on a local disk.
+
+**Versions.** `meta` holds the version of the schema. Migrations are numbered files, applied in one transaction under
+the write lock, so of two processes that open an old file one migrates and the other finds it done. A file of a newer
+version or of another program is refused.
+
+**Errors.** A full disk, an I/O error or a read-only file is a StoreError; the transaction is rolled back, and the
+connection can be used again once the cause is gone.
+
+**Threads.** Every method holds one lock, so any thread may call, and `close` waits for running calls.
+
+**Files.** Database, `-wal` and `-shm` have mode 0600, a folder made for them 0700. Only SQLite opens the database file:
+closing a second descriptor would drop the locks that SQLite holds on the first.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import Any, TypeVar, get_args
+
+import apsw
+
+from noetl.errors import DiskFull, StoreError, UsageError
+from noetl.settings import Synchronous
+from noetl.store.database import Database, Mode, Query
+from noetl.store.keys import id_of, key_of, key_range, readable
+from noetl.store.migrate import Migration, migrations_in, pending
+from noetl.store.queries import load_queries
+from noetl.store.sqlite.fair_lock import FairLock, pause
+
+IN_MEMORY = Path(":memory:")
+HERE = Path(__file__).parent
+MIGRATIONS = HERE / "migrations"
+QUERIES = load_queries(HERE)
+OLDEST_SQLITE = (3, 51, 3)
+BUSY_SECONDS = 30.0
+MAX_WAL_BYTES = 16 * 1024 * 1024
+
+Result = TypeVar("Result")
+
+
+class SqliteDatabase(Database):
+    """An open file, which is made if it is missing and the mode is `create`."""
+
+    key = staticmethod(key_of)
+    id = staticmethod(id_of)
+    key_range = staticmethod(key_range)
+    text = staticmethod(readable)
+
+    def __init__(self, path: Path, synchronous: Synchronous, mode: Mode, lock_file: Path | None) -> None:
+        self.path = path
+        self._lock, self._fair_lock = RLock(), FairLock(lock_file)
+        _check_sqlite(apsw.sqlite_lib_version())
+        if synchronous not in get_args(Synchronous):
+            raise UsageError(f"synchronous must be full or normal (got {synchronous!r})")
+        if mode == "create":
+            _create(path)
+        with self._explaining():
+            self.connection = _connect(path, mode)
+        try:
+            with self._explaining():
+                self._set_up(mode, synchronous)
+            self._version: int = self._value("PRAGMA data_version")
+        except BaseException:
+            self.close()
+            raise
+
+    def rows(self, name: str, *parameters: Any) -> list[Any]:
+        with self._lock:
+            try:
+                return self.connection.execute(QUERIES[name], parameters).fetchall()
+            except apsw.Error as error:
+                raise self._explained(error) from error
+
+    def write_all(self, *queries: Query) -> list[list[Any]]:
+        execute = self.connection.execute
+        return self.transaction(lambda: [execute(QUERIES[name], values).fetchall() for name, values in queries])
+
+    def delete(self, name: str, *parameters: Any) -> int:
+        def run() -> int:
+            self.connection.execute(QUERIES[name], parameters)
+            return self.connection.changes()
+
+        return self.transaction(run)
+
+    def transaction(self, action: Callable[[], Result]) -> Result:
+        """Run the action and make what it writes durable, or roll all of it back."""
+        execute = self.connection.execute
+        with self._lock:
+            try:
+                with self._fair_lock:
+                    execute("BEGIN IMMEDIATE")
+                result = action()
+                execute("COMMIT")
+            except BaseException as error:
+                self._roll_back()
+                if isinstance(error, apsw.Error):
+                    raise self._explained(error) from error
+                raise
+            return result
+
+    @contextmanager
+    def read_snapshot(self) -> Iterator[None]:
+        with self._lock, self._explaining():
+            try:
+                self.connection.execute("BEGIN")
+                yield
+            finally:
+                self._roll_back()  # nothing was written
+
+    def changed_elsewhere(self) -> bool:
+        with self._lock, self._explaining():
+            before, self._version = self._version, self._value("PRAGMA data_version")
+            return before != self._version
+
+    def close(self) -> None:
+        with self._lock:
+            self.connection.close()
+            self._fair_lock.close()
+
+    def _value(self, query: str) -> Any:
+        return self.connection.execute(query).get
+
+    def _roll_back(self) -> None:
+        try:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+        except apsw.Error:  # SQLite has rolled back by itself, or the connection is closed
+            pass
+
+    # -- opening ----------------------------------------------------------------------------------------------------
+
+    def _set_up(self, mode: Mode, synchronous: Synchronous) -> None:
+        if mode != "read":
+            _use_wal(self.connection)
+            self.connection.execute(f"PRAGMA synchronous = {synchronous}")
+            self.connection.execute(f"PRAGMA journal_size_limit = {MAX_WAL_BYTES}")
+        migrations = migrations_in(MIGRATIONS)
+        if not self._pending(migrations):
+            return
+        if mode == "read":  # an old file, or one that another process is creating
+            SqliteDatabase(self.path, synchronous, "write", self._fair_lock.path).close()
+        else:
+            self.transaction(lambda: self._migrate(migrations))
+
+    def _migrate(self, migrations: Sequence[Migration]) -> None:
+        for migration in self._pending(migrations):
+            self.connection.execute(QUERIES["create_meta"])
+            self.connection.execute(migration.sql)
+            self.connection.execute(QUERIES["put_version"], (str(migration.version),))
+
+    def _pending(self, migrations: Sequence[Migration]) -> Sequence[Migration]:
+        ((tables, has_meta),) = self.connection.execute(QUERIES["find_schema"])
+        if tables and not has_meta:
+            raise StoreError(f"{self.path} is a database of another program")
+        version: int = self._value(QUERIES["get_version"]) if has_meta else 0
+        return pending(migrations, version, str(self.path))
+
+    # -- errors -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.Error as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: apsw.Error) -> StoreError:
+        path = self.path
+        match error:
+            case apsw.FullError():
+                return DiskFull(f"{path}: the disk is full; nothing of the last change was written")
+            case apsw.BusyError():
+                return StoreError(f"{path}: another process has locked it for {BUSY_SECONDS:g} seconds")
+            case apsw.ReadOnlyError():
+                return StoreError(f"{path} is read-only")
+            case apsw.NotADBError():
+                return StoreError(f"{path} is not a database")
+            case apsw.CorruptError():
+                return StoreError(f"{path} is damaged ({error}); restore it from a backup")
+            case apsw.CantOpenError():
+                return StoreError(f"cannot open {path}: check the permissions of the file and its folder")
+            case apsw.ConnectionClosedError():
+                return StoreError(f"{path}: the store is closed")
+            case _:
+                return StoreError(f"{path}: {error}; nothing of the last change was written")
+
+
+def _check_sqlite(version: str) -> None:
+    if tuple(map(int, version.split("."))) < OLDEST_SQLITE:
+        oldest = ".".join(map(str, OLDEST_SQLITE))
+        raise StoreError(
+            f"SQLite {version} can lose data when two processes write to one file; noetl needs {oldest} or newer: "
+            "pip install --upgrade apsw"
+        )
+
+
+def _create(path: Path) -> None:
+    """Create the file, readable by its owner only; SQLite gives the files beside it the same mode."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        if not path.parent.is_dir():
+            raise StoreError(f"cannot create {path}: {path.parent} is not a folder") from None
+    except OSError as error:
+        raise StoreError(f"cannot create {path}: {error.strerror}") from error
+
+
+def _connect(path: Path, mode: Mode) -> apsw.Connection:
+    flags = apsw.SQLITE_OPEN_READONLY if mode == "read" else apsw.SQLITE_OPEN_READWRITE
+    connection = apsw.Connection(str(path), flags=flags)
+    connection.set_busy_handler(_busy_handler())
+    return connection
+
+
+def _busy_handler() -> Callable[[int], bool]:
+    """SQLite calls it while a lock is taken, with the number of calls so far; False gives up."""
+    deadline = 0.0
+
+    def wait(calls: int) -> bool:
+        nonlocal deadline
+        if calls == 0:
+            deadline = time.monotonic() + BUSY_SECONDS
+        time.sleep(pause(calls))
+        return time.monotonic() < deadline
+
+    return wait
+
+
+def _use_wal(connection: apsw.Connection) -> None:
+    """SQLite does not call the busy handler here, because two connections could wait for each other."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.002)

@@ -1,1 +1,0 @@
-INSERT INTO event (execution, seq, type, at, data, hash) VALUES (?, ?, ?, ?, ?, ?)

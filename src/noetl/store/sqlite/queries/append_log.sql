@@ -1,1 +1,0 @@
-INSERT INTO log (execution, task, at, stream, line) VALUES (?, ?, ?, ?, ?)

@@ -1,1 +1,0 @@
-UPDATE schedule SET revision = ?, look = ?, data = ? WHERE name = ? AND id = ? AND revision = ? RETURNING name

@@ -1,1 +1,0 @@
-UPDATE account SET role = ?, password = ? WHERE name = ? RETURNING name

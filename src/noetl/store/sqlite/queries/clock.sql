@@ -1,1 +1,0 @@
-SELECT unixepoch('subsec')

@@ -1,1 +1,0 @@
-SELECT (SELECT count(*) FROM ready), (SELECT count(*) FROM lease), (SELECT count(*) FROM timer)

@@ -1,1 +1,0 @@
-DELETE FROM credential WHERE name = ? RETURNING name

@@ -1,1 +1,0 @@
-DELETE FROM account WHERE name = ? RETURNING name

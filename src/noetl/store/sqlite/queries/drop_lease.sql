@@ -1,1 +1,0 @@
-DELETE FROM lease WHERE execution = ? AND fence = ?

@@ -1,1 +1,0 @@
-DELETE FROM timer WHERE execution = ? AND name = ?

@@ -1,2 +1,0 @@
-DELETE FROM worker_session
-WHERE beat < ? AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.worker = worker_session.worker)

@@ -1,1 +1,0 @@
-SELECT answer FROM idempotency WHERE scope = ? AND key = ?

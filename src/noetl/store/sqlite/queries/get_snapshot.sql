@@ -1,1 +1,0 @@
-SELECT seq, hash, data FROM snapshot WHERE execution = ?

@@ -1,1 +1,0 @@
-SELECT name, role, password, created FROM account WHERE name = ?

@@ -1,1 +1,0 @@
-SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'schema'

@@ -1,1 +1,0 @@
-SELECT name, path, version, created, updated FROM hook ORDER BY name

@@ -1,5 +1,0 @@
-SELECT id, name, path, status, started, ended, digest, parent, local FROM execution
-WHERE ended < ?
-AND NOT EXISTS (SELECT 1 FROM execution AS above WHERE above.id = execution.parent AND above.ended IS NULL)
-AND NOT EXISTS (SELECT 1 FROM execution AS below WHERE below.parent = execution.id AND below.ended IS NULL)
-ORDER BY ended, id LIMIT ?

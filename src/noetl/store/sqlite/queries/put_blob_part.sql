@@ -1,1 +1,0 @@
-INSERT OR IGNORE INTO blob_part (whole, part) VALUES (?, ?)

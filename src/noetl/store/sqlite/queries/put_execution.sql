@@ -1,2 +1,0 @@
-INSERT OR REPLACE INTO execution (id, name, path, status, started, ended, digest, parent, local)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)

@@ -1,1 +1,0 @@
-INSERT OR IGNORE INTO playbook (digest, file, text) VALUES (?, ?, ?)

@@ -1,2 +1,0 @@
-INSERT INTO timer (execution, name, due) VALUES (?, ?, ?)
-ON CONFLICT (execution, name) DO UPDATE SET due = excluded.due

@@ -1,1 +1,0 @@
-SELECT fence, run, worker, since, ttl FROM lease WHERE execution = ?

@@ -1,1 +1,0 @@
-SELECT number, task, at, stream, line FROM log WHERE execution = ? AND number > ? ORDER BY number LIMIT ?

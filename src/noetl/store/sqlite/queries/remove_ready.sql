@@ -1,1 +1,0 @@
-DELETE FROM ready WHERE execution IN (SELECT execution FROM removal)

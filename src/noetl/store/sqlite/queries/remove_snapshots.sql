@@ -1,1 +1,0 @@
-DELETE FROM snapshot WHERE execution IN (SELECT execution FROM removal)

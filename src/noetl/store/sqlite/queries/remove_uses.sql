@@ -1,1 +1,0 @@
-DELETE FROM blob_use WHERE execution IN (SELECT execution FROM removal)

@@ -1,1 +1,0 @@
-UPDATE token SET revoked = ? WHERE id = ? AND revoked IS NULL RETURNING id

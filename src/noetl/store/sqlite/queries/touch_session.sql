@@ -1,1 +1,0 @@
-UPDATE session SET seen = max(seen, ?) WHERE id = ?

@@ -1,1 +1,0 @@
-DELETE FROM execution WHERE id IN (SELECT execution FROM removal)
