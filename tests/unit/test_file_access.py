@@ -15,13 +15,13 @@ import pytest
 
 from noetl.file_access import FileRefused, check, check_folder, open_checked, own_file_in
 from noetl.keychain.keychain import Keychain
-from noetl.model.outcome import Outcome
+from noetl.model.outcome import Failure, Outcome
 from noetl.model.playbook import Credential
 from noetl.settings import own_files
 from noetl.sql import prepare_sql
 from noetl.store.sqlite import SqliteStore
 from noetl.tools import container, gcs, nats, objects
-from noetl.tools.base import Context, Failure
+from noetl.tools.base import Context
 from noetl.tools.registry import BUILTIN
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from noetl.errors import Away, UsageError
 from noetl.log import Level
+from noetl.model.outcome import Failure
 from noetl.settings import NatsSettings
-from noetl.tools.base import Failure
 from noetl.tools.nats import Line, Login
 
 if TYPE_CHECKING:

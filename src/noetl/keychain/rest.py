@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 
 SECONDS = 15.0
 MAX_BYTES = 2**20

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from noetl.errors import NoetlError
+from noetl.model.outcome import Failure
 from noetl.reference import Reference
-from noetl.tools.base import Failure
 from noetl.tools.objects import explained
 
 if TYPE_CHECKING:

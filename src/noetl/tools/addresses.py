@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 
 Address = IPv4Address | IPv6Address
 

@@ -17,20 +17,10 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from noetl.model.outcome import Outcome, failed
+from noetl.model.outcome import Failure, Outcome, failed
 
 Run: TypeAlias = Callable[[Any, "Context"], Awaitable[Outcome]]
 Value = TypeVar("Value")
-
-
-class Failure(Exception):
-    """An error outcome on its way out of a tool."""
-
-    def __init__(
-        self, kind: str, message: str, *, retryable: bool = False, extra: dict[str, Any] | None = None, **details: Any
-    ) -> None:
-        super().__init__(message)
-        self.outcome = failed(kind, message, retryable=retryable, extra=extra, **details)
 
 
 def missing_driver(kind: str, extra: str) -> Outcome:

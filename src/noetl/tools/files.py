@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from noetl.file_access import FileRefused, check, check_folder, open_checked
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 
 
 def task_file(path: str, where: str) -> str:

@@ -20,8 +20,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
-from noetl.model.outcome import Outcome
-from noetl.tools.base import Context, Failure, missing_driver
+from noetl.model.outcome import Failure, Outcome
+from noetl.tools.base import Context, missing_driver
 from noetl.tools.fields import Bucket
 from noetl.tools.objects import (
     CHUNK_BYTES,

@@ -27,8 +27,8 @@ import msgspec
 from msgspec import UNSET, Meta, Struct
 
 from noetl.model.kind import Kind
-from noetl.model.outcome import Outcome
-from noetl.tools.base import Context, Failure, missing_driver
+from noetl.model.outcome import Failure, Outcome
+from noetl.tools.base import Context, missing_driver
 from noetl.tools.fields import Auth
 from noetl.tools.objects import MAX_BYTES, encoded, incoming, readable, too_large
 

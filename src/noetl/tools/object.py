@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from msgspec import Meta
 
 from noetl.model.kind import Kind
-from noetl.model.outcome import Outcome
-from noetl.tools.base import Context, Failure, missing_driver
+from noetl.model.outcome import Failure, Outcome
+from noetl.tools.base import Context, missing_driver
 from noetl.tools.gcs import checked_account
 from noetl.tools.objects import (
     Asked,

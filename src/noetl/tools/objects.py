@@ -23,8 +23,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import UNSET, Meta, Struct
 
-from noetl.model.outcome import Outcome
-from noetl.tools.base import Context, Failure
+from noetl.model.outcome import Failure, Outcome
+from noetl.tools.base import Context
 from noetl.tools.fields import Auth
 
 if TYPE_CHECKING:

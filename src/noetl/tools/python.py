@@ -21,8 +21,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
-from noetl.model.outcome import Outcome, failed
-from noetl.tools.base import Context, Failure
+from noetl.model.outcome import Failure, Outcome, failed
+from noetl.tools.base import Context
 from noetl.tools.sandbox import PROCESSES
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
-from noetl.model.outcome import Outcome
-from noetl.tools.base import Context, Failure, missing_driver
+from noetl.model.outcome import Failure, Outcome
+from noetl.tools.base import Context, missing_driver
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Semaphore, Task, TimerHandle

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 
 if TYPE_CHECKING:
     from noetl.file_access import OwnFiles

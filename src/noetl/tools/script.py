@@ -14,8 +14,8 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
-from noetl.model.outcome import Outcome
-from noetl.tools.base import Context, Failure
+from noetl.model.outcome import Failure, Outcome
+from noetl.tools.base import Context
 from noetl.tools.fields import Cwd, Env, ProcessAuth, Scalar, Stdin
 
 SHELL = "/bin/sh"

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from noetl.model.outcome import Outcome
-from noetl.tools.base import Context, Failure
+from noetl.model.outcome import Failure, Outcome
+from noetl.tools.base import Context
 from noetl.tools.process.environment import INTERPRETER, PASSED_ON
 from noetl.tools.python import Inputs, close, run, warm
 from noetl.tools.python_child import pool

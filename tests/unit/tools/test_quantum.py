@@ -17,9 +17,8 @@ import msgspec
 import pytest
 from tests.servers.tool_call import NOW, Caller, context
 
-from noetl.model.outcome import Outcome
+from noetl.model.outcome import Failure, Outcome
 from noetl.tools import quantum
-from noetl.tools.base import Failure
 
 BELL = """\
 OPENQASM 3.0;

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from noetl.model.outcome import Outcome
+from noetl.model.outcome import Failure, Outcome
 from noetl.shell_text import ShellText
 from noetl.store.sqlite import SqliteStore
 from noetl.tools import python, sandbox, script, shell
-from noetl.tools.base import Context, Failure
+from noetl.tools.base import Context
 from noetl.tools.process import seccomp
 from noetl.tools.process.inside import confine
 

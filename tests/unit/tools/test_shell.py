@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from noetl.model.outcome import Outcome
+from noetl.model.outcome import Failure, Outcome
 from noetl.shell_text import prepare_shell
-from noetl.tools.base import Context, Failure
+from noetl.tools.base import Context
 from noetl.tools.shell import Inputs, close, run
 
 T = TypeVar("T")

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from httpx2 import AsyncClient, InvalidURL, Request, RequestError
 from msgspec.structs import replace
 
-from noetl.model.outcome import Outcome, failed
-from noetl.tools.base import Context, Failure
+from noetl.model.outcome import Failure, Outcome, failed
+from noetl.tools.base import Context
 from noetl.tools.http import Inputs
 from noetl.tools.http_client.answer import answer, no_answer, outcome_of
 from noetl.tools.http_client.client import client_for

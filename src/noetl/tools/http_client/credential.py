@@ -6,7 +6,8 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from noetl.tools.base import Context, Failure
+from noetl.model.outcome import Failure
+from noetl.tools.base import Context
 
 TAKEN = "a bearer token {token}, {username, password}, or an API key {value, header} or {value, query}"
 

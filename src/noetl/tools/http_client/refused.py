@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 
 
 class Refused(Failure):

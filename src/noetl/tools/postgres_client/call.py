@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from noetl.model.outcome import Outcome
-from noetl.tools.base import Context, Failure
+from noetl.model.outcome import Failure, Outcome
+from noetl.tools.base import Context
 from noetl.tools.postgres import Inputs
 from noetl.tools.postgres_client.faults import NO_FAULT
 from noetl.tools.postgres_client.jobs import Copying, Job, Statements

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from noetl.model.outcome import Failure
 from noetl.sql import InList, Part, Value
-from noetl.tools.base import Failure
 
 NO_FAULT: dict[str, Any] = {"pg": {"code": None, "sqlstate": None}}
 AGAIN = ("40001", "40P01", "55P03", "53")

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 
 RESULT_BYTES = 50 << 20
 LARGE_BYTES = 1 << 20

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import psycopg
 
+from noetl.model.outcome import Failure
 from noetl.sql import Part, Sql, Value, buried, first_words, quoted, statements
-from noetl.tools.base import Failure
 from noetl.tools.postgres_client.faults import refused
 from noetl.tools.postgres_client.gathering import Gathering
 from noetl.tools.postgres_client.literals import array_text, encoded, json_text, plain_text

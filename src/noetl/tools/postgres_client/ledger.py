@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from noetl.model.outcome import Failure
 from noetl.sql import Sql, Value
-from noetl.tools.base import Failure
 from noetl.tools.postgres_client.session import Session
 
 LEDGER = "noetl_ledger"

@@ -13,8 +13,8 @@ from typing import Any
 
 from psycopg.pq.abc import Escaping
 
+from noetl.model.outcome import Failure
 from noetl.sql import Empty
-from noetl.tools.base import Failure
 
 NOBODY = Empty("= ANY ('{}')", "<> ALL ('{}')")
 """An empty list has the type of what it is compared with."""

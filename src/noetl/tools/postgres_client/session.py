@@ -17,8 +17,9 @@ from psycopg.adapt import Transformer
 from psycopg.pq import Escaping, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
+from noetl.model.outcome import Failure
 from noetl.sql import Sql, written_parts
-from noetl.tools.base import Context, Failure
+from noetl.tools.base import Context
 from noetl.tools.postgres_client.faults import Sent, refused
 from noetl.tools.postgres_client.gathering import Gathering
 from noetl.tools.postgres_client.literals import NOBODY, encoded, literals

@@ -7,7 +7,8 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from noetl.tools.base import Context, Failure
+from noetl.model.outcome import Failure
+from noetl.tools.base import Context
 from noetl.tools.postgres import Inputs
 
 CONNECT_SECONDS = 10

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from noetl.model.outcome import Outcome, failed
-from noetl.tools.base import Context, Failure
+from noetl.model.outcome import Failure, Outcome, failed
+from noetl.tools.base import Context
 from noetl.tools.sandbox import Sandbox, confined, landlock, sandbox_of
 
 if TYPE_CHECKING:

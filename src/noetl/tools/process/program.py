@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 from noetl.tools.process.launcher import Boot, Launcher
 
 READ_BYTES = 65536

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from noetl.model.outcome import Failure
 from noetl.sql import quoted
-from noetl.tools.base import Failure
 
 DECIMAL_DIGITS = 38
 

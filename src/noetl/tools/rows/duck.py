@@ -21,8 +21,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from noetl.model.outcome import Failure
 from noetl.sql import quoted
-from noetl.tools.base import Failure
 from noetl.tools.files import task_file, task_folder
 from noetl.tools.rows.thread import Stop
 

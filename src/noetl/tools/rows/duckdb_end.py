@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from noetl.model.outcome import Failure
 from noetl.sql import quoted
-from noetl.tools.base import Failure
 from noetl.tools.rows.columns import Column
 from noetl.tools.rows.duck import literal, table_name
 from noetl.tools.rows.ends import Plain, Rows

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 from noetl.tools.rows.columns import Column, mapped
 from noetl.tools.rows.duck import table_name
 from noetl.tools.rows.duckdb_end import SOURCE, TARGET, DuckdbTarget, duckdb_source, duckdb_text

@@ -10,7 +10,7 @@ import os
 import shutil
 from pathlib import Path
 
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 from noetl.tools.files import task_file
 from noetl.tools.rows.columns import Column
 from noetl.tools.rows.duck import literal

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 from noetl.tools.rows.columns import Column
 from noetl.tools.rows.ends import Plain, Rows
 from noetl.tools.rows.file_end import file_source, for_file

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from noetl.model.outcome import Failure
 from noetl.sql import quoted
-from noetl.tools.base import Failure
 from noetl.tools.files import task_file
 from noetl.tools.rows.columns import Column
 from noetl.tools.rows.duck import Access, failure, file_turn, literal, lock_down, open_instance, unopened

@@ -16,7 +16,7 @@ from contextlib import suppress
 from itertools import count
 from typing import BinaryIO, TypeVar
 
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 from noetl.tools.rows.columns import Column
 from noetl.tools.rows.duck import literal
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from noetl.model.outcome import Failure
 from noetl.sql import quoted
-from noetl.tools.base import Failure
 from noetl.tools.rows.columns import Column, from_postgres, to_postgres
 from noetl.tools.rows.duck import table_name
 from noetl.tools.rows.ends import Rows

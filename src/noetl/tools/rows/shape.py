@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 
 
 def shaped(

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import msgspec
 
+from noetl.model.outcome import Failure
 from noetl.sql import quoted
-from noetl.tools.base import Failure
 from noetl.tools.rows.thread import Stop
 
 if TYPE_CHECKING:

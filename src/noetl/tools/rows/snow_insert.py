@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 from noetl.tools.rows.snow import Session, literal, name
 
 BATCH_ROWS, BATCH_VALUES = 5_000, 30_000
