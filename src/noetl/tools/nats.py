@@ -30,7 +30,7 @@ from noetl.model.kind import Kind
 from noetl.model.outcome import Failure, Outcome
 from noetl.tools.base import Context, missing_driver
 from noetl.tools.fields import Auth
-from noetl.tools.objects import MAX_BYTES, encoded, incoming, readable, too_large
+from noetl.tools.object_store.content import MAX_BYTES, encode, incoming, readable, too_large
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future, Task
@@ -144,7 +144,7 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
         return missing_driver(KIND.name, "nats")
     try:
         _check(inputs)
-        payload = b"" if inputs.data is UNSET else encoded(inputs.data)[0]
+        payload = b"" if inputs.data is UNSET else encode(inputs.data)[0]
         login = _login(inputs, None if inputs.auth is None else await context.credential(inputs.auth))
         async with _line(inputs, login, context.retries) as line:
             work = _operate(line.client, inputs, payload, context)
