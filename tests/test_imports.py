@@ -3,7 +3,7 @@
     errors                              imported by all, imports nothing of ours
     model, printable                    printable: text of others on a terminal
     clock, settings, log                time, the environment, lines on standard error
-    file_access                         which files a playbook may name
+    file_access, addresses              which files a playbook may name, and which addresses
     expression                          templates
     scope, reference                    what a template sees, values stored elsewhere
     sql, shell_text                     templates whose values are bound and never spliced
@@ -36,7 +36,7 @@ LEVELS = [
     ["errors"],
     ["model", "printable"],
     ["clock", "settings", "log"],
-    ["file_access"],
+    ["file_access", "addresses"],
     ["expression"],
     ["scope", "reference", "sql", "shell_text"],
     ["dsl", "engine"],

@@ -290,7 +290,7 @@ class Line:
         """Once the connection is lost it stays lost: what a call has sent is not sent again behind its back."""
         from nats.aio.client import Client, RawCredentials
 
-        from noetl.tools.addresses import check_host
+        from noetl.addresses import check_host
 
         await check_host(_host(server))
 

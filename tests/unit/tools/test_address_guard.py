@@ -18,13 +18,13 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from tests.servers.tool_call import context
 
+from noetl.addresses import ForbiddenAddress, check_host, forbid_addresses
 from noetl.keychain import oauth2
 from noetl.keychain.keychain import Keychain, StoredCredential
 from noetl.keychain.providers import PROVIDERS, google, vault
 from noetl.keychain.tokens import Tokens
 from noetl.model.outcome import Failure, Outcome
 from noetl.model.playbook import Credential
-from noetl.tools.addresses import ForbiddenAddress, check_host, forbid_addresses
 from noetl.tools.postgres_client.hosts import with_addresses
 from noetl.tools.registry import BUILTIN
 

@@ -3,7 +3,7 @@
 credential.py   what the keychain gives becomes a header or a parameter
 request.py      the inputs become a request
 client.py       a pooled client for its TLS options
-network.py      connections, away from the addresses that `tools/addresses.py` forbids
+network.py      connections, away from the addresses that `noetl/addresses.py` forbids
 exchange.py     the request is sent and redirects are followed
 answer.py       what comes back becomes an outcome
 unanswered.py   so does what breaks off

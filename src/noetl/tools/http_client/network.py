@@ -13,7 +13,7 @@ from typing import Any
 import httpcore2
 from httpx2 import AsyncClient, ConnectError, Request
 
-from noetl.tools.addresses import ForbiddenAddress, anything_is_forbidden, check_address
+from noetl.addresses import ForbiddenAddress, anything_is_forbidden, check_address
 
 
 class GuardedNetwork(httpcore2.AsyncNetworkBackend):

@@ -95,7 +95,7 @@ async def check_endpoint(endpoint: str, field: str = "endpoint") -> str:
 
     The driver parses it too, by rules of its own: only what both parse alike is accepted.
     """
-    from noetl.tools.addresses import check_host
+    from noetl.addresses import check_host
 
     address = re.fullmatch(ENDPOINT, endpoint)
     if address is None or int(address["port"] or 1) not in range(1, 65_536):

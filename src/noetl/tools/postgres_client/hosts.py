@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from noetl.tools.addresses import anything_is_forbidden, check_address, checked_addresses
+from noetl.addresses import anything_is_forbidden, check_address, checked_addresses
 
 DEFAULT_PORT = "5432"
 

@@ -17,7 +17,7 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.pq import TransactionStatus
 
-from noetl.tools.addresses import anything_is_forbidden
+from noetl.addresses import anything_is_forbidden
 from noetl.tools.postgres_client.faults import connecting
 from noetl.tools.postgres_client.hosts import with_addresses
 from noetl.tools.postgres_client.loaders import ADAPTERS

@@ -81,7 +81,7 @@ def login(fields: Mapping[str, Any]) -> SnowflakeConnection:
 def _check_place(settings: Mapping[str, Any]) -> None:
     """Refuse what would lead elsewhere than to a host that anything may be sent to: the connector makes the address of
     an account, and asks an `authenticator` that is an address."""
-    from noetl.tools.addresses import check_host_blocking
+    from noetl.addresses import check_host_blocking
 
     for name, pattern in PLACES.items():
         if name in settings and not re.fullmatch(pattern, str(settings[name])):

@@ -8,8 +8,8 @@ The guard checks the resolved address, so DNS names, redirects and other notatio
 the check happens depends on the driver:
 
 - `http`, `container` and the providers of the keychain check the address of the open connection, before they send
-  anything (`http_client/network.py`);
-- `postgres` and `transfer` connect to exactly the addresses that were checked (`postgres_client/hosts.py`);
+  anything (`tools/http_client/network.py`);
+- `postgres` and `transfer` connect to exactly the addresses that were checked (`tools/postgres_client/hosts.py`);
 - `s3`, `gcs`, `object`, `nats` and `snowflake` resolve and check the host before each call. Their drivers resolve the
   name again, so only network policies can stop a DNS name that changes in between.
 
@@ -67,8 +67,8 @@ def anything_is_forbidden() -> bool:
 
 def is_forbidden(address: str) -> bool:
     """Whether this address is forbidden; False for text that is not an address."""
-    found = _read(address) if _forbidden else None
-    return found is not None and any(face in network for face in _faces(found) for network in _forbidden)
+    literal = _parse(address) if _forbidden else None
+    return literal is not None and any(form in network for form in _forms(literal) for network in _forbidden)
 
 
 def check_address(host: str, address: str) -> None:
@@ -96,14 +96,14 @@ def check_host_blocking(host: str) -> None:
 def checked_addresses(host: str, port: int | str | None = None) -> list[str]:
     """The addresses of a host; ForbiddenAddress if one is forbidden, OSError if there is none. Blocks."""
     check_address(host, host)
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
     for address in addresses:
         check_address(host, address)
     return addresses
 
 
-def _read(text: str) -> Address | None:
+def _parse(text: str) -> Address | None:
     """The literal address, also as one number, in octal or in hexadecimal, as the system parses it."""
     text = text.removeprefix("[").removesuffix("]")
     try:
@@ -116,7 +116,7 @@ def _read(text: str) -> Address | None:
         return None
 
 
-def _faces(address: Address) -> Iterator[Address]:
+def _forms(address: Address) -> Iterator[Address]:
     """The address, and every IPv4 address embedded in an IPv6 address."""
     yield address
     if not isinstance(address, IPv6Address):
@@ -124,14 +124,14 @@ def _faces(address: Address) -> Iterator[Address]:
     if any(address in network for network in LAST_32_BITS):
         yield IPv4Address(int(address) & 0xFFFFFFFF)
     if address in LOCAL_NAT64:
-        yield from _inside_prefix(address)
+        yield from _embedded_after_prefix(address)
     if address.sixtofour is not None:
         yield address.sixtofour
     if address.teredo is not None:  # the relay, and the client behind it
         yield from address.teredo
 
 
-def _inside_prefix(address: IPv6Address) -> Iterator[IPv4Address]:
+def _embedded_after_prefix(address: IPv6Address) -> Iterator[IPv4Address]:
     """RFC 6052: after a prefix of 48, 56 or 64 bits the IPv4 address skips the eighth byte, which is zero."""
     data = address.packed
     for start in (6, 7, 8):
