@@ -9,8 +9,9 @@
     sql, shell_text                     templates whose values are bound and never spliced
     dsl, engine                         text to playbook; commands to events
     pipeline                            the tasks of a step
+    nats                                connections to NATS, hints, copies of large values
     tools, drawing, store
-    results, bus                        large values, stored once; NATS
+    results                             large values, stored once
     keychain                            credentials: sealed, resolved for a lease, hidden in what leaves it
     files                               playbooks on disk
     worker                              runs work under leases
@@ -41,8 +42,9 @@ LEVELS = [
     ["scope", "reference", "sql", "shell_text"],
     ["dsl", "engine"],
     ["pipeline"],
+    ["nats"],
     ["tools", "drawing", "store"],
-    ["results", "bus", "keychain"],
+    ["results", "keychain"],
     ["files"],
     ["worker"],
     ["runtime"],

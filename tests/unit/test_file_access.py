@@ -20,7 +20,7 @@ from noetl.model.playbook import Credential
 from noetl.settings import own_files
 from noetl.sql import prepare_sql
 from noetl.store.sqlite import SqliteStore
-from noetl.tools import container, nats
+from noetl.tools import container, nats_operations
 from noetl.tools.base import Context
 from noetl.tools.object_store import content as objects
 from noetl.tools.object_store import operations
@@ -233,7 +233,7 @@ def test_mounts_of_containers(own: dict[str, Path]) -> None:
 
 
 def test_files_of_objects_in_nats_and_at_google(own: dict[str, Path]) -> None:
-    assert (nats.readable, nats.incoming) == (objects.readable, objects.incoming)
+    assert (nats_operations.readable, nats_operations.incoming) == (objects.readable, objects.incoming)
     assert (operations.readable, operations.incoming) == (objects.readable, objects.incoming)
     for path in ("/proc/self/environ", str(own["master.key"])):
         with pytest.raises(Failure, match="`file`: "):

@@ -14,9 +14,9 @@ import pytest
 from nats.js import JetStreamContext
 from tests.servers.nats import LIMITED, TOKEN, RestartedNats, nats_server, restarted_nats
 
-from noetl.bus import connection
-from noetl.bus.connection import Bus
-from noetl.errors import Away, UsageError
+from noetl.errors import NatsUnavailable, UsageError
+from noetl.nats import connection
+from noetl.nats.connection import NatsConnection
 from noetl.settings import NatsSettings
 
 SECONDS = 120.0
@@ -24,7 +24,7 @@ SECONDS = 120.0
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "ANSWER_SECONDS", 10.0)  # a busy machine is not what is tested
+    monkeypatch.setattr(connection, "RESPONSE_SECONDS", 10.0)  # a busy machine is not what is tested
 
 
 class Told:
@@ -47,10 +47,10 @@ async def until(look: Callable[[], Any]) -> None:
             await asyncio.sleep(0.02)
 
 
-def play(settings: NatsSettings, story: Callable[[Bus, Told], Awaitable[None]]) -> None:
+def play(settings: NatsSettings, story: Callable[[NatsConnection, Told], Awaitable[None]]) -> None:
     async def whole() -> None:
         told = Told()
-        bus = Bus(settings, told)
+        bus = NatsConnection(settings, told)
         running = asyncio.create_task(bus.run())
         try:
             await story(bus, told)
@@ -68,9 +68,9 @@ async def streams(store: JetStreamContext) -> int:
 def test_it_connects_and_asks(tmp_path: Path) -> None:
     with nats_server() as server:
 
-        async def story(bus: Bus, told: Told) -> None:
+        async def story(bus: NatsConnection, told: Told) -> None:
             await until(lambda: bus.status() == "ok")
-            assert await bus.ask("streams", streams) == 0
+            assert await bus.jetstream("streams", streams) == 0
             assert told.lines == []
 
         play(NatsSettings((server.url,)), story)
@@ -80,14 +80,14 @@ def test_a_server_that_comes_later_is_found(tmp_path: Path) -> None:
     server = RestartedNats(tmp_path).start()
     server.stop()
 
-    async def story(bus: Bus, told: Told) -> None:
+    async def story(bus: NatsConnection, told: Told) -> None:
         await until(lambda: told.levels == ["warning"])
-        with pytest.raises(Away):
-            await bus.ask("streams", streams)
+        with pytest.raises(NatsUnavailable):
+            await bus.jetstream("streams", streams)
         server.start()
         await until(lambda: bus.status() == "ok")
         assert told.levels == ["warning", "info"]
-        assert await bus.ask("streams", streams) == 0
+        assert await bus.jetstream("streams", streams) == 0
 
     try:
         play(NatsSettings((f"nats://127.0.0.1:{server.port}",)), story)
@@ -98,7 +98,7 @@ def test_a_server_that_comes_later_is_found(tmp_path: Path) -> None:
 def test_a_server_that_is_restarted_is_told_of_once_and_found_again(tmp_path: Path) -> None:
     with restarted_nats(tmp_path) as server:
 
-        async def story(bus: Bus, told: Told) -> None:
+        async def story(bus: NatsConnection, told: Told) -> None:
             connections: list[int] = []
 
             async def connected() -> None:
@@ -109,8 +109,8 @@ def test_a_server_that_is_restarted_is_told_of_once_and_found_again(tmp_path: Pa
             for number in (1, 2):
                 server.stop()
                 await until(lambda: bus.status() != "ok")
-                with pytest.raises(Away, match=r"127\.0\.0\.1"):
-                    await bus.ask("streams", streams)
+                with pytest.raises(NatsUnavailable, match=r"127\.0\.0\.1"):
+                    await bus.jetstream("streams", streams)
                 server.start()
                 await until(lambda: bus.status() == "ok")
                 assert told.levels == ["warning", "info"] * number
@@ -122,7 +122,7 @@ def test_a_server_that_is_restarted_is_told_of_once_and_found_again(tmp_path: Pa
 def test_a_refused_login_is_told_without_the_secret(tmp_path: Path) -> None:
     with nats_server(TOKEN) as server:
 
-        async def story(bus: Bus, told: Told) -> None:
+        async def story(bus: NatsConnection, told: Told) -> None:
             await until(lambda: told.lines)
             assert "refuses the login" in told.lines[0][1]
             assert "refuses the login" in bus.status()
@@ -130,7 +130,7 @@ def test_a_refused_login_is_told_without_the_secret(tmp_path: Path) -> None:
 
         play(NatsSettings((server.url,), token="wrong-token"), story)
 
-        async def good(bus: Bus, told: Told) -> None:
+        async def good(bus: NatsConnection, told: Told) -> None:
             await until(lambda: bus.status() == "ok")
 
         play(NatsSettings((server.url,), token="s3cret-token"), good)
@@ -139,18 +139,18 @@ def test_a_refused_login_is_told_without_the_secret(tmp_path: Path) -> None:
 def test_without_the_driver_the_command_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nats.js.errors", None)
     with pytest.raises(UsageError, match=r"pip install 'noetl-engine\[nats\]'"):
-        Bus(NatsSettings(("nats://127.0.0.1:9",)), Told())
+        NatsConnection(NatsSettings(("nats://127.0.0.1:9",)), Told())
 
 
 def test_a_password_in_the_address_is_never_shown() -> None:
     with nats_server() as server:
         address = server.url.replace("nats://", "nats://ada:hidden-word@")
 
-        async def story(bus: Bus, told: Told) -> None:
+        async def story(bus: NatsConnection, told: Told) -> None:
             await until(lambda: told.lines)
             assert "hidden-word" not in str(told.lines) + bus.status()
-            with pytest.raises(Away) as caught:
-                await bus.ask("streams", streams)
+            with pytest.raises(NatsUnavailable) as caught:
+                await bus.jetstream("streams", streams)
             assert "hidden-word" not in str(caught.value)
 
         play(NatsSettings((address,)), story)
@@ -159,10 +159,10 @@ def test_a_password_in_the_address_is_never_shown() -> None:
 def test_what_the_login_may_not_do_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with nats_server() as server:
 
-        async def story(bus: Bus, told: Told) -> None:
+        async def story(bus: NatsConnection, told: Told) -> None:
             await until(lambda: bus.status() == "ok")
-            with pytest.raises(Away):
-                await bus.ask("streams", streams)
+            with pytest.raises(NatsUnavailable):
+                await bus.jetstream("streams", streams)
             assert "permission" in bus.status()
             assert told.levels == ["warning"]
 
@@ -176,22 +176,22 @@ def stands_still(pid: int) -> bool:
 
 
 def test_a_server_that_hangs_is_asked_once_and_then_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "REST_SECONDS", 3600.0)
-    monkeypatch.setattr(connection, "ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr(connection, "COOLDOWN_SECONDS", 3600.0)
+    monkeypatch.setattr(connection, "RESPONSE_SECONDS", 2.0)
     with restarted_nats(tmp_path) as server:
         assert server.process is not None
         pid = server.process.pid
 
-        async def story(bus: Bus, told: Told) -> None:
+        async def story(bus: NatsConnection, told: Told) -> None:
             await until(lambda: bus.status() == "ok")
             os.kill(pid, signal.SIGSTOP)
             await until(lambda: stands_still(pid))
             try:
-                with pytest.raises(Away, match="no answer within"):
-                    await bus.ask("streams", streams)
-                monkeypatch.setattr(connection, "ANSWER_SECONDS", 3600.0)  # a second question would hang the test
-                with pytest.raises(Away):
-                    await bus.ask("streams", streams)
+                with pytest.raises(NatsUnavailable, match="no response within"):
+                    await bus.jetstream("streams", streams)
+                monkeypatch.setattr(connection, "RESPONSE_SECONDS", 3600.0)  # a second question would hang the test
+                with pytest.raises(NatsUnavailable):
+                    await bus.jetstream("streams", streams)
             finally:
                 os.kill(pid, signal.SIGCONT)
             assert told.levels == ["warning"]

@@ -14,10 +14,10 @@ import pytest
 from nats.js import JetStreamContext
 from tests.servers.nats import NatsServer, nats_server
 
-from noetl.bus import connection
-from noetl.bus.connection import Bus
-from noetl.bus.objects import KEPT_SECONDS, Shelf
-from noetl.errors import Away
+from noetl.errors import NatsUnavailable
+from noetl.nats import connection
+from noetl.nats.connection import NatsConnection
+from noetl.nats.objects import TTL_SECONDS, ObjectBuckets
 from noetl.settings import NatsSettings
 
 SECONDS = 120.0
@@ -33,20 +33,20 @@ def server() -> Iterator[NatsServer]:
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "ANSWER_SECONDS", 30.0)
+    monkeypatch.setattr(connection, "RESPONSE_SECONDS", 30.0)
 
 
-Story = Callable[[Shelf, JetStreamContext], Awaitable[None]]
+Story = Callable[[ObjectBuckets, JetStreamContext], Awaitable[None]]
 
 
 def play(server: NatsServer, story: Story) -> None:
     async def whole() -> None:
-        bus = Bus(NatsSettings((server.url,)), lambda level, text: None)
+        bus = NatsConnection(NatsSettings((server.url,)), lambda level, text: None)
         running = asyncio.create_task(bus.run())
         other = await nats.connect(server.url)
         try:
             async with asyncio.timeout(SECONDS):
-                await story(Shelf(bus), other.jetstream())
+                await story(ObjectBuckets(bus), other.jetstream())
         finally:
             await other.close()
             running.cancel()
@@ -59,12 +59,12 @@ def play(server: NatsServer, story: Story) -> None:
 def test_content_is_an_object_that_every_client_can_read(server: NatsServer) -> None:
     bucket = server.name()
 
-    async def story(shelf: Shelf, store: JetStreamContext) -> None:
+    async def story(shelf: ObjectBuckets, store: JetStreamContext) -> None:
         await shelf.put(bucket, KEY, CONTENT)
         found = await (await store.object_store(bucket)).get(KEY)
         assert found.data == CONTENT
         assert await shelf.get(bucket, KEY) == CONTENT
-        assert (await store.stream_info(f"OBJ_{bucket}")).config.max_age == KEPT_SECONDS
+        assert (await store.stream_info(f"OBJ_{bucket}")).config.max_age == TTL_SECONDS
 
     play(server, story)
 
@@ -72,7 +72,7 @@ def test_content_is_an_object_that_every_client_can_read(server: NatsServer) -> 
 def test_what_is_there_is_not_sent_again(server: NatsServer) -> None:
     bucket = server.objects()
 
-    async def story(shelf: Shelf, store: JetStreamContext) -> None:
+    async def story(shelf: ObjectBuckets, store: JetStreamContext) -> None:
         async def state() -> Any:
             return (await store.stream_info(f"OBJ_{bucket}")).state.last_seq
 
@@ -90,7 +90,7 @@ def test_what_is_there_is_not_sent_again(server: NatsServer) -> None:
 def test_what_is_missing_deleted_or_something_else_is_not_there(server: NatsServer) -> None:
     bucket = server.objects()
 
-    async def story(shelf: Shelf, store: JetStreamContext) -> None:
+    async def story(shelf: ObjectBuckets, store: JetStreamContext) -> None:
         objects = await store.object_store(bucket)
         assert await shelf.get(server.name(), KEY) is None
         assert await shelf.get(bucket, KEY) is None
@@ -103,19 +103,19 @@ def test_what_is_missing_deleted_or_something_else_is_not_there(server: NatsServ
         info = await objects.get_info(KEY)
         await store.purge_stream(f"OBJ_{bucket}", subject=f"$O.{bucket}.C.{info.nuid}")
         assert await shelf.get(bucket, KEY) is None
-        assert shelf.bus.status() == "ok"
+        assert shelf.connection.status() == "ok"
 
     play(server, story)
 
 
 def test_without_nats_both_say_so() -> None:
     async def whole() -> None:
-        bus = Bus(NatsSettings(("nats://127.0.0.1:9",)), lambda level, text: None)
+        bus = NatsConnection(NatsSettings(("nats://127.0.0.1:9",)), lambda level, text: None)
         running = asyncio.create_task(bus.run())
-        shelf = Shelf(bus)
-        with pytest.raises(Away):
+        shelf = ObjectBuckets(bus)
+        with pytest.raises(NatsUnavailable):
             await shelf.put("bucket", KEY, CONTENT)
-        with pytest.raises(Away):
+        with pytest.raises(NatsUnavailable):
             await shelf.get("bucket", KEY)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -12,13 +12,13 @@ import nats
 import pytest
 from tests.servers.nats import RestartedNats, restarted_nats
 
-from noetl.bus.connection import Bus
-from noetl.bus.hints import GROUP, Hints, subject
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.engine.commands import Claim
 from noetl.engine.state import Execution
 from noetl.errors import NotFound
+from noetl.nats.connection import NatsConnection
+from noetl.nats.hints import GROUP, ReadyHints, subject
 from noetl.server import service as service_module
 from noetl.server.service import Service
 from noetl.settings import NatsSettings
@@ -52,9 +52,9 @@ class Server:
 
     def __init__(self, db: Path, url: str) -> None:
         self.service = Service(SqliteStore(db), SystemClock(), _nothing)
-        self.bus = Bus(NatsSettings((url,)), lambda level, text: None)
-        self.hints = Hints(self.bus, self.service.hear)
-        self.service.announce, self.service.listen = self.hints.ready, self.hints.want
+        self.bus = NatsConnection(NatsSettings((url,)), lambda level, text: None)
+        self.hints = ReadyHints(self.bus, self.service.hear)
+        self.service.announce, self.service.listen = self.hints.publish, self.hints.subscribe
 
     def add(self) -> str:
         playbook = load("story.yaml", TEXT, KINDS).require()
@@ -74,7 +74,7 @@ class Server:
 
     async def heard_of(self) -> None:
         """The broker knows that somebody waits here."""
-        await self.until(lambda: self.hints._wanted.get("default") is not None)
+        await self.until(lambda: self.hints._subscriptions.get("default") is not None)
         await self.bus.client.flush()
 
 
@@ -123,13 +123,13 @@ def test_each_hint_goes_to_one_of_the_servers_where_somebody_waits(tmp_path: Pat
     async def story(a: Server, b: Server, c: Server) -> None:
         looks: list[str] = []
         for one in (b, c):
-            inner = one.hints.look
+            inner = one.hints.on_hint
 
             async def look(pool: str, inner: Any = inner) -> bool:
                 looks.append(pool)
                 return bool(await inner(pool))
 
-            one.hints.look = look
+            one.hints.on_hint = look
         waiting = [b.claim("wb"), c.claim("wc")]
         await b.heard_of()
         await c.heard_of()
@@ -185,9 +185,9 @@ def test_hints_are_few_however_much_becomes_ready(tmp_path: Path, broker: Restar
         await listener.subscribe("noetl.ready.>", cb=hear)
         await listener.flush()
         for _ in range(1000):
-            a.hints.ready("default")
+            a.hints.publish("default")
         await a.until(lambda: heard)
-        await a.until(lambda: a.hints._sending is not None and a.hints._sending.done())
+        await a.until(lambda: a.hints._publishing is not None and a.hints._publishing.done())
         await a.bus.client.flush()
         await listener.flush()
         assert [(one.subject, one.data) for one in heard] == [("noetl.ready.default", b"")]
