@@ -43,7 +43,7 @@ async def ask(where: str, server: str, method: str, url: str, *, own: bool = Fal
     """
     import httpx2
 
-    from noetl.tools.http_client.network import check_request, guard, is_refusal
+    from noetl.tools.http_client.network import check_request, guard, is_forbidden_address
 
     try:
         async with httpx2.AsyncClient(timeout=SECONDS) as client:
@@ -61,7 +61,7 @@ async def ask(where: str, server: str, method: str, url: str, *, own: bool = Fal
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol):
         raise Failure("auth", f"{where}: the address of {server} is not valid") from None
     except httpx2.RequestError as error:
-        if is_refusal(error):
+        if is_forbidden_address(error):
             raise Failure("connect", f"{where}: {server}: {error}") from None
         raise Failure(
             "connect", f"{where}: {server} can't be reached ({type(error).__name__})", retryable=True

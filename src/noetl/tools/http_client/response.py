@@ -1,4 +1,4 @@
-"""What comes back, as an outcome."""
+"""A response as an outcome."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import msgspec
 from httpx2 import RequestError, Response
 
 from noetl.model.outcome import Outcome, failed
-from noetl.tools.http_client.veil import HIDDEN, Veil
+from noetl.tools.http_client.redaction import HIDDEN, Redaction
 
 MAX_BODY_BYTES = 50 * 2**20
 MAX_ERROR_BYTES = 4 * 2**10
-"""What is kept of the body of a 4xx or 5xx."""
-GLANCE_BYTES = 64 * 2**10
-"""What is read at most of a body that is not the result: of an error, of a redirect."""
+"""The most that an outcome has of the body of a 4xx or 5xx."""
+DISCARD_BYTES = 64 * 2**10
+"""The most that is read of a body that is not the result: of an error, of a redirect."""
 BOM = b"\xef\xbb\xbf"
 
 RETRYABLE = frozenset([408, 425, 429, 500, 502, 503, 504])
@@ -30,23 +30,23 @@ TEXT_TYPE = re.compile(
 CHARSET = re.compile(r"(?i)charset\s*=\s*[\"']?([^\s;\"']+)")
 
 
-async def outcome_of(response: Response, veil: Veil, now: float) -> Outcome:
+async def outcome_of(response: Response, redaction: Redaction, now: float) -> Outcome:
     """The outcome of a response whose body is not read yet."""
-    status, extra = response.status_code, answer(response, veil)
+    status, extra = response.status_code, http_extra(response, redaction)
     if status >= 400:
-        return await _refusal(response, extra, veil, now)
+        return await _status_error(response, extra, redaction, now)
     bodiless = response.request.method == "HEAD" or status in (204, 304)
     if not bodiless and int(response.headers.get("content-length", 0)) > MAX_BODY_BYTES:
-        return _too_large(response, extra, veil)
+        return _too_large(response, extra, redaction)
     body, whole = await read(response, MAX_BODY_BYTES)
     if not whole:
-        return _too_large(response, extra, veil)
+        return _too_large(response, extra, redaction)
     data, extra["http"]["encoding"] = _data(body, response.headers.get("content-type", ""))
     return Outcome(result={"status": status, "headers": dict(response.headers), "data": data}, extra=extra)
 
 
 async def read(response: Response, limit: int) -> tuple[bytes, bool]:
-    """The body, decompressed, and whether that is all of it; nothing is read beyond the limit."""
+    """The decompressed body up to the limit, and whether it is complete."""
     parts: list[bytes] = []
     size = 0
     async with aclosing(response.aiter_bytes()) as stream:
@@ -58,26 +58,26 @@ async def read(response: Response, limit: int) -> tuple[bytes, bool]:
     return b"".join(parts), True
 
 
-def answer(response: Response, veil: Veil) -> dict[str, Any]:
-    """`outcome.http` of a response. Rules need no cookies; they stay in the result."""
+def http_extra(response: Response, redaction: Redaction) -> dict[str, Any]:
+    """`outcome.http` of a response, without cookies, which only the result has."""
     headers = dict(response.headers)
     if "set-cookie" in headers:
         headers["set-cookie"] = HIDDEN
-    if veil.leaks_into(headers.get("location", "")):
+    if redaction.reveals_secret(headers.get("location", "")):
         headers["location"] = HIDDEN
     return {
         "http": {
             "status": response.status_code,
             "headers": headers,
             "request_id": next((headers[name] for name in REQUEST_IDS if name in headers), None),
-            "url": veil.url(response.request.url),
+            "url": redaction.url(response.request.url),
             "version": response.http_version,
             "encoding": None,
         }
     }
 
 
-def no_answer(url: str | None) -> dict[str, Any]:
+def no_response(url: str | None) -> dict[str, Any]:
     """`outcome.http` where there is no response."""
     return {"http": {"status": None, "headers": {}, "request_id": None, "url": url, "version": None, "encoding": None}}
 
@@ -86,16 +86,16 @@ def no_answer(url: str | None) -> dict[str, Any]:
 
 
 def _data(body: bytes, content_type: str) -> tuple[Any, str | None]:
-    """What the body says and how it is told: `json`, `text` or `binary`, or null if there is none."""
+    """The decoded body and its encoding: `json`, `text`, `binary`, or None if it is empty."""
     if not body:
         return None, None
     if _is_json(content_type):
         try:
             return msgspec.json.decode(body.removeprefix(BOM)), "json"
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return _words(body, content_type), "text"
+            return _decode_text(body, content_type), "text"
     if _is_text(body, content_type):
-        return _words(body, content_type), "text"
+        return _decode_text(body, content_type), "text"
     return body, "binary"
 
 
@@ -119,46 +119,46 @@ def _media(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def _words(body: bytes, content_type: str) -> str:
-    """The text by its charset. Without one it is UTF-8, or what the web took for granted before that."""
-    found = CHARSET.search(content_type)
+def _decode_text(body: bytes, content_type: str) -> str:
+    """The text by its charset; without one UTF-8, or else Latin-1."""
+    charset = CHARSET.search(content_type)
     try:
-        return body.decode(found[1] if found else "utf-8-sig")
+        return body.decode(charset[1] if charset else "utf-8-sig")
     except (LookupError, UnicodeDecodeError):
-        return body.decode("utf-8", "replace") if found else body.decode("latin-1")
+        return body.decode("utf-8", "replace") if charset else body.decode("latin-1")
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 
-async def _refusal(response: Response, extra: dict[str, Any], veil: Veil, now: float) -> Outcome:
-    """The outcome of a 4xx or 5xx; the status is known, so a body that breaks off changes nothing."""
+async def _status_error(response: Response, extra: dict[str, Any], redaction: Redaction, now: float) -> Outcome:
+    """The outcome of a 4xx or 5xx, also if its body breaks off."""
     status, sent = response.status_code, response.request
     try:
-        body, whole = await read(response, GLANCE_BYTES)
+        body, whole = await read(response, DISCARD_BYTES)
     except RequestError:
         body, whole = b"", False
     details: dict[str, Any] = {"status": status}
     if (wait := _retry_after(response.headers.get("retry-after"), now)) is not None:
         details["retry_after"] = wait
-    if (shown := _excerpt(response, body, whole, veil)) is not None:
-        details["body"] = shown
-    reason = veil.over(response.reason_phrase, sent)[:80]
-    message = f"{sent.method} {veil.url(sent.url)} answered {status} {reason}".rstrip()
+    if (excerpt := _excerpt(response, body, whole, redaction)) is not None:
+        details["body"] = excerpt
+    reason = redaction.redact(response.reason_phrase, sent)[:80]
+    message = f"{sent.method} {redaction.url(sent.url)} answered {status} {reason}".rstrip()
     return failed("http_status", message, retryable=status in RETRYABLE, extra=extra, **details)
 
 
-def _excerpt(response: Response, body: bytes, whole: bool, veil: Veil) -> Any:
-    """What an error says, for people and rules: small JSON as a value, else the beginning of the text."""
+def _excerpt(response: Response, body: bytes, whole: bool, redaction: Redaction) -> Any:
+    """The body of an error: small JSON as a value, or else the beginning of the text."""
     content_type = response.headers.get("content-type", "")
     if not body or not (_is_json(content_type) or _is_text(body, content_type)):
         return None
-    text = veil.over(_words(body, content_type), response.request)
+    text = redaction.redact(_decode_text(body, content_type), response.request)
     raw = text.encode("utf-8", "replace")
     if len(raw) > MAX_ERROR_BYTES:
         return raw[:MAX_ERROR_BYTES].decode("utf-8", "ignore")
     if not whole:
-        return None  # nearly all of it was secret, and its end may be half of one
+        return None  # nearly all of it was secret, and it may end with half of a secret
     return _data(raw, content_type)[0] if _is_json(content_type) else text
 
 
@@ -175,7 +175,7 @@ def _retry_after(value: str | None, now: float) -> int | None:
         return None
 
 
-def _too_large(response: Response, extra: dict[str, Any], veil: Veil) -> Outcome:
-    call = f"{response.request.method} {veil.url(response.request.url)}"
+def _too_large(response: Response, extra: dict[str, Any], redaction: Redaction) -> Outcome:
+    call = f"{response.request.method} {redaction.url(response.request.url)}"
     message = f"{call}: the body is above {MAX_BODY_BYTES >> 20} MiB"
     return failed("too_large", message, extra=extra, status=response.status_code, limit=MAX_BODY_BYTES)
