@@ -18,7 +18,7 @@ import pytest
 
 from noetl.model.outcome import Failure, Outcome
 from noetl.tools.base import Context
-from noetl.tools.process.environment import INTERPRETER, PASSED_ON
+from noetl.tools.process.environment import INHERITED, INTERPRETER
 from noetl.tools.python import Inputs, close, run, warm
 from noetl.tools.python_child import pool
 
@@ -257,7 +257,7 @@ class TestAnswer:
         code = "from subprocess import getoutput\nresult = getoutput('echo $LANG $SHOP_PASSWORD $NOETL_ACTION_ID')"
         assert result(code, action="id-7") == "C.UTF-8 id-7"
         names = set(result("import os\nresult = sorted(os.environ)"))
-        assert names <= {*PASSED_ON, *INTERPRETER, "NOETL_ACTION_ID", "LC_CTYPE"}
+        assert names <= {*INHERITED, *INTERPRETER, "NOETL_ACTION_ID", "LC_CTYPE"}
 
     def test_there_are_no_core_dumps(self) -> None:
         assert result("import resource\nresult = resource.getrlimit(resource.RLIMIT_CORE)") == [0, 0]

@@ -151,9 +151,9 @@ async def _remove(folder: str) -> None:
 def _environment(context: Context, scratch: str, given: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, str]:
     import os
 
-    from noetl.tools.process.environment import passed_on
+    from noetl.tools.process.environment import inherited
 
-    env = passed_on()
+    env = inherited()
     env.setdefault("PATH", os.defpath)
     env |= {"TMPDIR": scratch, "NOETL_ACTION_ID": context.action, "NOETL_EXECUTION_ID": context.execution}
     env["NOETL_ATTEMPT"] = str(context.attempt)

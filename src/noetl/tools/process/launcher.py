@@ -7,13 +7,12 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from json import dumps
 from typing import Any, NamedTuple, Protocol
 
-from noetl.tools.process.environment import INTERPRETER, passed_on
+from noetl.tools.process.environment import start_python
 
 GOODBYE_SECONDS = 5.0
 INSIDE = os.path.join(os.path.dirname(__file__), "inside")
@@ -55,20 +54,8 @@ class Launcher:
         self.loop, self.started, self.ended = loop, started, ended
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.line.settimeout(GOODBYE_SECONDS)
-        try:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", boot.code(), ":".join((INSIDE, *boot.folders)), str(theirs.fileno())],
-                env=passed_on(*INTERPRETER),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        except BaseException:
-            self.line.close()
-            raise
-        finally:
-            theirs.close()
+        folders = ":".join((INSIDE, *boot.folders))
+        self.process = start_python(["-c", boot.code(), folders], self.line, theirs)
         loop.add_reader(self.line, self._hear)
 
     def fork(self, number: int, fds: list[int], life: dict[str, Any]) -> None:
