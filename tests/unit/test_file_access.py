@@ -20,7 +20,7 @@ from noetl.model.playbook import Credential
 from noetl.settings import own_files
 from noetl.sql import prepare_sql
 from noetl.store.sqlite import SqliteStore
-from noetl.tools import container, nats_operations
+from noetl.tools import container_engine, nats_operations
 from noetl.tools.base import Context
 from noetl.tools.object_store import content as objects
 from noetl.tools.object_store import operations
@@ -229,7 +229,7 @@ def test_it_is_refused(place: tuple[str, str], name: str, own: dict[str, Path], 
 def test_mounts_of_containers(own: dict[str, Path]) -> None:
     for source in (str(own["noetl.db"]), str(own["noetl.db"].parent), "/", "/proc"):
         with pytest.raises(Failure, match="`mounts`: "):
-            container._mount(f"{source}:/x:ro")
+            container_engine._mount(f"{source}:/x:ro")
 
 
 def test_files_of_objects_in_nats_and_at_google(own: dict[str, Path]) -> None:
