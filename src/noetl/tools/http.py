@@ -29,7 +29,7 @@ class Tls(Struct, forbid_unknown_fields=True, kw_only=True):
 class Upload(Struct, forbid_unknown_fields=True, kw_only=True):
     path: Annotated[str | None, Meta(description="File on the worker to send")] = None
     content: Annotated[Any, Meta(description="Content to send in place of a file, encoded as `body` is")] = None
-    filename: Annotated[str | None, Meta(description="File name to send")] = None
+    filename: Annotated[str | None, Meta(description="Name to send with the content")] = None
     content_type: Annotated[str | None, Meta(description="Media type of the part")] = None
 
 
@@ -38,7 +38,7 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
         Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"],
         Meta(description="Method of the request"),
     ] = "GET"
-    url: Annotated[str, Meta(description="URL, with its scheme")]
+    url: Annotated[str, Meta(description="Full URL, including the scheme")]
     params: Annotated[
         dict[str, Scalar | list[Scalar] | None],
         Meta(description="Query parameters; a list repeats its key, null leaves it out"),

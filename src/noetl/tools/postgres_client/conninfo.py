@@ -1,4 +1,4 @@
-"""Where to connect to: a connection string for libpq, made of a credential."""
+"""The connection string of a call, from its credential."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from noetl.tools.postgres import Inputs
 CONNECT_SECONDS = 10
 DEFAULT_ENTRY = "postgres"
 NAMES = {"database": "dbname", "username": "user"}
-"""Fields of a credential that libpq calls otherwise."""
+"""Fields of a credential with another name in libpq."""
 DEFAULTS = {"connect_timeout": CONNECT_SECONDS, "application_name": "noetl", "password": "", "passfile": ""}
-"""Empty passwords keep libpq from sending those of the worker's own environment and files to whoever asks."""
+"""Empty passwords keep libpq from sending those of the worker's own environment and files to a server."""
 
 
-async def target_of(inputs: Inputs, context: Context) -> str:
-    """The connection string of a call. Nothing of it may be part of a message: it holds the password."""
+async def conninfo_of(inputs: Inputs, context: Context) -> str:
+    """The connection string, which has the password: no part of it may occur in a message."""
     if inputs.dsn is not None:
         return _conninfo(inputs.dsn, {})
     credential = await context.credential(DEFAULT_ENTRY if inputs.auth is None else inputs.auth)
@@ -35,13 +35,13 @@ async def target_of(inputs: Inputs, context: Context) -> str:
 
 def _conninfo(dsn: str, fields: dict[str, Any]) -> str:
     try:
-        given = conninfo_to_dict(dsn)
+        dsn_fields = conninfo_to_dict(dsn)
     except psycopg.Error:
-        message = "the dsn can't be read: write postgresql://user@host:5432/database, or `host=... dbname=...`"
+        message = "the dsn is invalid: write postgresql://user@host:5432/database, or `host=... dbname=...`"
         raise Failure("input", message) from None
     try:
-        return make_conninfo(**{**DEFAULTS, **given, **fields, "client_encoding": "utf8"})
+        return make_conninfo(**{**DEFAULTS, **dsn_fields, **fields, "client_encoding": "utf8"})
     except psycopg.Error:
-        known = "host, port, user, password, database, sslmode and the other keywords of libpq"
+        valid = "host, port, user, password, database, sslmode and the other keywords of libpq"
         names = ", ".join(sorted(fields))
-        raise Failure("auth", f"the credential has a field that is not one of {known} (it has {names})") from None
+        raise Failure("auth", f"the credential has a field that is not one of {valid} (it has {names})") from None

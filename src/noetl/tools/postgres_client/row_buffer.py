@@ -1,7 +1,7 @@
-"""The rows of a result on their way to being one, with a limit on their size.
+"""The rows of a result, up to a limit.
 
-Rows are kept as JSON, which takes a fraction of the memory of objects. A small result becomes objects again; a large
-one is stored as it is. Rows with binary content stay objects: JSON can't hold it.
+Rows are stored as JSON, which takes a fraction of the memory of objects. A small result is decoded again; a large one
+is used as it is. Rows with binary content stay objects: JSON can't represent it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ import msgspec
 
 from noetl.model.outcome import Failure
 
-RESULT_BYTES = 50 << 20
+MAX_RESULT_BYTES = 50 << 20
 LARGE_BYTES = 1 << 20
 
 _encode = msgspec.json.Encoder().encode
 
 
-class Gathering:
-    """Takes rows in batches."""
-
-    def __init__(self, limit: int = RESULT_BYTES) -> None:
+class RowBuffer:
+    def __init__(self, limit: int = MAX_RESULT_BYTES) -> None:
         self.limit = limit
         self.size = self.count = 0
         self._texts: list[bytes] = []
@@ -33,9 +31,7 @@ class Gathering:
         self.count += len(rows)
         self.size += len(text)
         if self.size > self.limit:
-            message = (
-                f"the result is above {self.limit >> 20} MiB: read less with LIMIT, or move it with kind: transfer"
-            )
+            message = f"the result is above {self.limit >> 20} MiB: add a LIMIT, or copy the rows with `transfer`"
             raise Failure("too_large", message, limit=self.limit)
         if self.binary:
             self._rows += rows
@@ -43,12 +39,11 @@ class Gathering:
             self._texts.append(text[1:-1])
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows as objects."""
         rows: list[dict[str, Any]] = self._rows or msgspec.json.decode(b"[" + b",".join(self._texts) + b"]")
         return rows
 
     def result(self, more: dict[str, Any]) -> Any:
-        """The whole result: `rows` and what else there is to tell."""
+        """The result with `rows` and other fields."""
         if self.binary or self.size < LARGE_BYTES:
             return {"rows": self.rows(), **more}
         return msgspec.Raw(b'{"rows":[' + b",".join(self._texts) + b"]," + _encode(more)[1:])

@@ -1,11 +1,11 @@
-"""DuckDB as the kinds `duckdb` and `transfer` open it: locked down, shared where DuckDB insists, with its errors read.
+"""Opens DuckDB for the kinds `duckdb` and `transfer`, locked down, and explains its errors.
 
-Locked down means that statements reach no file but those declared and no network at all, load no extension and can't
-change any of that. DuckDB itself follows links and `..` before it compares a path with the declared ones.
+Locked down means that statements can access no file but the declared ones and no network, load no extension and change
+none of that. DuckDB itself resolves links and `..` before it compares a path with the declared ones.
 
-DuckDB opens a file once in a process, with one set of settings. Calls with the same settings share what is open. A call
-with others waits until it is closed, and calls come to their turn in the order in which they asked. A file is closed
-when its last call ends, so that other processes can open it.
+DuckDB opens a file once in a process, with one set of options. Calls with the same options share it. A call with other
+options waits until it is closed; calls wait in the order in which they came. A file is closed when its last call ends,
+so that other processes can open it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ import msgspec
 from noetl.model.outcome import Failure
 from noetl.sql import quoted
 from noetl.tools.files import task_file, task_folder
-from noetl.tools.rows.thread import Stop
+from noetl.tools.rows.blocking import Cancellation
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, Error
 
 SPILL_LIMIT = "20GB"
-LOGS = (".wal", ".wal.checkpoint", ".wal.recovery")
-"""What stands beside a database file while it is open."""
-CLOSED = {
+WAL_SUFFIXES = (".wal", ".wal.checkpoint", ".wal.recovery")
+"""Files beside a database file while it is open."""
+LOCKED_OPTIONS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
@@ -42,71 +42,75 @@ CLOSED = {
 }
 
 
-class Access(NamedTuple):
-    """How a database is opened. Calls that agree in it can share what is open."""
+class OpenOptions(NamedTuple):
+    """Calls with the same options share an open database."""
 
     read_only: bool = False
     paths: tuple[str, ...] = ()
     memory: str = "1GB"
     threads: int = 2
     alone: object = None
-    """Something of its own, for a caller that shares with nobody."""
+    """A unique object, for a caller that shares with no other."""
 
 
 # -- opening ----------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def opened(database: str | None, access: Access, stop: Stop) -> Iterator[DuckDBPyConnection]:
-    """A connection to a file, or to a database in memory that ends with it."""
-    for declared in access.paths:
+def open_database(
+    database: str | None, options: OpenOptions, cancellation: Cancellation
+) -> Iterator[DuckDBPyConnection]:
+    """A connection to a file, or to a database in memory that ends with the connection."""
+    for declared in options.paths:
         task_folder(declared, "paths")
     if database is None:
-        instance = open_instance(":memory:", access)
+        instance = open_instance(":memory:", options)
         try:
-            yield _stoppable(instance, stop)
+            yield _stoppable(instance, cancellation)
         finally:
             instance.close()
         return
     path = task_file(database, "database")
-    with file_turn(path, access, stop) as file:
+    with hold_file(path, options, cancellation) as file:
         connection = file.instance.cursor()
         try:
-            yield _stoppable(connection, stop)
+            yield _stoppable(connection, cancellation)
         finally:
             connection.close()
 
 
-def _stoppable(connection: DuckDBPyConnection, stop: Stop) -> DuckDBPyConnection:
-    stop.by(connection.interrupt)
+def _stoppable(connection: DuckDBPyConnection, cancellation: Cancellation) -> DuckDBPyConnection:
+    cancellation.on_cancel(connection.interrupt)
     return connection
 
 
-class File:
-    """One database file in this process: who waits for it and what is open."""
+class DatabaseFile:
+    """One database file in this process: the waiting calls and the open instance."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.queue: deque[object] = deque()
         self.users = 0
-        self.access: Access | None = None
+        self.options: OpenOptions | None = None
         self.instance: Any = None
 
 
-_FILES: WeakValueDictionary[str, File] = WeakValueDictionary()
+_FILES: WeakValueDictionary[str, DatabaseFile] = WeakValueDictionary()
 _LOCK = threading.Lock()
 
 
 @contextmanager
-def file_turn(path: str, access: Access, stop: Stop, *, open_it: bool = True) -> Iterator[File]:
-    """Wait for the turn on a file and keep it open, or with `open_it` false only keep others of this process out."""
+def hold_file(
+    path: str, options: OpenOptions, cancellation: Cancellation, *, open_it: bool = True
+) -> Iterator[DatabaseFile]:
+    """Wait for a file and hold it open, or with `open_it` false only keep other calls of this process out."""
     with _LOCK:
-        file = _FILES.setdefault(path, File())
+        file = _FILES.setdefault(path, DatabaseFile())
     with file.changed:
-        _wait(file, access, stop)
+        _wait(file, options, cancellation)
         if file.users == 0 and open_it:
-            file.instance = open_instance(path, access)
-        file.users, file.access = file.users + 1, access
+            file.instance = open_instance(path, options)
+        file.users, file.options = file.users + 1, options
     try:
         yield file
     finally:
@@ -118,40 +122,45 @@ def file_turn(path: str, access: Access, stop: Stop, *, open_it: bool = True) ->
             file.changed.notify_all()
 
 
-def _wait(file: File, access: Access, stop: Stop) -> None:
+def _wait(file: DatabaseFile, options: OpenOptions, cancellation: Cancellation) -> None:
     ticket = object()
     file.queue.append(ticket)
     try:
-        while file.queue[0] is not ticket or (file.users and file.access != access):
-            stop.check()
+        while file.queue[0] is not ticket or (file.users and file.options != options):
+            cancellation.check()
             file.changed.wait(0.05)
     finally:
         file.queue.remove(ticket)
         file.changed.notify_all()
 
 
-def open_instance(path: str, access: Access, *, locked: bool = True) -> DuckDBPyConnection:
+def open_instance(path: str, options: OpenOptions, *, locked: bool = True) -> DuckDBPyConnection:
     import duckdb
 
     spill = os.path.join(tempfile.gettempdir(), f"noetl-duckdb-{os.getpid()}-{os.urandom(6).hex()}")
-    limits = {"memory_limit": access.memory, "threads": str(access.threads)}
-    config: dict[str, Any] = {**CLOSED, **limits, "temp_directory": spill, "max_temp_directory_size": SPILL_LIMIT}
+    limits = {"memory_limit": options.memory, "threads": str(options.threads)}
+    config: dict[str, Any] = {
+        **LOCKED_OPTIONS,
+        **limits,
+        "temp_directory": spill,
+        "max_temp_directory_size": SPILL_LIMIT,
+    }
     try:
-        instance = duckdb.connect(path, access.read_only, config)
+        instance = duckdb.connect(path, options.read_only, config)
     except duckdb.Error as error:
-        raise unopened(path, error) from None
+        raise open_failure(path, error) from None
     try:
         instance.execute("SET enable_progress_bar = false")  # on where Python looks interactive; it goes to stdout
         if locked:
-            lock_down(instance, access.paths)
+            lock_down(instance, options.paths)
     except duckdb.Error as error:
         instance.close()
-        raise failure(error) from None
+        raise sql_failure(error) from None
     return instance
 
 
 def lock_down(connection: DuckDBPyConnection, paths: Sequence[str]) -> None:
-    """From here on only the paths can be read and written, and nothing can be configured but the time zone."""
+    """From now on only these paths can be read and written, and nothing can be configured but the time zone."""
     folders, files = _allowed(paths)
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
     connection.execute(f"SET allowed_directories = {literal(folders)}")
@@ -162,14 +171,14 @@ def lock_down(connection: DuckDBPyConnection, paths: Sequence[str]) -> None:
 
 
 def _allowed(paths: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Folders and files. What does not exist yet may become either. A file is written beside itself first."""
+    """Folders and files. A missing path may become either. DuckDB writes a file under another name first."""
     folders, files = [], []
     for path in map(os.path.realpath, paths):
         if not os.path.isfile(path):
             folders.append(path)
         if not os.path.isdir(path):
             folder, name = os.path.split(path)
-            files += [path, os.path.join(folder, f"tmp_{name}"), *(f"{path}{suffix}" for suffix in LOGS)]
+            files += [path, os.path.join(folder, f"tmp_{name}"), *(f"{path}{suffix}" for suffix in WAL_SUFFIXES)]
     return folders, files
 
 
@@ -177,7 +186,7 @@ def _allowed(paths: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def literal(value: Any) -> str:
-    """A value as DuckDB reads it in a statement."""
+    """A value as a DuckDB literal."""
     match value:
         case None:
             return "NULL"
@@ -198,7 +207,7 @@ def literal(value: Any) -> str:
 
 
 def is_array(value: list[Any]) -> bool:
-    """Whether the items are of one simple kind, so that the list is an array; any other list is JSON."""
+    """Whether the items have one simple type, so that the list is an array; any other list is JSON."""
     kinds = {type(item) for item in value if item is not None}
     return kinds <= {int, float} or (len(kinds) == 1 and kinds <= {str, bool, bytes})
 
@@ -211,64 +220,64 @@ def table_name(name: str) -> str:
     """`schema.table` with each part in quotes."""
     parts = tuple(name.split("."))
     if not all(parts) or "\0" in name:
-        raise Failure("input", f"{name!r} is no name of a table")
+        raise Failure("input", f"{name!r} can't be the name of a table")
     return quoted(parts)
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 
-class Complaint(NamedTuple):
-    """An error of DuckDB, read."""
+class DuckdbError(NamedTuple):
+    """A parsed error of DuckDB."""
 
     code: str | None
     message: str
     position: int | None
 
 
-def complaint(error: Error) -> Complaint:
-    """What DuckDB says. Its errors are JSON after a title, except those of a connection that is not open yet."""
+def parse_error(error: Error) -> DuckdbError:
+    """An error is JSON after a title, except one of opening a connection."""
     text = str(error)
     try:
-        said = msgspec.json.decode(text[text.index("{") :])
-        position = int(said["position"]) if "position" in said else None
-        return Complaint(said["exception_type"], said["exception_message"], position)
+        fields = msgspec.json.decode(text[text.index("{") :])
+        position = int(fields["position"]) if "position" in fields else None
+        return DuckdbError(fields["exception_type"], fields["exception_message"], position)
     except (ValueError, KeyError, TypeError, msgspec.DecodeError):
         title, _, rest = text.partition(" Error: ")
-        return Complaint(title if rest else None, (rest or text).partition("\n\nLINE ")[0], None)
+        return DuckdbError(title if rest else None, (rest or text).partition("\n\nLINE ")[0], None)
 
 
-def failure(error: Error, line: int | None = None, *, advice: str | None = None) -> Failure:
-    """The outcome of a statement that failed, with what to do about it where that is known."""
+def sql_failure(error: Error, line: int | None = None, *, advice: str | None = None) -> Failure:
+    """The failure of a statement."""
     import duckdb
 
-    said = complaint(error)
-    kind, message, retryable = "sql", f"{said.code}: {said.message}" if said.code else said.message, False
+    parsed = parse_error(error)
+    kind, message, retryable = "sql", f"{parsed.code}: {parsed.message}" if parsed.code else parsed.message, False
     match error:
         case duckdb.OutOfMemoryException():
             kind, message = "too_large", message.partition("\n")[0]
         case duckdb.TransactionException():
-            retryable = "onflict" in said.message  # another call was first; all else is in the statements
-        case duckdb.IOException() if "No files found" in said.message or "No such file" in said.message:
+            retryable = "onflict" in parsed.message  # another call was first; any other error is in the statements
+        case duckdb.IOException() if "No files found" in parsed.message or "No such file" in parsed.message:
             kind = "not_found"
     if advice is not None:
         message += f". {advice}"
     place = {} if line is None else {"line": line}
     where = "" if line is None else f" (line {line} of the SQL)"
-    return Failure(kind, f"{message}{where}", retryable=retryable, extra=about(said.code), **place)
+    return Failure(kind, f"{message}{where}", retryable=retryable, extra=duckdb_extra(parsed.code), **place)
 
 
-def about(code: str | None) -> dict[str, Any]:
+def duckdb_extra(code: str | None) -> dict[str, Any]:
     """`outcome.duckdb`."""
     return {"duckdb": {"code": code}}
 
 
-def unopened(path: str, error: Error) -> Failure:
-    said = complaint(error)
-    if "lock on file" in said.message:
-        message = f"the database {path} is open in another process: try again when that is done"
-        return Failure("connect", message, retryable=True, extra=about(said.code))
-    if "does not exist" in said.message or "No such file" in said.message:
-        message = f"there is no database {path}, or no folder for it: {said.message}"
-        return Failure("not_found", message, extra=about(said.code))
-    return Failure("input", f"the database {path} can't be opened: {said.message}", extra=about(said.code))
+def open_failure(path: str, error: Error) -> Failure:
+    parsed = parse_error(error)
+    if "lock on file" in parsed.message:
+        message = f"the database {path} is open in another process: try again when that has ended"
+        return Failure("connect", message, retryable=True, extra=duckdb_extra(parsed.code))
+    if "does not exist" in parsed.message or "No such file" in parsed.message:
+        message = f"the database {path} or its folder does not exist: {parsed.message}"
+        return Failure("not_found", message, extra=duckdb_extra(parsed.code))
+    return Failure("input", f"the database {path} can't be opened: {parsed.message}", extra=duckdb_extra(parsed.code))

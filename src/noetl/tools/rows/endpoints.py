@@ -1,4 +1,4 @@
-"""What the two sides of a transfer promise. Each kind of place has a file of its own."""
+"""The interface of the two ends of a transfer. Each kind of endpoint has a file of its own."""
 
 from __future__ import annotations
 
@@ -6,45 +6,43 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from noetl.tools.rows.columns import Column
-from noetl.tools.rows.hub import Hub
 from noetl.tools.rows.progress import Progress
+from noetl.tools.rows.staging import Staging
 
 
-class Rows(NamedTuple):
-    """Rows as the hub can select them."""
+class StagedRows(NamedTuple):
+    """A query of the staging database, and its columns."""
 
     query: str
     columns: list[Column]
 
 
-class Source(Protocol):
-    """Where rows come from."""
-
+class SourceEndpoint(Protocol):
     relation: str
-    """What the hub selects from."""
+    """What the staging database selects from."""
     columns: list[Column]
 
     def flow(self, consume: Callable[[], int], progress: Progress) -> int:
-        """Let the rows flow while `consume` takes them from the relation; how many it took."""
+        """Send the rows while `consume` reads them from the relation; return how many it read."""
 
 
-class Target(Protocol):
-    """Where rows go. Nothing of it is seen by others before `commit`, except over HTTP."""
+class TargetEndpoint(Protocol):
+    """Nothing that it writes is visible to others before `commit`, except over HTTP."""
 
     def accepts(self) -> dict[str, str] | None:
-        """The columns that are there with their types, in the target's words; None if it takes what comes."""
+        """The existing columns with their types, as the target names them; None if any columns will do."""
 
     def prepare(self, columns: list[Column]) -> None:
-        """Make the table if there is none, and make room where rows are replaced."""
+        """Create the table if it is missing, and delete the rows that are replaced."""
 
-    def write(self, hub: Hub, rows: Rows, progress: Progress) -> int:
-        """Take all rows; how many they were."""
+    def write(self, staging: Staging, rows: StagedRows, progress: Progress) -> int:
+        """Write all rows; return how many."""
 
     def commit(self) -> None: ...
 
 
-class Plain:
-    """A source that the hub reads by itself."""
+class RelationSource:
+    """A source that the staging database reads by itself."""
 
     def __init__(self, relation: str, columns: list[Column]) -> None:
         self.relation, self.columns = relation, columns

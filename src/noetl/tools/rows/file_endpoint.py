@@ -1,7 +1,7 @@
-"""Files as a side of a transfer: CSV, JSON, JSON lines and Parquet, read and written by the hub.
+"""Files as endpoints of a transfer: CSV, JSON, JSON lines and Parquet, read and written by the staging database.
 
-What CSV and JSON do not say about types is found out from all values of a column, never from a sample: a type is only
-chosen if every value comes back from it as it was written. So `007` stays text, and no row far down the file fails.
+Types of CSV and JSON columns are inferred from all values, never from a sample: a type is chosen only if every value
+converts to it and back unchanged. So `007` stays text, and no row far down the file fails.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 from noetl.model.outcome import Failure
 from noetl.tools.files import task_file
 from noetl.tools.rows.columns import Column
-from noetl.tools.rows.duck import literal
-from noetl.tools.rows.ends import Plain, Rows
-from noetl.tools.rows.hub import Hub
+from noetl.tools.rows.duckdb_database import literal
+from noetl.tools.rows.endpoints import RelationSource, StagedRows
 from noetl.tools.rows.progress import Progress
+from noetl.tools.rows.staging import Staging
 
 FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 MAX_OBJECT_BYTES = 16 << 20
-WRITTEN = {
+COPY_OPTIONS = {
     "csv": "format csv, header",
     "json": "format json, array true",
     "jsonl": "format json",
@@ -28,7 +28,7 @@ WRITTEN = {
 }
 
 WHOLE = r"-?(0|[1-9][0-9]*)"
-SHAPES = {
+PATTERNS = {
     "BIGINT": WHOLE,
     "DECIMAL": rf"{WHOLE}(\.[0-9]+)?",
     "DOUBLE": rf"{WHOLE}(\.[0-9]+)?([eE][+-]?[0-9]+)?",
@@ -37,72 +37,74 @@ SHAPES = {
     "TIMESTAMP": r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?",
     "TIMESTAMPTZ": r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d(:?\d\d)?)",
 }
-"""What the values of a column look like that can be of a type. The first type that takes them all is chosen."""
+"""The pattern of the values of each type. The first type that matches all values is chosen."""
 
 
-def file_format(path: str, given: str | None) -> str:
-    """The format of a file by what is said of it, or by its name."""
-    found = given or FORMATS.get(Path(path).suffix.lower())
-    if found is None:
-        raise Failure("input", f"the name {path!r} tells no format: give `format` (csv, json, jsonl, parquet)")
-    return found
+def file_format(path: str, explicit: str | None) -> str:
+    """The format of a file, by its name if it is not explicit."""
+    name = explicit or FORMATS.get(Path(path).suffix.lower())
+    if name is None:
+        raise Failure("input", f"the name {path!r} has no known suffix: give `format` (csv, json, jsonl, parquet)")
+    return name
 
 
 # -- source -----------------------------------------------------------------------------------------------------------
 
 
-def file_source(hub: Hub, path: str, form: str, *, typed: bool) -> Plain:
-    """The rows of a file. `typed`: the types decide what the target's will be."""
+def file_source(staging: Staging, path: str, form: str, *, typed: bool) -> RelationSource:
+    """The rows of a file. `typed`: the target gets the types of the source."""
     path = task_file(path, "source.path")
     if not os.path.isfile(path):
-        raise Failure("not_found", f"there is no file {path}")
+        raise Failure("not_found", f"the file {path} does not exist")
     if form == "parquet":
         relation = f"read_parquet({literal(path)})"
-        return Plain(relation, hub.describe(f"SELECT * FROM {relation}"))
+        return RelationSource(relation, staging.describe(f"SELECT * FROM {relation}"))
     if form == "csv":
         options = "header = true, all_varchar = true, allow_quoted_nulls = false, sample_size = -1"
         relation = f"read_csv({literal(path)}, {options})"
-        found = hub.describe(f"SELECT * FROM {relation}")
-        return _typed_csv(hub, relation, found) if typed else Plain(relation, found)
-    return _json_source(hub, path, form)
+        columns = staging.describe(f"SELECT * FROM {relation}")
+        return _typed_csv(staging, relation, columns) if typed else RelationSource(relation, columns)
+    return _json_source(staging, path, form)
 
 
-def _typed_csv(hub: Hub, relation: str, columns: list[Column]) -> Plain:
+def _typed_csv(staging: Staging, relation: str, columns: list[Column]) -> RelationSource:
     tests = [
         f"bool_and({_fits(column.quoted, kind)}) FILTER ({column.quoted} IS NOT NULL)"
         for column in columns
-        for kind in SHAPES
+        for kind in PATTERNS
     ]
     digits = [_digits(column.quoted) for column in columns]
-    row = hub.checked(lambda: hub.connection.execute(f"SELECT {', '.join(tests + digits)} FROM {relation}").fetchone())
+    row = staging.checked(
+        lambda: staging.connection.execute(f"SELECT {', '.join(tests + digits)} FROM {relation}").fetchone()
+    )
     assert row is not None
     kinds = []
     for number in range(len(columns)):
-        fitting = row[number * len(SHAPES) : (number + 1) * len(SHAPES)]
+        fitting = row[number * len(PATTERNS) : (number + 1) * len(PATTERNS)]
         whole, scale = row[len(tests) + number].values()
         kinds.append(_first_fit(fitting, whole, scale))
     values = ", ".join(
-        f"CAST({one.quoted} AS {kind}) AS {one.quoted}" for one, kind in zip(columns, kinds, strict=True)
+        f"CAST({column.quoted} AS {kind}) AS {column.quoted}" for column, kind in zip(columns, kinds, strict=True)
     )
     typed = [Column(column.name, kind) for column, kind in zip(columns, kinds, strict=True)]
-    return Plain(f"(SELECT {values} FROM {relation})", typed)
+    return RelationSource(f"(SELECT {values} FROM {relation})", typed)
 
 
 def _fits(name: str, kind: str) -> str:
-    shape = f"regexp_full_match({name}, {literal(SHAPES[kind])})"
+    matches = f"regexp_full_match({name}, {literal(PATTERNS[kind])})"
     if kind == "DECIMAL":
-        return shape
-    return f"{shape} AND TRY_CAST({name} AS {kind}) IS NOT NULL"
+        return matches
+    return f"{matches} AND TRY_CAST({name} AS {kind}) IS NOT NULL"
 
 
 def _digits(name: str) -> str:
-    """How many digits the values have at most before and after the point."""
-    number = f"CASE WHEN regexp_full_match({name}, {literal(SHAPES['DECIMAL'])}) THEN ltrim({name}, '-') END"
+    """The most digits that the values have before and after the decimal point."""
+    number = f"CASE WHEN regexp_full_match({name}, {literal(PATTERNS['DECIMAL'])}) THEN ltrim({name}, '-') END"
     return f"{{'whole': max(length(split_part({number}, '.', 1))), 'scale': max(length(split_part({number}, '.', 2)))}}"
 
 
 def _first_fit(fitting: tuple[bool | None, ...], whole: int | None, scale: int | None) -> str:
-    for kind, fits in zip(SHAPES, fitting, strict=True):
+    for kind, fits in zip(PATTERNS, fitting, strict=True):
         if not fits:
             continue
         if kind != "DECIMAL":
@@ -112,31 +114,31 @@ def _first_fit(fitting: tuple[bool | None, ...], whole: int | None, scale: int |
     return "VARCHAR"
 
 
-def _json_source(hub: Hub, path: str, form: str) -> Plain:
-    """The rows of JSON. Values that are maps or lists, and columns of several kinds of values, stay JSON."""
+def _json_source(staging: Staging, path: str, form: str) -> RelationSource:
+    """The rows of JSON. Columns of maps or lists, and of several types, stay JSON."""
     layout = "array" if form == "json" else "newline_delimited"
     reading = f"format = '{layout}', maximum_object_size = {MAX_OBJECT_BYTES}"
     objects = f"SELECT json FROM read_json_objects({literal(path)}, {reading}) LIMIT 1"
-    first = hub.checked(lambda: hub.connection.execute(objects).fetchone())
+    first = staging.checked(lambda: staging.connection.execute(objects).fetchone())
     if first is None:
-        return Plain("", [])
+        return RelationSource("", [])
     if not first[0].lstrip().startswith("{"):
-        raise Failure("input", f"{path} holds {first[0][:50]}, and rows are maps")
-    found = hub.describe(
+        raise Failure("input", f"{path} contains {first[0][:50]}: rows must be maps")
+    columns = staging.describe(
         f"SELECT * FROM read_json({literal(path)}, {reading}, records = true, maximum_depth = 1, sample_size = -1)"
     )
-    types = ", ".join(f"{literal(column.name)}: 'JSON'" for column in found)
+    types = ", ".join(f"{literal(column.name)}: 'JSON'" for column in columns)
     relation = f"read_json({literal(path)}, {reading}, columns = {{{types}}})"
-    told = ", ".join(f"list(DISTINCT json_type({column.quoted}))" for column in found)
-    row = hub.checked(lambda: hub.connection.execute(f"SELECT {told} FROM {relation}").fetchone())
+    type_lists = ", ".join(f"list(DISTINCT json_type({column.quoted}))" for column in columns)
+    row = staging.checked(lambda: staging.connection.execute(f"SELECT {type_lists} FROM {relation}").fetchone())
     assert row is not None
-    kinds = [_json_kind({one for one in kinds or () if one not in (None, "NULL")}) for kinds in row]
+    kinds = [_json_kind({kind for kind in kinds or () if kind not in (None, "NULL")}) for kinds in row]
     values = ", ".join(
         f"{column.quoted if kind == 'JSON' else f'''CAST({column.quoted}->>'$' AS {kind})'''} AS {column.quoted}"
-        for column, kind in zip(found, kinds, strict=True)
+        for column, kind in zip(columns, kinds, strict=True)
     )
-    typed = [Column(column.name, kind) for column, kind in zip(found, kinds, strict=True)]
-    return Plain(f"(SELECT {values} FROM {relation})", typed)
+    typed = [Column(column.name, kind) for column, kind in zip(columns, kinds, strict=True)]
+    return RelationSource(f"(SELECT {values} FROM {relation})", typed)
 
 
 def _json_kind(kinds: set[str]) -> str:
@@ -153,93 +155,92 @@ def _json_kind(kinds: set[str]) -> str:
 
 
 class FileTarget:
-    """A file, written beside its place and moved there at the end."""
+    """A file, written under another name and renamed at the end."""
 
     def __init__(self, path: str, form: str, mode: str) -> None:
         self.path, self.form = task_file(path, "target.path"), form
         folder, name = os.path.split(self.path)
-        self.beside = os.path.join(folder, f".{name}.{os.urandom(6).hex()}.new")
-        self.keeps = mode == "append" and os.path.exists(self.path)
+        self.temporary = os.path.join(folder, f".{name}.{os.urandom(6).hex()}.new")
+        self.appends = mode == "append" and os.path.exists(self.path)
         if mode == "upsert":
-            raise Failure("input", "a file has no key: `mode` is append or replace")
+            raise Failure("input", "a file has no key: set `mode` to append or replace")
         if not os.path.isdir(folder):
-            raise Failure("not_found", f"there is no folder {folder}")
-        if self.keeps and form == "json":
-            raise Failure("input", "a JSON list can't be added to: use jsonl, or `mode: replace`")
+            raise Failure("not_found", f"the folder {folder} does not exist")
+        if self.appends and form == "json":
+            raise Failure("input", "rows can't be appended to a JSON list: use jsonl, or `mode: replace`")
 
     def accepts(self) -> dict[str, str] | None:
         return None
 
     def prepare(self, columns: list[Column]) -> None: ...
 
-    def write(self, hub: Hub, rows: Rows, progress: Progress) -> int:
-        shown = ", ".join(f"{for_file(column, self.form)} AS {column.quoted}" for column in rows.columns)
-        query = f"SELECT {shown} FROM ({rows.query})"
-        if self.keeps and self.form == "parquet":
-            return self._add_to_parquet(hub, query)
-        if self.keeps and self.form == "csv":
-            self._check_header(hub, rows.columns)
-        part = self.beside if not self.keeps else f"{self.beside}.part"
-        form = "format csv, header false" if self.keeps and self.form == "csv" else WRITTEN[self.form]
+    def write(self, staging: Staging, rows: StagedRows, progress: Progress) -> int:
+        values = ", ".join(f"{for_file(column, self.form)} AS {column.quoted}" for column in rows.columns)
+        query = f"SELECT {values} FROM ({rows.query})"
+        if self.appends and self.form == "parquet":
+            return self._append_to_parquet(staging, query)
+        if self.appends and self.form == "csv":
+            self._check_header(staging, rows.columns)
+        part = self.temporary if not self.appends else f"{self.temporary}.part"
+        form = "format csv, header false" if self.appends and self.form == "csv" else COPY_OPTIONS[self.form]
         try:
-            count = hub.execute(f"COPY ({query}) TO {literal(part)} ({form})")
-            if self.keeps:
-                self._add(part)
+            count = staging.execute(f"COPY ({query}) TO {literal(part)} ({form})")
+            if self.appends:
+                self._append(part)
         finally:
-            if self.keeps:
+            if self.appends:
                 Path(part).unlink(missing_ok=True)
         return count
 
     def write_none(self) -> None:
-        """A file of no rows, where not even the columns are known."""
-        if self.keeps:
-            shutil.copyfile(self.path, self.beside)
+        """Write a file without rows, whose columns are unknown."""
+        if self.appends:
+            shutil.copyfile(self.path, self.temporary)
         elif self.form == "parquet":
-            raise Failure("input", "there are no rows and so no columns, which a Parquet file must have")
+            raise Failure("input", "the source has no rows, so the columns of the Parquet file are unknown")
         else:
-            Path(self.beside).write_text("[]\n" if self.form == "json" else "")
+            Path(self.temporary).write_text("[]\n" if self.form == "json" else "")
 
-    def _add(self, part: str) -> None:
-        """What is there, then the new rows."""
-        shutil.copyfile(self.path, self.beside)
-        with open(self.beside, "r+b") as whole, open(part, "rb") as new:
+    def _append(self, part: str) -> None:
+        shutil.copyfile(self.path, self.temporary)
+        with open(self.temporary, "r+b") as whole, open(part, "rb") as new:
             if whole.seek(0, os.SEEK_END):
                 whole.seek(-1, os.SEEK_END)
                 if whole.read(1) != b"\n":
                     whole.write(b"\n")
             shutil.copyfileobj(new, whole)
 
-    def _check_header(self, hub: Hub, columns: list[Column]) -> None:
-        there = hub.describe(f"SELECT * FROM read_csv({literal(self.path)}, header = true, all_varchar = true)")
-        names = [column.name for column in there]
+    def _check_header(self, staging: Staging, columns: list[Column]) -> None:
+        existing = staging.describe(f"SELECT * FROM read_csv({literal(self.path)}, header = true, all_varchar = true)")
+        names = [column.name for column in existing]
         if names != [column.name for column in columns]:
             raise Failure("input", f"{self.path} has the columns {', '.join(names)}, not those of the source")
 
-    def _add_to_parquet(self, hub: Hub, query: str) -> int:
-        before = f"SELECT * FROM read_parquet({literal(self.path)})"
-        found = hub.checked(lambda: hub.connection.execute(f"SELECT count(*) FROM ({before})").fetchone())
-        there: int = found[0] if found else 0
-        both = f"{before} UNION ALL BY NAME {query}"
-        return hub.execute(f"COPY ({both}) TO {literal(self.beside)} ({WRITTEN['parquet']})") - there
+    def _append_to_parquet(self, staging: Staging, query: str) -> int:
+        existing = f"SELECT * FROM read_parquet({literal(self.path)})"
+        row = staging.checked(lambda: staging.connection.execute(f"SELECT count(*) FROM ({existing})").fetchone())
+        count: int = row[0] if row else 0
+        both = f"{existing} UNION ALL BY NAME {query}"
+        return staging.execute(f"COPY ({both}) TO {literal(self.temporary)} ({COPY_OPTIONS['parquet']})") - count
 
     @property
     def paths(self) -> list[str]:
-        return [self.path, self.beside, f"{self.beside}.part"]
+        return [self.path, self.temporary, f"{self.temporary}.part"]
 
     def commit(self) -> None:
-        with open(self.beside, "rb") as file:
+        with open(self.temporary, "rb") as file:
             os.fsync(file.fileno())
         if os.path.exists(self.path):
-            shutil.copymode(self.path, self.beside)
-        os.replace(self.beside, self.path)
+            shutil.copymode(self.path, self.temporary)
+        os.replace(self.temporary, self.path)
 
     def discard(self) -> None:
-        """Leave nothing beside the file when it was not finished."""
-        Path(self.beside).unlink(missing_ok=True)
+        """Remove the temporary file of an unfinished transfer."""
+        Path(self.temporary).unlink(missing_ok=True)
 
 
 def for_file(column: Column, form: str) -> str:
-    """What is written of a column: the types of JSON and CSV are few."""
+    """The expression that writes a column: JSON and CSV have few types."""
     name = column.quoted
     if form == "parquet":
         return name

@@ -1,4 +1,4 @@
-"""HTTP as a side of a transfer: one answer as the source, one request for each batch as the target."""
+"""HTTP as an endpoint of a transfer: one response as the source, one request for each batch as the target."""
 
 from __future__ import annotations
 
@@ -11,46 +11,45 @@ from typing import Any
 import msgspec
 
 from noetl.model.outcome import Failure
+from noetl.tools.rows.blocking import Cancellation
 from noetl.tools.rows.columns import Column
-from noetl.tools.rows.ends import Plain, Rows
-from noetl.tools.rows.file_end import file_source, for_file
-from noetl.tools.rows.hub import Hub
+from noetl.tools.rows.endpoints import RelationSource, StagedRows
+from noetl.tools.rows.file_endpoint import file_source, for_file
 from noetl.tools.rows.progress import Progress
-from noetl.tools.rows.thread import Stop
+from noetl.tools.rows.staging import Staging
 
 Send = Callable[[list[dict[str, Any]], int], Future[None]]
-"""Sends one batch, which has a number. What it gives ends with a Failure if the server does not take it."""
+"""Sends a batch with its number; the future fails with a Failure if the server rejects it."""
 
 
-def rows_of(answer: Any, path: str | None) -> list[dict[str, Any]]:
-    """The rows in the answer of a server: a list of maps, at a path such as `data.items`."""
-    found = answer
-    for key in (path or "").split(".") if path else []:
-        if not isinstance(found, dict) or key not in found:
-            raise Failure("input", f"the answer has nothing at `{path}`: there is no {key!r}")
-        found = found[key]
-    if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
-        where = f"at `{path}`" if path else "of the server"
-        raise Failure("input", f"the answer {where} is not a list of maps: `source.rows` is the path of the rows")
-    return found
+def rows_of(response: Any, path: str | None) -> list[dict[str, Any]]:
+    """The rows in a response: a list of maps, at a path such as `data.items`."""
+    rows = response
+    for key in path.split(".") if path else []:
+        if not isinstance(rows, dict) or key not in rows:
+            raise Failure("input", f"the response has no `{path}`: {key!r} is missing")
+        rows = rows[key]
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        place = f"at `{path}`" if path else "of the server"
+        raise Failure("input", f"the response {place} is not a list of maps: set `source.rows` to the path of the rows")
+    return rows
 
 
-def http_source(hub: Hub, rows: list[dict[str, Any]]) -> Plain:
-    """Rows that came with an answer."""
-    path = os.path.join(hub.folder, "answer.jsonl")
+def http_source(staging: Staging, rows: list[dict[str, Any]]) -> RelationSource:
+    path = os.path.join(staging.folder, "response.jsonl")
     with open(path, "wb") as file:
         for row in rows:
             file.write(msgspec.json.encode(row) + b"\n")
-    return file_source(hub, path, "jsonl", typed=True)
+    return file_source(staging, path, "jsonl", typed=True)
 
 
 class HttpTarget:
-    """An address that takes each batch as a JSON list. What it has taken can't be taken back."""
+    """A URL that receives each batch as a JSON list. A batch that was sent can't be rolled back."""
 
-    def __init__(self, send: Send, batch_size: int, stop: Stop) -> None:
-        self.send, self.batch_size, self.stop = send, batch_size, stop
+    def __init__(self, send: Send, batch_size: int, cancellation: Cancellation) -> None:
+        self.send, self.batch_size, self.cancellation = send, batch_size, cancellation
         self.sending: Future[None] | None = None
-        stop.by(self.abort)
+        cancellation.on_cancel(self.abort)
 
     def abort(self) -> None:
         if self.sending is not None:
@@ -61,17 +60,17 @@ class HttpTarget:
 
     def prepare(self, columns: list[Column]) -> None: ...
 
-    def write(self, hub: Hub, rows: Rows, progress: Progress) -> int:
-        shown = ", ".join(f"{for_file(column, 'json')} AS {column.quoted}" for column in rows.columns)
-        query = f"SELECT to_json(row) FROM (SELECT {shown} FROM ({rows.query})) AS row"
-        hub.checked(lambda: hub.connection.execute(query))
+    def write(self, staging: Staging, rows: StagedRows, progress: Progress) -> int:
+        values = ", ".join(f"{for_file(column, 'json')} AS {column.quoted}" for column in rows.columns)
+        query = f"SELECT to_json(row) FROM (SELECT {values} FROM ({rows.query})) AS row"
+        staging.checked(lambda: staging.connection.execute(query))
         count = batches = 0
-        while batch := hub.checked(lambda: hub.connection.fetchmany(self.batch_size)):
+        while batch := staging.checked(lambda: staging.connection.fetchmany(self.batch_size)):
             batches += 1
             self.sending = self.send([msgspec.json.decode(row[0]) for row in batch], batches)
             with suppress(CancelledError):
                 self.sending.result()
-            self.stop.check()
+            self.cancellation.check()
             count += len(batch)
             progress.reach(count)
         return count

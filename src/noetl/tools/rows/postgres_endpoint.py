@@ -1,7 +1,7 @@
-"""PostgreSQL as a side of a transfer: COPY out of it and COPY into it.
+"""PostgreSQL as an endpoint of a transfer, read and written with COPY.
 
-Both use the driver's own libpq calls. `cursor.copy()` makes several Python objects of each row, and reading takes three
-times as long with it.
+Both use the driver's libpq calls: `cursor.copy()` creates several Python objects for each row, which makes reading
+three times slower.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from noetl.model.outcome import Failure
 from noetl.sql import quoted
+from noetl.tools.rows.blocking import Cancellation
 from noetl.tools.rows.columns import Column, from_postgres, to_postgres
-from noetl.tools.rows.duck import table_name
-from noetl.tools.rows.ends import Rows
-from noetl.tools.rows.hub import Hub
-from noetl.tools.rows.pipe import NULL, Aborted, Pipe, all_taken, alongside
+from noetl.tools.rows.duckdb_database import table_name
+from noetl.tools.rows.endpoints import StagedRows
+from noetl.tools.rows.pipe import NULL, Aborted, Pipe, checked_count, run_both
 from noetl.tools.rows.progress import Progress
-from noetl.tools.rows.thread import Stop
+from noetl.tools.rows.staging import Staging
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -35,31 +35,31 @@ FORM = f"(FORMAT csv, NULL '{NULL}')"
 # -- connection -------------------------------------------------------------------------------------------------------
 
 
-class Link:
+class TransferConnection:
     """A connection of this transfer only."""
 
-    def __init__(self, connection: Connection[Any]) -> None:
-        self.connection = connection
+    def __init__(self, driver: Connection[Any]) -> None:
+        self.driver = driver
         self.aborted = self.committing = False
 
     @property
     def pq(self) -> PGconn:
-        return self.connection.pgconn
+        return self.driver.pgconn
 
     def abort(self) -> None:
-        """End the running statement from another thread; asked again, cut the connection."""
-        if self.connection.closed:
+        """Cancel the running statement, from another thread; the second time, shut the socket down."""
+        if self.driver.closed:
             return
         if not self.aborted:
             self.aborted = True
             with suppress(Exception):
-                self.connection.cancel_safe(timeout=2)
+                self.driver.cancel_safe(timeout=2)
                 return
         with suppress(Exception), socket.socket(fileno=os.dup(self.pq.socket)) as wire:
             wire.shutdown(socket.SHUT_RDWR)
 
     def rows(self, statement: str, params: Any = None) -> list[tuple[Any, ...]]:
-        cursor = self.connection.execute(statement, params)
+        cursor = self.driver.execute(statement, params)
         return cursor.fetchall() if cursor.description else []
 
     def begin_copy(self, statement: str) -> None:
@@ -70,14 +70,14 @@ class Link:
             raise _error(result)
 
     def end_copy(self) -> int:
-        """How many rows it was, once the server has said that all went well."""
+        """The number of rows, once the server has confirmed them."""
         from psycopg import OperationalError
         from psycopg.pq import ExecStatus
 
         rows, error = 0, None
         while (result := self.pq.get_result()) is not None:
-            if result.status in (ExecStatus.COPY_IN, ExecStatus.COPY_OUT):  # it would go on saying so for ever
-                raise OperationalError("the copy was cut off")
+            if result.status in (ExecStatus.COPY_IN, ExecStatus.COPY_OUT):  # it would return this for ever
+                raise OperationalError("the COPY was interrupted")
             if result.status == ExecStatus.FATAL_ERROR:
                 error = error or _error(result)
             rows = result.command_tuples or 0
@@ -86,7 +86,6 @@ class Link:
         return rows
 
     def copied(self) -> Iterator[memoryview]:
-        """The rows of a COPY out, one by one."""
         get = self.pq.get_copy_data
         while True:
             size, row = get(0)
@@ -102,39 +101,39 @@ def _error(result: PGresult) -> Exception:
 
 
 @contextmanager
-def linked(conninfo: str, stop: Stop) -> Iterator[Link]:
-    """A connection with one transaction, which is rolled back unless it was committed."""
+def open_connection(conninfo: str, cancellation: Cancellation) -> Iterator[TransferConnection]:
+    """A connection with one transaction, which is rolled back unless it is committed."""
     import psycopg
 
-    from noetl.tools.postgres_client.faults import connecting, refused
+    from noetl.tools.postgres_client.errors import connect_failure, statement_failure
     from noetl.tools.postgres_client.hosts import with_addresses
 
     try:
-        connection = psycopg.connect(with_addresses(conninfo))
+        driver = psycopg.connect(with_addresses(conninfo))
     except (psycopg.Error, OSError) as error:
-        raise connecting(error) from None
-    link = Link(connection)
-    link.pq.nonblocking = 0  # else data would pile up in the driver, and the end of it might never be sent
+        raise connect_failure(error) from None
+    connection = TransferConnection(driver)
+    connection.pq.nonblocking = 0  # or else data would pile up in the driver, and its end might never be sent
     try:
-        stop.by(link.abort)
-        connection.execute(SETTINGS)
-        yield link
+        cancellation.on_cancel(connection.abort)
+        driver.execute(SETTINGS)
+        yield connection
     except psycopg.Error as error:
-        stop.check()
-        raise refused(error, None, not link.committing) from None
+        cancellation.check()
+        raise statement_failure(error, None, not connection.committing) from None
     finally:
-        connection.close()
+        driver.close()
 
 
 # -- source -----------------------------------------------------------------------------------------------------------
 
 
 class PostgresSource:
-    """The rows of a query, in a transaction that sees one moment."""
+    """The rows of a query, in a transaction that reads one snapshot."""
 
-    def __init__(self, link: Link, query: str) -> None:
-        self.link, self.query = link, query
-        link.rows("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    def __init__(self, connection: TransferConnection, query: str) -> None:
+        self.connection, self.query = connection, query
+        connection.rows("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         self.names, self.types = self._described()
         self.columns: list[Column] = []
         self.relation = ""
@@ -142,41 +141,41 @@ class PostgresSource:
         self.sent = 0
 
     def _described(self) -> tuple[list[str], list[str]]:
-        """Names and types of the columns, in PostgreSQL's words."""
-        cursor = self.link.connection.execute(f"SELECT * FROM ({self.query}\n) AS q LIMIT 0")
+        """Names and PostgreSQL types of the columns."""
+        cursor = self.connection.driver.execute(f"SELECT * FROM ({self.query}\n) AS q LIMIT 0")
         result = cursor.pgresult
         assert result is not None
         kinds = [(result.ftype(number), result.fmod(number)) for number in range(result.nfields)]
         names = [column.name for column in cursor.description or ()]
         oids, mods = [oid for oid, _ in kinds], [mod for _, mod in kinds]
         listed = "unnest(%s::oid[], %s::int[]) WITH ORDINALITY AS t(oid, mod, n)"
-        rows = self.link.rows(f"SELECT format_type(oid, mod) FROM {listed} ORDER BY n", (oids, mods))
+        rows = self.connection.rows(f"SELECT format_type(oid, mod) FROM {listed} ORDER BY n", (oids, mods))
         return names, [row[0] for row in rows]
 
-    def through(self, hub: Hub, *, typed: bool) -> PostgresSource:
-        """Make it readable for the hub. `typed`: the types decide what the target's will be."""
+    def through(self, staging: Staging, *, typed: bool) -> PostgresSource:
+        """Make it readable for the staging database. `typed`: the target gets the types of the source."""
         kinds = [from_postgres(kind) for kind in self.types]
         if typed:
             kinds = self._with_scales(kinds)
-        self.pipe = hub.pipe()
+        self.pipe = staging.pipe()
         self.columns = [Column(name, kind) for name, kind in zip(self.names, kinds, strict=True)]
-        raw = [Column(f"c{number}", _carried(column)) for number, column in enumerate(self.columns)]
+        raw = [Column(f"c{number}", _pipe_type(column)) for number, column in enumerate(self.columns)]
         values = ", ".join(
-            f"{_unpacked(source.name, column)} AS {column.quoted}"
+            f"{_from_pipe(source.name, column)} AS {column.quoted}"
             for source, column in zip(raw, self.columns, strict=True)
         )
         self.relation = f"(SELECT {values} FROM {self.pipe.relation(raw)})"
         return self
 
     def _with_scales(self, kinds: list[str]) -> list[str]:
-        """A `numeric` without a precision gets the scale that its values need, so that every digit is kept."""
+        """A `numeric` without a precision gets the scale of its values, so that no digit is lost."""
         bare = [number for number, kind in enumerate(self.types) if kind == "numeric"]
         if not bare:
             return kinds
         scales = ", ".join(f"coalesce(max(scale(c{number})), 0)" for number in bare)
-        found = self.link.rows(f"SELECT {scales} FROM {self._inner()}")[0]
+        required = self.connection.rows(f"SELECT {scales} FROM {self._inner()}")[0]
         kinds = list(kinds)
-        for number, scale in zip(bare, found, strict=True):
+        for number, scale in zip(bare, required, strict=True):
             kinds[number] = f"DECIMAL(38,{scale})" if scale < 38 else "VARCHAR"
         return kinds
 
@@ -185,10 +184,10 @@ class PostgresSource:
         return f"({self.query}\n) AS q({names})"
 
     def begin(self) -> None:
-        values = ", ".join(_packed(f"c{number}", kind) for number, kind in enumerate(self.types))
+        values = ", ".join(_to_pipe(f"c{number}", kind) for number, kind in enumerate(self.types))
         # A line must not be empty, as it would be for an empty text that is the only column.
         form = FORM.replace(")", ", FORCE_QUOTE *)") if len(self.names) == 1 else FORM
-        self.link.begin_copy(f"COPY (SELECT {values} FROM {self._inner()}) TO STDOUT {form}")
+        self.connection.begin_copy(f"COPY (SELECT {values} FROM {self._inner()}) TO STDOUT {form}")
 
     def flow(self, consume: Callable[[], int], progress: Progress) -> int:
         pipe = self.pipe
@@ -196,10 +195,10 @@ class PostgresSource:
 
         def abort() -> None:
             pipe.over.set()
-            self.link.abort()
+            self.connection.abort()
 
-        taken = alongside(lambda: self._feed(pipe, progress), consume, abort)
-        return all_taken(self.sent, taken)
+        taken = run_both(lambda: self._feed(pipe, progress), consume, abort)
+        return checked_count(self.sent, taken)
 
     def _feed(self, pipe: Pipe, progress: Progress) -> None:
         self.begin()
@@ -208,45 +207,45 @@ class PostgresSource:
             raise Aborted
         with writer:
             write = writer.write
-            for count, row in enumerate(self.link.copied(), start=1):
+            for count, row in enumerate(self.connection.copied(), start=1):
                 write(row)
                 if not count & 0xFFF:
                     progress.reach(count)
-            self.sent = self.link.end_copy()
+            self.sent = self.connection.end_copy()
 
 
-def _packed(name: str, kind: str) -> str:
-    """What PostgreSQL writes of a column for DuckDB."""
+def _to_pipe(name: str, kind: str) -> str:
+    """The expression that PostgreSQL writes a column with, for DuckDB."""
     if kind == "bytea":
         return f"encode({name}, 'hex')"
     return f"to_json({name})" if kind.endswith("[]") else name
 
 
-def _carried(column: Column) -> str:
-    """The type a column has on its way."""
+def _pipe_type(column: Column) -> str:
+    """The type of a column in the pipe."""
     return "VARCHAR" if column.type == "BLOB" or column.type.endswith("[]") else column.type
 
 
-def _unpacked(name: str, column: Column) -> str:
+def _from_pipe(name: str, column: Column) -> str:
     if column.type == "BLOB":
         return f"unhex({name})"
     return f"CAST({name}::JSON AS {column.type})" if column.type.endswith("[]") else name
 
 
-def postgres_text(link: Link, sql: Sql, params: Any) -> str:
-    """The query of a source as one text: COPY takes no parameters, so values are literals written by the driver."""
+def postgres_text(connection: TransferConnection, sql: Sql, params: Any) -> str:
+    """The query of a source with literals: COPY takes no parameters."""
     import psycopg
     from psycopg.pq import Escaping
 
     from noetl.sql import write
-    from noetl.tools.postgres_client.literals import NOBODY, literals
+    from noetl.tools.postgres_client.literals import EMPTY_LIST, literals
 
-    literal = literals(Escaping(link.pq), "utf-8")
+    literal = literals(Escaping(connection.pq), "utf-8")
     if params is None:
-        return write(sql, literal, empty=NOBODY).strip().rstrip(";")
-    text = write(sql, lambda value: literal(value).replace("%", "%%"), empty=NOBODY)
+        return write(sql, literal, empty=EMPTY_LIST).strip().rstrip(";")
+    text = write(sql, lambda value: literal(value).replace("%", "%%"), empty=EMPTY_LIST)
     try:
-        return psycopg.ClientCursor(link.connection).mogrify(text, params).strip().rstrip(";")
+        return psycopg.ClientCursor(connection.driver).mogrify(text, params).strip().rstrip(";")
     except (psycopg.DataError, psycopg.ProgrammingError) as error:
         raise Failure("input", f"`source.params` can't be sent to postgres: {error}") from None
 
@@ -257,8 +256,8 @@ def postgres_text(link: Link, sql: Sql, params: Any) -> str:
 class PostgresTarget:
     """A table, filled in one transaction."""
 
-    def __init__(self, link: Link, table: str, mode: str, key: list[str]) -> None:
-        self.link, self.mode, self.key = link, mode, key
+    def __init__(self, connection: TransferConnection, table: str, mode: str, key: list[str]) -> None:
+        self.connection, self.mode, self.key = connection, mode, key
         self.name = table_name(table)
         self.types: dict[str, str] = {}
         self.into = self.name
@@ -268,77 +267,78 @@ class PostgresTarget:
             "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
             "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum"
         )
-        self.types = {row[0]: row[1] for row in self.link.rows(sql, (self.name,))}
+        self.types = {row[0]: row[1] for row in self.connection.rows(sql, (self.name,))}
         return self.types or None
 
     def prepare(self, columns: list[Column]) -> None:
         if not self.types:
             self.create({column.name: to_postgres(column.type) for column in columns})
         if self.mode == "replace":
-            self.link.rows(f"DELETE FROM {self.name}")
+            self.connection.rows(f"DELETE FROM {self.name}")
         if self.mode == "upsert":
             self.into = "noetl_transfer"
             names = ", ".join(column.quoted for column in columns)
-            self.link.rows(
+            self.connection.rows(
                 f"CREATE TEMP TABLE {self.into} ON COMMIT DROP AS SELECT {names} FROM {self.name} WITH NO DATA"
             )
 
     def create(self, types: dict[str, str]) -> None:
-        """Make the table."""
         self.types = types
         parts = [f"{quoted((name,))} {kind}" for name, kind in types.items()]
         if self.mode == "upsert":
             parts.append(f"PRIMARY KEY ({', '.join(quoted((name,)) for name in self.key)})")
-        self.link.rows(f"CREATE TABLE {self.name} ({', '.join(parts)})")
+        self.connection.rows(f"CREATE TABLE {self.name} ({', '.join(parts)})")
 
-    def write(self, hub: Hub, rows: Rows, progress: Progress) -> int:
-        pipe = hub.pipe()
-        shown = ", ".join(f"{_for_postgres(one, self.types[one.name])} AS {one.quoted}" for one in rows.columns)
-        statement = pipe.copy(f"SELECT {shown} FROM ({rows.query})", rows.columns)
+    def write(self, staging: Staging, rows: StagedRows, progress: Progress) -> int:
+        pipe = staging.pipe()
+        values = ", ".join(f"{_for_postgres(c, self.types[c.name])} AS {c.quoted}" for c in rows.columns)
+        statement = pipe.copy(f"SELECT {values} FROM ({rows.query})", rows.columns)
 
         def copy_out() -> None:
             try:
-                hub.execute(statement)
+                staging.execute(statement)
             finally:
                 pipe.over.set()
 
-        count = alongside(copy_out, lambda: self._take(pipe, rows.columns, progress), hub.connection.interrupt)
-        return self.arrived(rows.columns, count)
+        count = run_both(copy_out, lambda: self._take(pipe, rows.columns, progress), staging.connection.interrupt)
+        return self.merge(rows.columns, count)
 
     def begin(self, columns: list[Column]) -> None:
         names = ", ".join(column.quoted for column in columns)
-        self.link.begin_copy(f"COPY {self.into} ({names}) FROM STDIN {FORM}")
+        self.connection.begin_copy(f"COPY {self.into} ({names}) FROM STDIN {FORM}")
 
     def _take(self, pipe: Pipe, columns: list[Column], progress: Progress) -> int:
         self.begin(columns)
-        put, rows = self.link.pq.put_copy_data, 0
-        with closing(pipe.chunks()) as chunks:  # whoever writes must not wait for a reader that is gone
+        put, rows = self.connection.pq.put_copy_data, 0
+        with closing(pipe.chunks()) as chunks:  # the writer must not wait for a reader that has ended
             for chunk in chunks:
                 put(chunk)
                 rows += chunk.count(b"\n")
                 progress.reach(rows)
-        self.link.pq.put_copy_end()
-        return self.link.end_copy()
+        self.connection.pq.put_copy_end()
+        return self.connection.end_copy()
 
-    def arrived(self, columns: list[Column], count: int) -> int:
-        """Bring rows that were laid aside to the table."""
+    def merge(self, columns: list[Column], count: int) -> int:
+        """Move the rows of an upsert from the temporary table to the target."""
         if self.mode != "upsert":
             return count
         names = ", ".join(column.quoted for column in columns)
-        others = [one.quoted for one in columns if one.name not in self.key]
+        others = [column.quoted for column in columns if column.name not in self.key]
         changes = ", ".join(f"{name} = excluded.{name}" for name in others)
         then = f"DO UPDATE SET {changes}" if others else "DO NOTHING"
         keys = ", ".join(quoted((name,)) for name in self.key)
-        self.link.rows(f"INSERT INTO {self.name} ({names}) SELECT {names} FROM {self.into} ON CONFLICT ({keys}) {then}")
+        self.connection.rows(
+            f"INSERT INTO {self.name} ({names}) SELECT {names} FROM {self.into} ON CONFLICT ({keys}) {then}"
+        )
         return count
 
     def commit(self) -> None:
-        self.link.committing = True
-        self.link.connection.commit()
+        self.connection.committing = True
+        self.connection.driver.commit()
 
 
 def _for_postgres(column: Column, kind: str) -> str:
-    """What DuckDB writes of a column for a PostgreSQL type."""
+    """The expression that DuckDB writes a column with, for a PostgreSQL type."""
     name = column.quoted
     if column.type == "BLOB":
         return rf"'\x' || hex({name})"
@@ -351,20 +351,20 @@ def _for_postgres(column: Column, kind: str) -> str:
 
 
 def copy_across(source: PostgresSource, target: PostgresTarget, columns: list[Column], progress: Progress) -> int:
-    """From one PostgreSQL to another, with nothing in between."""
-    source.link.begin_copy(f"COPY ({source.query}\n) TO STDOUT {FORM}")
+    """From one PostgreSQL to another, without the staging database."""
+    source.connection.begin_copy(f"COPY ({source.query}\n) TO STDOUT {FORM}")
     target.begin(columns)
-    put, rows, held, size = target.link.pq.put_copy_data, 0, [], 0
-    for row in source.link.copied():
-        held.append(row)
+    put, rows, buffer, size = target.connection.pq.put_copy_data, 0, [], 0
+    for row in source.connection.copied():
+        buffer.append(row)
         size += len(row)
         if size > 1 << 18:
-            put(b"".join(held))
-            rows += len(held)
+            put(b"".join(buffer))
+            rows += len(buffer)
             progress.reach(rows)
-            held, size = [], 0
-    source.link.end_copy()
-    if held:
-        put(b"".join(held))
-    target.link.pq.put_copy_end()
-    return target.arrived(columns, target.link.end_copy())
+            buffer, size = [], 0
+    source.connection.end_copy()
+    if buffer:
+        put(b"".join(buffer))
+    target.connection.pq.put_copy_end()
+    return target.merge(columns, target.connection.end_copy())

@@ -1,4 +1,4 @@
-"""Rows into a table of Snowflake: INSERT of many rows at once."""
+"""Inserts many rows into a Snowflake table with one statement."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from noetl.model.outcome import Failure
-from noetl.tools.rows.snow import Session, literal, name
+from noetl.tools.rows.snowflake_session import SnowflakeSession, literal, name
 
 BATCH_ROWS, BATCH_VALUES = 5_000, 30_000
-"""Snowflake takes 16,384 rows and about 65,000 values in one statement."""
+"""Snowflake accepts 16,384 rows and about 65,000 values in one statement."""
 
 
-def insert_rows(session: Session, table: str, columns: list[str], rows: list[list[Any]]) -> str | None:
-    """Insert all rows in one transaction; the id of the last query."""
+def insert_rows(session: SnowflakeSession, table: str, columns: list[str], rows: list[list[Any]]) -> str | None:
+    """Insert all rows in one transaction; return the id of the last query."""
     if not rows:
         return None
     session.execute("BEGIN")
@@ -32,28 +32,30 @@ def batches(rows: Sequence[Sequence[Any]], width: int) -> list[Sequence[Sequence
 
 
 def insert_batch(
-    session: Session,
+    session: SnowflakeSession,
     into: str,
     columns: list[str],
     rows: Sequence[Sequence[Any]],
     json: frozenset[int] = frozenset(),
 ) -> str | None:
-    """One INSERT. Values of a column travel as one type: numbers as they are, all else as text that is bound.
+    """One INSERT. The values of a column have one type: numbers are literals, all others are bound as text.
 
-    `json` are the places of columns whose values are texts of JSON already.
+    `json` are the indexes of columns whose values are JSON text already.
     """
-    carried = [_Carried([row[place] for row in rows], place in json) for place in range(len(columns))]
+    cells_of = [_ColumnValues([row[place] for row in rows], place in json) for place in range(len(columns))]
     values: list[Any] = []
     lines = []
     for number in range(len(rows)):
-        cells = [column.cell(number, values) for column in carried]
+        cells = [column.cell(number, values) for column in cells_of]
         lines.append(f"({', '.join(cells)})")
-    shown = ", ".join(column.unpacked(f"column{place}") for place, column in enumerate(carried, start=1))
+    converted = ", ".join(column.converted(f"column{place}") for place, column in enumerate(cells_of, start=1))
     names = ", ".join(map(name, columns))
-    return session.execute(f"INSERT INTO {into} ({names}) SELECT {shown} FROM VALUES {', '.join(lines)}", values).sfqid
+    return session.execute(
+        f"INSERT INTO {into} ({names}) SELECT {converted} FROM VALUES {', '.join(lines)}", values
+    ).sfqid
 
 
-class _Carried:
+class _ColumnValues:
     """The values of one column in one statement."""
 
     def __init__(self, values: list[Any], json: bool) -> None:
@@ -63,7 +65,7 @@ class _Carried:
         self.nested = json or bool(kinds & {dict, list})
         self.binary = kinds == {bytes}
         if bytes in kinds and not self.binary:
-            raise Failure("input", "a column has binary content in one row and something else in another")
+            raise Failure("input", "a column has binary content in one row and another type in another row")
 
     def cell(self, number: int, bound: list[Any]) -> str:
         value = self.values[number]
@@ -79,7 +81,7 @@ class _Carried:
             return str(value.hex())
         return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
-    def unpacked(self, column: str) -> str:
+    def converted(self, column: str) -> str:
         if self.nested:
             return f"PARSE_JSON({column})"
         return f"TO_BINARY({column}, 'HEX')" if self.binary else column

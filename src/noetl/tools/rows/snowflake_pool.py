@@ -1,4 +1,4 @@
-"""Sessions with Snowflake that are kept between calls: signing in takes a second or more."""
+"""A pool of Snowflake sessions: a login takes a second or more."""
 
 from __future__ import annotations
 
@@ -9,38 +9,36 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from noetl.tools.rows.snow import Session, login
-from noetl.tools.rows.thread import Stop, in_thread
+from noetl.tools.rows.blocking import Cancellation, in_thread
+from noetl.tools.rows.snowflake_session import SnowflakeSession, login
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from snowflake.connector import SnowflakeConnection
 
-KEPT = 8
+MAX_IDLE = 8
 IDLE_SECONDS = 300.0
 UNCHECKED_SECONDS = 30.0
 
 
-class Idle(NamedTuple):
-    """A session that waits for a call, and since when."""
-
+class IdleConnection(NamedTuple):
     connection: SnowflakeConnection
     since: float
 
 
-class Pool:
-    """The sessions of one event loop. A call has its session to itself; one that it has changed is not kept."""
+class SnowflakePool:
+    """The sessions of one event loop. One call uses a session at a time; a session that it changed is closed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: dict[str, list[Idle]] = {}
+        self._idle: dict[str, list[IdleConnection]] = {}
 
     @contextmanager
-    def session(self, fields: Mapping[str, Any], stop: Stop) -> Iterator[Session]:
+    def session(self, fields: Mapping[str, Any], cancellation: Cancellation) -> Iterator[SnowflakeSession]:
         key = repr(sorted(fields.items()))
-        connection = self._taken(key) or login(fields)
-        session = Session(connection, stop)
+        connection = self._take(key) or login(fields)
+        session = SnowflakeSession(connection, cancellation)
         try:
             yield session
         except BaseException:
@@ -52,53 +50,50 @@ class Pool:
             else:
                 _end(connection)
 
-    def _taken(self, key: str) -> SnowflakeConnection | None:
+    def _take(self, key: str) -> SnowflakeConnection | None:
         now = time.monotonic()
         while True:
             with self._lock:
-                waiting = self._idle.get(key) or []
-                if not waiting:
+                idle = self._idle.get(key) or []
+                if not idle:
                     return None
-                found = waiting.pop()
-            age = now - found.since
-            if age < UNCHECKED_SECONDS or (age < IDLE_SECONDS and found.connection.is_valid()):
-                return found.connection
-            _end(found.connection)
+                connection, since = idle.pop()
+            age = now - since
+            if age < UNCHECKED_SECONDS or (age < IDLE_SECONDS and connection.is_valid()):
+                return connection
+            _end(connection)
 
     def _put(self, key: str, connection: SnowflakeConnection) -> None:
         now = time.monotonic()
         with self._lock:
-            waiting = self._idle.setdefault(key, [])
-            old = [one for one in waiting if now - one.since > IDLE_SECONDS]
-            waiting[:] = [one for one in waiting if one not in old]
-            if len(waiting) < KEPT:
-                waiting.append(Idle(connection, now))
-            else:
-                old.append(Idle(connection, now))
-        for one in old:
-            _end(one.connection)
+            entries = [*self._idle.get(key, []), IdleConnection(connection, now)]
+            fresh = [entry for entry in entries if now - entry.since <= IDLE_SECONDS][:MAX_IDLE]
+            self._idle[key] = fresh
+        for entry in entries:
+            if entry not in fresh:
+                _end(entry.connection)
 
     def close(self) -> None:
         with self._lock:
-            idle = [one for waiting in self._idle.values() for one in waiting]
+            entries = [entry for idle in self._idle.values() for entry in idle]
             self._idle.clear()
-        for one in idle:
-            _end(one.connection)
+        for entry in entries:
+            _end(entry.connection)
 
 
 def _end(connection: SnowflakeConnection) -> None:
-    with suppress(Exception):  # whether the server hears of it or not
+    with suppress(Exception):  # whether or not the server is reachable
         connection.close(retry=False)
 
 
-_POOLS: WeakKeyDictionary[AbstractEventLoop, Pool] = WeakKeyDictionary()
+_POOLS: WeakKeyDictionary[AbstractEventLoop, SnowflakePool] = WeakKeyDictionary()
 
 
-def pool_of(loop: AbstractEventLoop) -> Pool:
-    return _POOLS.setdefault(loop, Pool())
+def pool_of(loop: AbstractEventLoop) -> SnowflakePool:
+    return _POOLS.setdefault(loop, SnowflakePool())
 
 
 async def close_pool(loop: AbstractEventLoop) -> None:
     pool = _POOLS.pop(loop, None)
     if pool is not None:
-        await in_thread(lambda stop: pool.close())
+        await in_thread(lambda cancellation: pool.close())

@@ -10,36 +10,36 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetl.model.outcome import Failure
+from noetl.tools.rows.blocking import Cancellation
 from noetl.tools.rows.columns import Column, mapped
-from noetl.tools.rows.duck import table_name
-from noetl.tools.rows.duckdb_end import SOURCE, TARGET, DuckdbTarget, duckdb_source, duckdb_text
-from noetl.tools.rows.ends import Rows, Source, Target
-from noetl.tools.rows.file_end import FileTarget, file_format, file_source
-from noetl.tools.rows.http_end import HttpTarget, Send, http_source
-from noetl.tools.rows.hub import Hub, opened_hub
+from noetl.tools.rows.duckdb_database import table_name
+from noetl.tools.rows.duckdb_endpoint import SOURCE, TARGET, DuckdbTarget, duckdb_source, duckdb_text
+from noetl.tools.rows.endpoints import SourceEndpoint, StagedRows, TargetEndpoint
+from noetl.tools.rows.file_endpoint import FileTarget, file_format, file_source
+from noetl.tools.rows.http_endpoint import HttpTarget, Send, http_source
 from noetl.tools.rows.progress import Progress
-from noetl.tools.rows.thread import Stop
+from noetl.tools.rows.staging import Staging, open_staging
 
 if TYPE_CHECKING:
     from noetl.sql import Sql
     from noetl.tools.transfer import Inputs
 
 
-class Errand(NamedTuple):
-    """What is to be moved, and what the event loop gave for it."""
+class TransferJob(NamedTuple):
+    """The inputs of a transfer, and everything that only the event loop can provide."""
 
     inputs: Inputs
     sql: Sql | None
     source_auth: Any
     target_auth: Any
-    answer: list[dict[str, Any]]
+    response_rows: list[dict[str, Any]]
     send: Send
-    tell: Callable[[str], object]
+    log: Callable[[str], object]
 
-    def run(self, stop: Stop) -> dict[str, Any]:
+    def run(self, cancellation: Cancellation) -> dict[str, Any]:
         started = time.monotonic()
         with ExitStack() as stack:
-            rows = _Move(self, stop, stack).rows()
+            rows = Transfer(self, cancellation, stack).rows()
         duration = round((time.monotonic() - started) * 1000)
         size = self.inputs.batch_size
         result = {"rows": rows, "batches": ceil(rows / size), "duration_ms": duration}
@@ -48,37 +48,37 @@ class Errand(NamedTuple):
         return result | {"source": self.inputs.source.kind, "target": self.inputs.target.kind}
 
 
-class _Move:
-    """The parts of one transfer while it runs. What is opened is closed by the stack, the last first."""
+class Transfer:
+    """A running transfer. The stack closes everything that it opens."""
 
-    def __init__(self, errand: Errand, stop: Stop, stack: ExitStack) -> None:
-        self.errand, self.stop, self.stack = errand, stop, stack
-        self.inputs = errand.inputs
-        self.progress = Progress(errand.tell)
+    def __init__(self, job: TransferJob, cancellation: Cancellation, stack: ExitStack) -> None:
+        self.job, self.cancellation, self.stack = job, cancellation, stack
+        self.inputs = job.inputs
+        self.progress = Progress(job.log)
 
     def rows(self) -> int:
         if self.inputs.source.kind == self.inputs.target.kind == "postgres":
-            return self._across()
+            return self._copy_postgres()
         file = self._file_target()
-        hub = self.stack.enter_context(opened_hub(self._databases(), self._paths(file), self.stop))
-        target = file or self._target(hub)
+        staging = self.stack.enter_context(open_staging(self._databases(), self._paths(file), self.cancellation))
+        target = file or self._target(staging)
         accepted = target.accepts()
-        source = self._source(hub, typed=accepted is None)
+        source = self._source(staging, typed=accepted is None)
         if not source.columns:
-            return self._none(target, exists=accepted is not None)
+            return self._without_rows(target, exists=accepted is not None)
         chosen = mapped(source.columns, self.inputs.columns)
         columns = [Column(name, column.type) for name, column in chosen]
         self._check_columns(accepted, columns)
         target.prepare(columns)
         values = ", ".join(f"{column.quoted} AS {Column(name, '').quoted}" for name, column in chosen)
-        rows = Rows(f"SELECT {values} FROM {source.relation}", columns)
-        count = source.flow(lambda: target.write(hub, rows, self.progress), self.progress)
-        self.stop.check()
+        rows = StagedRows(f"SELECT {values} FROM {source.relation}", columns)
+        count = source.flow(lambda: target.write(staging, rows, self.progress), self.progress)
+        self.cancellation.check()
         target.commit()
         return count
 
-    def _none(self, target: Target, *, exists: bool) -> int:
-        """No rows from a source that tells its columns only by them. To replace by nothing is to empty."""
+    def _without_rows(self, target: TargetEndpoint, *, exists: bool) -> int:
+        """The source has no rows, and so no known columns: `replace` empties the target."""
         if isinstance(target, FileTarget):
             target.write_none()
         elif exists and self.inputs.mode == "replace":
@@ -97,19 +97,19 @@ class _Move:
         names = [column.name for column in columns]
         missing = next((name for name in self.inputs.key if name not in names), None)
         if missing is not None:
-            raise Failure("input", f"`key` names {missing!r}, which is no column that is written")
+            raise Failure("input", f"`key` has {missing!r}, which is not a column that is written")
 
-    # -- what the hub may touch ---------------------------------------------------------------------------------------
+    # -- what the staging database may access -------------------------------------------------------------------------
 
     def _databases(self) -> dict[str, tuple[str, bool]]:
-        """Database files by their alias, and whether they are only read. One file is attached once."""
+        """Database files by alias, and whether they are only read. A file is attached once."""
         source, target = self.inputs.source, self.inputs.target
-        found: dict[str, tuple[str, bool]] = {}
+        databases: dict[str, tuple[str, bool]] = {}
         if target.kind == "duckdb" and target.database:
-            found[TARGET] = (target.database, False)
+            databases[TARGET] = (target.database, False)
         if source.kind == "duckdb" and source.database and self._source_alias() == SOURCE:
-            found[SOURCE] = (source.database, True)
-        return found
+            databases[SOURCE] = (source.database, True)
+        return databases
 
     def _source_alias(self) -> str:
         source, target = self.inputs.source, self.inputs.target
@@ -122,7 +122,7 @@ class _Move:
         read = [source.path] if source.kind == "file" and source.path else []
         return [*read, *(file.paths if file else [])]
 
-    # -- the sides ----------------------------------------------------------------------------------------------------
+    # -- the endpoints ------------------------------------------------------------------------------------------------
 
     def _file_target(self) -> FileTarget | None:
         target = self.inputs.target
@@ -132,67 +132,73 @@ class _Move:
         self.stack.callback(file.discard)
         return file
 
-    def _target(self, hub: Hub) -> Target:
+    def _target(self, staging: Staging) -> TargetEndpoint:
         inputs, target = self.inputs, self.inputs.target
         if target.kind == "http":
-            return HttpTarget(self.errand.send, inputs.batch_size, self.stop)
+            return HttpTarget(self.job.send, inputs.batch_size, self.cancellation)
         table = target.table or ""
         if target.kind == "duckdb":
-            return DuckdbTarget(hub, TARGET, table, inputs.mode, inputs.key)
+            return DuckdbTarget(staging, TARGET, table, inputs.mode, inputs.key)
         if target.kind == "postgres":
-            from noetl.tools.rows.postgres_end import PostgresTarget, linked
+            from noetl.tools.rows.postgres_endpoint import PostgresTarget, open_connection
 
-            link = self.stack.enter_context(linked(self.errand.target_auth, self.stop))
-            return PostgresTarget(link, table, inputs.mode, inputs.key)
-        from noetl.tools.rows.snowflake_end import SnowflakeTarget, session
+            connection = self.stack.enter_context(open_connection(self.job.target_auth, self.cancellation))
+            return PostgresTarget(connection, table, inputs.mode, inputs.key)
+        from noetl.tools.rows.snowflake_endpoint import SnowflakeTarget, open_session
 
-        opened = self.stack.enter_context(session(self.errand.target_auth, target.database, self.stop))
-        return SnowflakeTarget(opened, table, inputs.mode, inputs.key, inputs.batch_size)
+        session = self.stack.enter_context(open_session(self.job.target_auth, target.database, self.cancellation))
+        return SnowflakeTarget(session, table, inputs.mode, inputs.key, inputs.batch_size)
 
-    def _source(self, hub: Hub, *, typed: bool) -> Source:
-        source, errand = self.inputs.source, self.errand
+    def _source(self, staging: Staging, *, typed: bool) -> SourceEndpoint:
+        source, job = self.inputs.source, self.job
         match source.kind:
             case "file":
                 path = source.path or ""
-                return file_source(hub, path, file_format(path, source.format), typed=typed)
+                return file_source(staging, path, file_format(path, source.format), typed=typed)
             case "http":
-                return http_source(hub, errand.answer)
+                return http_source(staging, job.response_rows)
             case "duckdb":
                 attached = source.database is not None
-                query = self._query(lambda sql: duckdb_text(hub, sql, source.params))
-                return duckdb_source(hub, query, source.params, self._source_alias() if attached else None)
+                query = self._query(lambda sql: duckdb_text(staging, sql, source.params))
+                return duckdb_source(staging, query, source.params, self._source_alias() if attached else None)
             case "postgres":
-                from noetl.tools.rows.postgres_end import PostgresSource, linked, postgres_text
+                from noetl.tools.rows.postgres_endpoint import PostgresSource, open_connection, postgres_text
 
-                link = self.stack.enter_context(linked(errand.source_auth, self.stop))
-                query = self._query(lambda sql: postgres_text(link, sql, source.params))
-                return PostgresSource(link, query).through(hub, typed=typed)
-        from noetl.tools.rows.snowflake_end import SnowflakeSource, session
+                connection = self.stack.enter_context(open_connection(job.source_auth, self.cancellation))
+                query = self._query(lambda sql: postgres_text(connection, sql, source.params))
+                return PostgresSource(connection, query).through(staging, typed=typed)
+        from noetl.tools.rows.snowflake_endpoint import SnowflakeSource, open_session
 
-        opened = self.stack.enter_context(session(errand.source_auth, source.database, self.stop))
-        return SnowflakeSource(opened, hub, errand.sql, source.table, source.params)
+        session = self.stack.enter_context(open_session(job.source_auth, source.database, self.cancellation))
+        return SnowflakeSource(session, staging, job.sql, source.table, source.params)
 
     def _query(self, text: Callable[[Sql], str]) -> str:
         table = self.inputs.source.table
         if table is not None:
             return f"SELECT * FROM {table_name(table)}"
-        assert self.errand.sql is not None
-        return text(self.errand.sql)
+        assert self.job.sql is not None
+        return text(self.job.sql)
 
     # -- from one postgres to another ---------------------------------------------------------------------------------
 
-    def _across(self) -> int:
-        """Nothing stands in between, so the types are those of PostgreSQL itself."""
-        from noetl.tools.rows.postgres_end import PostgresSource, PostgresTarget, copy_across, linked, postgres_text
+    def _copy_postgres(self) -> int:
+        """Without a staging database, so the types are those of PostgreSQL itself."""
+        from noetl.tools.rows.postgres_endpoint import (
+            PostgresSource,
+            PostgresTarget,
+            copy_across,
+            open_connection,
+            postgres_text,
+        )
 
-        inputs, errand = self.inputs, self.errand
-        there = self.stack.enter_context(linked(errand.target_auth, self.stop))
-        here = self.stack.enter_context(linked(errand.source_auth, self.stop))
-        query = self._query(lambda sql: postgres_text(here, sql, inputs.source.params))
-        source = PostgresSource(here, query)
-        target = PostgresTarget(there, inputs.target.table or "", inputs.mode, inputs.key)
-        found = [Column(name, kind) for name, kind in zip(source.names, source.types, strict=True)]
-        chosen = mapped(found, inputs.columns)
+        inputs, job = self.inputs, self.job
+        target_connection = self.stack.enter_context(open_connection(job.target_auth, self.cancellation))
+        source_connection = self.stack.enter_context(open_connection(job.source_auth, self.cancellation))
+        query = self._query(lambda sql: postgres_text(source_connection, sql, inputs.source.params))
+        source = PostgresSource(source_connection, query)
+        target = PostgresTarget(target_connection, inputs.target.table or "", inputs.mode, inputs.key)
+        source_columns = [Column(name, kind) for name, kind in zip(source.names, source.types, strict=True)]
+        chosen = mapped(source_columns, inputs.columns)
         columns = [Column(name, column.type) for name, column in chosen]
         accepted = target.accepts()
         self._check_columns(accepted, columns)
@@ -202,6 +208,6 @@ class _Move:
         values = ", ".join(f"q.{column.quoted} AS {Column(name, '').quoted}" for name, column in chosen)
         source.query = f"SELECT {values} FROM ({query}\n) AS q"
         count = copy_across(source, target, columns, self.progress)
-        self.stop.check()
+        self.cancellation.check()
         target.commit()
         return count
