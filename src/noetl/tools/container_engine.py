@@ -238,7 +238,7 @@ async def _run(engine: AsyncClient, body: dict[str, Any], inputs: Inputs, contex
         output.end()
         # Shielded, so that a second cancellation does not prevent it.
         await asyncio.shield(asyncio.ensure_future(_remove(engine, container)))
-    return outcome_of("container", f"the container of {inputs.image}", ending, output.kept())
+    return outcome_of("container", f"the container of {inputs.image}", ending, output.captured())
 
 
 @asynccontextmanager

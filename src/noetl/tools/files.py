@@ -1,4 +1,4 @@
-"""Opens files that task inputs name. All tools use it; `noetl/file_access.py` has the rules."""
+"""Checks and opens files that task inputs name, by the rules of `noetl/file_access.py`."""
 
 from __future__ import annotations
 

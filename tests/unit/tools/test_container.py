@@ -174,7 +174,7 @@ class TestContainer:
             pytest.param({"command": ["no-such"]}, "not_found", "no-such", id="program"),
             pytest.param({"mounts": ["a"]}, "input", "`source:target`", id="mount"),
             pytest.param({"limits": {"memory": "much"}}, "input", "limits.memory", id="memory"),
-            pytest.param({"command": ["echo", SECRET]}, "input", "holds a secret", id="secret"),
+            pytest.param({"command": ["echo", SECRET]}, "input", "has a secret", id="secret"),
         ],
     )
     def test_what_can_not_be_run(self, inputs: dict[str, Any], kind: str, says: str) -> None:
