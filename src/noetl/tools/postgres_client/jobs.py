@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import psycopg
 
 from noetl.model.outcome import Failure
-from noetl.sql import Part, Sql, Value, buried, first_words, quoted, statements
+from noetl.sql import Part, Sql, Value, first_words, is_quoted, quoted, statements
 from noetl.tools.postgres_client.errors import statement_failure
 from noetl.tools.postgres_client.literals import array_text, encoded, json_text, plain_text
 from noetl.tools.postgres_client.row_buffer import RowBuffer
@@ -42,7 +42,7 @@ class StatementsJob:
 
     def __init__(self, sql: Sql, params: list[Any] | dict[str, Any] | None) -> None:
         bound = sql if params is None else with_params(sql, params)
-        if buried(bound):
+        if is_quoted(bound):
             raise Failure("input", "a placeholder is inside quotes or a comment: remove the quotes around it")
         self.statements = statements(bound)
         if not self.statements:
