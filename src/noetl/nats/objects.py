@@ -32,8 +32,9 @@ class ObjectBuckets:
 
         async def operation(jetstream: JetStreamContext) -> None:
             objects = await _open(jetstream, bucket)
+            digest = f"SHA-256={urlsafe_b64encode(sha256(content).digest()).decode()}"
             try:
-                if (await objects.get_info(key)).digest == _digest(content):
+                if (await objects.get_info(key)).digest == digest:
                     return
             except ObjectNotFoundError:
                 pass
@@ -78,8 +79,3 @@ async def _open(jetstream: JetStreamContext, bucket: str) -> ObjectStore:
     except NotFoundError:
         description = "noetl: results, by the hash of their content"
         return await jetstream.create_object_store(bucket, description=description, ttl=TTL_SECONDS)
-
-
-def _digest(content: bytes) -> str:
-    """As NATS writes it."""
-    return f"SHA-256={urlsafe_b64encode(sha256(content).digest()).decode()}"

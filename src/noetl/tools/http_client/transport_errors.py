@@ -31,7 +31,9 @@ def transport_failure(error: httpx2.RequestError, first: httpx2.Request, redacti
     if is_forbidden_address(error):
         return failed("connect", f"{call}: {error}", extra=extra)
     if (tls := tls_failure(error)) is not None:
-        return failed("connect", f"{call}: TLS failed: {tls}{_tls_hint(str(tls))}", extra=extra)
+        hint = ": is it a server without TLS, at http:// rather than https://?"
+        hint = hint if "WRONG_VERSION_NUMBER" in str(tls) else ""
+        return failed("connect", f"{call}: TLS failed: {tls}{hint}", extra=extra)
     return failed("connect", f"{call}: {_reason(error)}", retryable=True, extra=extra)
 
 
@@ -41,7 +43,3 @@ def _reason(error: BaseException) -> str:
     if system_errors and system_errors[-1].errno == ECONNREFUSED:
         return "the connection was refused: nothing listens there, or a firewall rejects it"
     return str(system_errors[-1] if system_errors else error) or type(error).__name__
-
-
-def _tls_hint(tls: str) -> str:
-    return ": is it a server without TLS, at http:// rather than https://?" if "WRONG_VERSION_NUMBER" in tls else ""

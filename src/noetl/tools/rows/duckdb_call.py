@@ -120,7 +120,9 @@ def _result(connection: DuckDBPyConnection, prepared: PreparedStatement, cancell
     cancellation.check()
     try:
         connection.execute(prepared.statement, prepared.values)
-        if prepared.statement.type == StatementType.SELECT and _inexact(connection):
+        columns = connection.description or ()
+        inexact = any(column[1].id in INEXACT for column in columns)
+        if prepared.statement.type == StatementType.SELECT and inexact:
             connection.execute(_as_text(connection, prepared), prepared.values)
         return _read(connection, cancellation)
     except duckdb.InterruptException:
@@ -128,10 +130,6 @@ def _result(connection: DuckDBPyConnection, prepared: PreparedStatement, cancell
         raise
     except duckdb.Error as error:
         raise _located(error, prepared.parts, prepared.line) from None
-
-
-def _inexact(connection: DuckDBPyConnection) -> bool:
-    return any(column[1].id in INEXACT for column in connection.description or ())
 
 
 def _as_text(connection: DuckDBPyConnection, prepared: PreparedStatement) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from snowflake.connector.constants import FIELD_ID_TO_NAME
@@ -29,6 +28,7 @@ from noetl.tools.rows.snowflake_session import (
 from noetl.tools.snowflake import Inputs
 
 DEFAULT_ENTRY = "snowflake"
+SEMI_STRUCTURED = ("VARIANT", "OBJECT", "ARRAY")
 CHANGES = frozenset(["INSERT", "UPDATE", "DELETE", "MERGE"])
 READS = frozenset(["SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "LIST", "LS", "CALL", "VALUES"])
 STATELESS = (CHANGES | READS) - {"CALL"}
@@ -93,14 +93,12 @@ def _result(cursor: SnowflakeCursor, word: str, cancellation: Cancellation) -> d
     if word not in READS:
         return changed(cursor.rowcount or 0 if word in CHANGES else 0)
     names = distinct_names(column.name for column in cursor.description)
-    readers = [_reader(column.type_code) for column in cursor.description]
+    readers = [
+        _semi_structured if FIELD_ID_TO_NAME[column.type_code] in SEMI_STRUCTURED else plain
+        for column in cursor.description
+    ]
     rows = read_rows(cursor.fetchmany, names, readers, cancellation)
     return {"rows": rows, "row_count": len(rows), "columns": names}
-
-
-def _reader(code: int) -> Callable[[Any], Any]:
-    """The function that makes a value of this type plain."""
-    return _semi_structured if FIELD_ID_TO_NAME[code] in ("VARIANT", "OBJECT", "ARRAY") else plain
 
 
 def _semi_structured(value: Any) -> Any:

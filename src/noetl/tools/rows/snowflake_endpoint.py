@@ -84,17 +84,13 @@ class SnowflakeSource:
         with writer:
             while batch := self.cursor.fetchmany(FETCH_ROWS):
                 self.session.cancellation.check()
-                writer.write(_as_csv(batch))
+                writer.write("".join(",".join(map(_cell, row)) + "\n" for row in batch).encode())
                 self.sent += len(batch)
                 progress.reach(self.sent)
 
 
-def _as_csv(rows: Any) -> bytes:
-    """Rows as CSV. Text is quoted, which distinguishes it from a null."""
-    return "".join(",".join(map(_cell, row)) + "\n" for row in rows).encode()
-
-
 def _cell(value: Any) -> str:
+    """A value in CSV. Text is quoted, which distinguishes it from a null."""
     if value is None:
         return NULL
     if isinstance(value, (bytes, bytearray)):
