@@ -3,14 +3,15 @@
     errors                              imported by all, imports nothing of ours
     model, printable, durable           printable: text of others on a terminal; durable: writes that survive a crash
     clock, settings, log                time, the environment, lines on standard error
-    file_access                         which files a playbook may name
+    file_access, addresses              which files a playbook may name, and which addresses
     expression                          templates
     scope, reference                    what a template sees, values stored elsewhere
     sql, shell_text                     templates whose values are bound and never spliced
     dsl, engine                         text to playbook; commands to events
     pipeline                            the tasks of a step
+    nats                                connections to NATS, hints, copies of large values
     tools, drawing, store
-    results, bus                        large values, stored once; NATS
+    results                             large values, stored once
     keychain                            credentials: sealed, resolved for a lease, hidden in what leaves it
     files                               playbooks on disk
     worker                              runs work under leases
@@ -36,13 +37,14 @@ LEVELS = [
     ["errors"],
     ["model", "printable", "durable"],
     ["clock", "settings", "log"],
-    ["file_access"],
+    ["file_access", "addresses"],
     ["expression"],
     ["scope", "reference", "sql", "shell_text"],
     ["dsl", "engine"],
     ["pipeline"],
+    ["nats"],
     ["tools", "drawing", "store"],
-    ["results", "bus", "keychain"],
+    ["results", "keychain"],
     ["files"],
     ["worker"],
     ["runtime"],

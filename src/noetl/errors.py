@@ -8,7 +8,7 @@ NoetlError
  +-- AuthError              a credential or the key that seals it can't be used
  +-- Conflict               what is asked does not fit what is going on
  +-- ServerUnreachable      no server answers at the address
- +-- Away                   NATS can't be used at the moment; all goes on without it
+ +-- NatsUnavailable        NATS does not respond; everything keeps working without it
  +-- TimedOut               what was waited for did not come in time
  +-- Interrupted            somebody stopped the process; the run can be resumed
  +-- TemplateError          a template; carries the offset in its source
@@ -69,8 +69,8 @@ class ServerUnreachable(NoetlError):
     """No server answers: it is down, or the address is not its own."""
 
 
-class Away(NoetlError):
-    """NATS can't be used at the moment; whatever was to be done there is done without it, or later."""
+class NatsUnavailable(NoetlError):
+    """NATS does not respond; callers continue without it, or try later."""
 
 
 class TimedOut(NoetlError):

@@ -15,13 +15,15 @@ import pytest
 
 from noetl.file_access import FileRefused, check, check_folder, open_checked, own_file_in
 from noetl.keychain.keychain import Keychain
-from noetl.model.outcome import Outcome
+from noetl.model.outcome import Failure, Outcome
 from noetl.model.playbook import Credential
 from noetl.settings import own_files
 from noetl.sql import prepare_sql
 from noetl.store.sqlite import SqliteStore
-from noetl.tools import container, gcs, nats, objects
-from noetl.tools.base import Context, Failure
+from noetl.tools import container_engine, nats_operations
+from noetl.tools.base import Context
+from noetl.tools.object_store import content as objects
+from noetl.tools.object_store import operations
 from noetl.tools.registry import BUILTIN
 
 
@@ -227,12 +229,12 @@ def test_it_is_refused(place: tuple[str, str], name: str, own: dict[str, Path], 
 def test_mounts_of_containers(own: dict[str, Path]) -> None:
     for source in (str(own["noetl.db"]), str(own["noetl.db"].parent), "/", "/proc"):
         with pytest.raises(Failure, match="`mounts`: "):
-            container._mount(f"{source}:/x:ro")
+            container_engine._mount(f"{source}:/x:ro")
 
 
 def test_files_of_objects_in_nats_and_at_google(own: dict[str, Path]) -> None:
-    assert (nats.readable, nats.incoming) == (objects.readable, objects.incoming)
-    assert (gcs.upload, gcs.incoming) == (objects.upload, objects.incoming)
+    assert (nats_operations.readable, nats_operations.incoming) == (objects.readable, objects.incoming)
+    assert (operations.readable, operations.incoming) == (objects.readable, objects.incoming)
     for path in ("/proc/self/environ", str(own["master.key"])):
         with pytest.raises(Failure, match="`file`: "):
             objects.readable(path)

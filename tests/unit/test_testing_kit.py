@@ -17,11 +17,11 @@ from tools.docs.outcomes import ERRORS
 
 from noetl.errors import FileMissing, NotFound, PlaybookInvalid
 from noetl.model.kind import Kind
-from noetl.model.outcome import Outcome, failed
+from noetl.model.outcome import Failure, Outcome, failed
 from noetl.testing import Example, call_tool, check_kind, leftovers, run_playbook, tool_context
 from noetl.testing.conformance import ERROR_KINDS
 from noetl.tools import noop
-from noetl.tools.base import Context, Failure
+from noetl.tools.base import Context
 
 HOME = noop.__name__
 """A tool that is made in a test says that it is from here: that module is light."""

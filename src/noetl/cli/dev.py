@@ -10,6 +10,7 @@ from functools import partial
 import click
 
 import noetl
+from noetl.addresses import forbid_addresses
 from noetl.cli.harden import harden
 from noetl.cli.log_option import log_option
 from noetl.cli.run import collect_garbage
@@ -21,7 +22,6 @@ from noetl.server.listen import bound, url_of
 from noetl.server.local_link import LocalLink, Pulse
 from noetl.settings import nats_settings, traces_endpoint
 from noetl.store.ports import Store, WorkerSession
-from noetl.tools.addresses import forbid_addresses
 from noetl.tools.registry import KINDS
 from noetl.worker.output import Output
 from noetl.worker.shift import Shift

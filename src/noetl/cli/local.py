@@ -30,9 +30,9 @@ from noetl.store.sqlite import Owner, SqliteStore
 from noetl.tools.registry import KINDS
 
 if TYPE_CHECKING:
-    from noetl.bus.connection import Say
-    from noetl.bus.objects import Shelf
     from noetl.keychain.safe import Safe
+    from noetl.nats.connection import WriteLog
+    from noetl.nats.objects import ObjectBuckets
 
 LAST = "last"
 FEW = 10
@@ -141,18 +141,18 @@ async def engine(store: Store) -> AsyncIterator[Engine]:
 
 
 @asynccontextmanager
-async def shelf(nats: NatsSettings | None, say: Say) -> AsyncIterator[Shelf | None]:
+async def shelf(nats: NatsSettings | None, say: WriteLog) -> AsyncIterator[ObjectBuckets | None]:
     """Where large values go beside the database; None where there is no NATS."""
     if nats is None:
         yield None
         return
-    from noetl.bus.connection import Bus
-    from noetl.bus.objects import Shelf
+    from noetl.nats.connection import NatsConnection
+    from noetl.nats.objects import ObjectBuckets
 
-    bus = Bus(nats, say)
+    bus = NatsConnection(nats, say)
     keeping = asyncio.create_task(bus.run())
     try:
-        yield Shelf(bus)
+        yield ObjectBuckets(bus)
     finally:
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)

@@ -31,7 +31,7 @@ from noetl.store.ports import Store
 from noetl.store.sqlite import Owner, SqliteStore
 
 if TYPE_CHECKING:
-    from noetl.bus.connection import Bus
+    from noetl.nats.connection import NatsConnection
 
 RETENTION_HELP = (
     "How long executions are kept after their end, such as 90d; off (or 0) keeps them for ever. Else NOETL_RETENTION, "
@@ -136,16 +136,16 @@ async def running(store: Store, found: socket.socket, how: Serving) -> AsyncIter
         service.runtime.thread.shutdown()
 
 
-def _bus(nats: NatsSettings, service: Service, log: Log) -> Bus:
+def _bus(nats: NatsSettings, service: Service, log: Log) -> NatsConnection:
     """The connection to NATS, with hints between servers and the place for large values."""
-    from noetl.bus.connection import Bus
-    from noetl.bus.hints import Hints
-    from noetl.bus.objects import Shelf
+    from noetl.nats.connection import NatsConnection
+    from noetl.nats.hints import ReadyHints
+    from noetl.nats.objects import ObjectBuckets
 
-    bus = Bus(nats, log.write)
-    hints = Hints(bus, service.hear)
-    service.announce, service.listen = hints.ready, hints.want
-    service.runtime.shelf = Shelf(bus)
+    bus = NatsConnection(nats, log.write)
+    hints = ReadyHints(bus, service.hear)
+    service.announce, service.listen = hints.publish, hints.subscribe
+    service.runtime.shelf = ObjectBuckets(bus)
     return bus
 
 

@@ -13,6 +13,7 @@ import click
 import msgspec
 
 import noetl
+from noetl.addresses import forbid_addresses
 from noetl.cli.harden import harden
 from noetl.cli.local import shelf
 from noetl.cli.log_option import flags_of, log_option
@@ -30,7 +31,6 @@ from noetl.settings import (
     server_address,
     take_over,
 )
-from noetl.tools.addresses import forbid_addresses
 from noetl.tools.registry import KINDS
 from noetl.worker.heart import Heart
 from noetl.worker.http_link import HttpLink

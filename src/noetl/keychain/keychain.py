@@ -19,10 +19,10 @@ from noetl.keychain.kinds import faults, fields_of, secrets_in
 from noetl.keychain.redact import SHORTEST, Redactor
 from noetl.keychain.restrict import refusal
 from noetl.keychain.shared import SharedTasks
+from noetl.model.outcome import Failure
 from noetl.model.playbook import Credential
 from noetl.reference import KEYCHAIN, Reference
 from noetl.settings import variables
-from noetl.tools.base import Failure
 
 Fields = dict[str, Any]
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from noetl.keychain.tokens import Token, lifetime
-from noetl.tools.base import RETRYABLE_STATUSES, Failure
+from noetl.model.outcome import Failure
+from noetl.tools.base import RETRYABLE_STATUSES
 
 TIMEOUT_SECONDS = 15.0
 MAX_BYTES = 2**20
@@ -49,7 +50,7 @@ class SecretServer(NamedTuple):
         """
         import httpx2
 
-        from noetl.tools.http_client.network import check_request, guard, is_refusal
+        from noetl.tools.http_client.network import check_request, guard, is_forbidden_address
 
         where, name = self
         try:
@@ -69,7 +70,7 @@ class SecretServer(NamedTuple):
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol):
             raise Failure("auth", f"{where}: the address of {name} is invalid") from None
         except httpx2.RequestError as error:
-            if is_refusal(error):
+            if is_forbidden_address(error):
                 raise Failure("connect", f"{where}: {name}: {error}") from None
             message = f"{where}: cannot reach {name} ({type(error).__name__})"
             raise Failure("connect", message, retryable=True) from None

@@ -43,3 +43,13 @@ def failed(
 ) -> Outcome:
     """An error outcome."""
     return Outcome("error", error=Error(kind, message, retryable, details), extra=extra or {})
+
+
+class Failure(Exception):
+    """An error outcome on its way out of a tool."""
+
+    def __init__(
+        self, kind: str, message: str, *, retryable: bool = False, extra: dict[str, Any] | None = None, **details: Any
+    ) -> None:
+        super().__init__(message)
+        self.outcome = failed(kind, message, retryable=retryable, extra=extra, **details)

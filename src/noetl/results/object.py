@@ -15,8 +15,9 @@ from urllib.parse import unquote
 
 from noetl.durable import sync
 from noetl.errors import NoetlError
+from noetl.model.outcome import Failure
 from noetl.reference import Reference
-from noetl.tools.objects import explained
+from noetl.tools.object_store.errors import explained
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

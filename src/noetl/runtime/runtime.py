@@ -25,7 +25,7 @@ from noetl.engine.evolve import evolve
 from noetl.engine.lifecycle import remedy_for
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
-from noetl.errors import Away, NotFound
+from noetl.errors import NatsUnavailable, NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan, step_plan
@@ -40,7 +40,7 @@ from noetl.tools.registry import KINDS
 from noetl.worker.work import Work, work_of
 
 if TYPE_CHECKING:
-    from noetl.bus.objects import Shelf
+    from noetl.nats.objects import ObjectBuckets
 
 Value = TypeVar("Value")
 
@@ -159,7 +159,7 @@ class Runtime:
         """Called with what is durable, for each command that changed something."""
         self.committed: Callable[[int, float], None] = lambda executions, seconds: None
         """Called after a commit: how many executions it was about, and how long it took."""
-        self.shelf: Shelf | None = None
+        self.shelf: ObjectBuckets | None = None
         """Where large values go beside the store, if there is NATS."""
 
     # -- playbooks --------------------------------------------------------------------------------------------------
@@ -452,7 +452,7 @@ class Runtime:
     async def shelve(self, bucket: str, key: str, content: bytes) -> None:
         """For workers: put content, which the store is going to have, into a bucket of NATS as well."""
         if self.shelf is not None:
-            with suppress(Away):  # it is told elsewhere, and nothing is missing
+            with suppress(NatsUnavailable):  # it is told elsewhere, and nothing is missing
                 await self.shelf.put(bucket, key, content)
 
     async def _refreshed(self, cell: Cell, deciding: bool) -> Cell:

@@ -15,7 +15,6 @@ import asyncio
 import pickle
 import signal
 import subprocess
-import sys
 from collections import OrderedDict, deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -28,7 +27,7 @@ from noetl.errors import NoetlError, PlaybookInvalid, StoreError
 from noetl.runtime.loaded import LoadedPlaybook
 from noetl.server.compile_process import READY, Request, Response
 from noetl.server.problems import Refused
-from noetl.tools.process.environment import INTERPRETER, passed_on
+from noetl.tools.process.environment import start_python
 from noetl.tools.process.launcher import ending
 
 FILE = "playbook.yaml"
@@ -238,20 +237,7 @@ class _Process:
 
     def __init__(self) -> None:
         self._connection, theirs = Pipe()
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "noetl.server.compile_process", str(theirs.fileno())],
-                env=passed_on(*INTERPRETER),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        except BaseException:
-            self._connection.close()
-            raise
-        finally:
-            theirs.close()
+        self._process = start_python(["-m", "noetl.server.compile_process"], self._connection, theirs)
 
     def is_ready(self) -> bool:
         """Wait until the process accepts requests; False if it fails to start."""

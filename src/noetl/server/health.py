@@ -12,7 +12,7 @@ from noetl.log import Log
 from noetl.store.ports import Store
 
 if TYPE_CHECKING:
-    from noetl.bus.connection import Bus
+    from noetl.nats.connection import NatsConnection
 
 PATIENCE_SECONDS = 2.0
 LOOK_SECONDS = 5.0
@@ -41,7 +41,9 @@ class Standing(NamedTuple):
 class Health:
     """Looks at the dependencies now and then, and whenever somebody asks; that one goes or comes back is told."""
 
-    def __init__(self, store: Store, bus: Bus | None, in_store: Callable[..., Awaitable[Any]], log: Log) -> None:
+    def __init__(
+        self, store: Store, bus: NatsConnection | None, in_store: Callable[..., Awaitable[Any]], log: Log
+    ) -> None:
         self.store, self.bus, self.in_store, self.log = store, bus, in_store, log
         self.standing: dict[str, Standing] = {}
         self._told: set[str] = set()

@@ -12,8 +12,8 @@ from noetl.log import Log
 from noetl.store.access import Access
 
 if TYPE_CHECKING:
-    from noetl.bus.connection import Bus
     from noetl.keychain.safe import Safe
+    from noetl.nats.connection import NatsConnection
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     log_requests: bool = True
     safe: Safe | None = None
     """Where credentials are kept; without it the server hands out none."""
-    bus: Bus | None = None
+    bus: NatsConnection | None = None
     """The connection to NATS, where there is one. Whoever gives it keeps it running."""
     traces: str = ""
     """The address that gets spans over OTLP/HTTP; empty: none are made."""

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from noetl.errors import Away, NotFound
+from noetl.errors import NatsUnavailable, NotFound
 from noetl.store.access import Access, Session, User
 
 if TYPE_CHECKING:
-    from noetl.bus.connection import Bus
-    from noetl.bus.sessions import SessionKeys
+    from noetl.nats.connection import NatsConnection
+    from noetl.server.session_keys import SessionKeys
 
 InStore = Callable[..., Awaitable[Any]]
 TOUCH_SECONDS = 60.0
@@ -27,11 +27,11 @@ TOUCH_SECONDS = 60.0
 class Sessions:
     """Begins, finds, and ends sessions."""
 
-    def __init__(self, access: Access, in_store: InStore, bus: Bus | None = None) -> None:
+    def __init__(self, access: Access, in_store: InStore, bus: NatsConnection | None = None) -> None:
         self.access, self.in_store = access, in_store
         self.keys: SessionKeys | None = None
         if bus is not None:
-            from noetl.bus.sessions import SessionKeys
+            from noetl.server.session_keys import SessionKeys
 
             self.keys = SessionKeys(bus)
 
@@ -56,7 +56,7 @@ class Sessions:
         except NotFound:
             await self.in_store(self.access.delete_session, session.id)
             return None
-        except Away:
+        except NatsUnavailable:
             known = (session.seen, -1)
         seen = max(session.seen, min(now, known[0])) if known is not None else session.seen
         session = replace(session, seen=seen)
@@ -66,7 +66,7 @@ class Sessions:
             session = replace(session, seen=now)
             await self.in_store(self.access.touch_session, session.id, now)
             if self.keys is not None and known is not None and known[1] > 0:
-                with suppress(Away):
+                with suppress(NatsUnavailable):
                     await self.keys.touch(session, user, known[1])
         if self.keys is not None and known is None:
             await self._tell(session, user)
@@ -104,17 +104,17 @@ class Sessions:
 
     async def _tell(self, session: Session, user: User) -> None:
         if self.keys is not None:
-            with suppress(Away):
+            with suppress(NatsUnavailable):
                 await self.keys.put(session, user)
 
     async def _drop(self, hash: bytes) -> None:
         """It was ended in the database alone, perhaps: others who look into NATS shall know, too."""
         if self.keys is not None:
-            with suppress(Away):
+            with suppress(NatsUnavailable):
                 await self.keys.drop(hash)
 
     async def _forget(self, sessions: list[Session]) -> None:
         if self.keys is not None:
-            with suppress(Away):
+            with suppress(NatsUnavailable):
                 for session in sessions:
                     await self.keys.delete(session)

@@ -31,7 +31,7 @@ from noetl.expression.fault import located
 from noetl.expression.parsing import Lexeme, lex
 from noetl.expression.text import to_json
 from noetl.shell_text.code import TEMPLATE, by_programs
-from noetl.shell_text.scan import Part, Place, Plan, Scanner
+from noetl.shell_text.scan import Context, Part, Plan, Scanner
 
 BEGIN, END = "\1", "\2"
 """Around a value that was printed as JSON, which itself has no control characters."""
@@ -45,29 +45,29 @@ class ShellText(NamedTuple):
 
 
 def prepare_shell(source: str) -> Callable[[Mapping[str, Any]], ShellText]:
-    """A command as a function of a scope. TemplateSyntax for what does not parse or can't be safe."""
+    """A function that binds values. TemplateSyntax for what does not parse or can't be safe."""
     template = parse(source)
     if template.is_constant:
         return lambda scope: ShellText(source, {})
     lexemes = lex(source)
     if any(lexeme.type == "block_begin" for lexeme in lexemes):
-        return _flowing(source, lexemes)
+        return _with_statements(source, lexemes)
     parts, offsets, values = _split(source, lexemes)
     plan = Scanner(parts, offsets, source).plan()
-    return lambda scope: _assembled(plan, lambda number: values[number](scope), source, offsets)
+    return lambda scope: _assemble(plan, lambda number: values[number](scope), source, offsets)
 
 
 def check_words(words: Sequence[Any]) -> None:
-    """Refuse a command given as a list if a template in it would be read as code: `[sh, -c, "echo {{ x }}"]`."""
+    """TemplateSyntax if a template in a list of words would be read as code: `[sh, -c, "echo {{ x }}"]`."""
     literal, first = [], ("", 0)
     for word in words:
         text = word if isinstance(word, str) else ""
         holes = [lexeme for lexeme in lex(text) if lexeme.type == "variable_begin"]
         first = first if first[0] or not holes else (text, holes[0].offset)
         literal.append(_in_words(text) if holes else text)
-    refusal = next(by_programs(literal), None)
-    if refusal is not None:
-        raise TemplateSyntax(refusal.message, *first, refusal.hint)
+    rejection = next(by_programs(literal), None)
+    if rejection is not None:
+        raise TemplateSyntax(rejection.message, *first, rejection.hint)
 
 
 def _in_words(text: str) -> str:
@@ -82,7 +82,7 @@ def _in_words(text: str) -> str:
 def _split(
     source: str, lexemes: list[Lexeme]
 ) -> tuple[list[Part], list[int], list[Callable[[Mapping[str, Any]], Any]]]:
-    """Text and templates in turn, where each template stands, and how it is evaluated."""
+    """Text and templates in turn, the offset of each template, and how to evaluate it."""
     parts: list[Part] = []
     offsets: list[int] = []
     values: list[Callable[[Mapping[str, Any]], Any]] = []
@@ -110,10 +110,10 @@ def _value(source: str, start: int, end: int) -> Callable[[Mapping[str, Any]], A
     return value
 
 
-def _flowing(source: str, lexemes: list[Lexeme]) -> Callable[[Mapping[str, Any]], ShellText]:
+def _with_statements(source: str, lexemes: list[Lexeme]) -> Callable[[Mapping[str, Any]], ShellText]:
     """A command with statements. Its text depends on the values, so it is scanned each time.
 
-    Every value is printed as JSON between two marks that can be in no JSON, and taken out again.
+    Every value is printed as JSON between two characters that JSON never contains, and extracted again.
     """
     _check_statements(source, lexemes)
     marked = _marked(source, lexemes)
@@ -135,13 +135,13 @@ def _flowing(source: str, lexemes: list[Lexeme]) -> Callable[[Mapping[str, Any]]
             values.append(loads(value))
         offsets = [0] * len(values)
         plan = Scanner(parts, offsets, source).plan()
-        return _assembled(plan, values.__getitem__, source, offsets)
+        return _assemble(plan, values.__getitem__, source, offsets)
 
     return made
 
 
 class _Marked(NamedTuple):
-    """A source with insertions: where each begins, and how many characters were inserted up to and with it."""
+    """A source with insertions: the start of each, and the number of characters inserted up to its end."""
 
     text: str
     inserted: list[tuple[int, int]]
@@ -172,7 +172,7 @@ def _marked(source: str, lexemes: list[Lexeme]) -> _Marked:
 
 
 def _check_statements(source: str, lexemes: list[Lexeme]) -> None:
-    """Statements that take text as a value would take our marks with it."""
+    """Statements that take text as a value would capture our marks."""
     if BEGIN in source or END in source:
         raise TemplateSyntax("a command can't have control characters", source, 0)
     words = [lexeme for lexeme in lexemes if lexeme.type != "whitespace"]
@@ -189,8 +189,8 @@ def _check_statements(source: str, lexemes: list[Lexeme]) -> None:
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-def _assembled(plan: Plan, value_of: Callable[[int], Any], source: str, offsets: list[int]) -> ShellText:
-    """The text with references in place of the templates, and what they refer to."""
+def _assemble(plan: Plan, value_of: Callable[[int], Any], source: str, offsets: list[int]) -> ShellText:
+    """The text with references in place of the templates, and the variables they refer to."""
     out: list[str] = []
     env: dict[str, str] = {}
 
@@ -210,20 +210,20 @@ def _assembled(plan: Plan, value_of: Callable[[int], Any], source: str, offsets:
             else:
                 text = _number(value) if part.place == "number" else _text(value)
                 out.append(_reference(named(text), part.place))
-        except _Unfit as error:
+        except _InvalidValue as error:
             raise TemplateFailed(error.message, source, offsets[part.number], error.hint) from None
         except Exception as error:
             raise located(error, source, offsets[part.number]) from None
     return ShellText("".join(out), env)
 
 
-class _Unfit(Exception):
+class _InvalidValue(Exception):
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
         self.message, self.hint = message, hint
 
 
-def _reference(name: str, place: Place) -> str:
+def _reference(name: str, place: Context) -> str:
     match place:
         case "inside":
             return f"${{{name}}}"
@@ -239,10 +239,12 @@ def _text(value: Any) -> str:
         try:
             value = value.decode()
         except UnicodeDecodeError:
-            raise _Unfit("binary content can't be a word of a command", "write it to a file, or use `stdin`") from None
+            raise _InvalidValue(
+                "binary content can't be a word of a command", "write it to a file, or use `stdin`"
+            ) from None
     if isinstance(value, str):
         if "\0" in value:
-            raise _Unfit("a word of a command can't hold the character NUL")
+            raise _InvalidValue("a word of a command can't contain the character NUL")
         return value
     if value is None:
         return ""
@@ -252,9 +254,9 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> str:
-    """Only digits: some shells run what they find in a variable that they take for a number."""
+    """Only digits: some shells evaluate a variable that they use as a number."""
     if isinstance(value, str) and re.fullmatch(r"\s*[-+]?[0-9]{1,18}\s*", value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _Unfit("inside $(( )) a template must give a whole number", "convert it with `| int`")
+        raise _InvalidValue("inside $(( )) a template must give a whole number", "convert it with `| int`")
     return str(value)

@@ -13,15 +13,15 @@ from typing import Literal, NamedTuple
 TEMPLATE, OUTPUT = "\0", "\1"
 
 
-class Refusal(NamedTuple):
-    """What is wrong with a template, and what to do."""
+class Rejection(NamedTuple):
+    """Why a template is rejected, and what to do."""
 
     message: str
     hint: str
 
 
-class Reader(NamedTuple):
-    """A program that reads code."""
+class Interpreter(NamedTuple):
+    """A program that executes code from its arguments or input."""
 
     code: str
     """Letters of options in front of code."""
@@ -33,7 +33,7 @@ class Reader(NamedTuple):
     """Which of its operands are code, where no option gave the code."""
     file: str = ""
     """Letters of options with a file of code, in whose presence no operand is code."""
-    permutes: bool = False
+    options_anywhere: bool = False
     """Options may stand behind operands: `su - me -c 'ls'`."""
     last: bool = False
     """Behind the code, all words are data."""
@@ -41,47 +41,47 @@ class Reader(NamedTuple):
     """Its standard input is code even if it has operands."""
 
 
-_SHELL = Reader("c", "oO")
-_PYTHON = Reader("c", "WXm", last=True)
-_AWK = Reader("e", "Fvli", ("source",), "first", "fE")
-_SU = Reader("c", "gGsw", ("command", "session-command"), permutes=True)
-_MYSQL = Reader("e", "DhuPS", ("execute",), always=True)
-READERS = {
+_SHELL = Interpreter("c", "oO")
+_PYTHON = Interpreter("c", "WXm", last=True)
+_AWK = Interpreter("e", "Fvli", ("source",), "first", "fE")
+_SU = Interpreter("c", "gGsw", ("command", "session-command"), options_anywhere=True)
+_MYSQL = Interpreter("e", "DhuPS", ("execute",), always=True)
+INTERPRETERS = {
     **dict.fromkeys(["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh"], _SHELL),
     **dict.fromkeys(["python", "python2", "python3", "pypy", "pypy3"], _PYTHON),
     **dict.fromkeys(["awk", "gawk", "mawk", "nawk"], _AWK),
     **dict.fromkeys(["su", "runuser"], _SU),
     **dict.fromkeys(["mysql", "mariadb"], _MYSQL),
-    **dict.fromkeys(["at", "batch"], Reader("", "qft", always=True)),
-    "sed": Reader("e", "l", ("expression",), "first", "f"),
-    "perl": Reader("eE", "IMm"),
-    "ruby": Reader("e", "Ir"),
-    "node": Reader("ep", "r", ("eval", "print")),
-    "bun": Reader("ep", "r", ("eval", "print")),
-    "php": Reader("rBE", "dc", ("run", "process-begin", "process-end")),
-    "lua": Reader("e", "l"),
-    "julia": Reader("eE", "L", ("eval", "print")),
-    "expect": Reader("c", "f"),
-    "Rscript": Reader("e"),
-    "script": Reader("c", "EIOBmoT", ("command",), permutes=True),
-    "flock": Reader("c", "wE", ("command",), permutes=True),
-    "watch": Reader("", "nqs", operands="all"),
-    "parallel": Reader("", "jnNaPSIdEL", operands="all"),
-    "env": Reader("S", "uCP", ("split-string",)),
-    "psql": Reader("c", "dfFhLopRTUvP", ("command",), always=True),
-    "sqlite3": Reader("", always=True),
+    **dict.fromkeys(["at", "batch"], Interpreter("", "qft", always=True)),
+    "sed": Interpreter("e", "l", ("expression",), "first", "f"),
+    "perl": Interpreter("eE", "IMm"),
+    "ruby": Interpreter("e", "Ir"),
+    "node": Interpreter("ep", "r", ("eval", "print")),
+    "bun": Interpreter("ep", "r", ("eval", "print")),
+    "php": Interpreter("rBE", "dc", ("run", "process-begin", "process-end")),
+    "lua": Interpreter("e", "l"),
+    "julia": Interpreter("eE", "L", ("eval", "print")),
+    "expect": Interpreter("c", "f"),
+    "Rscript": Interpreter("e"),
+    "script": Interpreter("c", "EIOBmoT", ("command",), options_anywhere=True),
+    "flock": Interpreter("c", "wE", ("command",), options_anywhere=True),
+    "watch": Interpreter("", "nqs", operands="all"),
+    "parallel": Interpreter("", "jnNaPSIdEL", operands="all"),
+    "env": Interpreter("S", "uCP", ("split-string",)),
+    "psql": Interpreter("c", "dfFhLopRTUvP", ("command",), always=True),
+    "sqlite3": Interpreter("", always=True),
 }
-FEEDS = ("xargs", "parallel")
+INPUT_COMMANDS = ("xargs", "parallel")
 """Programs that make words of what they read, and commands of those."""
 LONG_VALUES = ("--rcfile", "--init-file")
 """Long options of shells whose value is the next word."""
-RUNS_IN_FRONT = frozenset([
+COMMAND_PREFIXES = frozenset([
     "then", "do", "else", "elif", "if", "while", "until", "!", "{", "time", "command", "builtin", "exec", "sudo", "env",
 ])  # fmt: skip
 """Words that may stand before the name of a command."""
-DECLARES = frozenset(["export", "readonly", "local", "declare", "typeset"])
-TAKES_NAMES = frozenset(["read", "unset", "getopts", "mapfile", "readarray", "let", "alias"])
-RUNS_REST = RUNS_IN_FRONT | {
+DECLARATION_BUILTINS = frozenset(["export", "readonly", "local", "declare", "typeset"])
+NAME_BUILTINS = frozenset(["read", "unset", "getopts", "mapfile", "readarray", "let", "alias"])
+WRAPPERS = COMMAND_PREFIXES | {
     "nohup",
     "nice",
     "timeout",
@@ -94,7 +94,7 @@ RUNS_REST = RUNS_IN_FRONT | {
     "chrt",
 }
 """Commands that run the rest of their words as a command."""
-RUNS_NEXT = frozenset(["-exec", "-execdir", "-ok", "-okdir", "--", "busybox"])
+BEFORE_COMMAND = frozenset(["-exec", "-execdir", "-ok", "-okdir", "--", "busybox"])
 """Words that stand directly before the name of a command."""
 EXPANDED = r"(PS[0-4]|BASH_ENV|ENV|PROMPT_COMMAND)"
 """Variables whose value a shell expands, commands included."""
@@ -105,67 +105,67 @@ WRITTEN_OUT = "write the name of the variable out, and the template behind `=`"
 AS_NUMBER = "make a number of it first, n=$(( {{ x }} ))"
 
 
-def refusals(words: Sequence[str], *, fed: bool = False) -> Iterator[Refusal]:
-    """Why the templates in a command, or with `fed` in what it reads, would be read as code."""
+def rejections(words: Sequence[str], *, fed: bool = False) -> Iterator[Rejection]:
+    """Why the templates in a command, or with `fed` in its standard input, would be executed as code."""
     yield from by_programs(words, fed=fed)
     command = _without_prefixes(words)
     yield from _by_shell(command)
     yield from _by_assignment(words, len(words) - len(command) + 1)
 
 
-def by_programs(words: Sequence[str], *, fed: bool = False) -> Iterator[Refusal]:
-    """The same without what a shell itself would do."""
+def by_programs(words: Sequence[str], *, fed: bool = False) -> Iterator[Rejection]:
+    """The same, without what a shell itself would execute."""
     for number, word in enumerate(words):
         name = word.rpartition("/")[2]
         base = re.sub(r"[0-9.]+$", "", name)
-        reader = READERS.get(name) or READERS.get(base)
+        reader = INTERPRETERS.get(name) or INTERPRETERS.get(base)
         rest = words[number + 1 :]
         if reader is not None and (not reader.operands or _is_run(words[:number])):
-            yield from _given_to(name, reader, rest, fed)
+            yield from _by_interpreter(name, reader, rest, fed)
         elif name == "ssh":
-            yield from _sent_by_ssh(rest, fed)
-        if fed and name in FEEDS:
-            yield from by_programs(_with_read(rest))
+            yield from _by_ssh(rest, fed)
+        if fed and name in INPUT_COMMANDS:
+            yield from by_programs(_with_input(rest))
             return
 
 
 def _is_run(before: Sequence[str]) -> bool:
-    """Whether the word behind these is run, and not just a word: `grep awk file`."""
-    if not before or before[-1] in RUNS_NEXT:
+    """Whether the word after these is executed, and not just an argument: `grep awk file`."""
+    if not before or before[-1] in BEFORE_COMMAND:
         return True
     pairs = zip(before[1:], before, strict=False)
-    return before[0].rpartition("/")[2] in RUNS_REST and all(
-        re.match(r"-|[A-Za-z_]\w*=|[0-9]", word) or word in RUNS_REST or previous.startswith("-")
+    return before[0].rpartition("/")[2] in WRAPPERS and all(
+        re.match(r"-|[A-Za-z_]\w*=|[0-9]", word) or word in WRAPPERS or previous.startswith("-")
         for word, previous in pairs
     )
 
 
-def _given_to(name: str, reader: Reader, words: Sequence[str], fed: bool) -> Iterator[Refusal]:
-    """Code as the value of an option (`-c`, `-ec`, `-e'...'`), as an operand, or on standard input without either."""
-    given = _read_by(reader, _without_arguments(name, words))
+def _by_interpreter(name: str, reader: Interpreter, words: Sequence[str], fed: bool) -> Iterator[Rejection]:
+    """Code as the value of an option (`-c`, `-ec`, `-e'...'`), as an operand, or else on standard input."""
+    given = _parse_arguments(reader, _without_arguments(name, words))
     if any(map(tainted, given.code)):
-        yield Refusal(f"{name} would read the template's value as code", AS_ARGUMENT)
+        yield Rejection(f"{name} would read the template's value as code", AS_ARGUMENT)
     if name == "sqlite3" and any(map(tainted, given.operands[1:])):
-        yield Refusal("sqlite3 would read the template's value as SQL", "use a task of kind duckdb or python")
+        yield Rejection("sqlite3 would read the template's value as SQL", "use a task of kind duckdb or python")
     if fed and (reader.always or not (given.code or given.operands)):
-        yield Refusal(f"{name} would read the template's value as code", AS_ARGUMENT)
+        yield Rejection(f"{name} would read the template's value as code", AS_ARGUMENT)
 
 
 def _without_arguments(name: str, words: Sequence[str]) -> Sequence[str]:
-    """What parallel takes behind `:::` are arguments, which it quotes."""
+    """The words before `:::`: parallel quotes those after it."""
     end = next((at for at, word in enumerate(words) if word.startswith(":::")), None) if name == "parallel" else None
     return words[:end]
 
 
-class _Given(NamedTuple):
-    """What a program is given: code, and operands that are not."""
+class _Arguments(NamedTuple):
+    """The code of a program, and its other operands."""
 
     code: list[str]
     operands: list[str]
 
 
-def _read_by(reader: Reader, words: Sequence[str]) -> _Given:
-    """The words of a program as it reads its options."""
+def _parse_arguments(reader: Interpreter, words: Sequence[str]) -> _Arguments:
+    """The words of a program, parsed as its options."""
     code: list[str] = []
     operands: list[str] = []
     pending, files = False, False
@@ -194,25 +194,25 @@ def _read_by(reader: Reader, words: Sequence[str]) -> _Given:
                 code += [attached] if attached else rest[:1]
                 del rest[: not attached]
                 if reader.last:
-                    return _Given(code, [])
+                    return _Arguments(code, [])
             if found is None or pending:
                 del rest[: bool(last) and last in reader.value + reader.file]
-        elif not (word.startswith("+") and reader is _SHELL) and not (word == "-" and reader.permutes):
+        elif not (word.startswith("+") and reader is _SHELL) and not (word == "-" and reader.options_anywhere):
             operands.append(word)
-            if not reader.permutes:
+            if not reader.options_anywhere:
                 operands += rest
                 break
     if pending:
-        return _Given([*code, *operands[:1]], operands[1:])
+        return _Arguments([*code, *operands[:1]], operands[1:])
     if reader.operands == "all":
-        return _Given([*code, *operands], [])
+        return _Arguments([*code, *operands], [])
     if reader.operands == "first" and not code and not files:
-        return _Given(operands[:1], operands[1:])
-    return _Given(code, operands)
+        return _Arguments(operands[:1], operands[1:])
+    return _Arguments(code, operands)
 
 
-def _with_read(words: Sequence[str]) -> list[str]:
-    """The command that xargs and parallel make of what they read: in the place of a mark, or at the end."""
+def _with_input(words: Sequence[str]) -> list[str]:
+    """The command that xargs and parallel build from their input: at a placeholder, or at the end."""
     mark = None
     for number, word in enumerate(words):
         found = re.match(r"(?:-[Ii]|-J|--replace=?)(.*)", word)
@@ -223,13 +223,13 @@ def _with_read(words: Sequence[str]) -> list[str]:
     return [word.replace(mark or "{}", TEMPLATE) for word in words]
 
 
-def _sent_by_ssh(words: Sequence[str], fed: bool) -> Iterator[Refusal]:
-    """All words behind the host are one text that the shell on the other side reads."""
+def _by_ssh(words: Sequence[str], fed: bool) -> Iterator[Rejection]:
+    """The remote shell reads all words after the host as one text."""
     hint = "send the value by standard input, printf '%s' {{ x }} | ssh host 'cat > file'"
     skipped, host = False, False
     for word in words:
         if host and tainted(word):
-            yield Refusal("the shell behind ssh would read the template's value as code", hint)
+            yield Rejection("the shell behind ssh would read the template's value as code", hint)
         elif skipped:
             skipped = False
         elif re.match(r"-[A-Za-z]", word):
@@ -237,58 +237,58 @@ def _sent_by_ssh(words: Sequence[str], fed: bool) -> Iterator[Refusal]:
         else:
             host = True
     if fed and host and len(words) == 1:
-        yield Refusal("the shell behind ssh would read the template's value as code", hint)
+        yield Rejection("the shell behind ssh would read the template's value as code", hint)
 
 
 def _without_prefixes(words: Sequence[str]) -> Sequence[str]:
     start = 0
     while start < len(words) and (
-        words[start] in RUNS_IN_FRONT or re.match(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=", words[start])
+        words[start] in COMMAND_PREFIXES or re.match(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=", words[start])
     ):
         start += 1
     return words[start:]
 
 
-def _by_shell(words: Sequence[str]) -> Iterator[Refusal]:
-    """What a shell itself reads as code, or as a name with a subscript that it evaluates."""
+def _by_shell(words: Sequence[str]) -> Iterator[Rejection]:
+    """What a shell itself executes, or uses as a name with a subscript that it evaluates."""
     if not words:
         return
     name, rest = words[0], words[1:]
     given = any(map(tainted, rest))
     if name in ("eval", "compgen") and given:
-        yield Refusal(f"{name} would read the template's value as code", "give the command as a list of words")
+        yield Rejection(f"{name} would read the template's value as code", "give the command as a list of words")
     if name == "trap" and rest and tainted(rest[0]):
-        yield Refusal("trap would read the template's value as code", "let it call a function that has the template")
-    if name in TAKES_NAMES and given:
-        yield Refusal(f"{name} would take the template's value for the name of a variable", WRITTEN_OUT)
-    if name in DECLARES and any(_declares_template(name, rest)):
-        yield Refusal(f"{name} would evaluate the template's value", WRITTEN_OUT + ", without -a, -A, -i and -n")
+        yield Rejection("trap would read the template's value as code", "let it call a function that has the template")
+    if name in NAME_BUILTINS and given:
+        yield Rejection(f"{name} would take the template's value for the name of a variable", WRITTEN_OUT)
+    if name in DECLARATION_BUILTINS and any(_declares_template(name, rest)):
+        yield Rejection(f"{name} would evaluate the template's value", WRITTEN_OUT + ", without -a, -A, -i and -n")
     if (name, *rest[:1]) in (("printf", "-v"), ("wait", "-p")) and tainted("".join(rest[1:2])):
-        yield Refusal(f"{name} {rest[0]} would take the template's value for the name of a variable", WRITTEN_OUT)
+        yield Rejection(f"{name} {rest[0]} would take the template's value for the name of a variable", WRITTEN_OUT)
     if given and ((name == "[[" and COMPARES.intersection(rest)) or (name in ("[", "test") and "-v" in rest)):
-        yield Refusal(f"{name} would evaluate the template's value as a formula", AS_NUMBER)
+        yield Rejection(f"{name} would evaluate the template's value as a formula", AS_NUMBER)
 
 
-def _by_assignment(words: Sequence[str], count: int) -> Iterator[Refusal]:
+def _by_assignment(words: Sequence[str], count: int) -> Iterator[Rejection]:
     """Assignments, the first so many words, that evaluate a subscript (`{a[0]}>file` does so anywhere), and variables
     whose value a shell expands once more."""
     for number, word in enumerate(words):
         if re.match(r"%s[A-Za-z_]\w*\[[^\]]*[\0\1]" % (r"\{?" if number < count else r"\{"), word):
-            yield Refusal("the shell would evaluate the template's value as a subscript", AS_NUMBER)
+            yield Rejection("the shell would evaluate the template's value as a subscript", AS_NUMBER)
         if re.match(EXPANDED + r"\+?=.*[\0\1]", word, re.DOTALL):
             message = f"the shell would read the template's value as code, since it expands {word.partition('=')[0]}"
-            yield Refusal(message, "use a variable of another name")
+            yield Rejection(message, "use a variable of another name")
 
 
-def subscript_refusal(word: str) -> Refusal | None:
+def subscript_rejection(word: str) -> Rejection | None:
     """Why a word inside the parentheses of `a=(...)` would be evaluated; None if it would not."""
     if re.match(r"\[[^\]]*[\0\1]", word):
-        return Refusal("the shell would evaluate the template's value as a subscript", AS_NUMBER)
+        return Rejection("the shell would evaluate the template's value as a subscript", AS_NUMBER)
     return None
 
 
 def _declares_template(name: str, words: Sequence[str]) -> Iterator[bool]:
-    """`-i` makes a formula of a value, `-a` and `-A` a list with subscripts, `-n` a name."""
+    """`-i` evaluates a value as a formula, `-a` and `-A` as a list with subscripts, `-n` as a name."""
     evaluates = any(re.match(r"-[A-Za-z]*[iaAn]", word) for word in words)
     by_output = evaluates or name not in ("export", "readonly")  # these two take no subscript in a name
     for word in words:
@@ -297,5 +297,5 @@ def _declares_template(name: str, words: Sequence[str]) -> Iterator[bool]:
 
 
 def tainted(word: str) -> bool:
-    """Whether a template has a part in a word."""
+    """Whether a word contains a template or the output of one."""
     return TEMPLATE in word or OUTPUT in word

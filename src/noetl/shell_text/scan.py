@@ -6,9 +6,9 @@ import re
 from typing import Literal, NamedTuple
 
 from noetl.errors import TemplateSyntax
-from noetl.shell_text.code import AS_NUMBER, OUTPUT, TEMPLATE, refusals, subscript_refusal, tainted
+from noetl.shell_text.code import AS_NUMBER, OUTPUT, TEMPLATE, rejections, subscript_rejection, tainted
 
-Place = Literal["alone", "outside", "inside", "single", "number"]
+Context = Literal["alone", "outside", "inside", "single", "number"]
 """A whole word outside quotes, a part of one, inside double quotes, inside single ones, inside `$(( ))`."""
 Part = str | int
 """Text of the command, or the number of a template in it."""
@@ -19,10 +19,10 @@ PASSES_ON = (["echo"], ["printf"], ["cat"], ["tee"])
 
 
 class Use(NamedTuple):
-    """A template of the command and where it stands."""
+    """A template of the command and its context."""
 
     number: int
-    place: Place
+    place: Context
 
 
 Plan = list[str | Use]
@@ -74,7 +74,7 @@ class Command:
 
 
 class Scanner:
-    """Walks through a command once. `out` is the same command with a Use for each template."""
+    """Reads a command once. `out` is the same command with a Use for each template."""
 
     def __init__(self, parts: list[Part], offsets: list[int], source: str) -> None:
         self.items: list[Part] = []
@@ -84,7 +84,7 @@ class Scanner:
         self.position = 0
         self.out: Plan = []
         self.documents: list[Document] = []
-        self.murky = 0
+        self.in_escaped_backticks = 0
         """Inside backticks with escapes, which are undone before the shell reads them."""
         self.formula = 0
         """Inside `$(( ))`, where the shell evaluates whatever comes out."""
@@ -113,17 +113,16 @@ class Scanner:
         return self.items[self.position] if self.position < len(self.items) else ""
 
     def take(self, count: int = 1) -> str:
-        """Copy so many characters."""
         taken = "".join(str(item) for item in self.items[self.position : self.position + count])
         self.out.append(taken)
         self.position += count
         return taken
 
-    def use(self, place: Place, command: Command) -> None:
-        """The template that is next, in a place where it can stand."""
+    def use(self, place: Context, command: Command) -> None:
+        """Use the next template."""
         number = self.next
         assert isinstance(number, int)
-        if self.murky:
+        if self.in_escaped_backticks:
             self.refuse("a template in backticks with escapes", "write $( ) in place of the backticks")
         if self.formula and place != "number":
             self.refuse("a template in a command inside $(( ))", AS_NUMBER)
@@ -142,7 +141,7 @@ class Scanner:
     # Commands.
 
     def commands(self, end: str) -> int | None:
-        """A list of commands up to its end, which is left to be taken; where its first template is."""
+        """Read a list of commands up to its end; return the offset of its first template."""
         command, first, cases, pipeline = Command(), None, 0, list[Command]()
 
         def finish(piped: bool = False) -> None:
@@ -187,7 +186,7 @@ class Scanner:
         return first
 
     def substitution(self, end: str, command: Command) -> None:
-        """Commands inside a word."""
+        """Read commands inside a word."""
         offset = self.commands(end)
         if offset is not None:
             command.add(OUTPUT)
@@ -199,7 +198,7 @@ class Scanner:
         """Whether the character belongs to a redirection, as in `&>file`."""
         return item == "&" and self.ahead("&>")
 
-    def outside(self, command: Command) -> Place:
+    def outside(self, command: Command) -> Context:
         """Whether the template is a whole word."""
         behind = self.items[self.position + 1 : self.position + 2]
         ends = not behind or (isinstance(behind[0], str) and behind[0] in SEPARATORS + "`")
@@ -229,7 +228,7 @@ class Scanner:
             command.add(self.take())
 
     def comment(self) -> None:
-        """A template in a comment is left out: its source may have several lines."""
+        """Skip a comment with its templates, whose source may have several lines."""
         while self.next not in ("", "\n"):
             if isinstance(self.next, int):
                 self.position += 1
@@ -248,13 +247,13 @@ class Scanner:
             self.substitution(")", command)
 
     def compound(self, command: Command) -> None:
-        """The words of `a=(...)`. The shell evaluates the subscript of `[...]=word`, quoted or not."""
+        """Read the words of `a=(...)`. The shell evaluates the subscript of `[...]=word`, quoted or not."""
         inner = Command()
 
         def end_word() -> None:
-            refusal = subscript_refusal(inner.word or "")
-            if refusal is not None and inner.offset is not None:
-                raise TemplateSyntax(refusal.message, self.source, inner.offset, refusal.hint)
+            rejection = subscript_rejection(inner.word or "")
+            if rejection is not None and inner.offset is not None:
+                raise TemplateSyntax(rejection.message, self.source, inner.offset, rejection.hint)
             inner.end_word()
             inner.offset = None
 
@@ -319,7 +318,7 @@ class Scanner:
             self.check(document.command)
 
     def at_delimiter(self, document: Document) -> bool:
-        """Take the line that ends the document, if it is next."""
+        """Read the line that ends the document, if it is next."""
         try:
             end = self.items.index("\n", self.position)
         except ValueError:
@@ -374,7 +373,7 @@ class Scanner:
         self.take()
 
     def quoted_part(self, item: str, command: Command) -> None:
-        """A piece of what lies between double quotes, or in a here-document."""
+        """Read a part of double quotes or of a here-document."""
         if item == "\\":
             self.escape(command)
         elif item == "`":
@@ -386,10 +385,10 @@ class Scanner:
 
     def backticks(self, command: Command) -> None:
         self.take()
-        murky = self.murky
-        self.murky += self.has_escapes()
+        in_escaped_backticks = self.in_escaped_backticks
+        self.in_escaped_backticks += self.has_escapes()
         self.substitution("`", command)
-        self.murky = murky
+        self.in_escaped_backticks = in_escaped_backticks
 
     def has_escapes(self) -> bool:
         """Whether the backticks that were just opened contain a backslash."""
@@ -437,7 +436,7 @@ class Scanner:
         self.formula -= 1
 
     def parameter(self, command: Command, quoted: bool) -> None:
-        """`${name:-word}`, where the word may have templates; no other form of `${ }` can."""
+        """`${name:-word}`, where the word may have templates; no other form of `${ }` may."""
         head = re.match(r"\$\{([A-Za-z_]\w*|[0-9]+|[@*#?$!-]):?[-=+?]", self.glance())
         if head is None:
             self.take(2)
@@ -454,7 +453,7 @@ class Scanner:
         self.take()
 
     def glance(self) -> str:
-        """The text ahead up to the next template, of a length that any name has."""
+        """The text up to the next template, of the length of a name."""
         found = []
         for item in self.items[self.position : self.position + 256]:
             if isinstance(item, int):
@@ -463,7 +462,7 @@ class Scanner:
         return "".join(found)
 
     def sealed(self, end: str, what: str, hint: str) -> None:
-        """A stretch in which no template can stand."""
+        """Read a part in which templates are not allowed."""
         while self.next != "" and not self.ahead(end):
             if self.next == "\\":
                 self.take()
@@ -473,7 +472,7 @@ class Scanner:
         self.take(len(end))
 
     def formula_without(self, end: str, what: str, hint: str) -> None:
-        """A stretch with expansions inside, in none of which a template can stand."""
+        """Read a part with expansions, in which templates are not allowed."""
         ends = [end]
         while ends and (item := self.next) != "":
             if isinstance(item, int):
@@ -495,7 +494,7 @@ class Scanner:
                     ends.append(CLOSES[opened])
 
     def opened(self, inside: str) -> str:
-        """What opens here, inside of what ends with a text of its own; empty if nothing does."""
+        """The opening bracket or quote that is next, inside a part with its own end; empty if none is."""
         marks = ["$((", "$(", "${", "`"] + (["'", '"'] if inside != '"' else [])
         marks += {"))": ["("], ")": ["("], "]": ["["]}.get(inside, [])
         return next((mark for mark in marks if self.ahead(mark)), "")
@@ -508,11 +507,11 @@ class Scanner:
         if command.doubled:
             hint = "write > in place of >&, or 2>&1 and the like with a number"
             self.refuse("a template after >& is expanded twice by bash and", hint, command.offset)
-        for refusal in refusals(command.words, fed=command.fed):
-            raise TemplateSyntax(refusal.message, self.source, command.offset, refusal.hint)
+        for rejection in rejections(command.words, fed=command.fed):
+            raise TemplateSyntax(rejection.message, self.source, command.offset, rejection.hint)
         if command.into is not None and command.words[:1] in PASSES_ON:
-            for refusal in refusals(command.into.words, fed=True):
-                raise TemplateSyntax(refusal.message, self.source, command.offset, refusal.hint)
+            for rejection in rejections(command.into.words, fed=True):
+                raise TemplateSyntax(rejection.message, self.source, command.offset, rejection.hint)
 
 
 def opens_case(command: Command) -> int:

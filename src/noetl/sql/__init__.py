@@ -25,7 +25,7 @@ from __future__ import annotations
 from noetl.sql.lexing import SNOWFLAKE, STANDARD, Dialect
 from noetl.sql.parts import Identifier, InList, Part, Sql, Value
 from noetl.sql.prepare import prepare_sql
-from noetl.sql.splitting import buried, first_words, statements
+from noetl.sql.splitting import first_words, is_quoted, statements
 from noetl.sql.writing import Empty, quoted, write, written_parts
 
 __all__ = [
@@ -38,8 +38,8 @@ __all__ = [
     "Part",
     "Sql",
     "Value",
-    "buried",
     "first_words",
+    "is_quoted",
     "prepare_sql",
     "quoted",
     "statements",

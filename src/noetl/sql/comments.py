@@ -1,14 +1,14 @@
-"""Comments of SQL in a template's source, found before the template is parsed: what is in them is never rendered.
+"""Finds SQL comments before the template is parsed, so that their content is never rendered.
 
-Two languages are woven into each other here. A quote inside `{{ }}` opens no SQL string, and braces inside a comment
-open no template. So the source is walked once, tag by tag of the template and quote by quote of the SQL.
+A quote inside `{{ }}` opens no SQL string, and braces inside a comment open no template. So the source is scanned once
+for the tags of the template and the quotes of the SQL.
 """
 
 from __future__ import annotations
 
 import re
 
-from noetl.sql.lexing import Dialect, end_of_comment, end_of_line, unused
+from noetl.sql.lexing import Dialect, end_of_comment, end_of_line, unused_character
 
 OUTSIDE = re.compile(
     r"""(?P<tag>\{[{%#])
@@ -27,8 +27,8 @@ CLOSING = {"{{": "}}", "{%": "%}"}
 
 
 def hide_comments(source: str, dialect: Dialect) -> tuple[str, str]:
-    """The source with every `{` in a comment replaced by a character that it does not have; and that character."""
-    mark = unused(source)
+    """The source with every `{` in a comment replaced by a character that it does not contain, and that character."""
+    mark = unused_character(source)
     shown = position = 0
     pieces: list[str] = []
     state = OUTSIDE
@@ -50,14 +50,14 @@ def hide_comments(source: str, dialect: Dialect) -> tuple[str, str]:
 
 
 def _inside(quote: str, dialect: Dialect) -> re.Pattern[str]:
-    """What to look for inside a string or name that this opens."""
+    """The pattern of what matters inside a string or name that this quote opens."""
     if quote == "'" and dialect.backslashes:
         quote = "e'"
     return INSIDE.get(quote.lower()) or re.compile(rf"(?P<tag>\{{[{{%#])|(?P<end>{re.escape(quote)})")
 
 
 def _end_of_tag(source: str, start: int) -> int:
-    """Behind the tag of a template that begins here. One that is never closed is the parser's to report."""
+    """The end of the template tag that starts here. The parser reports one that is never closed."""
     opening = source[start : start + 2]
     if opening == "{#":
         end = source.find("#}", start)

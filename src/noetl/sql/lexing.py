@@ -1,10 +1,10 @@
-"""The tokens of SQL, as far as it matters where a string, a name, a comment or a statement ends.
+"""Tokens of SQL, in as much detail as is needed to find the end of strings, names, comments and statements.
 
-A text to be read here may have marks in it: a control character that occurs nowhere else and stands for a template. A
-mark is a token of its own, or a part of the string, name or comment that it stands in.
+The text may have marks: a control character that occurs nowhere else and represents a template. A mark is a token of
+its own, or a part of the string, name or comment that contains it.
 
-The rules are those of PostgreSQL with `standard_conforming_strings` on, which DuckDB shares; Snowflake has its own
-about backslashes and comments. What is never closed runs to the end of the text and is the server's to complain about.
+The rules are those of PostgreSQL with `standard_conforming_strings` on, which DuckDB shares; Snowflake differs in
+backslashes and comments. An unclosed token extends to the end of the text; the server reports it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 MARKS = "\x01\x02\x03\x04\x05\x06\x07\x08\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f"
-"""Characters that no SQL is written with."""
+"""Characters that SQL does not contain."""
 
 
 class Dialect(NamedTuple):
-    """Where the SQL of a database reads differently."""
+    """How the SQL of a database differs from the standard."""
 
     backslashes: bool = False
     """A backslash is an escape in every string, not only in E'...'."""
@@ -32,7 +32,7 @@ SNOWFLAKE = Dialect(backslashes=True, nested_comments=False, slashes=True)
 
 
 class Token(NamedTuple):
-    """A piece of SQL. `kind`: space, comment, string, name (in double quotes), dollar, word, number, mark, symbol."""
+    """`kind`: space, comment, string, name (in double quotes), dollar, word, number, mark, symbol."""
 
     kind: str
     start: int
@@ -40,17 +40,16 @@ class Token(NamedTuple):
     closed: bool = True
 
     @property
-    def silent(self) -> bool:
-        """Whether it means nothing to the server."""
+    def insignificant(self) -> bool:
         return self.kind in ("space", "comment")
 
 
-def unused(text: str, *, but: str = "") -> str:
-    """A character that does not occur in the text, to mark places with."""
+def unused_character(text: str, *, but: str = "") -> str:
+    """A character that does not occur in the text, to mark positions with."""
     for mark in MARKS:
         if mark not in text and mark not in but:
             return mark
-    raise ValueError("the SQL holds every control character there is")
+    raise ValueError("the SQL contains every control character")
 
 
 STRING_PREFIX = r"(?:[EeBbXxNn]|[Uu]&)?"
@@ -77,7 +76,6 @@ REST_OF_LINE = re.compile(r"[^\n\r]*")
 
 
 def tokens(text: str, dialect: Dialect = STANDARD, mark: str = "") -> Iterator[Token]:
-    """The text from its beginning to its end."""
     position = 0
     while position < len(text):
         token = _token(text, position, dialect)
@@ -128,7 +126,7 @@ def end_of_line(text: str, start: int) -> int:
 
 
 def end_of_comment(text: str, start: int, dialect: Dialect) -> int:
-    """Where the comment that begins here with `/*` ends."""
+    """The end of the comment that starts here with `/*`."""
     depth, position = 1, start + 2
     while depth:
         bound = COMMENT_BOUND.search(text, position)

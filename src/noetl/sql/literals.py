@@ -1,4 +1,4 @@
-"""What is written between the quotes of an SQL string, as the text it means."""
+"""The text that an SQL string represents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 def literal_text(written: str, escaped: bool) -> str:
-    """The text of a string or of a piece of one. `escaped`: a backslash begins an escape."""
+    """The text of a string or a part of one. `escaped`: a backslash starts an escape."""
     written = QUOTES[escaped].sub(_joined, written)
     if not escaped or "\\" not in written:
         return written

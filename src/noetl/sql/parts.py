@@ -8,7 +8,7 @@ from noetl.sql.lexing import STANDARD, Dialect
 
 
 class Value(NamedTuple):
-    """One value: None, a boolean, a number, text, bytes, a list (an array) or a map (JSON)."""
+    """SingleSlot value: None, a boolean, a number, text, bytes, a list (an array) or a map (JSON)."""
 
     value: Any
 
@@ -30,7 +30,7 @@ Part: TypeAlias = str | Value | Identifier | InList
 
 
 class Sql(NamedTuple):
-    """One text of SQL, or one statement of it."""
+    """SQL text, or one of its statements."""
 
     parts: tuple[Part, ...]
     dialect: Dialect = STANDARD

@@ -27,25 +27,25 @@ from noetl.expression.template import as_data
 from noetl.expression.text import to_json, to_text
 
 
-class Place(NamedTuple):
-    """Where a `{{ }}` stands, and the filter `ident` or `raw_sql` if it ends with one."""
+class TemplatePosition(NamedTuple):
+    """The offset of a `{{ }}`, and the filter `ident` or `raw_sql` if it ends with one."""
 
     offset: int
     filter: str
 
 
-class Hole(NamedTuple):
-    """What a `{{ }}` came to."""
+class TemplateValue(NamedTuple):
+    """The value of a `{{ }}`."""
 
-    place: Place
+    place: TemplatePosition
     value: Any
 
 
-Piece: TypeAlias = str | Hole
+Piece: TypeAlias = str | TemplateValue
 
 
-class Gathering(Run):
-    """An evaluation that gathers pieces."""
+class PieceRun(Run):
+    """An evaluation that collects pieces."""
 
     __slots__ = ("pieces",)
 
@@ -55,7 +55,7 @@ class Gathering(Run):
 
 
 class Pieces:
-    """A template that parsed."""
+    """A parsed template."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -66,12 +66,12 @@ class Pieces:
         except RecursionError:
             raise TemplateSyntax("the template is nested too deeply", source, 0) from None
         linear = all(isinstance(node, nodes.Output) for node in tree.body)
-        self.fixed: list[str | Place] | None = compiler.printed if linear else None
+        self.fixed: list[str | TemplatePosition] | None = compiler.printed if linear else None
         """What every evaluation gives, values aside; None where control flow decides."""
 
-    def evaluate(self, scope: Mapping[str, Any]) -> Gathering:
+    def evaluate(self, scope: Mapping[str, Any]) -> PieceRun:
         """Raises TemplateUndefined, TemplateFailed, BudgetExceeded as any evaluation."""
-        run = Gathering()
+        run = PieceRun()
         try:
             self._body(scope, run)
         except TemplateError:
@@ -82,11 +82,11 @@ class Pieces:
 
 
 class _PieceCompiler(Compiler):
-    """Compiles statements so that what is printed is gathered."""
+    """Compiles statements so that printed values are collected."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
-        self.printed: list[str | Place] = []
+        self.printed: list[str | TemplatePosition] = []
 
     def _printed(self, node: nodes.Expr) -> Statement:
         if isinstance(node, nodes.TemplateData):
@@ -97,23 +97,23 @@ class _PieceCompiler(Compiler):
             if isinstance(inner, nodes.Filter) and inner.name in SQL_FILTERS:
                 hint = "it takes no arguments and stands last; put what is before it in brackets: {{ (a ~ b) | ident }}"
                 self.refuse(inner, f"the filter '{inner.name}' must be the last one, for the whole expression", hint)
-        place = Place(start(node), name)
+        place = TemplatePosition(start(node), name)
         self.printed.append(place)
         return self._hole(subject, place)
 
     def _text(self, text: str) -> Statement:
         def emit(scope: Scope, run: Run) -> None:
-            assert isinstance(run, Gathering)
+            assert isinstance(run, PieceRun)
             run.emit(text)  # counts it
             run.pieces.append(text)
 
         return emit
 
-    def _hole(self, node: nodes.Expr, place: Place) -> Statement:
+    def _hole(self, node: nodes.Expr, place: TemplatePosition) -> Statement:
         evaluate, source, fail = self.expression(node), self.source, self.failing(node)
 
         def emit(scope: Scope, run: Run) -> None:
-            assert isinstance(run, Gathering)
+            assert isinstance(run, PieceRun)
             value = evaluate(scope, run)
             missing = value if isinstance(value, Missing) else has_missing(value, run.budget) if run.holes else None
             if missing is not None:
@@ -122,7 +122,7 @@ class _PieceCompiler(Compiler):
                 value = revealed(value)
                 run.budget.charge(32)
                 bound = isinstance(value, int | float | str)  # the driver knows what its database can hold
-                run.pieces.append(Hole(place, value if bound else as_data(value, source, run.budget)))
+                run.pieces.append(TemplateValue(place, value if bound else as_data(value, source, run.budget)))
             except Exception as error:
                 raise fail(error) from None
 
@@ -136,14 +136,14 @@ class _PieceCompiler(Compiler):
 
 
 def _unfiltered(node: nodes.Expr) -> tuple[nodes.Expr, str]:
-    """The expression before a closing `ident` or `raw_sql`, and which of them it is."""
+    """The expression before a final `ident` or `raw_sql`, and the name of that filter."""
     if isinstance(node, nodes.Filter) and node.name in SQL_FILTERS and node.node and not (node.args or node.kwargs):
         return node.node, node.name
     return node, ""
 
 
-def as_text(value: Any, run: Gathering) -> str:
-    """A value inside a longer text: null is nothing, lists and maps are JSON, others are as a template prints them."""
+def as_text(value: Any, run: PieceRun) -> str:
+    """A value inside a longer text: null is empty, lists and maps are JSON, others are as a template prints them."""
     if value is None:
         return ""
     return to_json(value, run.budget) if isinstance(value, list | dict) else to_text(value, run.budget)

@@ -10,34 +10,32 @@ from noetl.expression import kind_of
 from noetl.sql.comments import hide_comments
 from noetl.sql.lexing import STANDARD, Dialect
 from noetl.sql.parts import Identifier, InList, Part, Sql, Value
-from noetl.sql.pieces import Gathering, Hole, Piece, Pieces, Place, as_text
-from noetl.sql.structure import InBrackets, InName, Inner, InString, One, Slot, structure
+from noetl.sql.pieces import Piece, PieceRun, Pieces, TemplatePosition, TemplateValue, as_text
+from noetl.sql.structure import InBrackets, InName, Inner, InString, SingleSlot, Slot, structure
 
 Binder = Callable[[Mapping[str, Any]], Sql]
-Printed = TypeVar("Printed", str | Place, str | Hole)
+Printed = TypeVar("Printed", str | TemplatePosition, str | TemplateValue)
 TAGS = ("{{", "{%", "{#")
 
 
 def prepare_sql(source: str, dialect: Dialect = STANDARD) -> Binder:
-    """Compiled once, bound many times. Raises TemplateSyntax; the function it gives raises other TemplateErrors."""
+    """A function that binds values. Raises TemplateSyntax; the function raises other TemplateErrors."""
     if not any(tag in source for tag in TAGS):
         constant = Sql((source,) if source else (), dialect)
         return lambda scope: constant
     try:
-        return _Binding(source, dialect).bind
+        return _PreparedSql(source, dialect).bind
     except TemplateError as error:
-        raise _about(error, source) from None
+        raise _with_source(error, source) from None
 
 
-def _about(error: TemplateError, source: str) -> TemplateError:
-    """The error with the source as its author wrote it: comments are hidden in the one that was parsed."""
+def _with_source(error: TemplateError, source: str) -> TemplateError:
+    """The error with the source of the author: the parsed one has hidden comments."""
     error.source = source
     return error
 
 
-class _Binding:
-    """One SQL text, made ready."""
-
+class _PreparedSql:
     def __init__(self, source: str, dialect: Dialect) -> None:
         self.source, self.dialect = source, dialect
         hidden, self.mark = hide_comments(source, dialect)
@@ -45,20 +43,22 @@ class _Binding:
         self.slots: list[Slot] | None = None
         """What each part is, where that is the same every time."""
         fixed = self.pieces.fixed
-        if fixed is not None and not any(isinstance(one, Place) and one.filter == "raw_sql" for one in fixed):
-            self.slots = structure([self._shown(one) for one in fixed], source, dialect)
+        if fixed is not None and not any(
+            isinstance(one, TemplatePosition) and one.filter == "raw_sql" for one in fixed
+        ):
+            self.slots = structure([self._restored(one) for one in fixed], source, dialect)
 
     def bind(self, scope: Mapping[str, Any]) -> Sql:
         try:
             run = self.pieces.evaluate(scope)
-            pieces = [self._spliced(self._shown(one)) for one in run.pieces]
+            pieces = [self._spliced(self._restored(one)) for one in run.pieces]
             slots = structure(pieces, self.source, self.dialect) if self.slots is None else self.slots
-            filling = _Filling([piece for piece in pieces if isinstance(piece, Hole)], run, self.source)
+            filling = _SlotBinder([piece for piece in pieces if isinstance(piece, TemplateValue)], run, self.source)
             return Sql(tuple(map(filling.part, slots)), self.dialect)
         except TemplateError as error:
-            raise _about(error, self.source) from None
+            raise _with_source(error, self.source) from None
 
-    def _shown(self, piece: Printed) -> Printed:
+    def _restored(self, piece: Printed) -> Printed:
         return piece.replace(self.mark, "{") if isinstance(piece, str) else piece
 
     def _spliced(self, piece: Piece) -> Piece:
@@ -70,17 +70,17 @@ class _Binding:
         raise TemplateFailed(message, self.source, piece.place.offset)
 
 
-class _Filling:
-    """The values of one evaluation on their way into their places."""
+class _SlotBinder:
+    """The values of one evaluation."""
 
-    def __init__(self, holes: list[Hole], run: Gathering, source: str) -> None:
+    def __init__(self, holes: list[TemplateValue], run: PieceRun, source: str) -> None:
         self.holes, self.run, self.source = holes, run, source
 
     def part(self, slot: Slot) -> Part:
         match slot:
-            case One(hole) if self.holes[hole].place.filter == "ident":
+            case SingleSlot(hole) if self.holes[hole].place.filter == "ident":
                 return self._identifier(self.holes[hole])
-            case One(hole):
+            case SingleSlot(hole):
                 return Value(self.holes[hole].value)
             case InString((int() as hole,)) if self.holes[hole].value is None:
                 return Value(None)
@@ -100,24 +100,24 @@ class _Filling:
     def _text(self, inner: Inner) -> str:
         return "".join(part if isinstance(part, str) else self._inside(self.holes[part]) for part in inner)
 
-    def _inside(self, hole: Hole) -> str:
+    def _inside(self, hole: TemplateValue) -> str:
         if isinstance(hole.value, bytes):
-            self._fail(hole, "binary content can't stand inside a string", "leave out the quotes around the template")
+            self._fail(hole, "binary content can't be inside a string", "leave out the quotes around the template")
         return as_text(hole.value, self.run)
 
-    def _identifier(self, hole: Hole) -> Identifier:
+    def _identifier(self, hole: TemplateValue) -> Identifier:
         names = hole.value.split(".") if isinstance(hole.value, str) else hole.value
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             self._fail(hole, f"a name is text or a list of texts, not {kind_of(hole.value)}")
         return Identifier(tuple(self._name(name, hole) for name in names))
 
-    def _name(self, name: str, hole: Hole) -> str:
+    def _name(self, name: str, hole: TemplateValue) -> str:
         if not name or "\0" in name:
-            what = "is empty" if not name else "has a null character in it"
-            self._fail(hole, f"a name, or a part of it, {what}", "a name with a dot in it is given as a list")
+            reason = "is empty" if not name else "has a null character"
+            self._fail(hole, f"a name, or a part of it, {reason}", "a name with a dot in it is given as a list")
         return name
 
-    def _fail(self, hole: Hole, message: str, hint: str | None = None) -> NoReturn:
+    def _fail(self, hole: TemplateValue, message: str, hint: str | None = None) -> NoReturn:
         raise TemplateFailed(message, self.source, hole.place.offset, hint)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from noetl.sql.lexing import Dialect, tokens, unused
+from noetl.sql.lexing import Dialect, tokens, unused_character
 from noetl.sql.parts import Part, Sql
 
 SPACE = " \t\n\r\f\v"
@@ -12,19 +12,19 @@ SPACE = " \t\n\r\f\v"
 
 def marked(sql: Sql) -> tuple[str, str]:
     """The text with a mark in place of each value or name, and the mark."""
-    mark = unused("".join(part for part in sql.parts if isinstance(part, str)))
+    mark = unused_character("".join(part for part in sql.parts if isinstance(part, str)))
     return "".join(part if isinstance(part, str) else mark for part in sql.parts), mark
 
 
 def statements(sql: Sql) -> list[Sql]:
-    """The statements of a text, without their semicolons; those that say nothing are left out."""
+    """The statements of a text, without semicolons and without empty ones."""
     text, mark = marked(sql)
     data = iter([part for part in sql.parts if not isinstance(part, str)])
     found: list[Sql] = []
     start = 0
     for end in _ends(text, sql.dialect):
         statement = text[start:end].strip(SPACE)
-        if any(not token.silent for token in tokens(statement, sql.dialect)):
+        if any(not token.insignificant for token in tokens(statement, sql.dialect)):
             line = sql.line + text.count("\n", 0, text.index(statement, start))
             found.append(Sql(tuple(_parts(statement, mark, data)), sql.dialect, line))
         start = end + 1
@@ -49,7 +49,7 @@ def _ends(text: str, dialect: Dialect) -> Iterator[int]:
     brackets = blocks = 0
     head: list[str] = []
     for token in tokens(text, dialect):
-        if token.silent:
+        if token.insignificant:
             continue
         written = text[token.start : token.end].upper()
         if token.kind == "word":
@@ -71,18 +71,18 @@ def _opened(word: str, blocks: int, head: list[str]) -> int:
 
 
 def first_words(sql: Sql, count: int = 3) -> tuple[str, ...]:
-    """The words that a statement begins with, in capitals: what kind of statement it is."""
+    """The first words of a statement in upper case."""
     text, _ = marked(sql)
     found: list[str] = []
     for token in tokens(text, sql.dialect):
         if token.kind == "word" and len(found) < count:
             found.append(text[token.start : token.end].upper())
-        elif not token.silent and (found or text[token.start] != "("):
+        elif not token.insignificant and (found or text[token.start] != "("):
             break
     return tuple(found)
 
 
-def buried(sql: Sql) -> bool:
+def is_quoted(sql: Sql) -> bool:
     """Whether a value or name stands inside a string, a quoted name or a comment, where it would not be read as one.
 
     Never so in what `prepare_sql` gives; for texts whose placeholders somebody else has found.

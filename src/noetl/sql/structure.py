@@ -11,15 +11,15 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
 
 from noetl.errors import TemplateSyntax
-from noetl.sql.lexing import Dialect, tokens, unused
+from noetl.sql.lexing import Dialect, tokens, unused_character
 from noetl.sql.literals import literal_text
-from noetl.sql.pieces import Hole, Place
+from noetl.sql.pieces import TemplatePosition, TemplateValue
 
 Inner: TypeAlias = tuple[str | int, ...]
 """The content of a string or name: texts, and templates by their number."""
 
 
-class One(NamedTuple):
+class SingleSlot(NamedTuple):
     """A template on its own: a value, or a name with the filter `ident`."""
 
     hole: int
@@ -44,27 +44,27 @@ class InBrackets(NamedTuple):
     negated: bool
 
 
-Slot: TypeAlias = str | One | InString | InName | InBrackets
+Slot: TypeAlias = str | SingleSlot | InString | InName | InBrackets
 
 
-def structure(pieces: Sequence[str | Place | Hole], source: str, dialect: Dialect) -> list[Slot]:
-    """What each part of the text is. Raises TemplateSyntax where a template can't be bound."""
+def structure(pieces: Sequence[str | TemplatePosition | TemplateValue], source: str, dialect: Dialect) -> list[Slot]:
+    """The kind of each part of the text; TemplateSyntax where a template can't be bound."""
     return _Reader(pieces, source, dialect).slots()
 
 
 class _Reader:
-    def __init__(self, pieces: Sequence[str | Place | Hole], source: str, dialect: Dialect) -> None:
+    def __init__(self, pieces: Sequence[str | TemplatePosition | TemplateValue], source: str, dialect: Dialect) -> None:
         self.source, self.dialect = source, dialect
         self.places = [
-            piece.place if isinstance(piece, Hole) else piece for piece in pieces if not isinstance(piece, str)
+            piece.place if isinstance(piece, TemplateValue) else piece for piece in pieces if not isinstance(piece, str)
         ]
-        self.mark = unused("".join(piece for piece in pieces if isinstance(piece, str)))
+        self.mark = unused_character("".join(piece for piece in pieces if isinstance(piece, str)))
         self.text = "".join(piece if isinstance(piece, str) else self.mark for piece in pieces)
         self.tokens = list(tokens(self.text, dialect, self.mark))
         counts = (self.text.count(self.mark, token.start, token.end) for token in self.tokens)
         self.first = list(accumulate(counts, initial=0))
         """By token, the number of its first template."""
-        self.loud = [number for number, token in enumerate(self.tokens) if not token.silent]
+        self.loud = [number for number, token in enumerate(self.tokens) if not token.insignificant]
         """The tokens that mean something to the server."""
 
     def slots(self) -> list[Slot]:
@@ -92,7 +92,7 @@ class _Reader:
         place, hint = self.places[first], ""
         match token.kind:
             case "mark":
-                return One(first)
+                return SingleSlot(first)
             case "string":
                 return InString(self._string(number))
             case "name":
@@ -134,7 +134,7 @@ class _Reader:
     # -- neighbours -------------------------------------------------------------------------------------------------
 
     def _check_beside(self) -> None:
-        """A template is a token. Glued to a word or next to a string, the server would read something else."""
+        """A template is a token. Next to a word or a string, the server would read something else."""
         for number, following in pairwise(range(len(self.tokens))):
             self._check_glued(number, following)
             self._check_glued(following, number)
@@ -152,7 +152,7 @@ class _Reader:
             raise self._fault(place, "a template beside a dot is a name", "write {{ name | ident }}")
 
     def _check_adjacent(self, number: int, following: int) -> None:
-        """Two strings in a row are one to the server, or an error that nobody understands."""
+        """The server joins two adjacent strings, or reports an error that is hard to understand."""
         beside = [token for token in (number, following) if self._is_value(token)]
         marks = [token for token in beside if self.tokens[token].kind == "mark"]
         if len(beside) == 2 and marks:
@@ -169,7 +169,7 @@ class _Reader:
     # -- IN (...) ---------------------------------------------------------------------------------------------------
 
     def _in_lists(self) -> dict[int, tuple[int, InBrackets]]:
-        """Each `[NOT] IN` whose list is made of templates only: by its first token, its last token and the slot."""
+        """Each `[NOT] IN` whose list has only templates: its first token, its last token and the slot."""
         found: dict[int, tuple[int, InBrackets]] = {}
         for place, number in enumerate(self.loud):
             last = self._end_of_list(place + 1) if self._word(place) == "IN" else None
@@ -183,7 +183,7 @@ class _Reader:
         return found
 
     def _end_of_list(self, place: int) -> int | None:
-        """The last token of `template`, or of `(template, template ...)`, if that is what begins here."""
+        """The last token of `template` or `(template, template ...)`, if that starts here."""
         if self._kind(place) == "mark":
             return place
         if self._kind(place) != "(":
@@ -195,7 +195,7 @@ class _Reader:
         return None
 
     def _kind(self, place: int) -> str:
-        """The kind of a token, or the symbol that it is."""
+        """The kind of a token, or the symbol itself."""
         if place >= len(self.loud):
             return ""
         kind = self.tokens[self.loud[place]].kind
@@ -205,5 +205,5 @@ class _Reader:
         number = self.loud[place]
         return self._written(number).upper() if self.tokens[number].kind == "word" else ""
 
-    def _fault(self, place: Place, message: str, hint: str = "") -> TemplateSyntax:
+    def _fault(self, place: TemplatePosition, message: str, hint: str = "") -> TemplateSyntax:
         return TemplateSyntax(message, self.source, place.offset, hint or None)

@@ -9,7 +9,7 @@ from noetl.sql.parts import Identifier, InList, Part, Sql, Value
 
 
 class Empty(NamedTuple):
-    """What `IN` and `NOT IN` an empty list are written as: one never holds, the other always does."""
+    """The SQL for `IN` and `NOT IN` with an empty list: one is never true, the other always."""
 
     never: str = "IN (SELECT NULL WHERE FALSE)"
     always: str = "NOT IN (SELECT NULL WHERE FALSE)"
@@ -29,7 +29,7 @@ def write(
 def written_parts(
     sql: Sql, value: Callable[[Any], str], *, text: Callable[[str], str] = str, empty: Empty | None = None
 ) -> list[tuple[Part, str]]:
-    """Each part with what is written for it."""
+    """Each part with its SQL text."""
     writer = _Writer(value, text, empty or Empty())
     found: list[tuple[Part, str]] = []
     for number, part in enumerate(sql.parts):
@@ -70,7 +70,7 @@ class _Writer:
 
 
 def _sticks(before: tuple[Part, str], after: tuple[Part, str]) -> bool:
-    """Whether two parts without a space between might be read as something else than the two."""
+    """Whether two parts without a space between them might be read as one."""
     loose = " \t\n\r\f\v()[],;:"
     if isinstance(before[0], str) and isinstance(after[0], str):
         return False

@@ -12,9 +12,9 @@ import msgspec
 
 from noetl.errors import NotFound, TemplateError
 from noetl.model.kind import Kind
-from noetl.model.outcome import Outcome, failed
+from noetl.model.outcome import Failure, Outcome, failed
 from noetl.pipeline.bound import bound_inputs
-from noetl.tools.base import Context, Failure, Redact, Run
+from noetl.tools.base import Context, Redact, Run
 from noetl.tools.registry import BUILTIN, GROUP
 
 HIDDEN = "***"

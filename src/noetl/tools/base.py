@@ -1,13 +1,11 @@
 """The contract of a tool: a module with `KIND` and `async run(inputs, context) -> Outcome`.
 
-A tool knows nothing of steps, policies or stores. Whatever goes wrong inside it is an error outcome with a kind of
-the list in docs/reference/outcomes: returned, or raised as a `Failure` from wherever it was found. Any other exception
-that escapes becomes one of kind `internal`.
+A tool knows nothing of steps, policies or stores. Every failure is an error outcome with a kind of the list in
+docs/reference/outcomes: returned, or raised as a `Failure`. Any other exception becomes one of kind `internal`.
 
-A result is plain data (what JSON has) or `bytes`, on its own or as a value of a map: bytes are stored as they are and
-become a reference. What a call sent or read may hold secrets. The worker hides them in the outcome and in log lines;
-a tool that cuts a text (the tail of an output, the beginning of a body) calls `context.redact` before it cuts, since
-half a secret is no longer recognised.
+A result is JSON data or `bytes`, on its own or as a value of a map: bytes are stored as they are and become a
+reference. The worker redacts secrets in the outcome and in log lines; a tool that truncates a text (the end of an
+output, the beginning of a body) calls `context.redact` before, since half a secret is not recognised.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from noetl.model.outcome import Outcome, failed
+from noetl.model.outcome import Failure, Outcome, failed
 
 Run: TypeAlias = Callable[[Any, "Context"], Awaitable[Outcome]]
 Value = TypeVar("Value")
@@ -28,18 +26,8 @@ MAX_RESULT_BYTES = 50 * 2**20
 """Maximum size of the rows that a database kind returns."""
 
 
-class Failure(Exception):
-    """An error outcome on its way out of a tool."""
-
-    def __init__(
-        self, kind: str, message: str, *, retryable: bool = False, extra: dict[str, Any] | None = None, **details: Any
-    ) -> None:
-        super().__init__(message)
-        self.outcome = failed(kind, message, retryable=retryable, extra=extra, **details)
-
-
 def missing_driver(kind: str, extra: str) -> Outcome:
-    """The outcome of a call whose driver is not there, with the command that brings it."""
+    """The outcome of a call whose driver is missing, with the command that installs it."""
     message = f"kind {kind} needs a driver that is not installed: pip install 'noetl-engine[{extra}]'"
     return failed("not_found", message)
 
@@ -56,12 +44,12 @@ async def _no_credential(auth: str | Mapping[str, Any]) -> dict[str, Any]:
     return dict(auth)
 
 
-def _nothing_hidden(value: Value, /) -> Value:
+def _no_redaction(value: Value, /) -> Value:
     return value
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What a tool may know of its call beside its inputs."""
+    """What a tool knows of its call beside its inputs."""
 
     execution: str
     action: str
@@ -91,7 +79,7 @@ class Context(msgspec.Struct, frozen=True):
     credential: Callable[[str | Mapping[str, Any]], Awaitable[dict[str, Any]]] = _no_credential
     """The fields behind an `auth` input, its kind as `kind`: of a keychain entry by name, or those of the map itself.
     Failure of kind `auth` if there is none."""
-    redact: Redact = _nothing_hidden
+    redact: Redact = _no_redaction
     keychain: Any = None
     """The keychain of the lease, for `kind: secrets`."""
 

@@ -1,10 +1,12 @@
-"""Inputs that mean the same in several kinds, written down once."""
+"""Inputs that several kinds have."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
-from msgspec import Meta
+from msgspec import Meta, Struct
+
+from noetl.model.kind import Kind
 
 Scalar: TypeAlias = str | int | float | bool
 
@@ -13,29 +15,12 @@ Auth: TypeAlias = Annotated[
     Meta(description="Name of the keychain entry to sign in with, or a map of its fields"),
 ]
 
-# SQL. A template inside a statement is one bound value, never spliced text.
-Command: TypeAlias = Annotated[str | None, Meta(description="SQL to run, one statement or several")]
-Query: TypeAlias = Annotated[str | None, Meta(description="The same as `command`")]
-Params: TypeAlias = Annotated[
-    list[Any] | dict[str, Any] | None,
-    Meta(description="Values for the placeholders of the driver, by position or by name"),
-]
-Table: TypeAlias = Annotated[str | None, Meta(description="Table to insert into in bulk, in place of a statement")]
-Columns: TypeAlias = Annotated[
-    list[str] | None,
-    Meta(description="Columns to fill; needed when `rows` are lists, else taken from the first row"),
-]
-Rows: TypeAlias = Annotated[
-    list[dict[str, Any] | list[Any]] | None,
-    Meta(description="Rows to insert into `table`, as maps or as lists; without them `args` is the row"),
-]
-
 # Processes.
 Env: TypeAlias = Annotated[
     dict[str, Scalar | None],
-    Meta(description="Environment variables to add; one that is null is removed"),
+    Meta(description="Environment variables to add; null removes one"),
 ]
-Cwd: TypeAlias = Annotated[str | None, Meta(description="Folder to run in; a fresh temporary one if not given")]
+Cwd: TypeAlias = Annotated[str | None, Meta(description="Folder to run in; a new temporary one by default")]
 Stdin: TypeAlias = Annotated[str | None, Meta(description="Text for standard input")]
 ProcessAuth: TypeAlias = Annotated[
     str | dict[str, Any] | None,
@@ -44,3 +29,41 @@ ProcessAuth: TypeAlias = Annotated[
 
 # Objects in a bucket.
 Bucket: TypeAlias = Annotated[str, Meta(description="Bucket to work in")]
+
+
+class SqlInputs(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Inputs of the SQL kinds. A template inside a statement is one bound value, never spliced text."""
+
+    command: Annotated[str | None, Meta(description="SQL to run, one statement or several")] = None
+    query: Annotated[str | None, Meta(description="The same as `command`")] = None
+    params: Annotated[
+        list[Any] | dict[str, Any] | None,
+        Meta(description="Values for the placeholders of the driver, by position or by name"),
+    ] = None
+    table: Annotated[str | None, Meta(description="Table to insert into in bulk, in place of a statement")] = None
+    columns: Annotated[
+        list[str] | None,
+        Meta(description="Columns to fill; required when `rows` are lists, else taken from the first row"),
+    ] = None
+    rows: Annotated[
+        list[dict[str, Any] | list[Any]] | None,
+        Meta(description="Rows to insert into `table`, as maps or as lists; without them `args` is the row"),
+    ] = None
+
+    @property
+    def sql_field(self) -> str:
+        return "command" if self.command is not None else "query"
+
+
+def sql_kind(name: str, product: str, inputs: type[SqlInputs], *, outcome: str) -> Kind:
+    return Kind(
+        name=name,
+        summary=f"Runs SQL on {product}; the result is `{{rows, row_count, columns}}`",
+        inputs=inputs,
+        timeout=300,
+        extra=name,
+        sql=("command", "query"),
+        outcome=outcome,
+        result="rows",
+        one_of=(("command", "query", "table"),),
+    )

@@ -1,11 +1,11 @@
-"""Opens files that task inputs name. All tools use it; `noetl/file_access.py` has the rules."""
+"""Checks and opens files that task inputs name, by the rules of `noetl/file_access.py`."""
 
 from __future__ import annotations
 
 from typing import BinaryIO
 
 from noetl.file_access import FileRefused, check, check_folder, open_checked
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 
 
 def task_file(path: str, where: str) -> str:

@@ -1,8 +1,8 @@
 """kind: http. One HTTP request.
 
 A text body is `data` as text, JSON as a value, and any other body as binary content, which is kept by reference;
-`outcome.http.encoding` says which of the three it was: `text`, `json` or `binary`. What a person may later read in a
-message or in `error.details` carries neither the query of the address nor a credential that was sent.
+`outcome.http.encoding` says which of the three it was: `text`, `json` or `binary`. Messages and
+`error.details` contain neither the query string nor a credential that was sent.
 
 How a call is made is in `http_client`, which only a call imports: `noetl validate` reads this module and makes none.
 """
@@ -28,8 +28,8 @@ class Tls(Struct, forbid_unknown_fields=True, kw_only=True):
 
 class Upload(Struct, forbid_unknown_fields=True, kw_only=True):
     path: Annotated[str | None, Meta(description="File on the worker to send")] = None
-    content: Annotated[Any, Meta(description="What to send in place of a file: as `body` goes")] = None
-    filename: Annotated[str | None, Meta(description="Name the server is told")] = None
+    content: Annotated[Any, Meta(description="Content to send in place of a file, encoded as `body` is")] = None
+    filename: Annotated[str | None, Meta(description="Name to send with the content")] = None
     content_type: Annotated[str | None, Meta(description="Media type of the part")] = None
 
 
@@ -38,17 +38,17 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
         Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"],
         Meta(description="Method of the request"),
     ] = "GET"
-    url: Annotated[str, Meta(description="Address, with its scheme")]
+    url: Annotated[str, Meta(description="Full URL, including the scheme")]
     params: Annotated[
         dict[str, Scalar | list[Scalar] | None],
-        Meta(description="Query of the address; a list repeats its key, null leaves it out"),
+        Meta(description="Query parameters; a list repeats its key, null leaves it out"),
     ] = {}
     headers: Annotated[dict[str, Scalar | None], Meta(description="Headers to send; null leaves one out")] = {}
     body: Annotated[
         Any,
-        Meta(description="Body: text and binary content go as they are, a map or list as JSON"),
+        Meta(description="Body: text and binary content as they are, a map or list as JSON"),
     ] = None
-    json: Annotated[Any, Meta(description="Body that always goes as JSON, text and null included")] = UNSET
+    json: Annotated[Any, Meta(description="Body that is always sent as JSON, also text and null")] = UNSET
     form: Annotated[
         dict[str, Scalar | list[Scalar]] | None,
         Meta(description="Fields of a form; a list repeats its field"),
@@ -59,7 +59,7 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     ] = None
     auth: Auth = None
     follow_redirects: Annotated[bool, Meta(description="Follow redirects; credentials never go to another host")] = True
-    tls: Annotated[Tls | None, Meta(description="Certificates to trust and to show")] = None
+    tls: Annotated[Tls | None, Meta(description="Certificates to trust and to present")] = None
 
 
 KIND = Kind(
@@ -73,17 +73,16 @@ KIND = Kind(
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    """One request, its redirects included."""
     from noetl.tools.http_client.call import call
 
     return await call(inputs, context)
 
 
 async def close() -> None:
-    """Close the connections of the running event loop. A worker does so when it stops."""
+    """Close the connections of the running event loop."""
     import sys
 
-    if "noetl.tools.http_client.client" in sys.modules:  # else no request was made, and to import it would take time
+    if "noetl.tools.http_client.client" in sys.modules:  # no request was made otherwise, and the import takes time
         from noetl.tools.http_client.client import close_clients
 
         await close_clients()

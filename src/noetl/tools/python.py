@@ -1,15 +1,15 @@
 """kind: python. A piece of Python in a child process.
 
-The args are variables of the code and `result` is its answer at the end. Code that sets none but defines `main` has it
-called with those args that it accepts, and `async def main` is awaited. `sys.exit()` ends the code early, with an error
-unless it is given nothing or 0. What a result may hold, and what becomes of dates, decimals and the like, is in
-`python_child/inside/plain.py`; how the processes live and die in `python_child`.
+The args are variables of the code, and its variable `result` is the result. Code that sets none but defines `main` has
+it called with those args that it accepts; `async def main` is awaited. `sys.exit()` ends the code early, with an error
+unless its argument is missing or 0. `python_child/inside/plain.py` says what a result may contain and how dates,
+decimals and the like are converted; `python_child` describes the processes.
 
-A child is kept for further calls of the same execution with the same credentials and the same sandbox. Each call has
-a fresh namespace, environment and folder, but imported modules stay as they are. Of the worker's environment it has
-what a `shell` has (`PATH`, `HOME`, `LANG` and the like), `TMPDIR`, and what Python needs to start. A child may have 2
-GiB of memory and 512 processes below it, or what `spec.sandbox` says: more memory is a MemoryError, and more processes
-are the end of all of them.
+A child is reused for further calls of the same execution with the same credentials and the same sandbox. Each call has
+a new namespace, environment and folder, but imported modules stay as they are. It inherits the same variables as a
+`shell` (`PATH`, `HOME`, `LANG` and the like), `TMPDIR`, and those that Python needs to start. A child may allocate 2
+GiB of memory and have 512 descendants, or what `spec.sandbox` says: more memory is a MemoryError, and more processes
+end all of them.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ import msgspec
 from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
-from noetl.model.outcome import Outcome, failed
-from noetl.tools.base import Context, Failure
+from noetl.model.outcome import Failure, Outcome, failed
+from noetl.tools.base import Context
 from noetl.tools.sandbox import PROCESSES
 
 if TYPE_CHECKING:
-    from noetl.tools.python_child.child import Answer
+    from noetl.tools.python_child.child import ChildResponse
 
-CALL_BYTES = 200 * 1024 * 1024
+MAX_CALL_BYTES = 200 * 1024 * 1024
 MEMORY_BYTES = 2 * 1024**3
-"""Memory a child may have beyond what it starts with, if the sandbox says nothing."""
-PLAIN_LIFE = {"memory_bytes": MEMORY_BYTES, "processes": PROCESSES}
+"""Memory that a child may allocate, unless the sandbox sets a limit."""
+DEFAULT_SETTINGS = {"memory_bytes": MEMORY_BYTES, "processes": PROCESSES}
 LARGE_BYTES = 1024 * 1024
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     code: Annotated[
         str,
-        Meta(description="Program: `args` are its variables, `result` is its answer, or `def main(**args)`"),
+        Meta(description="Program: `args` are its variables, `result` is its result, or `def main(**args)`"),
     ]
     libs: Annotated[
         list[str] | dict[str, str],
@@ -61,7 +61,7 @@ KIND = Kind(
 )
 
 
-class Order(Struct):
+class CallRequest(Struct):
     """A call as the child reads it."""
 
     task: str
@@ -74,8 +74,8 @@ class Order(Struct):
     line: int
 
 
-class Fault(Struct):
-    """Why a call failed, in the child's words."""
+class ChildError(Struct):
+    """Why a call failed, as the child reports it."""
 
     kind: str
     message: str
@@ -84,41 +84,43 @@ class Fault(Struct):
 
 
 def _foreign(value: Any) -> Any:
-    """How code sees a value that is not plain data: a reference to a stored result is a map that describes it."""
+    """A value that is not plain data: a reference to a stored result is a map that describes it."""
     if hasattr(value, "as_data"):
         return value.as_data()
-    raise TypeError(f"a value of type {type(value).__name__} can't be handed to code")
+    raise TypeError(f"a value of type {type(value).__name__} can't be passed to code")
 
 
 _encode = msgspec.json.Encoder(enc_hook=_foreign).encode
 _decode = msgspec.json.Decoder().decode
-_decode_fault = msgspec.json.Decoder(Fault).decode
+_decode_error = msgspec.json.Decoder(ChildError).decode
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    """Run the code in a child of this execution. Cancelling kills that child and every process below it."""
+    """Run the code in a child of this execution. Cancelling kills that child and all its descendants."""
     import asyncio
 
     from noetl.tools.python_child.child import ChildDied
-    from noetl.tools.python_child.pool import pool_of
+    from noetl.tools.python_child.pool import POOLS
 
     try:
         auth = await _credentials(inputs.auth, context) if inputs.auth else None
-        name, life = _lane(context, auth)
+        name, settings = _lane(context, auth)
     except Failure as failure:
         return Outcome("error", error=failure.outcome.error, extra={"py": {"exception_type": None}})
     try:
         file, line = context.source or (f"<task {context.task}>", 1)
-        frame = _encode(Order(context.task, inputs.code, inputs.libs, context.args, context.action, auth, file, line))
+        frame = _encode(
+            CallRequest(context.task, inputs.code, inputs.libs, context.args, context.action, auth, file, line)
+        )
     except (TypeError, ValueError, RecursionError) as error:
-        return _failed("input", f"the args can't be handed to the code: {error}")
-    if len(frame) > CALL_BYTES:
-        return _failed("too_large", f"code and args take {len(frame) >> 20} MiB, more than {CALL_BYTES >> 20} MiB")
+        return _failed("input", f"the args can't be passed to the code: {error}")
+    if len(frame) > MAX_CALL_BYTES:
+        return _failed("too_large", f"code and args take {len(frame) >> 20} MiB, more than {MAX_CALL_BYTES >> 20} MiB")
     try:
-        answer = await pool_of(asyncio.get_running_loop()).call(name, life, frame, context.log, context.redact)
+        response = await POOLS.get(asyncio.get_running_loop()).call(name, settings, frame, context.log, context.redact)
     except ChildDied as died:
         return _failed("python", str(died))
-    return _outcome(answer)
+    return _outcome(response)
 
 
 async def _credentials(auth: str | dict[str, Any], context: Context) -> dict[str, Any]:
@@ -129,31 +131,27 @@ async def _credentials(auth: str | dict[str, Any], context: Context) -> dict[str
 
 
 def _lane(context: Context, auth: dict[str, Any] | None) -> tuple[str, dict[str, Any]]:
-    """Whose children may run the call, and how they live.
-
-    Code of one execution must not find what another has left behind, nor code with one set of credentials that of
-    another set.
-    """
+    """The lane of a call and the settings of its children: executions, and sets of credentials, share no child."""
     if auth is None and "sandbox" not in context.spec:
-        return context.execution, PLAIN_LIFE
+        return context.execution, DEFAULT_SETTINGS
     from hashlib import sha256
 
     from noetl.tools.python_child.pool import interpreter
     from noetl.tools.sandbox import confined_python, landlock, sandbox_of
 
     box = sandbox_of(context.spec)
-    life = {
+    settings = {
         "memory_bytes": box.memory_bytes or MEMORY_BYTES,
         "processes": box.processes,
         "landlock": landlock(box, (), read=_importable()),
         "exec": confined_python(box, *interpreter()),
     }
-    key = sha256(msgspec.json.encode([context.execution, auth, life], order="deterministic")).hexdigest()
-    return f"{context.execution}/{key}", life
+    key = sha256(msgspec.json.encode([context.execution, auth, settings], order="deterministic")).hexdigest()
+    return f"{context.execution}/{key}", settings
 
 
 def _importable() -> list[str]:
-    """Where modules are, but for the folder that the worker happens to run in: it may hold anything."""
+    """Folders with modules, but not the working folder of the worker, which may contain anything."""
     import os
 
     here = os.getcwd()
@@ -161,36 +159,36 @@ def _importable() -> list[str]:
 
 
 async def warm() -> None:
-    """Start the process that forks the children ahead of the first call, which then waits 30 ms less."""
+    """Start the zygote before the first call, which is then 30 ms faster."""
     import asyncio
 
-    from noetl.tools.python_child.pool import pool_of
+    from noetl.tools.python_child.pool import POOLS
 
-    pool_of(asyncio.get_running_loop()).launch()
+    POOLS.get(asyncio.get_running_loop()).launch()
 
 
 async def close() -> None:
     """End all child processes of this event loop."""
     import asyncio
 
-    from noetl.tools.python_child.pool import close_pool
+    from noetl.tools.python_child.pool import POOLS
 
-    close_pool(asyncio.get_running_loop())
+    POOLS.close(asyncio.get_running_loop())
 
 
-def _outcome(answer: Answer) -> Outcome:
+def _outcome(response: ChildResponse) -> Outcome:
     try:
-        if answer.well:
-            return Outcome(result=_result(answer.content), extra={"py": {"exception_type": None}})
-        fault = _decode_fault(answer.content)
-    except msgspec.DecodeError as error:  # the code has written into a descriptor that is not its own
-        return _failed("python", f"the answer of the process makes no sense: {error}")
-    py = {"exception_type": fault.exception_type, "traceback": fault.traceback}
-    return failed(fault.kind, fault.message, extra={"py": py})
+        if response.well:
+            return Outcome(result=_result(response.content), extra={"py": {"exception_type": None}})
+        child_error = _decode_error(response.content)
+    except msgspec.DecodeError as error:  # the code has written to a descriptor that is not its own
+        return _failed("python", f"the process sent an invalid response: {error}")
+    py = {"exception_type": child_error.exception_type, "traceback": child_error.traceback}
+    return failed(child_error.kind, child_error.message, extra={"py": py})
 
 
 def _result(content: bytes | bytearray) -> Any:
-    """The value, or for a large one its JSON: it is going to be stored as it is, and to build it would take memory."""
+    """The value, or for a large one its JSON, which is stored as it is."""
     if len(content) < LARGE_BYTES:
         return _decode(content)
     return msgspec.json.decode(content, type=msgspec.Raw).copy()

@@ -1,7 +1,7 @@
-"""The process that simulates circuits for `kind: quantum`. It reads orders and writes answers, a line of JSON each.
+"""The simulator process of `kind: quantum`. It reads requests and writes responses, one line of JSON each.
 
-What is imported here takes a second and much memory, so that a process serves one circuit after another. What its
-libraries print goes into a file: one of the two readers of OpenQASM 3 explains its errors only there.
+The imports take a second and much memory, so a process simulates one circuit after another. The output of the libraries
+goes to a file: one of the two parsers of OpenQASM 3 explains its errors only there.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import IO, Any
 PR_SET_PDEATHSIG = 1
 MEMORY_MB = 2048
 """Enough for the 2 to the power of 27 amplitudes of 27 qubits."""
-ANSWER_BYTES = 50 * 2**20
-NOTES_BYTES = 2000
+MAX_COUNTS_BYTES = 50 * 2**20
+MAX_MESSAGE_BYTES = 2000
 WIDER = "`aer_stabilizer` and `aer_matrix_product_state` simulate wider circuits of some forms"
-HINT = "the reader of qiskit itself knows a part of OpenQASM 3 only: pip install qiskit-qasm3-import"
+HINT = "the parser of qiskit itself supports only a part of OpenQASM 3: pip install qiskit-qasm3-import"
 
 
 class BadCircuit(Exception):
@@ -33,31 +33,31 @@ class BadCircuit(Exception):
 def main() -> None:
     parent = int(sys.argv[1])
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it was gone before it could take this process along
+    if os.getppid() != parent:  # the parent ended before the signal was requested
         return
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    with tempfile.TemporaryFile() as notes:
-        os.dup2(notes.fileno(), 1)
-        os.dup2(notes.fileno(), 2)
+    responses = os.fdopen(os.dup(1), "wb", buffering=0)
+    with tempfile.TemporaryFile() as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
         for line in sys.stdin.buffer:
-            answers.write(json.dumps(_answer(json.loads(line), notes)).encode() + b"\n")
+            responses.write(json.dumps(_respond(json.loads(line), output)).encode() + b"\n")
 
 
-def _answer(order: dict[str, Any], notes: IO[bytes]) -> dict[str, Any]:
-    notes.seek(0)
-    notes.truncate()
+def _respond(request: dict[str, Any], output: IO[bytes]) -> dict[str, Any]:
+    output.seek(0)
+    output.truncate()
     try:
-        answer = _simulate(order, notes)
-        if len(json.dumps(answer["counts"])) > ANSWER_BYTES:
-            raise BadCircuit("too_large", f"the counts take more than {ANSWER_BYTES >> 20} MiB: run fewer shots")
-        return answer
-    except BadCircuit as refused:
-        return {"kind": refused.args[0], "message": refused.args[1]}
-    except Exception as error:  # libraries of this kind raise what they like
+        response = _simulate(request, output)
+        if len(json.dumps(response["counts"])) > MAX_COUNTS_BYTES:
+            raise BadCircuit("too_large", f"the counts take more than {MAX_COUNTS_BYTES >> 20} MiB: run fewer shots")
+        return response
+    except BadCircuit as error:
+        return {"kind": error.args[0], "message": error.args[1]}
+    except Exception as error:  # the libraries raise many kinds of errors
         return {"kind": "input", "message": f"{type(error).__name__}: {error}"}
 
 
-def _simulate(order: dict[str, Any], notes: IO[bytes]) -> dict[str, Any]:
+def _simulate(request: dict[str, Any], output: IO[bytes]) -> dict[str, Any]:
     import platform
 
     import qiskit  # type: ignore[import-untyped]
@@ -65,10 +65,10 @@ def _simulate(order: dict[str, Any], notes: IO[bytes]) -> dict[str, Any]:
     from qiskit.exceptions import QiskitError  # type: ignore[import-untyped]
     from qiskit.transpiler.exceptions import CircuitTooWideForTarget  # type: ignore[import-untyped]
 
-    circuit = _read(order["circuit"], order["version"], notes)
+    circuit = _read(request["circuit"], request["version"], output)
     backend = qiskit_aer.AerSimulator(
-        method=order["method"],
-        seed_simulator=order["seed"],
+        method=request["method"],
+        seed_simulator=request["seed"],
         max_memory_mb=MEMORY_MB,
         max_parallel_threads=1,  # the same counts on every machine
     )
@@ -76,7 +76,7 @@ def _simulate(order: dict[str, Any], notes: IO[bytes]) -> dict[str, Any]:
         ready = qiskit.transpile(circuit, backend, optimization_level=0)
     except CircuitTooWideForTarget:
         raise BadCircuit("too_large", f"{circuit.num_qubits} qubits are too many: {WIDER}") from None
-    result = backend.run(ready, shots=order["shots"]).result()
+    result = backend.run(ready, shots=request["shots"]).result()
     if not result.success:
         status = str(result.results[0].status if result.results else result.status).removeprefix("ERROR: ")
         if "nsufficient memory" in status:
@@ -85,7 +85,7 @@ def _simulate(order: dict[str, Any], notes: IO[bytes]) -> dict[str, Any]:
     try:
         counts = result.get_counts()
     except QiskitError:
-        raise BadCircuit("input", "the circuit measures nothing, so that there is nothing to count") from None
+        raise BadCircuit("input", "the circuit has no measurement: there is nothing to count") from None
     return {
         "counts": {bits: int(times) for bits, times in sorted(counts.items())},
         "qubits": circuit.num_qubits,
@@ -99,38 +99,38 @@ def _simulate(order: dict[str, Any], notes: IO[bytes]) -> dict[str, Any]:
     }
 
 
-def _read(text: str, version: int, notes: IO[bytes]) -> Any:
+def _read(text: str, version: int, output: IO[bytes]) -> Any:
     from qiskit import qasm2
 
     if version == 3:
-        return _read3(text, notes)
+        return _read3(text, output)
     try:
         return qasm2.loads(text, include_path=(), custom_instructions=qasm2.LEGACY_CUSTOM_INSTRUCTIONS)
     except qasm2.QASM2ParseError as error:
         raise BadCircuit("input", f"the circuit can't be read: {error.message}") from None
 
 
-def _read3(text: str, notes: IO[bytes]) -> Any:
+def _read3(text: str, output: IO[bytes]) -> Any:
     from qiskit import qasm3
     from qiskit.exceptions import MissingOptionalLibraryError
 
     try:
         return qasm3.loads(text)
     except MissingOptionalLibraryError:
-        return _read_part_of_3(text, qasm3.loads_experimental, notes)
+        return _read_part_of_3(text, qasm3.loads_experimental, output)
     except qasm3.QASM3ImporterError as error:
         raise BadCircuit("input", f"the circuit can't be read: {error.message}") from None
 
 
-def _read_part_of_3(text: str, read: Callable[[str], Any], notes: IO[bytes]) -> Any:
+def _read_part_of_3(text: str, read: Callable[[str], Any], output: IO[bytes]) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is experimental
+        warnings.simplefilter("ignore")  # the warning that it is experimental
         try:
             return read(text)
-        except BaseException as error:  # also what becomes of a panic in its own code
-            notes.seek(0)
-            told = notes.read(NOTES_BYTES).decode(errors="replace").strip() or str(error)[:NOTES_BYTES]
-            raise BadCircuit("input", f"the circuit can't be read: {told} ({HINT})") from None
+        except BaseException as error:  # also a panic of its native code
+            output.seek(0)
+            message = output.read(MAX_MESSAGE_BYTES).decode(errors="replace").strip() or str(error)[:MAX_MESSAGE_BYTES]
+            raise BadCircuit("input", f"the circuit can't be read: {message} ({HINT})") from None
 
 
 if __name__ == "__main__":

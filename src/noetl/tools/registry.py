@@ -2,8 +2,7 @@
 
 The built-in kinds are the dict below. Others come from installed distributions through the entry point group
 `noetl.tools`, where the name is the kind and the object a module with a `KIND`. A module is imported when its
-kind is first asked for, and entry points are read when a name is asked for that is not built in: both would
-slow every start.
+kind is first used, and entry points are read for the first name that is not built in: both would slow every start.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class ToolKindTaken(NoetlError):
 
 
 class ToolKindBroken(NoetlError):
-    """A plug-in is installed but what it offers is no tool kind."""
+    """A plug-in is installed but offers no valid tool kind."""
 
     def __init__(self, kind: str, owner: str, why: str) -> None:
         super().__init__(f"tool kind {kind!r} of {owner} can't be used: {why}")
@@ -73,7 +72,7 @@ class Registry:
         self._closers: list[Callable[[], Awaitable[None]]] = []
 
     def get(self, name: str) -> Kind | None:
-        """The kind of that name, or None if nothing installed has it."""
+        """The kind of that name, or None if it is not installed."""
         if name not in self._loaded:
             kind = builtin(name) or self._plugin(name)
             if kind is None:
@@ -82,7 +81,7 @@ class Registry:
         return self._loaded[name]
 
     def runner(self, name: str) -> Run | None:
-        """How to call a tool of that kind; None if there is no such kind or this version can't run it."""
+        """The function that runs a kind; None if there is no such kind or it can't be run."""
         if name not in self._runners:
             if name in BUILTIN:
                 module: Any = import_module(BUILTIN[name])
@@ -95,13 +94,13 @@ class Registry:
         return self._runners[name]
 
     async def close(self) -> None:
-        """End what the tools have opened: connections, child processes. One that fails keeps no other from it."""
-        async with AsyncExitStack() as all_of_them:
+        """Close the connections and child processes of all tools, even if one of them fails."""
+        async with AsyncExitStack() as stack:
             for close in self._closers:
-                all_of_them.push_async_callback(close)
+                stack.push_async_callback(close)
 
     def names(self) -> list[str]:
-        """All names, built-in ones first, then those of plug-ins by the alphabet. Loads no kind."""
+        """All names, built-in ones first, then those of plug-ins in alphabetical order. Loads no kind."""
         return [*BUILTIN, *sorted(self._entry_points)]
 
     def all(self) -> dict[str, Kind]:
@@ -120,25 +119,24 @@ class Registry:
         if not isinstance(kind, Kind):
             raise ToolKindBroken(name, _owner(entry), f"{entry.value} has no KIND")
         if kind.name != name:
-            raise ToolKindBroken(name, _owner(entry), f"its KIND calls itself {kind.name!r}")
+            raise ToolKindBroken(name, _owner(entry), f"its KIND has the name {kind.name!r}")
         return kind
 
     @cached_property
     def _entry_points(self) -> dict[str, EntryPoint]:
         from importlib.metadata import entry_points
 
-        found: dict[str, EntryPoint] = {}
+        plugins: dict[str, EntryPoint] = {}
         for entry in entry_points(group=GROUP):
             if entry.name in BUILTIN:
                 raise ToolKindTaken(entry.name, "noetl itself", _owner(entry))
-            if entry.name in found:
-                raise ToolKindTaken(entry.name, _owner(found[entry.name]), _owner(entry))
-            found[entry.name] = entry
-        return found
+            if entry.name in plugins:
+                raise ToolKindTaken(entry.name, _owner(plugins[entry.name]), _owner(entry))
+            plugins[entry.name] = entry
+        return plugins
 
 
 def builtin(name: str) -> Kind | None:
-    """The built-in kind of that name, or None."""
     if name not in BUILTIN:
         return None
     kind: Kind = import_module(BUILTIN[name]).KIND

@@ -1,12 +1,11 @@
 """How child processes are confined: `spec.sandbox` of a task.
 
-`none` is the default: a process has the rights of the worker's user. `landlock` asks the kernel to forbid the process
-and all below it to read anything but the system and what is declared, to write outside its own folder, to change
-metadata of files, and to use the network (Landlock for files, `process/seccomp.py` for the rest). `bubblewrap` gives
-them a world of their own: other processes, the network and most of the disk are not there. Limits of memory and
-processes hold in all three.
+`none` is the default: a process has the rights of the worker's user. With `landlock` the kernel keeps the process and
+its descendants from reading anything but the system and the declared paths, writing outside its own folder, changing
+metadata of files, and using the network (Landlock for files, `process/seccomp.py` for the rest). `bubblewrap` runs them
+in namespaces without other processes, the network and most of the disk. All three limit memory and processes.
 
-A sandbox that this machine does not have fails the call. Nothing ever runs with less than what was asked for.
+If the sandbox is not available on the worker, the call fails. Nothing ever runs with a weaker one.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 
 if TYPE_CHECKING:
     from noetl.file_access import OwnFiles
 
 PROCESSES = 512
-"""How many processes a call may have at once if nothing is said."""
+"""The default limit of processes of a call."""
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/nix/store")
-"""What a program needs to run at all, beside /proc and /dev."""
+"""What every program needs, beside /proc and /dev."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
 RANDOM = ("/dev/urandom", "/dev/random")
 NAMES = "/run/systemd/resolve"
@@ -50,27 +49,27 @@ class Sandbox(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
 
 
 def sandbox_of(spec: Mapping[str, Any]) -> Sandbox:
-    """The sandbox that a task asks for. Failure if it makes no sense or is not to be had here."""
-    given = spec.get("sandbox") or {}
+    """The sandbox of a task; Failure if it is invalid or not available here."""
+    value = spec.get("sandbox") or {}
     try:
-        found = msgspec.convert({"kind": given} if isinstance(given, str) else given, Sandbox)
+        sandbox = msgspec.convert({"kind": value} if isinstance(value, str) else value, Sandbox)
     except msgspec.ValidationError as error:
         raise Failure("input", f"spec.sandbox: {error}") from None
-    if found.kind == "landlock":
+    if sandbox.kind == "landlock":
         _check_landlock()
-    return found
+    return sandbox
 
 
 def confined(sandbox: Sandbox, argv: list[str], cwd: str, folders: Iterable[str]) -> list[str]:
-    """The command line that runs a program in the sandbox. It may write into `folders`."""
+    """The command line that runs a program in the sandbox, where it may write to `folders`."""
     if sandbox.kind != "bubblewrap":
         return argv
     return [*_bubblewrap(sandbox, read=(), write=folders), "--chdir", cwd, "--", *argv]
 
 
 def landlock(sandbox: Sandbox, folders: Iterable[str], *, read: Iterable[str] = ()) -> dict[str, Any] | None:
-    """What the kernel is told, if Landlock is asked for. `folders` can be written, `read` is what the task needs in any
-    case. Failure if a path that was declared would open noetl's own files to it."""
+    """The rules for Landlock, if it is the sandbox. `folders` are writable, `read` is what the task needs in any case.
+    Failure if a declared path contains noetl's own files."""
     if sandbox.kind != "landlock":
         return None
     import sys
@@ -84,7 +83,7 @@ def landlock(sandbox: Sandbox, folders: Iterable[str], *, read: Iterable[str] = 
         _check_declared(path, own)
     needed = [*SYSTEM, NAMES, sys.prefix, sys.base_prefix, *read]
     readable = ["/proc", *DEVICES, *RANDOM]
-    readable += [one for path in dict.fromkeys(needed) for one in _without_own_files(path, own)]
+    readable += [part for path in dict.fromkeys(needed) for part in _without_own_files(path, own)]
     return {
         "read": [*readable, *sandbox.read],
         "write": [*write, *DEVICES],
@@ -103,7 +102,7 @@ def _check_declared(path: str, own: OwnFiles) -> None:
 
 
 def _without_own_files(path: str, own: OwnFiles) -> list[str]:
-    """A path that every program needs, or what is left of it where noetl's own files are inside."""
+    """A path that every program needs, or its parts without noetl's own files."""
     import os
 
     found = own.inside(path)
@@ -111,11 +110,11 @@ def _without_own_files(path: str, own: OwnFiles) -> list[str]:
         return [path]
     if not os.path.isdir(path) or os.path.dirname(found) == os.path.realpath(path):
         return []
-    return [one for name in os.listdir(path) for one in _without_own_files(os.path.join(path, name), own)]
+    return [part for name in os.listdir(path) for part in _without_own_files(os.path.join(path, name), own)]
 
 
 def confined_python(sandbox: Sandbox, argv: list[str], folders: Iterable[str]) -> list[str] | None:
-    """The command line of an interpreter that serves python calls in a bubble; None if the zygote's own will do."""
+    """The command line of an interpreter for python calls in bubblewrap; None if a fork of the zygote will do."""
     import sys
 
     if sandbox.kind != "bubblewrap":
@@ -125,7 +124,7 @@ def confined_python(sandbox: Sandbox, argv: list[str], folders: Iterable[str]) -
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
-    """Folders without those that lie in another one, or in what is there anyway."""
+    """Folders without those inside another one, or inside the system folders."""
     import os
 
     found: list[str] = []
@@ -140,7 +139,7 @@ def _check_landlock() -> None:
     from noetl.tools.process.seccomp import is_supported
 
     if landlock_version() == 0:
-        message = "the sandbox `landlock` is not to be had: the kernel of this worker has no Landlock, or it is off"
+        message = "the sandbox `landlock` is not available: the kernel of this worker has no Landlock, or it is off"
         raise Failure("not_found", message)
     if not is_supported():
         message = "the sandbox `landlock` supports x86_64 and aarch64 only, and this worker has another architecture"
@@ -148,7 +147,7 @@ def _check_landlock() -> None:
 
 
 def _bubblewrap(sandbox: Sandbox, read: Iterable[str], write: Iterable[str]) -> list[str]:
-    """The program and its options. What comes later lies over what came before."""
+    """The program and its options. Later mounts cover earlier ones."""
     import os
     from shutil import which
 

@@ -1,10 +1,10 @@
-"""kind: script. A script that lies in a file or in a result.
+"""kind: script. A script in a file or in a result.
 
-`path` is a file on the worker; `ref` is a result that holds the script, as text or as a reference to it. The script of
-a `ref` is written to a file that only this call can read. The interpreter is the one given, else the one that the first
-line names (`#!...`), else `/bin/sh`. The script is never rendered: values go in by `argv`, `env` or `stdin`.
+`path` is a file on the worker; `ref` is a result that is the script, as text or as a reference to it. The script of a
+`ref` is written to a file that only this call can read. The interpreter is `interpreter`, or that of the first line
+(`#!...`), or `/bin/sh`. The script is never rendered: pass values by `argv`, `env` or `stdin`.
 
-Environment, folder, output and end are those of kind `shell`.
+Environment, folder, output and outcome are those of kind `shell`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from noetl.model.kind import Kind
-from noetl.model.outcome import Outcome
-from noetl.tools.base import Context, Failure
+from noetl.model.outcome import Failure, Outcome
+from noetl.tools.base import Context
 from noetl.tools.fields import Cwd, Env, ProcessAuth, Scalar, Stdin
 
 SHELL = "/bin/sh"
@@ -23,10 +24,10 @@ SHELL = "/bin/sh"
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     path: Annotated[str | None, Meta(description="File of the script on the worker, relative to the playbook")] = None
-    ref: Annotated[Any, Meta(description="Result that holds the script: its text, or a reference to it")] = None
+    ref: Annotated[Any, Meta(description="Result that is the script: its text, or a reference to it")] = None
     interpreter: Annotated[
         str | list[str] | None,
-        Meta(description="Program that runs it, with options as a list; its first line decides if not given"),
+        Meta(description="Program that runs it, with options as a list; by default that of its first line"),
     ] = None
     argv: Annotated[list[Scalar], Meta(description="Arguments of the script")] = []
     env: Env = {}
@@ -46,34 +47,34 @@ KIND = Kind(
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    """The script to its end. Cancelling ends it and all that it has started."""
-    from noetl.tools.process.call import check_arguments, credential, stdin_bytes, surroundings, word
+    """Run the script to its end. Cancelling ends all its processes."""
+    from noetl.tools.process.call import check_arguments, credential, program_environment, stdin_bytes, word
 
     try:
         fields = await credential(context, inputs.auth)
-        async with surroundings("script", context, inputs.cwd, inputs.env, fields) as place:
+        async with program_environment("script", context, inputs.cwd, inputs.env, fields) as environment:
             file, first = (
                 _from_file(inputs.path, context.folder)
                 if inputs.path is not None
-                else _written(inputs.ref, place.scratch, context)
+                else _written(inputs.ref, environment.scratch, context)
             )
             argv = [*_interpreter(inputs.interpreter, first), file, *map(word, inputs.argv)]
             check_arguments(context, argv)
-            return await place.run(argv, stdin_bytes(inputs.stdin), read=[file])
+            return await environment.run(argv, stdin_bytes(inputs.stdin), read=[file])
     except Failure as failure:
-        found = failure.outcome
-        return found if found.extra else Outcome(found.status, error=found.error, extra={"script": {"exit_code": None}})
+        outcome = failure.outcome
+        return outcome if outcome.extra else replace(outcome, extra={"script": {"exit_code": None}})
 
 
 async def close() -> None:
-    """End what still runs for this event loop."""
+    """End all programs of this event loop."""
     from noetl.tools.process.program import close
 
     await close()
 
 
 def _from_file(path: str, folder: str) -> tuple[str, bytes]:
-    """The file, and how its script begins."""
+    """The file, and its first line."""
     import os
 
     from noetl.tools.files import task_file
@@ -89,27 +90,27 @@ def _from_file(path: str, folder: str) -> tuple[str, bytes]:
 
 
 def _written(content: Any, folder: str, context: Context) -> tuple[str, bytes]:
-    """The script of a result as a file, and how it begins. A secret in it would outlast a worker that is killed."""
+    """The script of a result as a file, and its first line. A secret in it would outlast a killed worker."""
     import os
 
     if isinstance(content, str | bytes) and context.redact(content) != content:
-        message = "the script holds a secret, and a script is written to the disk: pass it by `env`, `stdin` or `auth`"
+        message = "the script contains a secret, and a script is written to disk: pass it by `env`, `stdin` or `auth`"
         raise Failure("input", message)
     if isinstance(content, str):
         content = content.encode()
     if not isinstance(content, bytes):
-        raise Failure("input", "`ref` must lead to a text: this result is something else")
+        raise Failure("input", "`ref` must be a text or a reference to one")
     path = os.path.join(folder, "script")
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "wb") as file:
         file.write(content)
     return path, content[:256].partition(b"\n")[0]
 
 
-def _interpreter(given: str | list[str] | None, first_line: bytes) -> list[str]:
-    if isinstance(given, str):
-        return [given]
-    if given:
-        return list(given)
+def _interpreter(explicit: str | list[str] | None, first_line: bytes) -> list[str]:
+    if isinstance(explicit, str):
+        return [explicit]
+    if explicit:
+        return list(explicit)
     if not first_line.startswith(b"#!"):
         return [SHELL]
     program, _, option = first_line[2:].decode("utf-8", "replace").strip().partition(" ")

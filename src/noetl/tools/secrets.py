@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
-from noetl.model.outcome import Outcome, failed
-from noetl.tools.base import Context, Failure
+from noetl.model.outcome import Failure, Outcome, failed
+from noetl.tools.base import Context
 
 if TYPE_CHECKING:
     from noetl.reference import Reference

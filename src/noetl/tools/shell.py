@@ -18,10 +18,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from noetl.model.kind import Kind
-from noetl.model.outcome import Outcome, failed
-from noetl.tools.base import Context, Failure
+from noetl.model.outcome import Failure, Outcome, failed
+from noetl.tools.base import Context
 from noetl.tools.fields import Cwd, Env, ProcessAuth, Stdin
 
 if TYPE_CHECKING:
@@ -56,55 +57,53 @@ KIND = Kind(
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    """The commands in order, up to the first that fails. Cancelling ends what runs, and all that it has started."""
-    from noetl.tools.process.call import credential, stdin_bytes, surroundings
+    """Run the commands in order, up to the first that fails. Cancelling ends all their processes."""
+    from noetl.tools.process.call import credential, program_environment, stdin_bytes
 
     extra = {"shell": {"exit_code": None}}
     try:
         commands = _commands(inputs, context)
         fields = await credential(context, inputs.auth)
-        outcome = failed("input", "there is no command to run", extra=extra)
-        async with surroundings("shell", context, inputs.cwd, inputs.env, fields) as place:
+        outcome = failed("input", "no command to run", extra=extra)
+        async with program_environment("shell", context, inputs.cwd, inputs.env, fields) as environment:
             for argv, env in commands:
-                outcome = await place.run(argv, stdin_bytes(inputs.stdin), env)
+                outcome = await environment.run(argv, stdin_bytes(inputs.stdin), env)
                 if not outcome.ok:
                     break
         return outcome
     except Failure as failure:
-        return failure.outcome if failure.outcome.extra else _with(failure.outcome, extra)
+        return failure.outcome if failure.outcome.extra else replace(failure.outcome, extra=extra)
 
 
 async def close() -> None:
-    """End what still runs for this event loop."""
+    """End all programs of this event loop."""
     from noetl.tools.process.program import close
 
     await close()
-
-
-def _with(outcome: Outcome, extra: dict[str, dict[str, None]]) -> Outcome:
-    return Outcome(outcome.status, outcome.result, outcome.error, extra)
 
 
 def _commands(inputs: Inputs, context: Context) -> list[tuple[list[str], dict[str, str]]]:
     """Each command as words, and the variables it refers to."""
     from noetl.tools.process.call import check_arguments
 
-    given: Any = inputs.command if inputs.cmds is None else inputs.cmds
+    texts: Any = inputs.command if inputs.cmds is None else inputs.cmds
     bound: Any = context.bound.get("command" if inputs.cmds is None else "cmds")
-    if not isinstance(given, list):
-        given, bound = [given], bound if isinstance(bound, list) else [bound]
-    found: list[tuple[list[str], dict[str, str]]] = []
-    for number, one in enumerate(given):
-        if one == []:
+    if not isinstance(texts, list):
+        texts, bound = [texts], bound if isinstance(bound, list) else [bound]
+    commands: list[tuple[list[str], dict[str, str]]] = []
+    for number, text in enumerate(texts):
+        if text == []:
             raise Failure("input", f"command {number + 1} is an empty list")
-        command = (one, {}) if isinstance(one, list) else _through_shell(inputs.shell, bound[number] if bound else None)
+        command = (
+            (text, {}) if isinstance(text, list) else _through_shell(inputs.shell, bound[number] if bound else None)
+        )
         check_arguments(context, command[0])
-        found.append(command)
-    return found
+        commands.append(command)
+    return commands
 
 
 def _through_shell(shell: str, text: ShellText | None) -> tuple[list[str], dict[str, str]]:
-    """Text is only run if its templates were bound: text into which values were written is not safe."""
+    """A command that is text, whose templates must be bound: spliced values would not be safe."""
     if text is None:
         raise Failure("internal", "the command was not prepared for a shell")
     name = shell.rpartition("/")[2]

@@ -26,7 +26,7 @@ from noetl.clock import uptime
 from noetl.dsl.compile import Loaded, load
 from noetl.engine.commands import Claim, Report
 from noetl.engine.events import StepFailed
-from noetl.errors import AuthError, Away, Conflict, NoetlError, NotFound
+from noetl.errors import AuthError, Conflict, NatsUnavailable, NoetlError, NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.model.kind import Kind
 from noetl.model.outcome import Error
@@ -42,7 +42,7 @@ from noetl.worker.terms import Key, LeaseTerms
 from noetl.worker.work import Work
 
 if TYPE_CHECKING:
-    from noetl.bus.objects import Shelf
+    from noetl.nats.objects import ObjectBuckets
 
 POLL_SECONDS = 10.0
 """How long the server may keep a claim waiting for work."""
@@ -71,7 +71,7 @@ class HttpLink:
     most_content: int | None = wire.CONTENT_BYTES
 
     def __init__(
-        self, url: str, token: str, worker: str, pool: str, output: Output, shelf: Shelf | None = None
+        self, url: str, token: str, worker: str, pool: str, output: Output, shelf: ObjectBuckets | None = None
     ) -> None:
         self.worker, self.pool, self.output = worker, pool, output
         self.client = httpx2.AsyncClient(base_url=api(url), headers=headers(token), timeout=CALL)
@@ -240,7 +240,7 @@ class HttpLink:
     async def shelve(self, bucket: str, key: str, content: bytes) -> None:
         """Put content into a bucket of NATS, here or with the help of the server."""
         if self.shelf is not None:
-            with suppress(Away):  # the server may do better
+            with suppress(NatsUnavailable):  # the server may do better
                 await self.shelf.put(bucket, key, content)
                 return
         self.buckets[key] = bucket
@@ -253,7 +253,7 @@ class HttpLink:
             return known
         try:
             content = await self.shelf.get(*reference.key.split("/", 1))
-        except Away:
+        except NatsUnavailable:
             return None
         if content is not None:
             self.contents.keep(reference.digest, content)

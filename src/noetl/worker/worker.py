@@ -24,7 +24,7 @@ from noetl.expression import Sealed, revealed
 from noetl.keychain.keychain import Keychain, StoredCredential, open_handle
 from noetl.keychain.redact import Redactor
 from noetl.model.identity import TaskId, action_id
-from noetl.model.outcome import Outcome, failed
+from noetl.model.outcome import Failure, Outcome, failed
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan, TaskPlan
 from noetl.pipeline.run import Call, Done, Failed, Parked, Pipeline, Waiting, has_references
@@ -35,7 +35,7 @@ from noetl.results.read import read_json, read_value
 from noetl.results.stores import bucket_of, in_bucket
 from noetl.scope import Scope, StepsView
 from noetl.store.codec import check_value
-from noetl.tools.base import Context, Failure
+from noetl.tools.base import Context
 from noetl.tools.registry import Registry
 from noetl.worker.work import Work
 

@@ -78,8 +78,8 @@ def test_a_server_starts_works_and_is_ready_without_nats(tmp_path: Path, broker:
         check(mode, mode.client.start(request(ITEMS)))
         broker.start()
         until(lambda: is_ok(mode))
-        until(lambda: "can be used again" in mode.servers[0].said())
-        assert mode.servers[0].said().count("NATS can't be used") == 1
+        until(lambda: "is available again" in mode.servers[0].said())
+        assert mode.servers[0].said().count("NATS is unavailable") == 1
     mode.verify()
 
 

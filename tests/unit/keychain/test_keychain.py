@@ -14,10 +14,10 @@ from noetl.errors import AuthError, NotFound
 from noetl.keychain.check import missing_entries
 from noetl.keychain.handle import Handle, handle_of
 from noetl.keychain.keychain import Keychain, StoredCredential, open_handle
+from noetl.model.outcome import Failure
 from noetl.model.playbook import Credential, Executor, Playbook, Step
 from noetl.reference import Reference
 from noetl.store.ports import SealedCredential
-from noetl.tools.base import Failure
 
 TOKEN = "t0ken-of-the-shop"
 STORED = {

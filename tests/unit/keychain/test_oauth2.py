@@ -15,8 +15,8 @@ from werkzeug import Request, Response
 from noetl.keychain import oauth2
 from noetl.keychain.keychain import Keychain, StoredCredential
 from noetl.keychain.tokens import Token, TokenCache
+from noetl.model.outcome import Failure
 from noetl.model.playbook import Credential
-from noetl.tools.base import Failure
 
 CLIENT, SECRET = "shop client", "s3cret:of%the client"
 

@@ -31,9 +31,8 @@ from werkzeug import Request, Response
 from noetl.keychain.keychain import Keychain, StoredCredential
 from noetl.keychain.providers import aws, google, vault
 from noetl.keychain.tokens import TokenCache
-from noetl.model.outcome import Error
+from noetl.model.outcome import Error, Failure
 from noetl.model.playbook import Credential
-from noetl.tools.base import Failure
 
 VALUE = "the-s3cret-value"
 

@@ -11,11 +11,11 @@ from tests.conformance.memory import MemoryStore
 from tests.servers.s3 import KEYS, REGION, S3Server, s3_server
 
 from noetl.errors import NoetlError
+from noetl.model.outcome import Failure
 from noetl.reference import Reference, refer
 from noetl.results import object as object_store
 from noetl.results.object import fault_of, read_object, write_object
 from noetl.results.read import Damaged, read_value
-from noetl.tools.base import Failure
 
 VALUE = {"rows": list(range(50_000))}
 

@@ -23,11 +23,11 @@ from nats.js.kv import KeyValue
 from test_api_sessions import API, DAY, PASSWORD, signed_in
 from tests.servers.nats import RestartedNats, restarted_nats
 
-from noetl.bus import connection
-from noetl.bus.connection import Bus
-from noetl.bus.sessions import BUCKET
+from noetl.nats import connection
+from noetl.nats.connection import NatsConnection
 from noetl.server.auth import COOKIE
 from noetl.server.options import ServerSettings
+from noetl.server.session_keys import BUCKET
 from noetl.settings import NatsSettings
 
 SECONDS = 120
@@ -39,7 +39,7 @@ class Shop(ApiServer):
 
     def __init__(self, broker: RestartedNats) -> None:
         self.broker = broker
-        self.bus = Bus(NatsSettings((broker.url,)), lambda level, text: None)
+        self.bus = NatsConnection(NatsSettings((broker.url,)), lambda level, text: None)
         super().__init__(settings=ServerSettings(version="9.9", bus=self.bus))
         self.do(self._connect())
         with self.client("admin") as admin:
@@ -74,7 +74,7 @@ class Shop(ApiServer):
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    monkeypatch.setattr(connection, "ANSWER_SECONDS", 30.0)  # a busy machine is not what is tested
+    monkeypatch.setattr(connection, "RESPONSE_SECONDS", 30.0)  # a busy machine is not what is tested
     with restarted_nats(tmp_path) as broker:
         server = Shop(broker)
         server.until()
@@ -289,7 +289,7 @@ def test_without_nats_people_sign_in_and_stay(shop: Shop) -> None:
 
 
 def test_a_nats_that_hangs_keeps_nobody_out(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(connection, "RESPONSE_SECONDS", 0.5)
     assert shop.broker.process is not None
     os.kill(shop.broker.process.pid, signal.SIGSTOP)
     try:

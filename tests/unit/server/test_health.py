@@ -15,8 +15,8 @@ from exposition import parsed
 from tests.conformance.memory import MemoryStore
 from tests.servers.postgres import PASSWORD, PostgresServer
 
-from noetl.bus.connection import Bus
 from noetl.log import Log
+from noetl.nats.connection import NatsConnection
 from noetl.server.health import Health
 from noetl.settings import NatsSettings
 from noetl.store.postgres import PostgresStore
@@ -74,7 +74,7 @@ def test_a_database_that_is_down_is_named_with_how_long(database: PostgresServer
 
 def test_nats_that_has_not_been_tried_yet_is_down_and_no_trouble() -> None:
     async def story() -> None:
-        bus, written = Bus(NatsSettings(("nats://127.0.0.1:1",)), lambda level, text: None), StringIO()
+        bus, written = NatsConnection(NatsSettings(("nats://127.0.0.1:1",)), lambda level, text: None), StringIO()
 
         async def in_store(ask: Callable[..., object], *arguments: object) -> object:
             return ask(*arguments)

@@ -69,7 +69,7 @@ def literal(value: Any) -> str:
 def shape(sql: Sql) -> list[Any]:
     """What the server sees, its data aside."""
     text = write(sql, literal)
-    loud = [token for token in tokens(text, sql.dialect) if not token.silent]
+    loud = [token for token in tokens(text, sql.dialect) if not token.insignificant]
     return [token.kind if token.kind in ("string", "name") else text[token.start : token.end] for token in loud]
 
 

@@ -1,4 +1,4 @@
-"""One text of SQL into its statements."""
+"""SingleSlot text of SQL into its statements."""
 
 from __future__ import annotations
 

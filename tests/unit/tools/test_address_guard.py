@@ -18,14 +18,13 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from tests.servers.tool_call import context
 
+from noetl.addresses import ForbiddenAddress, check_host, forbid_addresses
 from noetl.keychain import oauth2
 from noetl.keychain.keychain import Keychain, StoredCredential
 from noetl.keychain.providers import PROVIDERS, google, vault
 from noetl.keychain.tokens import TokenCache
-from noetl.model.outcome import Outcome
+from noetl.model.outcome import Failure, Outcome
 from noetl.model.playbook import Credential
-from noetl.tools.addresses import ForbiddenAddress, check_host, forbid_addresses
-from noetl.tools.base import Failure
 from noetl.tools.postgres_client.hosts import with_addresses
 from noetl.tools.registry import BUILTIN
 
@@ -134,6 +133,11 @@ def account(host: str, port: int) -> dict[str, Any]:
     return {"service_account": {"type": "service_account", "project_id": "p", **found}}
 
 
+def account_elsewhere(host: str, port: int) -> dict[str, Any]:
+    key = account("127.0.0.1", port)["service_account"]
+    return {"service_account": {**key, "gcs_base_url": f"https://{host}:{port}"}}
+
+
 KEYS = {"access_key_id": "AKIA", "secret_access_key": "secret-key", "region": "us-east-1"}
 TABLE: dict[str, Call] = {
     "http": tool("http", url="http://HOST:PORT/"),
@@ -157,7 +161,7 @@ TABLE: dict[str, Call] = {
         endpoint="http://HOST:PORT",
         auth="a",
     ),
-    "gcs token_uri": tool("gcs", account, operation="get", bucket="bb", key="k", auth="a"),
+    "gcs gcs_base_url": tool("gcs", account_elsewhere, operation="get", bucket="bb", key="k", auth="a"),
     "object s3": tool(
         "object", lambda *at: KEYS, operation="get", url="s3://bucket", key="k", endpoint="http://HOST:PORT", auth="a"
     ),

@@ -170,11 +170,11 @@ class TestContainer:
         ("inputs", "kind", "says"),
         [
             pytest.param({"image": "localhost/nope:1", "pull": "never"}, "not_found", "`pull` is `never`", id="never"),
-            pytest.param({"image": "localhost:1/nope:1"}, "not_found", "could not be fetched", id="no registry"),
+            pytest.param({"image": "localhost:1/nope:1"}, "not_found", "could not be pulled", id="no registry"),
             pytest.param({"command": ["no-such"]}, "not_found", "no-such", id="program"),
             pytest.param({"mounts": ["a"]}, "input", "`source:target`", id="mount"),
             pytest.param({"limits": {"memory": "much"}}, "input", "limits.memory", id="memory"),
-            pytest.param({"command": ["echo", SECRET]}, "input", "holds a secret", id="secret"),
+            pytest.param({"command": ["echo", SECRET]}, "input", "has a secret", id="secret"),
         ],
     )
     def test_what_can_not_be_run(self, inputs: dict[str, Any], kind: str, says: str) -> None:

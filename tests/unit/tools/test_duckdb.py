@@ -15,7 +15,7 @@ from tests.servers.rows_calls import Calls, our_threads
 
 from noetl.model.outcome import Outcome
 from noetl.tools import duckdb as kind
-from noetl.tools.rows import duck
+from noetl.tools.rows import duckdb_database
 
 
 @pytest.fixture
@@ -261,7 +261,7 @@ def test_rows_as_lists_and_the_args_as_a_row(file: Calls) -> None:
         ({"rows": [{"a": 1}, {"c": 1}]}, "row 2 has 'c'"),
         ({"rows": [{"z": 1}]}, "no column 'z'"),
         ({"rows": [{"a": 1, "b": 2}], "columns": ["a", "a"]}, "twice"),
-        ({}, "nothing to insert"),
+        ({}, "no rows to insert"),
     ],
 )
 def test_rows_that_do_not_fit_are_an_input_error(file: Calls, inputs: dict[str, Any], words: str) -> None:
@@ -386,7 +386,7 @@ def test_a_cancelled_query_ends_with_its_thread(file: Calls) -> None:
 def test_a_call_that_waits_for_its_turn_can_be_cancelled(file: Calls) -> None:
     async def story() -> None:
         first = asyncio.create_task(file.ask(ENDLESS))
-        await until_async(lambda: any(one.users for one in duck._FILES.values()))
+        await until_async(lambda: any(one.users for one in duckdb_database._FILES.values()))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await file.ask("SELECT 1", threads=1)

@@ -173,10 +173,10 @@ def test_the_time_zone_is_utc_and_may_be_set(calls: Calls) -> None:
 def test_no_progress_bar_is_printed_where_python_looks_interactive(tmp_path: Path) -> None:
     code = """
 import sys
-from noetl.tools.rows.duck import Access, opened
-from noetl.tools.rows.thread import Stop
+from noetl.tools.rows.duckdb_database import OpenOptions, open_database
+from noetl.tools.rows.blocking import Cancellation
 for database in (None, sys.argv[1]):
-    with opened(database, Access(), Stop()) as connection:
+    with open_database(database, OpenOptions(), Cancellation()) as connection:
         print(connection.execute("SELECT current_setting('enable_progress_bar')").fetchall())
 """
     command = [sys.executable, "-c", code, str(tmp_path / "shop.db")]

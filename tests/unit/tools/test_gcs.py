@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
+from base64 import urlsafe_b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +18,14 @@ from tests.servers.gcs import GcsServer, gcs_server
 from tests.servers.listening import listening
 from tests.servers.tool_call import Caller, context
 
-from noetl.tools import gcs, objects
+from noetl.model.outcome import Outcome
+from noetl.tools import gcs
+from noetl.tools.object_store import content as object_content
+from noetl.tools.object_store import operations, stores
 
 ANONYMOUS = {"anonymous": True}
+METADATA_HOSTS = ("GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP")
+"""Where the driver asks for the identity of the machine."""
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +49,8 @@ def no_ambient_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith(("GOOGLE_", "STORAGE_", "GCE_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("NO_PROXY", "*")
+    for name in METADATA_HOSTS:
+        monkeypatch.setenv(name, "127.0.0.1:9")
 
 
 def stored(server: GcsServer, bucket: str, key: str) -> Any:
@@ -74,10 +84,9 @@ def test_what_is_put_is_stored_with_its_type_and_comes_back(
     blob = stored(server, bucket, key)
     etag = blob.etag
     assert put == {"key": key, "size": len(content), "content_type": media, "etag": etag}
-    kept = media.partition(";")[0]  # the emulator keeps no parameters of a type
-    assert (blob.content_type, blob.download_as_bytes()) == (kept, content)
+    assert (blob.content_type, blob.download_as_bytes()) == (media, content)
     got = caller.result(operation="get", key=key)
-    assert (got["data"], got["size"], got["content_type"], got["etag"]) == (data, len(content), kept, etag)
+    assert (got["data"], got["size"], got["content_type"], got["etag"]) == (data, len(content), media, etag)
 
 
 def test_the_type_and_the_attributes_are_the_authors(server: GcsServer, caller: Caller, bucket: str) -> None:
@@ -103,7 +112,7 @@ def test_an_object_above_the_limit_needs_a_file(
     caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caller.result(operation="put", key="x.txt", data="12345")
-    monkeypatch.setattr(gcs, "MAX_BYTES", 4)
+    monkeypatch.setattr(operations, "MAX_BYTES", 4)
     kind, message, retryable = caller.error(operation="get", key="x.txt")
     assert (kind, "give `file`" in message, retryable) == ("too_large", True, False)
     caller.result(operation="get", key="x.txt", file=str(tmp_path / "x"))
@@ -245,21 +254,6 @@ def test_a_call_to_a_silent_server_can_be_cancelled(caller: Caller) -> None:
     caller.whole(main())
 
 
-def test_an_upload_ends_when_it_is_cancelled(caller: Caller, tmp_path: Path) -> None:
-    """The thread reads no further piece of the file."""
-    from io import BytesIO
-    from threading import Event
-
-    stop = Event()
-    tap = gcs.Tap(BytesIO(b"12345"), stop, "x")
-    assert tap.read(2) == b"12"
-    stop.set()
-    with pytest.raises(gcs.Stopped):
-        tap.read(2)
-    with pytest.raises(gcs.Stopped):
-        tap.write(b"x")
-
-
 # -- credentials ------------------------------------------------------------------------------------------------------
 
 
@@ -284,7 +278,8 @@ def test_a_credential_that_is_none(caller: Caller, auth: dict[str, Any], says: s
     assert (kind, says in message, "s3cret" in message) == ("auth", True, False), message
 
 
-def test_a_token_is_sent(caller: Caller) -> None:
+async def requests_to(caller: Caller, inputs: dict[str, Any]) -> tuple[list[bytes], Outcome]:
+    """The requests that a call sends to a server that has nothing, and its outcome."""
     heads = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -292,37 +287,63 @@ def test_a_token_is_sent(caller: Caller) -> None:
         writer.write(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         writer.close()
 
+    async with listening(answer) as port:
+        for name in METADATA_HOSTS:
+            os.environ[name] = f"127.0.0.1:{port}"
+        return heads, await caller.ask(endpoint=f"http://127.0.0.1:{port}", **inputs)
+
+
+def test_a_token_is_sent(caller: Caller) -> None:
     async def main() -> None:
-        async with listening(answer) as port:
-            endpoint = f"http://127.0.0.1:{port}"
-            await caller.ask(operation="list", endpoint=endpoint, auth={"token": "t0ken-value"})
+        heads, _ = await requests_to(caller, {"operation": "list", "auth": {"token": "t0ken-value"}})
+        assert b"authorization: bearer t0ken-value" in heads[0].lower()
 
     caller.whole(main())
-    assert b"authorization: bearer t0ken-value" in heads[0].lower()
 
 
 @pytest.mark.parametrize("as_text", [True, False])
-def test_a_service_account_signs(as_text: bool) -> None:
-    """Seen without a request: Google's library would ask addresses of its own for the token."""
+def test_a_service_account_signs(caller: Caller, as_text: bool) -> None:
     account = {"client_email": "a@b", "private_key": private_key()}
-    fields = {"service_account": objects.encoded(account)[0].decode()} if as_text else {"kind": "gcs", **account}
-    made = gcs._credentials(gcs.Settings(None, account=gcs.service_account(fields)))
-    assert (made.service_account_email, made.signer_email) == ("a@b", "a@b")
+    fields = {"service_account": object_content.encode(account)[0].decode()} if as_text else {"kind": "gcs", **account}
+
+    async def main() -> None:
+        heads, _ = await requests_to(caller, {"operation": "list", "auth": fields})
+        token = re.search(rb"(?i)authorization: bearer [^.]+\.([^.]+)\.", heads[0])
+        assert token is not None, heads[0]
+        assert json.loads(urlsafe_b64decode(token[1] + b"=="))["iss"] == "a@b"
+
+    caller.whole(main())
+
+
+@pytest.mark.parametrize("operation", ["list", "put", "delete"])
+def test_an_anonymous_call_does_not_ask_for_the_identity_of_the_machine(caller: Caller, operation: str) -> None:
+    more = {"put": {"key": "x", "data": "x"}, "delete": {"key": "x"}, "list": {}}[operation]
+
+    async def main() -> None:
+        heads, _ = await requests_to(caller, {"operation": operation, "auth": ANONYMOUS, **more})
+        assert [head for head in heads if b"computeMetadata" in head] == []
+
+    caller.whole(main())
 
 
 def test_a_worker_without_an_identity(caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_GCE_CHECK", "true")
-    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
-    kind, message, _ = caller.error(operation="list", auth=None)
-    assert (kind, "is `auth` right" in message) == ("auth", True), message
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    async def main() -> None:
+        heads, outcome = await requests_to(caller, {"operation": "list", "auth": None})
+        assert b"computeMetadata" in heads[0]
+        assert outcome.error is not None
+        assert (outcome.error.kind, "give `auth`" in outcome.error.message) == ("auth", True)
+
+    caller.whole(main())
 
 
 def test_clients_are_kept_for_further_calls(caller: Caller) -> None:
     async def main() -> None:
         for _ in range(3):
             await caller.ask(operation="list")
-        assert len(gcs._CLIENTS[asyncio.get_running_loop()]) == 1
+        assert len(stores._STORES[asyncio.get_running_loop()]) == 1
         await gcs.close()
-        assert asyncio.get_running_loop() not in gcs._CLIENTS
+        assert asyncio.get_running_loop() not in stores._STORES
 
     caller.whole(main())

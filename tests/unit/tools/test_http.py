@@ -42,8 +42,8 @@ from werkzeug import Request, Response
 
 from noetl.model.outcome import Outcome
 from noetl.tools import http
-from noetl.tools.http_client import answer as answers
-from noetl.tools.http_client import exchange
+from noetl.tools.http_client import response as responses
+from noetl.tools.http_client import send
 
 
 @pytest.fixture(autouse=True)
@@ -355,7 +355,7 @@ def test_result_has_status_headers_and_data() -> None:
 
 
 def test_head_has_no_data_whatever_length_it_tells() -> None:
-    outcome, _ = from_wire(reply(b"", Content_Length=str(answers.MAX_BODY_BYTES + 1)), method="HEAD")
+    outcome, _ = from_wire(reply(b"", Content_Length=str(responses.MAX_BODY_BYTES + 1)), method="HEAD")
     assert outcome.ok
     assert outcome.result["data"] is None
 
@@ -397,7 +397,7 @@ def test_chunked_body_is_joined() -> None:
 
 
 def test_body_of_exactly_the_limit_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "MAX_BODY_BYTES", 1000)
+    monkeypatch.setattr(responses, "MAX_BODY_BYTES", 1000)
     assert from_wire(reply(b"x" * 1000))[0].ok
     assert failure(from_wire(reply(b"x" * 1001))[0]).kind == "too_large"
 
@@ -408,7 +408,7 @@ def test_body_that_says_it_is_too_large_is_not_read() -> None:
 
     outcome, _ = from_wire(answer)
     assert failure(outcome).kind == "too_large"
-    assert failure(outcome).details == {"status": 200, "limit": answers.MAX_BODY_BYTES}
+    assert failure(outcome).details == {"status": 200, "limit": responses.MAX_BODY_BYTES}
     assert outcome.extra["http"]["status"] == 200
 
 
@@ -599,7 +599,7 @@ def test_read_limit_is_kept() -> None:
     outcome, _ = from_wire(answer, given=context(timeout={"connect": 5, "read": 0.05}))
     error = failure(outcome)
     assert (error.kind, error.retryable) == ("timeout", True)
-    assert "nothing came for 0.05 s" in error.message
+    assert "no data for 0.05 s" in error.message
     assert outcome.extra["http"]["status"] is None
 
 
@@ -678,7 +678,7 @@ def test_request_that_arrived_is_not_sent_again(status: str | None) -> None:
 
 
 def test_retries_come_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "MAX_BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(send, "MAX_BACKOFF_SECONDS", 0.0)
     assert failure(call(f"http://127.0.0.1:{free_port()}/", given=context(retries=3))).kind == "connect"
 
 
@@ -1001,5 +1001,5 @@ def test_server_that_is_not_there() -> None:
     url = f"http://127.0.0.1:{free_port()}/"
     error = failure(call(url))
     assert (error.kind, error.retryable) == ("connect", True)
-    words = "the connection was refused: nothing listens there, or something keeps others out"
+    words = "the connection was refused: nothing listens there, or a firewall rejects it"
     assert error.message == f"GET {url}: {words}"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.servers.wire import Asked, ask, call, context, failure, reply, whole, wire
 
+from noetl.addresses import LINK_LOCAL, METADATA, forbid_addresses, is_forbidden
 from noetl.keychain.redact import Redactor
 from noetl.model.outcome import Outcome
-from noetl.tools.addresses import LINK_LOCAL, METADATA, forbid_addresses, is_forbidden
 
 METADATA_IP = "169.254.169.254"
 

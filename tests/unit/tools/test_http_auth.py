@@ -98,7 +98,7 @@ def test_unknown_entry_is_an_error_and_nothing_is_sent() -> None:
     ("fields", "kind", "says"),
     [
         ({"kind": "postgres_credential", "user": "a", "password": SECRET}, "auth", "of kind postgres_credential"),
-        ({}, "auth", "it takes a bearer token"),
+        ({}, "auth", "it accepts a bearer token"),
         ({"kind": "bearer", "value": SECRET}, "auth", "needs `access_token`"),
         ({"kind": "bearer", "token": [SECRET]}, "auth", "needs `token` as text"),
         ({"kind": "basic", "username": "ada"}, "auth", "needs `password`"),

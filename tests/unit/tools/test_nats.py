@@ -18,7 +18,8 @@ from tests.servers.listening import listening
 from tests.servers.nats import LIMITED, TOKEN, USER, NatsServer, nats_server
 from tests.servers.tool_call import ACTION, Caller, context
 
-from noetl.tools import nats
+from noetl.nats import client, pool
+from noetl.tools import nats, nats_operations
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +97,7 @@ def test_a_stream_that_does_not_take_it(server: NatsServer, caller: Caller) -> N
     nowhere = server.name()
     assert caller.error(operation="publish", subject=nowhere, stream=one, data=1) == (
         "not_found",
-        f"subject {nowhere!r}: no stream takes it",
+        f"subject {nowhere!r}: no stream has this subject",
         False,
     )
 
@@ -142,14 +143,14 @@ def test_an_answer_in_another_format(server: NatsServer, caller: Caller, answer:
     bucket = server.keys()
     caller.result(operation="kv_put", bucket=bucket, key="k", data=answer)
     kind, message, _ = caller.error(operation="kv_get", bucket=bucket, key="k", format=form)
-    assert (kind, message.startswith("what came back is not")) == ("input", True)
+    assert (kind, message.startswith("the response is not")) == ("input", True)
 
 
 def test_nobody_answers(server: NatsServer, caller: Caller) -> None:
     subject = server.name()
     assert caller.error(operation="request", subject=subject) == (
         "not_found",
-        f"subject {subject!r}: nobody answers there",
+        f"subject {subject!r}: no responder is subscribed",
         True,
     )
 
@@ -163,13 +164,13 @@ def test_a_request_can_be_cancelled_and_the_connection_is_kept(server: NatsServe
         await silent.flush()
         call = asyncio.create_task(caller.ask(operation="request", subject=subject, data="?"))
         message = await heard.next_msg(timeout=300)
-        before = nats._LINES[asyncio.get_running_loop()].copy()
+        before = pool._POOL[asyncio.get_running_loop()].copy()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
         await message.respond(b"too late")
         assert (await caller.ask(operation="publish", subject=subject, data="!")).ok
-        assert nats._LINES[asyncio.get_running_loop()] == before
+        assert pool._POOL[asyncio.get_running_loop()] == before
         await silent.close()
 
     caller.whole(main())
@@ -213,7 +214,7 @@ def test_keys_are_written_read_and_deleted(server: NatsServer, caller: Caller) -
     assert caller.result(context(action="again"), operation="kv_delete", **on)["deleted"] is False
     assert caller.result(operation="kv_keys", bucket=bucket)["keys"] == []
     missing = caller.error(operation="kv_get", **on)
-    assert missing == ("not_found", f"'orders/A-1.state' of bucket {bucket!r}: it is not there", False)
+    assert missing == ("not_found", f"'orders/A-1.state' of bucket {bucket!r}: not found", False)
 
 
 def test_keys_are_listed_also_when_the_driver_misses_them(
@@ -309,7 +310,7 @@ def test_an_object_above_the_limit_needs_a_file(
 ) -> None:
     on = {"bucket": server.objects(), "key": "x"}
     caller.result(operation="object_put", data="12345", **on)
-    monkeypatch.setattr(nats, "MAX_BYTES", 4)
+    monkeypatch.setattr(nats_operations, "MAX_BYTES", 4)
     kind, message, _ = caller.error(operation="object_get", **on)
     assert (kind, "give `file`" in message) == ("too_large", True)
 
@@ -352,7 +353,7 @@ def test_a_subject_without_permission_is_refused_at_once(caller: Caller, operati
     if stream is not None and operation == "publish":
         more["stream"] = stream
     kind, message, _ = caller.error(operation=operation, subject="closed.door", auth=LIMITED, **more)
-    assert (kind, message) == ("auth", "NATS refuses closed.door: the login has no permission for it")
+    assert (kind, message) == ("auth", "NATS denies access to 'closed.door': the login has no permission for it")
     assert caller.result(operation="publish", subject="open.door", data="x", auth=LIMITED)["size"] == 1
 
 
@@ -360,7 +361,7 @@ def test_a_bucket_without_permission_is_refused_at_once(server: NatsServer, call
     bucket = server.keys()
     for operation, more in (("kv_get", {"key": "k"}), ("kv_put", {"key": "k", "data": 1}), ("kv_keys", {})):
         kind, message, _ = caller.error(operation=operation, bucket=bucket, auth=LIMITED, **more)
-        assert (kind, message) == ("auth", f"NATS refuses {bucket}: the login has no permission for it")
+        assert (kind, message) == ("auth", f"NATS denies access to {bucket!r}: the login has no permission for it")
 
 
 def test_a_refusal_is_not_told_to_others(server: NatsServer, caller: Caller) -> None:
@@ -395,7 +396,7 @@ def test_a_server_that_is_not_there(caller: Caller) -> None:
 
 
 def test_a_server_that_says_nothing(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nats, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(client, "CONNECT_SECONDS", 0.2)
 
     async def main() -> None:
         async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -456,13 +457,13 @@ def test_a_connection_that_breaks_fails_the_calls_on_it(caller: Caller) -> None:
 def test_connections_are_shared_and_bounded(server: NatsServer, caller: Caller) -> None:
     async def main() -> None:
         asked = {"operation": "publish", "subject": "x", "data": "x"}
-        lines = nats._LINES.setdefault(asyncio.get_running_loop(), {})
+        lines = pool._POOL.setdefault(asyncio.get_running_loop(), {})
         await asyncio.gather(*(caller.ask(**asked) for _ in range(50)))
         assert len(lines) == 1
         host = server.url.rpartition("/")[2]
-        for number in range(nats.POOLED + 5):
+        for number in range(pool.POOL_SIZE + 5):
             assert (await caller.ask(url=[server.url, f"nats://{host}/"] * (number + 1), **asked)).ok
-        assert len(lines) == nats.POOLED
+        assert len(lines) == pool.POOL_SIZE
 
     caller.whole(main())
 

@@ -16,8 +16,8 @@ from tests.servers.postgres_calls import Database, database_fixture  # noqa: F40
 
 from noetl.expression import render
 from noetl.files import load_file
+from noetl.model.outcome import Failure
 from noetl.tools import postgres as kind
-from noetl.tools.base import Failure
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "postgres_orders.yaml"
 

@@ -83,7 +83,7 @@ def test_a_call_that_may_have_been_committed_is_not_said_to_be_worth_a_retry(
     outcome = lost(database, command, word)
     assert outcome.error is not None
     assert (outcome.error.kind, outcome.error.retryable) == ("connect", retryable)
-    assert ("not known" in outcome.error.message) is not retryable
+    assert ("it is unknown" in outcome.error.message) is not retryable
 
 
 @pytest.mark.parametrize("word", ["INSERT INTO t", "UPDATE", "COMMIT"])

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from noetl.model.outcome import Outcome
-from noetl.tools.base import Context, Failure
-from noetl.tools.process.environment import INTERPRETER, PASSED_ON
+from noetl.model.outcome import Failure, Outcome
+from noetl.tools.base import Context
+from noetl.tools.process.environment import INHERITED, INTERPRETER
 from noetl.tools.python import Inputs, close, run, warm
 from noetl.tools.python_child import pool
 
@@ -145,7 +145,7 @@ async def pids_in(file: Path, count: int) -> list[int]:
 
 
 def children() -> int:
-    return len(pool.pool_of(asyncio.get_running_loop()).children)
+    return len(pool.POOLS.get(asyncio.get_running_loop()).children)
 
 
 class TestAnswer:
@@ -257,7 +257,7 @@ class TestAnswer:
         code = "from subprocess import getoutput\nresult = getoutput('echo $LANG $SHOP_PASSWORD $NOETL_ACTION_ID')"
         assert result(code, action="id-7") == "C.UTF-8 id-7"
         names = set(result("import os\nresult = sorted(os.environ)"))
-        assert names <= {*PASSED_ON, *INTERPRETER, "NOETL_ACTION_ID", "LC_CTYPE"}
+        assert names <= {*INHERITED, *INTERPRETER, "NOETL_ACTION_ID", "LC_CTYPE"}
 
     def test_there_are_no_core_dumps(self) -> None:
         assert result("import resource\nresult = resource.getrlimit(resource.RLIMIT_CORE)") == [0, 0]
@@ -420,8 +420,12 @@ class TestError:
             ("import os; os._exit(0)", "the process ended with exit code 0", None),
             ("import ctypes; ctypes.string_at(0)", "the process was killed by SIGSEGV (signal 11)", None),
             ("import os; os.kill(os.getpid(), 15)", "the process was killed by SIGTERM (signal 15)", None),
-            ("import os; os.close(3); time.sleep(60)", "the process has closed its line to the engine", None),
-            ("import os; os.closerange(0, 99); time.sleep(60)", "the process has closed its line to the engine", None),
+            ("import os; os.close(3); time.sleep(60)", "the process has closed its channel to the engine", None),
+            (
+                "import os; os.closerange(0, 99); time.sleep(60)",
+                "the process has closed its channel to the engine",
+                None,
+            ),
         ],
     )
     def test_every_end_is_an_error_and_the_next_call_works(self, code: str, says: str, exception: str | None) -> None:
@@ -441,12 +445,12 @@ class TestError:
             assert (await call("result = 1")).result == 1
             return found
 
-        assert message(play(story)) == "the process has written into its line to the engine"
+        assert message(play(story)) == "the process has written to its channel to the engine"
 
     def test_an_answer_that_is_forged_badly(self) -> None:
         forge = "import os\nos.write(3, bytes([2, 0, 0, 0, 1, 0, 0, 0, 1, 0]) + b'{]')\n"
         found = outcome(forge + SLEEP_FOR_EVER)
-        assert message(found).startswith("the answer of the process makes no sense: ")
+        assert message(found).startswith("the process sent an invalid response: ")
 
     def test_killed_from_outside_during_a_call(self, tmp_path: Path) -> None:
         async def story() -> Outcome:
@@ -473,7 +477,7 @@ class TestError:
             code = f"import subprocess\nsubprocess.Popen(['sleep', '600'])\n{note(tmp_path)}\n{SLEEP_FOR_EVER}"
             running = asyncio.ensure_future(call(code))
             [pid] = await pids_in(tmp_path / "pids", 1)
-            launcher = pool.pool_of(asyncio.get_running_loop()).launcher
+            launcher = pool.POOLS.get(asyncio.get_running_loop()).launcher
             assert launcher is not None
             os.kill(launcher.process.pid, signal.SIGKILL)
             found = await running
@@ -481,7 +485,7 @@ class TestError:
             assert (await call("result = 1")).result == 1
             return found
 
-        assert "died with the zygote, which was killed by SIGKILL" in message(play(story))
+        assert "ended with the zygote, which was killed by SIGKILL" in message(play(story))
 
     def test_a_forked_copy_of_the_code_answers_nothing(self) -> None:
         async def story() -> list[Any]:
@@ -538,10 +542,10 @@ class TestOutput:
 
     def test_huge_output_is_cut_with_a_notice(self) -> None:
         lines = logged("for i in range(200_000): print('x' * 100)")
-        assert lines[-1] == ("stderr", "[output of this call beyond 10,000 lines is not kept]")
+        assert lines[-1] == ("stderr", "[output of this call beyond 10,000 lines is dropped]")
         assert len(lines) == 10_001
         lines = logged("print('x' * 100_000_000)\nprint('y')")
-        assert lines[-1] == ("stderr", "[output of this call beyond 1,024 KiB is not kept]")
+        assert lines[-1] == ("stderr", "[output of this call beyond 1,024 KiB is dropped]")
         assert sum(len(line) for _, line in lines) <= 1024 * 1024 + 100
 
     def test_long_lines_come_in_pieces_of_whole_characters(self) -> None:
@@ -714,12 +718,12 @@ class TestPool:
         play(story)
 
     def test_executions_share_few_places_fairly(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pool, "MOST", 2)
+        monkeypatch.setattr(pool, "MAX_CHILDREN", 2)
 
         async def story() -> list[Any]:
             calls = [call("result = n", {"n": n}, execution=f"e{n % 7}") for n in range(100)]
             found = [one.result for one in await asyncio.gather(*calls)]
-            assert pool.pool_of(asyncio.get_running_loop()).alive <= 2
+            assert pool.POOLS.get(asyncio.get_running_loop()).alive <= 2
             return found
 
         assert play(story) == list(range(100))
@@ -769,7 +773,7 @@ class TestPool:
         assert play(forgetful) == 1
 
     def test_closing_ends_running_and_waiting_calls(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pool, "MOST", 1)
+        monkeypatch.setattr(pool, "MAX_CHILDREN", 1)
 
         async def story() -> list[Outcome]:
             running = [asyncio.ensure_future(call(SLEEP_FOR_EVER)) for _ in range(3)]
@@ -833,7 +837,7 @@ class TestCancel:
     def test_a_waiting_call_is_forgotten_and_the_running_one_goes_on(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pool, "MOST", 1)
+        monkeypatch.setattr(pool, "MAX_CHILDREN", 1)
         code = "import os, time\nwhile not os.path.exists(file): time.sleep(0.005)\nresult = 'went on'"
 
         async def story() -> None:

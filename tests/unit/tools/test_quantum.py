@@ -17,9 +17,8 @@ import msgspec
 import pytest
 from tests.servers.tool_call import NOW, Caller, context
 
-from noetl.model.outcome import Outcome
-from noetl.tools import quantum
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure, Outcome
+from noetl.tools import quantum, quantum_jobs
 
 BELL = """\
 OPENQASM 3.0;
@@ -53,7 +52,7 @@ def caller() -> Caller:
 
 
 def bench() -> Any:
-    return quantum._BENCHES[asyncio.get_running_loop()]
+    return quantum_jobs._SIMULATORS[asyncio.get_running_loop()]
 
 
 # -- running ----------------------------------------------------------------------------------------------------------
@@ -105,7 +104,7 @@ def test_what_is_wrong_with_a_circuit_is_told(caller: Caller) -> None:
         ("h q[0];", "input", "must begin with `OPENQASM 2.0;`"),
         (f"{HEAD} {register} nope q[0];", "input", "'nope' is not defined"),
         (f"{HEAD} {register} rx(theta) q[0]; measure q -> c;", "input", "'theta' is not"),
-        (f"{HEAD} {register} h q[0];", "input", "measures nothing"),
+        (f"{HEAD} {register} h q[0];", "input", "has no measurement"),
         (f"{HEAD} qreg q[28]; creg c[28]; rx(1) q; measure q -> c;", "too_large", "28 qubits need too much memory"),
         (f"{HEAD} qreg q[50]; creg c[50]; rx(1) q; measure q -> c;", "too_large", "50 qubits are too many"),
         (f"{HEAD} qreg q[900]; qreg r[101];", "too_large", "has 1001 qubits"),
@@ -141,12 +140,12 @@ def test_what_is_wrong_with_a_circuit_is_told(caller: Caller) -> None:
     ids=["values", "whole names", "numbers", "texts", "declared", "letters", "plain"],
 )
 def test_parameters_are_bound_by_name(circuit: str, parameters: dict[str, float], text: str) -> None:
-    assert quantum.bound(circuit, parameters) == text
+    assert quantum_jobs.bound(circuit, parameters) == text
 
 
 def test_comments_are_no_place_for_parameters() -> None:
     text = "// input float a;\nrx(b) q; /* a\n a */ ry(b) q;"
-    assert quantum.bound(quantum._without_comments(text), {"b": 1}) == "\nrx(1.0) q; \n ry(1.0) q;"
+    assert quantum_jobs.bound(quantum_jobs._without_comments(text), {"b": 1}) == "\nrx(1.0) q; \n ry(1.0) q;"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +162,7 @@ def test_comments_are_no_place_for_parameters() -> None:
 )
 def test_parameters_that_do_not_fit(circuit: str, parameters: dict[str, float], says: str) -> None:
     with pytest.raises(Failure, match=says):
-        quantum.bound(circuit, parameters)
+        quantum_jobs.bound(circuit, parameters)
 
 
 # -- jobs -------------------------------------------------------------------------------------------------------------
@@ -241,7 +240,7 @@ def test_no_more_jobs_run_at_once_than_there_are_processors(caller: Caller) -> N
 
 
 def test_jobs_that_are_over_are_forgotten_in_the_end(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quantum, "KEPT_JOBS", 2)
+    monkeypatch.setattr(quantum_jobs, "MAX_ENDED_JOBS", 2)
 
     async def main() -> None:
         handles = []
@@ -262,7 +261,7 @@ def test_jobs_that_are_over_are_forgotten_in_the_end(caller: Caller, monkeypatch
         ({"operation": "submit", "circuit": BELL, "job": {}}, "takes no `job`"),
         ({"operation": "poll"}, "needs a `job`"),
         ({"operation": "fetch", "job": {}, "circuit": BELL}, "takes only a `job`"),
-        ({"operation": "fetch", "job": {"job_id": "x"}}, "is not what `submit` gave"),
+        ({"operation": "fetch", "job": {"job_id": "x"}}, "is not a result of `submit`"),
     ],
 )
 def test_inputs_that_make_no_sense(caller: Caller, inputs: dict[str, Any], says: str) -> None:
@@ -341,7 +340,7 @@ def test_a_simulator_that_dies_is_told_and_replaced(caller: Caller) -> None:
         polled = await until(caller, handle, "error")
         assert polled["error"] == {
             "kind": "exit_code",
-            "message": "the process of the simulator was killed by signal 9: out of memory?",
+            "message": "the simulator process was killed by signal 9: out of memory?",
         }
         assert (await caller.ask(operation="poll", job=handle)).result["status"] == "error"
         again = await caller.ask(operation="submit", circuit=long_circuit())
@@ -364,7 +363,7 @@ def test_a_job_can_be_asked_for_again_while_it_is_being_killed(caller: Caller) -
 
 
 def test_a_simulator_that_is_idle_goes(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quantum, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(quantum_jobs, "IDLE_SECONDS", 0.01)
 
     async def main() -> None:
         assert (await caller.ask(circuit=BELL, seed=1)).ok
@@ -390,7 +389,7 @@ import asyncio, sys
 import msgspec
 from tests.servers.tool_call import Caller
 from tests.unit.tools.test_quantum import child, long_circuit
-from noetl.tools import quantum
+from noetl.tools import quantum, quantum_jobs
 
 async def main():
     await Caller(quantum).ask(operation="submit", circuit=long_circuit())

@@ -138,7 +138,7 @@ def test_two_plug_ins_can_not_share_a_kind(install: Installer) -> None:
         ("pigeon", "raise OSError('no pigeons')", "OSError: no pigeons"),
         ("pigeon", "KIND = 'pigeon'", "has no KIND"),
         ("pigeon", "", "has no KIND"),
-        ("dove", PIGEON, "calls itself 'pigeon'"),
+        ("dove", PIGEON, "has the name 'pigeon'"),
     ],
 )
 def test_a_broken_plug_in_is_named(install: Installer, kind: str, module: str, says: str) -> None:

@@ -189,7 +189,7 @@ def test_memory_is_counted_over_all_processes_of_a_call(kind: str, mark: str) ->
     eater = "python3 -c 'x = b\"x\" * 40_000_000; import time; time.sleep(200)' &"
     found = play(kind, f"{eater} {eater} {eater} {eater} wait", mark, {"memory_bytes": 100_000_000})
     assert found.error is not None
-    assert "it took more than 100,000,000 bytes of memory" in found.error.message
+    assert "it used more than 100,000,000 bytes of memory" in found.error.message
 
 
 def test_python_memory_is_limited_without_a_word(mark: str) -> None:

@@ -13,7 +13,8 @@ from tests.servers.listening import listening
 from tests.servers.s3 import KEYS, REGION, S3Server, s3_server
 from tests.servers.tool_call import Caller, context
 
-from noetl.tools import objects, s3
+from noetl.tools import s3
+from noetl.tools.object_store import operations, stores
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +138,7 @@ def test_an_object_above_the_limit_needs_a_file(
     caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caller.result(operation="put", key="x.txt", data="12345")
-    monkeypatch.setattr(objects, "MAX_BYTES", 4)
+    monkeypatch.setattr(operations, "MAX_BYTES", 4)
     kind, message, retryable = caller.error(operation="get", key="x.txt")
     assert (kind, "give `file`" in message, retryable) == ("too_large", True, False)
     caller.result(operation="get", key="x.txt", file=str(tmp_path / "x"))
@@ -375,12 +376,12 @@ def test_stores_are_kept_for_further_calls(caller: Caller) -> None:
     async def main() -> None:
         for _ in range(3):
             await caller.ask(operation="list")
-        assert len(objects._STORES[asyncio.get_running_loop()]) == 1
-        for number in range(objects.POOLED + 5):
+        assert len(stores._STORES[asyncio.get_running_loop()]) == 1
+        for number in range(stores.POOL_SIZE + 5):
             await caller.ask(operation="get", key="/", region=f"r-{number}")
         await caller.ask(operation="list")
-        assert len(objects._STORES[asyncio.get_running_loop()]) == objects.POOLED
+        assert len(stores._STORES[asyncio.get_running_loop()]) == stores.POOL_SIZE
         await s3.close()
-        assert asyncio.get_running_loop() not in objects._STORES
+        assert asyncio.get_running_loop() not in stores._STORES
 
     caller.whole(main())

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from noetl.model.outcome import Outcome
+from noetl.model.outcome import Failure, Outcome
 from noetl.shell_text import ShellText
 from noetl.store.sqlite import SqliteStore
 from noetl.tools import python, sandbox, script, shell
-from noetl.tools.base import Context, Failure
+from noetl.tools.base import Context
 from noetl.tools.process import seccomp
 from noetl.tools.process.inside import confine
 
@@ -317,7 +317,10 @@ result = [fails(open, {str(tmp_path / "file")!r}), fails(os.listdir, '/'), fails
         assert play_words(["tool", "x"], "landlock").result["stdout"] == "own x\n"
         missing = play_words(["no-such-program"], "landlock")
         assert missing.error is not None
-        assert (missing.error.kind, "no program 'no-such-program'" in missing.error.message) == ("not_found", True)
+        assert (missing.error.kind, "program 'no-such-program' is not on" in missing.error.message) == (
+            "not_found",
+            True,
+        )
 
     def test_the_files_of_noetl_are_never_inside(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         folder = tmp_path / "site"

@@ -108,11 +108,13 @@ def test_its_exit_code_is_the_error() -> None:
     [
         pytest.param({"path": "/no/script"}, "not_found", "can't be read on this worker", id="file"),
         pytest.param({"path": "/etc"}, "not_found", "can't be read on this worker", id="folder"),
-        pytest.param({"ref": {"rows": []}}, "input", "must lead to a text", id="no text"),
-        pytest.param({"ref": "#!/no/such\n"}, "not_found", "no program '/no/such'", id="first line"),
-        pytest.param({"ref": ":", "interpreter": "no-such"}, "not_found", "no program 'no-such'", id="interpreter"),
-        pytest.param({"ref": ":", "argv": [SECRET]}, "input", "holds a secret", id="secret"),
-        pytest.param({"ref": f": {SECRET}"}, "input", "the script holds a secret", id="secret-text"),
+        pytest.param({"ref": {"rows": []}}, "input", "must be a text", id="no text"),
+        pytest.param({"ref": "#!/no/such\n"}, "not_found", "program '/no/such' is not on", id="first line"),
+        pytest.param(
+            {"ref": ":", "interpreter": "no-such"}, "not_found", "program 'no-such' is not on", id="interpreter"
+        ),
+        pytest.param({"ref": ":", "argv": [SECRET]}, "input", "has a secret", id="secret"),
+        pytest.param({"ref": f": {SECRET}"}, "input", "the script contains a secret", id="secret-text"),
     ],
 )
 def test_what_can_not_be_run(inputs: dict[str, Any], kind: str, says: str) -> None:

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from noetl.model.outcome import Outcome
+from noetl.model.outcome import Failure, Outcome
 from noetl.shell_text import prepare_shell
-from noetl.tools.base import Context, Failure
+from noetl.tools.base import Context
 from noetl.tools.shell import Inputs, close, run
 
 T = TypeVar("T")
@@ -140,20 +140,22 @@ class TestCommands:
     @pytest.mark.parametrize(
         ("given", "more", "kind", "says"),
         [
-            pytest.param([["no-such-program", "a"]], {}, "not_found", "no program 'no-such-program'", id="program"),
+            pytest.param(
+                [["no-such-program", "a"]], {}, "not_found", "program 'no-such-program' is not on", id="program"
+            ),
             pytest.param([["/etc/passwd"]], {}, "input", "can't be run: permission denied", id="not executable"),
-            pytest.param("echo", {"shell": "/no/shell"}, "not_found", "no program '/no/shell'", id="shell"),
+            pytest.param("echo", {"shell": "/no/shell"}, "not_found", "program '/no/shell' is not on", id="shell"),
             pytest.param("echo", {"cwd": "/no/folder"}, "not_found", "'/no/folder' does not exist", id="folder"),
             pytest.param([[]], {}, "input", "command 1 is an empty list", id="empty list"),
             pytest.param([], {}, "input", "no command", id="no command"),
             pytest.param([["echo", "a\0b"]], {}, "input", "NUL", id="NUL in a word"),
-            pytest.param("echo", {"env": {"A": "a\0b"}}, "input", "variable A holds the character NUL", id="NUL"),
+            pytest.param("echo", {"env": {"A": "a\0b"}}, "input", "variable A has the character NUL", id="NUL"),
             pytest.param("echo", {"env": {"A=B": "a"}}, "input", "can't be the name", id="name of a variable"),
             pytest.param("echo", {"env": {"A": "x" * 200_000}}, "too_large", "variable A", id="large variable"),
             pytest.param([["echo", "x" * 200_000]], {}, "too_large", "argument 1", id="large argument"),
-            pytest.param("cat", {"stdin": "\ud800"}, "input", "half a character", id="input that is no text"),
-            pytest.param([["echo", "\ud800"]], {}, "input", "half a character", id="argument that is no text"),
-            pytest.param("echo", {"env": {"A": "\ud800"}}, "input", "half a character", id="variable that is no text"),
+            pytest.param("cat", {"stdin": "\ud800"}, "input", "a lone surrogate", id="input that is no text"),
+            pytest.param([["echo", "\ud800"]], {}, "input", "a lone surrogate", id="argument that is no text"),
+            pytest.param("echo", {"env": {"A": "\ud800"}}, "input", "a lone surrogate", id="variable that is no text"),
             pytest.param("kill -9 $$", {}, "exit_code", "was killed by SIGKILL", id="signal"),
             pytest.param("echo", {"spec": {"sandbox": {"kind": "magic"}}}, "input", "spec.sandbox", id="sandbox"),
         ],
@@ -265,7 +267,7 @@ class TestOutput:
         lines: list[str] = []
         outcome("yes | head -c 10000000", log=lambda stream, line: lines.append(line))
         assert len(lines) == 200_001
-        assert lines[-1] == "[output of this call beyond 200,000 lines is not kept]"
+        assert lines[-1] == "[output of this call beyond 200,000 lines is dropped]"
 
     def test_a_line_without_end_comes_in_pieces(self) -> None:
         lines: list[str] = []

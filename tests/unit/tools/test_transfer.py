@@ -269,8 +269,8 @@ def test_batches_are_sent_one_by_one_with_a_key_each(calls: Calls, httpserver: H
     [
         ({"a": 1}, None, "not a list of maps"),
         ([1], None, "not a list of maps"),
-        ({"a": []}, "b", "nothing at `b`"),
-        ({"a": 1}, "a.b", "no 'b'"),
+        ({"a": []}, "b", "has no `b`"),
+        ({"a": 1}, "a.b", "'b' is missing"),
     ],
 )
 def test_an_answer_without_rows_is_an_input_error(
@@ -322,18 +322,18 @@ SOURCE, TARGET = {"kind": "duckdb", "query": "SELECT 1 AS i"}, {"kind": "file", 
         ({"source": {**SOURCE, "table": "t"}}, "`query` or `table`"),
         ({"source": {"kind": "file"}}, "needs `path`"),
         ({"source": {"kind": "http"}}, "needs `url`"),
-        ({"source": {**SOURCE, "url": "http://x"}}, "`source.url` means nothing to duckdb"),
+        ({"source": {**SOURCE, "url": "http://x"}}, "duckdb has no `source.url`"),
         ({"target": {"kind": "duckdb", "table": "t"}}, "needs `database`"),
         ({"target": {"kind": "duckdb", "database": "x.db"}}, "needs `table`"),
-        ({"target": {**TARGET, "table": "t"}}, "`target.table` means nothing to file"),
+        ({"target": {**TARGET, "table": "t"}}, "file has no `target.table`"),
         ({"mode": "upsert"}, "needs a `key`"),
         ({"mode": "upsert", "key": ["i"]}, "a file has no key"),
         ({"key": ["i"]}, "for `mode: upsert`"),
-        ({"target": {"kind": "file", "path": "x.data"}}, "tells no format"),
-        ({"target": {"kind": "http", "url": "http://x"}, "mode": "replace"}, "only be sent"),
+        ({"target": {"kind": "file", "path": "x.data"}}, "has no known suffix"),
+        ({"target": {"kind": "http", "url": "http://x"}, "mode": "replace"}, "only appends rows"),
         ({"columns": {}}, "`columns` is empty"),
         ({"source": {"kind": "duckdb", "query": "SELECT 1 AS i, 2 AS i"}}, "two columns 'i'"),
-        ({"source": {"kind": "duckdb", "query": "SELECT ?"}}, "no `params`"),
+        ({"source": {"kind": "duckdb", "query": "SELECT ?"}}, "give `params`"),
     ],
 )
 def test_what_makes_no_sense_is_refused(calls: Calls, inputs: dict[str, Any], words: str) -> None:
@@ -433,7 +433,7 @@ def test_transfers_into_one_file_take_turns(calls: Calls, tmp_path: Path) -> Non
 
 
 def test_progress_is_told(calls: Calls, httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noetl.tools.rows.progress.EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("noetl.tools.rows.progress.LOG_INTERVAL_SECONDS", 0.0)
     httpserver.expect_request("/take").respond_with_data("", status=204)
     target = {"kind": "http", "url": httpserver.url_for("/take")}
     source = {"kind": "duckdb", "query": "SELECT range AS i FROM range(2500)"}

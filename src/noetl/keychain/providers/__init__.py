@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 
 PROVIDERS = ("env", "file", "google", "aws", "vault")
 

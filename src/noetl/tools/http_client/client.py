@@ -17,17 +17,17 @@ from httpx2 import AsyncClient, Limits, create_ssl_context
 
 from noetl.tools.http import Tls
 from noetl.tools.http_client.network import guard
-from noetl.tools.http_client.refused import Refused
+from noetl.tools.http_client.request import InputError
 
 KEEP_ALIVE_SECONDS = 4.0
-"""Below the 5 seconds after which many servers close an idle connection, so that no request meets its end."""
+"""Below the 5 seconds after which many servers close an idle connection, so that no request is sent on a closed one."""
 KEEP_ALIVE_CONNECTIONS = 256
 
 _clients: WeakKeyDictionary[AbstractEventLoop, dict[Any, AsyncClient]] = WeakKeyDictionary()
 
 
 def client_for(tls: Tls | None) -> AsyncClient:
-    """The client of this event loop for these options; Refused if they can't be used."""
+    """The client of this event loop for these options; InputError if they can't be used."""
     clients = _clients.setdefault(asyncio.get_running_loop(), {})
     key = None if tls is None else _identity(tls)
     if key not in clients:
@@ -48,24 +48,24 @@ def _identity(tls: Tls) -> tuple[Any, ...]:
         try:
             ages.append(None if file is None else (file, os.stat(file).st_mtime_ns))
         except (OSError, ValueError):
-            raise Refused(f"`tls`: this worker has no file {file!r}", "not_found") from None
+            raise InputError(f"`tls`: this worker has no file {file!r}", "not_found") from None
     return tls.verify, *ages
 
 
 def _new(tls: Tls) -> AsyncClient:
-    # Both write addresses and headers, and with them what is secret.
+    # Both log URLs and headers, and with them secrets.
     for name in ("httpx2", "httpcore2"):
         logging.getLogger(name).setLevel(logging.WARNING)
     client = AsyncClient(
         verify=_context(tls),
-        # How much runs at once is decided by the slots of the worker.
+        # The slots of the worker limit how many requests run at once.
         limits=Limits(
             max_connections=None,
             max_keepalive_connections=KEEP_ALIVE_CONNECTIONS,
             keepalive_expiry=KEEP_ALIVE_SECONDS,
         ),
         headers={"User-Agent": _user_agent(), "Accept-Encoding": "gzip, deflate"},
-        # The client serves executions that have nothing to do with each other: it keeps no cookie.
+        # Unrelated executions share the client: it stores no cookie.
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         timeout=None,
     )
@@ -74,7 +74,7 @@ def _new(tls: Tls) -> AsyncClient:
 
 def _context(tls: Tls) -> ssl.SSLContext:
     if tls.key is not None and tls.cert is None:
-        raise Refused("`tls.key` needs `tls.cert`")
+        raise InputError("`tls.key` needs `tls.cert`")
     try:
         if tls.verify and tls.ca is not None:
             context = ssl.create_default_context(cafile=tls.ca)
@@ -83,7 +83,7 @@ def _context(tls: Tls) -> ssl.SSLContext:
         if tls.cert is not None:
             context.load_cert_chain(tls.cert, tls.key, password="")  # without one OpenSSL would ask on the terminal
     except OSError as error:
-        raise Refused(f"`tls`: the files can't be used: {error}") from None
+        raise InputError(f"`tls`: the files can't be used: {error}") from None
     return context
 
 

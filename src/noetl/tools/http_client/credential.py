@@ -1,4 +1,4 @@
-"""A credential as a request carries it: in a header, or in a parameter of the address."""
+"""A credential as a request carries it: in a header, or in a query parameter."""
 
 from __future__ import annotations
 
@@ -6,33 +6,34 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from noetl.tools.base import Context, Failure
+from noetl.model.outcome import Failure
+from noetl.tools.base import Context
 
-TAKEN = "a bearer token {token}, {username, password}, or an API key {value, header} or {value, query}"
+ACCEPTED = "a bearer token {token}, {username, password}, or an API key {value, header} or {value, query}"
 
 
-class Proof(NamedTuple):
-    """What is sent to prove who asks, and the secrets in it."""
+class HttpAuth(NamedTuple):
+    """The headers and query parameters of a credential, and the secrets in them."""
 
     headers: dict[str, str] = {}
     params: dict[str, str] = {}
     secrets: tuple[str, ...] = ()
 
 
-async def proof_of(auth: str | dict[str, Any] | None, context: Context) -> Proof:
-    """The proof that an `auth` input asks for; Failure of kind `auth` if there is no such credential."""
+async def credential_for(auth: str | dict[str, Any] | None, context: Context) -> HttpAuth:
+    """The credential that the `auth` input names; Failure of kind `auth` if http can't use it."""
     if not auth:
-        return Proof()
+        return HttpAuth()
     fields = await context.credential(auth)
     form = _FORMS.get(fields.get("kind") or "") or _form_of(fields)
     if form is None:
         kind = f" of kind {fields['kind']}" if fields.get("kind") else ""
-        raise Failure("auth", f"http can't sign in with the fields of this credential{kind}: it takes {TAKEN}")
+        raise Failure("auth", f"http can't sign in with the fields of this credential{kind}: it accepts {ACCEPTED}")
     return form(fields)
 
 
-def _form_of(fields: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Proof] | None:
-    """How to use a credential whose kind says nothing to http: by the fields it has."""
+def _form_of(fields: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], HttpAuth] | None:
+    """How to use a credential of another kind: by the fields it has."""
     if "token" in fields or "access_token" in fields:
         return _bearer
     if "username" in fields:
@@ -40,27 +41,27 @@ def _form_of(fields: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Proof] 
     return _api_key if "value" in fields else None
 
 
-def _bearer(fields: Mapping[str, Any]) -> Proof:
+def _bearer(fields: Mapping[str, Any]) -> HttpAuth:
     token = _text(fields, "token" if "token" in fields else "access_token").strip()
-    return Proof({"Authorization": f"Bearer {token}"}, secrets=(token,))
+    return HttpAuth({"Authorization": f"Bearer {token}"}, secrets=(token,))
 
 
-def _basic(fields: Mapping[str, Any]) -> Proof:
+def _basic(fields: Mapping[str, Any]) -> HttpAuth:
     username, password = _text(fields, "username"), _text(fields, "password")
     if ":" in username:
-        raise Failure("auth", "http: a `username` that goes as basic authentication can't have a colon")
+        raise Failure("auth", "http: a `username` for basic authentication can't contain a colon")
     packed = b64encode(f"{username}:{password}".encode()).decode()
-    return Proof({"Authorization": f"Basic {packed}"}, secrets=(password, packed))
+    return HttpAuth({"Authorization": f"Basic {packed}"}, secrets=(password, packed))
 
 
-def _api_key(fields: Mapping[str, Any]) -> Proof:
+def _api_key(fields: Mapping[str, Any]) -> HttpAuth:
     value = _text(fields, "value").strip()
     match fields:
         case {"header": str(header)}:
-            return Proof({header: value}, secrets=(value,))
+            return HttpAuth({header: value}, secrets=(value,))
         case {"query": str(query)}:
-            return Proof(params={query: value}, secrets=(value,))
-    raise Failure("auth", "http: an API key needs `header` or `query`, the name that it is sent under")
+            return HttpAuth(params={query: value}, secrets=(value,))
+    raise Failure("auth", "http: an API key needs `header` or `query`, the name to send it under")
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str:

@@ -1,4 +1,4 @@
-"""How connections are made: as the client makes them, but to no address that is forbidden."""
+"""Connections of the client, but none to a forbidden address."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 import httpcore2
 from httpx2 import AsyncClient, ConnectError, Request
 
-from noetl.tools.addresses import ForbiddenAddress, anything_is_forbidden, check_address
+from noetl.addresses import ForbiddenAddress, anything_is_forbidden, check_address
 
 
 class GuardedNetwork(httpcore2.AsyncNetworkBackend):
-    """Looks at all addresses of a host before it connects, and at the one that it has reached before anything is sent.
+    """Checks all addresses of a host before it connects, and the connected one before anything is sent.
 
-    The first look keeps it from knocking at all; the second holds when the DNS gives another answer a moment later.
+    The first check avoids the connection; the second holds if the DNS response changes in between.
     """
 
     def __init__(self, inner: httpcore2.AsyncNetworkBackend) -> None:
@@ -29,7 +29,7 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - the client's own signature
+        timeout: float | None = None,  # noqa: ASYNC109 - the client's own credential
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
@@ -50,10 +50,10 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
 
 
 class Stream(httpcore2.AsyncNetworkStream):
-    """A connection that tells quickly whether its server has hung up.
+    """A connection that detects quickly whether its server has closed it.
 
-    The pool asks every idle connection for each request, and the way through the layers below takes as long as a third
-    of a request where fifty are idle.
+    For each request the pool checks every idle connection; with fifty idle ones the layers below would take a third of
+    the time of a request for it.
     """
 
     def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
@@ -66,31 +66,31 @@ class Stream(httpcore2.AsyncNetworkStream):
         self,
         ssl_context: ssl.SSLContext,
         server_hostname: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - the client's own signature
+        timeout: float | None = None,  # noqa: ASYNC109 - the client's own credential
     ) -> httpcore2.AsyncNetworkStream:
         return Stream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
 
     def get_extra_info(self, info: str) -> Any:
-        if info == "is_readable":  # what is closed has no number any more, and its old one may be somebody else's
+        if info == "is_readable":  # a closed socket has no file number: its old one may be reused
             return self._socket.fileno() < 0 or bool(self._poll.poll(0))
         return self._inner.get_extra_info(info)
 
 
 async def _addresses(host: str, port: int, limit: float | None) -> set[str]:
-    """What the name means now. Of a name that means nothing the client itself will tell."""
+    """The addresses of a name; empty if it does not resolve, which the client reports itself."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(limit):
             with suppress(OSError):
-                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-                return {str(one[4][0]) for one in found}
+                entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                return {str(entry[4][0]) for entry in entries}
     except TimeoutError:
-        raise httpcore2.ConnectTimeout(f"no address of {host} came") from None
+        raise httpcore2.ConnectTimeout(f"the name {host} was not resolved in time") from None
     return set()
 
 
 def _check(host: str, address: str) -> None:
-    """Convert errors to the types of the client; `is_refusal` finds their cause."""
+    """Convert errors to the types of the client; `is_forbidden_address` finds their cause."""
     try:
         check_address(host, address)
     except ForbiddenAddress as error:
@@ -98,9 +98,9 @@ def _check(host: str, address: str) -> None:
 
 
 def guard(client: AsyncClient) -> AsyncClient:
-    """Let a client connect to no forbidden address.
+    """Keep a client from connecting to forbidden addresses.
 
-    It would take a transport, but then leave out the proxies of the environment; so its own one is changed.
+    A client with a transport of ours would ignore the proxies of the environment, so its own one is changed.
     """
     pool: Any = client._transport._pool  # type: ignore[attr-defined]
     pool._network_backend = GuardedNetwork(pool._network_backend)
@@ -115,13 +115,13 @@ def check_request(request: Request) -> None:
         raise ConnectError(str(error), request=request) from error
 
 
-def is_refusal(error: BaseException | None) -> bool:
+def is_forbidden_address(error: BaseException | None) -> bool:
     """Whether the address guard refused the connection."""
     return any(isinstance(cause, ForbiddenAddress) for cause in causes(error))
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what led to it, the outermost first."""
+    """The error and its causes, the outermost first."""
     while error is not None:
         yield error
         inner = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None

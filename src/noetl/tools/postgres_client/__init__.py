@@ -1,13 +1,14 @@
-"""How `kind: postgres` works; imported by a call only, since the driver is not needed to validate a playbook.
+"""How `kind: postgres` works. Only a call imports this: a playbook can be validated without the driver.
 
-call       one call from its inputs to its outcome, and how it is stopped
-target     where to connect to, from a credential
-pool       connections that are kept between calls
-session    statements on one connection, and transactions
-jobs       what a call does: statements, or rows to copy
-literals   values on their way into SQL
-loaders    values on their way out of results
-gathering  rows of a result, with a limit
-ledger     exactly once
-faults     what the server or the driver complains about, as an error outcome
+call        one call from its inputs to its outcome, and its cancellation
+conninfo    the connection string of a credential
+hosts       connection strings with checked addresses
+pool        connections shared by calls
+session     statements on one connection, and transactions
+jobs        the work of a call: statements, or rows to copy
+literals    values as SQL literals
+loaders     values of results
+row_buffer  rows of a result, up to a limit
+ledger      exactly once
+errors      failures in place of errors of the server and the driver
 """

@@ -9,43 +9,44 @@ from typing import Any
 
 import msgspec
 
-from noetl.model.outcome import Outcome
-from noetl.tools.base import Context, Failure
+from noetl.model.outcome import Failure, Outcome
+from noetl.tools.base import Context
 from noetl.tools.postgres import Inputs
-from noetl.tools.postgres_client.faults import NO_FAULT
-from noetl.tools.postgres_client.jobs import Copying, Job, Statements
+from noetl.tools.postgres_client.conninfo import conninfo_of
+from noetl.tools.postgres_client.errors import NO_ERROR
+from noetl.tools.postgres_client.jobs import CopyJob, Job, StatementsJob
 from noetl.tools.postgres_client.ledger import once
 from noetl.tools.postgres_client.pool import pool_of
-from noetl.tools.postgres_client.session import Session
-from noetl.tools.postgres_client.target import target_of
-from noetl.tools.rows.shape import shaped
+from noetl.tools.postgres_client.session import PostgresSession
+from noetl.tools.rows.shape import row_values
 
 MESSAGE_CHARACTERS = 4000
 QUOTED = r"(?s)[\"'].*[\"']|[\"'].*|Key \(.*\)"
-"""What the server says of values, from the first quote to the last: a value may have quotes itself."""
-GRACE_SECONDS = 2.0
-"""For the server to stop a statement that was cancelled, before the connection is dropped."""
+"""Values that the server quotes, from the first quote to the last: a value may have quotes itself."""
+CANCEL_SECONDS = 2.0
+"""How long the server may take to cancel a statement before the connection is dropped."""
 
 
 async def call(inputs: Inputs, context: Context) -> Outcome:
     try:
-        return await _stoppable(_work(inputs, context))
+        return await _cancellable(_work(inputs, context))
     except Failure as failure:
         outcome = failure.outcome
-        return _told(_veiled(context.redact(outcome)) if _sends_secret(inputs, context) else outcome, context)
+        if _sends_secret(inputs, context):
+            outcome = _without_values(context.redact(outcome))
+        return _shortened(outcome, context)
 
 
 def _sends_secret(inputs: Inputs, context: Context) -> bool:
-    sent: list[Any] = [inputs.params, inputs.rows, context.own_args]
+    values: list[Any] = [inputs.params, inputs.rows, context.own_args]
     for sql in context.bound.values():
-        for part in sql.parts:
-            sent.append(list(part) if isinstance(part, tuple) else part)
-    return context.redact(sent) is not sent
+        values += (list(part) if isinstance(part, tuple) else part for part in sql.parts)
+    return context.redact(values) is not values
 
 
-def _veiled(outcome: Outcome) -> Outcome:
-    """The server quotes values, cuts them short and changes their case: then no part of a secret is recognised. So
-    nothing that it quotes is shown where a secret was among the values."""
+def _without_values(outcome: Outcome) -> Outcome:
+    """The outcome without quoted values: the server truncates them and changes their case, so a secret among them would
+    not be recognised."""
     error, extra = outcome.error, outcome.extra
     if error is not None:
         error = msgspec.structs.replace(error, message=_unquoted(error.message), details=_unquoted(error.details))
@@ -60,26 +61,26 @@ def _unquoted(value: Any) -> Any:
     return [_unquoted(item) for item in value] if isinstance(value, list) else value
 
 
-def _told(outcome: Outcome, context: Context) -> Outcome:
-    """The outcome of a failure, which may quote a value of any length."""
+def _shortened(outcome: Outcome, context: Context) -> Outcome:
+    """The outcome with a message of limited length, which may quote a value of any length."""
     error = outcome.error
     if error is not None and len(error.message) > MESSAGE_CHARACTERS:
         message = context.redact(error.message)[:MESSAGE_CHARACTERS] + " ..."
         error = msgspec.structs.replace(error, message=message)
-    return msgspec.structs.replace(outcome, error=error, extra=NO_FAULT | outcome.extra)
+    return msgspec.structs.replace(outcome, error=error, extra=NO_ERROR | outcome.extra)
 
 
-async def _stoppable(work: Coroutine[Any, Any, Outcome]) -> Outcome:
-    """The work, which may be cancelled twice: first to end a statement on the server, then to give up on that."""
+async def _cancellable(work: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """Run the work; cancel it twice: first the statement on the server, then the wait for that."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         for _ in range(2):
             task.cancel()
-            await asyncio.wait([task], timeout=GRACE_SECONDS)
+            await asyncio.wait([task], timeout=CANCEL_SECONDS)
         if task.done() and not task.cancelled():
-            task.exception()  # nobody else will ask
+            task.exception()  # or else the loop reports it as never retrieved
         raise
 
 
@@ -87,34 +88,34 @@ async def _work(inputs: Inputs, context: Context) -> Outcome:
     job = _job(inputs, context)
     exactly_once = bool(context.spec.get("exactly_once"))
     if exactly_once and job.controls:
-        raise Failure("input", "`exactly_once` makes one transaction of it all: leave BEGIN and COMMIT out")
-    target = await target_of(inputs, context)
+        raise Failure("input", "`exactly_once` runs everything in one transaction: leave BEGIN and COMMIT out")
+    target = await conninfo_of(inputs, context)
     async with pool_of(target).connection(context.retries) as connection:
-        session = Session(connection, context)
-        unlisten = session.listen()
+        session = PostgresSession(connection, context)
+        stop_logging = session.log_notices()
         try:
             if exactly_once:
                 result, repeated = await once(session, context.idempotency_key, lambda: job.run(session))
-                return Outcome(result=result, extra={"pg": NO_FAULT["pg"] | {"repeated": repeated}})
-            return Outcome(result=await _done(job, session), extra=NO_FAULT)
+                return Outcome(result=result, extra={"pg": NO_ERROR["pg"] | {"repeated": repeated}})
+            return Outcome(result=await _run(job, session), extra=NO_ERROR)
         finally:
-            unlisten()
+            stop_logging()
 
 
 def _job(inputs: Inputs, context: Context) -> Job:
     if inputs.table is not None:
         if inputs.params is not None:
-            raise Failure("input", "`params` are values of a statement; `table` takes `rows`")
-        return Copying(inputs.table, *shaped(inputs.rows, inputs.columns, context.own_args))
-    return Statements(context.bound["command" if inputs.command is not None else "query"], inputs.params)
+            raise Failure("input", "`params` are for a statement: use `rows` with `table`")
+        return CopyJob(inputs.table, *row_values(inputs.rows, inputs.columns, context.own_args))
+    return StatementsJob(context.bound[inputs.sql_field], inputs.params)
 
 
-async def _done(job: Job, session: Session) -> Any:
+async def _run(job: Job, session: PostgresSession) -> Any:
     if job.transactional:
         async with session.transaction():
             return await job.run(session)
     session.safe = job.repeatable
     result = await job.run(session)
     if session.in_transaction:
-        raise Failure("sql", "the SQL begins a transaction and does not end it: add COMMIT; it was rolled back")
+        raise Failure("sql", "the SQL begins a transaction without ending it, so it was rolled back: add COMMIT")
     return result

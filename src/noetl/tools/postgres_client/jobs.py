@@ -1,4 +1,4 @@
-"""What a call does on its connection: run statements, or copy rows into a table."""
+"""The work of a call: run statements, or copy rows into a table."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 import psycopg
 
-from noetl.sql import Part, Sql, Value, buried, first_words, quoted, statements
-from noetl.tools.base import Failure
-from noetl.tools.postgres_client.faults import refused
-from noetl.tools.postgres_client.gathering import Gathering
+from noetl.model.outcome import Failure
+from noetl.sql import Part, Sql, Value, first_words, is_quoted, quoted, statements
+from noetl.tools.postgres_client.errors import statement_failure
 from noetl.tools.postgres_client.literals import array_text, encoded, json_text, plain_text
-from noetl.tools.postgres_client.session import Done, Session
+from noetl.tools.postgres_client.row_buffer import RowBuffer
+from noetl.tools.postgres_client.session import PostgresSession, StatementResult
 
 BLOCK_BYTES = 1 << 17
 CONTROL = {("BEGIN",), ("START",), ("COMMIT",), ("END",), ("ROLLBACK",), ("ABORT",)}
@@ -22,86 +22,84 @@ PLACEHOLDER = re.compile(r"%(?:(?P<percent>%)|\((?P<name>[^)]+)\)[sbt]|(?P<posit
 
 
 class Job(Protocol):
-    """The work of a call, made ready before anything is connected to."""
+    """The work of a call, checked before the connection is opened."""
 
     transactional: bool
-    """Whether it is to be one transaction; otherwise each statement commits itself or the text says where."""
+    """Whether it runs in one transaction; otherwise each statement commits by itself, or the SQL has its own."""
     controls: bool
-    """Whether the text itself begins and ends transactions."""
+    """Whether the SQL itself begins and ends transactions."""
     repeatable: bool
-    """Whether doing it twice is doing it once."""
+    """Whether it is idempotent."""
 
-    async def run(self, session: Session) -> Any: ...
+    async def run(self, session: PostgresSession) -> Any: ...
 
 
 # -- statements -------------------------------------------------------------------------------------------------------
 
 
-class Statements:
+class StatementsJob:
     """The statements of `command` or `query`."""
 
     def __init__(self, sql: Sql, params: list[Any] | dict[str, Any] | None) -> None:
-        whole = sql if params is None else placed(sql, params)
-        if buried(whole):
-            raise Failure("input", "a placeholder stands inside quotes or a comment: leave out the quotes around it")
-        self.statements = statements(whole)
+        bound = sql if params is None else with_params(sql, params)
+        if is_quoted(bound):
+            raise Failure("input", "a placeholder is inside quotes or a comment: remove the quotes around it")
+        self.statements = statements(bound)
         if not self.statements:
-            raise Failure("input", "there is no statement in the SQL")
+            raise Failure("input", "the SQL has no statement")
         words = [first_words(statement) for statement in self.statements]
-        control = [_is_control(one) for one in words]
+        control = [_is_control(statement_words) for statement_words in words]
         self.controls = any(control)
         self.transactional = len(self.statements) > 1 and not self.controls
         self.repeatable = len(words) == 1 and words[0][:1] in READING
-        telling = [number for number, one in enumerate(control) if not one]
-        self.last = telling[-1] if telling else len(control) - 1
+        others = [number for number, is_control in enumerate(control) if not is_control]
+        self.last = others[-1] if others else len(control) - 1
         """The statement whose rows are the result."""
 
-    async def run(self, session: Session) -> Any:
-        rows = Gathering()
-        done: list[Done] = []
+    async def run(self, session: PostgresSession) -> Any:
+        rows = RowBuffer()
+        results: list[StatementResult] = []
         for number, statement in enumerate(self.statements):
-            kept = rows if number == self.last else None
-            done.append(await session.execute(statement, kept, number + 1, len(self.statements)))
-        told: dict[str, Any] = {"row_count": done[self.last].row_count, "columns": done[self.last].columns}
-        if len(done) > 1:
-            told["statements"] = [one._asdict() for one in done]
-        return rows.result(told)
+            buffer = rows if number == self.last else None
+            results.append(await session.execute(statement, buffer, number + 1, len(self.statements)))
+        last = results[self.last]
+        fields: dict[str, Any] = {"row_count": last.row_count, "columns": last.columns}
+        if len(results) > 1:
+            fields["statements"] = [result._asdict() for result in results]
+        return rows.result(fields)
 
 
 def _is_control(words: tuple[str, ...]) -> bool:
-    """Whether a statement begins or ends a transaction. `ROLLBACK TO` goes back inside one."""
+    """Whether a statement begins or ends a transaction, which `ROLLBACK TO` does not."""
     return (words[:1] in CONTROL and "TO" not in words) or words[:2] == ("PREPARE", "TRANSACTION")
 
 
-def placed(sql: Sql, params: list[Any] | dict[str, Any]) -> Sql:
-    """The text with `params` in place of the placeholders of the driver: `%s`, `%(name)s`; `%%` is a percent sign."""
+def with_params(sql: Sql, params: list[Any] | dict[str, Any]) -> Sql:
+    """The SQL with `params` in place of the placeholders `%s` and `%(name)s`; `%%` is a percent sign."""
     by_name = params if isinstance(params, dict) else None
     in_order = iter(params if isinstance(params, list) else [])
     parts: list[Part] = []
     for part in sql.parts:
-        parts += _placed(part, in_order, by_name) if isinstance(part, str) else [part]
+        parts += _replaced(part, in_order, by_name) if isinstance(part, str) else [part]
     if next(in_order, parts) is not parts:
         raise Failure("input", f"`params` has {len(params)} values, more than the SQL has placeholders %s")
     return Sql(tuple(parts), sql.dialect, sql.line)
 
 
-def _placed(text: str, in_order: Iterator[Any], by_name: Mapping[str, Any] | None) -> Iterator[Part]:
+def _replaced(text: str, in_order: Iterator[Any], by_name: Mapping[str, Any] | None) -> Iterator[Part]:
     end = 0
     for match in PLACEHOLDER.finditer(text):
-        yield from _some(text[end : match.start()])
+        if match.start() > end:
+            yield text[end : match.start()]
         end = match.end()
         if match["percent"]:
             yield "%"
         elif match["stray"]:
-            raise Failure("input", "with `params` a percent sign that is no placeholder is written %%")
+            raise Failure("input", "write %% for a percent sign that is not a placeholder, since there are `params`")
         else:
             yield Value(_named(match["name"], by_name) if match["name"] else _next(in_order, by_name))
-    yield from _some(text[end:])
-
-
-def _some(text: str) -> Iterator[str]:
-    if text:
-        yield text
+    if end < len(text):
+        yield text[end:]
 
 
 def _named(name: str, by_name: Mapping[str, Any] | None) -> Any:
@@ -114,14 +112,14 @@ def _next(in_order: Iterator[Any], by_name: Mapping[str, Any] | None) -> Any:
     try:
         return next(in_order)
     except StopIteration:
-        form = "a map for %(name)s" if by_name is not None else "fewer values than that"
+        form = "a map for %(name)s" if by_name is not None else "too few values"
         raise Failure("input", f"the SQL has placeholders %s and `params` has {form}") from None
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
 
 
-class Copying:
+class CopyJob:
     """Rows to copy into a table."""
 
     transactional, controls, repeatable = False, False, False
@@ -129,10 +127,10 @@ class Copying:
     def __init__(self, table: str, columns: list[str], rows: list[list[Any]]) -> None:
         self.table, self.columns, self.rows = tuple(table.split(".")), columns, rows
         if not all(self.table):
-            raise Failure("input", f"{table!r} is no name of a table: write `table` or `schema.table`")
+            raise Failure("input", f"{table!r} can't be the name of a table: write `table` or `schema.table`")
 
-    async def run(self, session: Session) -> Any:
-        """One COPY, which is all or nothing by itself."""
+    async def run(self, session: PostgresSession) -> Any:
+        """One COPY, which is atomic."""
         count = 0
         if self.rows:
             lines = self._blocks(await self._writers(session), session.encoding)
@@ -140,7 +138,7 @@ class Copying:
             count = await self._copy(session, f"COPY {quoted(self.table)} ({names}) FROM STDIN", lines)
         return {"rows": [], "row_count": count, "columns": []}
 
-    async def _copy(self, session: Session, text: str, blocks: Iterator[bytes]) -> int:
+    async def _copy(self, session: PostgresSession, text: str, blocks: Iterator[bytes]) -> int:
         session.safe = True
         inside = session.in_transaction
         try:
@@ -148,15 +146,15 @@ class Copying:
                 async with cursor.copy(encoded(text, session.encoding)) as copy:
                     for block in blocks:
                         await copy.write(block)
-                    session.safe = inside  # from here on it may be committed
+                    session.safe = inside  # from now on it may be committed
                 return cursor.rowcount
         except psycopg.Error as error:
-            raise refused(error, None, session.safe) from None
+            raise statement_failure(error, None, session.safe) from None
 
-    async def _writers(self, session: Session) -> list[Callable[[Any], str]]:
-        """How a value of each column is written, by the column's type. What does not exist COPY will complain about."""
+    async def _writers(self, session: PostgresSession) -> list[Callable[[Any], str]]:
+        """How to write a value of each column, by its type. COPY itself reports unknown columns."""
         types = await session.values(Sql((TYPES, Value(quoted(self.table)), END_OF_TYPES)))
-        category = {one["name"]: one["category"] for one in types}
+        category = {column["name"]: column["category"] for column in types}
         return [WRITERS.get(category.get(column, ""), plain_text) for column in self.columns]
 
     def _blocks(self, writers: list[Callable[[Any], str]], encoding: str) -> Iterator[bytes]:
@@ -186,7 +184,7 @@ def _array(value: Any) -> str:
 
 
 WRITERS: dict[str, Callable[[Any], str]] = {"J": json_text, "A": _array}
-"""By the category of a type: arrays, and JSON, for which we use a letter that PostgreSQL does not."""
+"""By the category of a type: arrays, and JSON, whose letter is not one of PostgreSQL's."""
 
 
 def _field(value: Any, write: Callable[[Any], str]) -> str:

@@ -1,7 +1,7 @@
-"""Exactly once: a row that is committed together with the effect, and found by whoever makes the call again.
+"""Exactly once: a row that is committed together with the effect, and found when the call is repeated.
 
-The row is inserted first. A second call of the same action that runs at the same time waits for the first to end, and
-then either finds the row or takes its place.
+The row is inserted first. A concurrent call of the same action waits for the first one to end, and then either finds
+the row or inserts it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
+from noetl.model.outcome import Failure
 from noetl.sql import Sql, Value
-from noetl.tools.base import Failure
-from noetl.tools.postgres_client.session import Session
+from noetl.tools.postgres_client.session import PostgresSession
 
 LEDGER = "noetl_ledger"
-STORED_BYTES = 1 << 20
-LOCK = 0x6E6F65746C  # any number that nobody else locks
+MAX_STORED_BYTES = 1 << 20
+LOCK = 0x6E6F65746C  # an arbitrary number
 UNDEFINED_TABLE, NO_PRIVILEGE = "42P01", "42501"
 INSERTION = f"INSERT INTO {LEDGER} (action) VALUES ("
 END_OF_INSERTION = f""") ON CONFLICT DO NOTHING RETURNING (
@@ -26,47 +26,47 @@ END_OF_INSERTION = f""") ON CONFLICT DO NOTHING RETURNING (
 DEFINITION = "(action text PRIMARY KEY, done_at timestamptz NOT NULL DEFAULT now(), result jsonb)"
 
 
-async def once(session: Session, action: str, work: Callable[[], Awaitable[Any]]) -> tuple[Any, bool]:
+async def once(session: PostgresSession, action: str, work: Callable[[], Awaitable[Any]]) -> tuple[Any, bool]:
     """The result of the work, and whether it is that of an earlier call."""
-    new = await _begun(session, action)
+    new = await _begin(session, action)
     if not new:
-        found = await session.values(Sql((f"SELECT result FROM {LEDGER} WHERE action = ", Value(action))))
+        rows = await session.values(Sql((f"SELECT result FROM {LEDGER} WHERE action = ", Value(action))))
         await session.command("ROLLBACK")
-        return found[0]["result"] if found else None, True
+        return rows[0]["result"] if rows else None, True
     result = await work()
     await session.execute(_update(new[0]["ledger"], action, result), None)
-    await session.command("COMMIT")  # if its answer is lost, the next call finds out
+    await session.command("COMMIT")  # if the response is lost, the next call finds the row
     return result, False
 
 
-async def _begun(session: Session, action: str) -> list[dict[str, Any]]:
-    """A transaction with the action in the ledger: a row with the ledger's name, or none if it was there already."""
+async def _begin(session: PostgresSession, action: str) -> list[dict[str, Any]]:
+    """Begin a transaction with the action in the ledger; return a row with the ledger's name, or none if the action is
+    there already."""
     try:
-        return await _inserted(session, action)
+        return await _insert(session, action)
     except Failure as failure:
         if _state(failure) != UNDEFINED_TABLE:
             raise
     await session.command("ROLLBACK")
     await _create(session)
-    return await _inserted(session, action)
+    return await _insert(session, action)
 
 
-async def _inserted(session: Session, action: str) -> list[dict[str, Any]]:
+async def _insert(session: PostgresSession, action: str) -> list[dict[str, Any]]:
     await session.command("BEGIN")
     return await session.values(Sql((INSERTION, Value(action), END_OF_INSERTION)))
 
 
 def _update(ledger: str, action: str, result: Any) -> Sql:
-    """The result beside the action. The table by its full name: the statements may have set another search path."""
-    kept = msgspec.json.encode(result)
-    if len(kept) > STORED_BYTES:
-        told = msgspec.json.decode(kept)
-        kept = msgspec.json.encode({**told, "rows": [], "rows_omitted": True})
-    return Sql((f"UPDATE {ledger} SET result = ", Value(kept.decode()), "::jsonb WHERE action = ", Value(action)))
+    """Store the result. The table has its full name: the statements may have changed the search path."""
+    stored = msgspec.json.encode(result)
+    if len(stored) > MAX_STORED_BYTES:
+        stored = msgspec.json.encode({**msgspec.json.decode(stored), "rows": [], "rows_omitted": True})
+    return Sql((f"UPDATE {ledger} SET result = ", Value(stored.decode()), "::jsonb WHERE action = ", Value(action)))
 
 
-async def _create(session: Session) -> None:
-    """Two that create a table at once collide even with IF NOT EXISTS: they take turns."""
+async def _create(session: PostgresSession) -> None:
+    """Create the table under a lock: two concurrent CREATEs collide even with IF NOT EXISTS."""
     try:
         async with session.transaction():
             await session.command(f"SELECT pg_advisory_xact_lock({LOCK})")

@@ -1,7 +1,7 @@
-"""Values on their way into SQL: literals quoted by the driver, and the text form of arrays.
+"""Values as SQL literals, quoted by the driver, and the text form of arrays.
 
-Literals serve every statement, where parameters of the protocol do not: DDL, SET, `interval {{ x }}`. Text has no type
-of its own, so the server takes it for what stands beside it, as it does with a literal that an author writes.
+Literals work in every statement, parameters of the protocol do not: DDL, SET, `interval {{ x }}`. A text literal has no
+type of its own: the server infers it from the context, as with a literal that an author writes.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 
 from psycopg.pq.abc import Escaping
 
+from noetl.model.outcome import Failure
 from noetl.sql import Empty
-from noetl.tools.base import Failure
 
-NOBODY = Empty("= ANY ('{}')", "<> ALL ('{}')")
-"""An empty list has the type of what it is compared with."""
+EMPTY_LIST = Empty("= ANY ('{}')", "<> ALL ('{}')")
+"""An empty list has the type of the value it is compared with."""
 
 
 def literals(escaping: Escaping, encoding: str) -> Callable[[Any], str]:
-    """How a value is written on a connection."""
+    """The function that writes a value as a literal."""
 
     def quoted(text: str) -> str:
         return bytes(escaping.escape_literal(encoded(text, encoding))).decode(encoding).strip()
@@ -51,15 +51,15 @@ def literals(escaping: Escaping, encoding: str) -> Callable[[Any], str]:
         return quoted(array_text(value)) if kinds <= {str} else f"ARRAY{bracketed(value)}"
 
     def bracketed(value: list[Any]) -> str:
-        return f"[{', '.join(bracketed(one) if isinstance(one, list) else literal(one) for one in value)}]"
+        return f"[{', '.join(bracketed(item) if isinstance(item, list) else literal(item) for item in value)}]"
 
     return literal
 
 
 def encoded(text: str, encoding: str) -> bytes:
-    """Text as bytes, without what PostgreSQL does not store."""
+    """Text as bytes; Failure if PostgreSQL can't store it."""
     if "\0" in text:
-        raise Failure("input", "a text has a null character in it, which PostgreSQL does not store: remove it")
+        raise Failure("input", "a text has a null character, which PostgreSQL can't store: remove it")
     try:
         return text.encode(encoding)
     except UnicodeEncodeError as error:
@@ -74,7 +74,7 @@ def json_text(value: Any) -> str:
 
 
 def array_text(value: list[Any]) -> str:
-    """A list as the server reads arrays: `{"a","b",NULL,{...}}`."""
+    """A list in the array syntax of the server: `{"a","b",NULL,{...}}`."""
     return "{" + ",".join(map(_element, value)) + "}"
 
 
@@ -88,7 +88,7 @@ def _element(value: Any) -> str:
 
 
 def plain_text(value: Any) -> str:
-    """A value as the server reads it where the type is known: a column of COPY, an element of an array."""
+    """A value whose type the server knows: a column of COPY, an element of an array."""
     match value:
         case str():
             return value
@@ -102,16 +102,16 @@ def plain_text(value: Any) -> str:
 
 
 def _leaves(value: list[Any]) -> list[type]:
-    """The types of what is in a list and the lists in it, nulls aside."""
-    found: list[type] = []
-    for one in value:
-        found += _leaves(one) if isinstance(one, list) else [type(one)] * (one is not None)
-    return found
+    """The types of the items of a list and its inner lists, without nulls."""
+    types: list[type] = []
+    for item in value:
+        types += _leaves(item) if isinstance(item, list) else [type(item)] * (item is not None)
+    return types
 
 
 def _is_array(value: list[Any]) -> bool:
-    """Whether lists inside a list are all of one length, as arrays are."""
-    inner = [one for one in value if isinstance(one, list)]
+    """Whether inner lists all have the same length, as in arrays."""
+    inner = [item for item in value if isinstance(item, list)]
     if not inner:
         return True
-    return len(inner) == len(value) and len({len(one) for one in inner}) == 1 and all(map(_is_array, inner))
+    return len(inner) == len(value) and len({len(item) for item in inner}) == 1 and all(map(_is_array, inner))

@@ -1,28 +1,26 @@
-"""Values of results: what JSON has, and bytes. See the text of the kind for what becomes what.
+"""Values of results as JSON values or bytes; the docstring of the kind lists the types.
 
-Types without a loader of their own are text as the server writes it.
+Types without a loader are text as the server writes it.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from math import isfinite
 from typing import Any
 
-import msgspec
 import psycopg
 from psycopg.adapt import AdaptersMap, Loader
 from psycopg.types.string import TextLoader
 
-LOWEST, HIGHEST = -(2**63), 2**63 - 1
+from noetl.tools.rows.plain import from_json
+
 AS_TEXT = (
     "numeric", "date", "time", "timetz", "interval", "uuid", "inet", "cidr", "int4range", "int8range", "numrange",
     "daterange", "tsrange", "tstzrange", "int4multirange", "int8multirange", "nummultirange", "datemultirange",
     "tsmultirange", "tstzmultirange", "record",
 )  # fmt: skip
-MANY_DIGITS = re.compile(rb"\d{19}|[eE][+-]?\d{3}")
-MOMENT = re.compile(r"(\d{4,}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?)(?:([+-]\d\d)(:?[\d:]*))?")
+TIMESTAMP = re.compile(r"(\d{4,}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?)(?:([+-]\d\d)(:?[\d:]*))?")
 
 
 def _text(data: Any) -> bytes:
@@ -38,12 +36,12 @@ class FloatLoader(Loader):
         return value if isfinite(value) else text.decode()
 
 
-class MomentLoader(Loader):
-    """ISO 8601, as far as the server writes anything like it: `infinity` and years before Christ stay as they are."""
+class TimestampLoader(Loader):
+    """ISO 8601; `infinity` and years before Christ stay as the server writes them."""
 
     def load(self, data: Any) -> str:
         text = _text(data).decode()
-        match = MOMENT.fullmatch(text)
+        match = TIMESTAMP.fullmatch(text)
         if match is None:
             return text
         day, time, hours, rest = match.groups()
@@ -51,23 +49,8 @@ class MomentLoader(Loader):
 
 
 class JsonLoader(Loader):
-    """Numbers that are not numbers of 64 bits keep their digits as text."""
-
     def load(self, data: Any) -> Any:
-        text = _text(data)
-        if MANY_DIGITS.search(text) is None:
-            return msgspec.json.decode(text)
-        return json.loads(text, parse_int=_whole, parse_float=_fraction)
-
-
-def _whole(text: str) -> int | str:
-    value = int(text) if len(text) < 30 else HIGHEST + 1
-    return value if LOWEST <= value <= HIGHEST else text
-
-
-def _fraction(text: str) -> float | str:
-    value = float(text)
-    return value if isfinite(value) else text
+        return from_json(_text(data).decode())
 
 
 def _adapters() -> AdaptersMap:
@@ -77,7 +60,7 @@ def _adapters() -> AdaptersMap:
     for name in ("float4", "float8"):
         adapters.register_loader(name, FloatLoader)
     for name in ("timestamp", "timestamptz"):
-        adapters.register_loader(name, MomentLoader)
+        adapters.register_loader(name, TimestampLoader)
     for name in ("json", "jsonb"):
         adapters.register_loader(name, JsonLoader)
     return adapters

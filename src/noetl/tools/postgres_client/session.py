@@ -1,7 +1,7 @@
-"""Statements on one connection.
+"""StatementsJob on one connection.
 
-Each statement is sent by itself in the extended protocol, which refuses more than one: if two were taken for one, the
-server would not run the second. Rows are read in small chunks.
+Each statement is sent on its own in the extended protocol, which rejects more than one: if two were mistaken for one,
+the server would not run the second. Rows are read in small chunks.
 """
 
 from __future__ import annotations
@@ -17,36 +17,35 @@ from psycopg.adapt import Transformer
 from psycopg.pq import Escaping, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
+from noetl.model.outcome import Failure
 from noetl.sql import Sql, written_parts
-from noetl.tools.base import Context, Failure
-from noetl.tools.postgres_client.faults import Sent, refused
-from noetl.tools.postgres_client.gathering import Gathering
-from noetl.tools.postgres_client.literals import NOBODY, encoded, literals
-from noetl.tools.rows.plain import distinct
+from noetl.tools.base import Context
+from noetl.tools.postgres_client.errors import SentStatement, statement_failure
+from noetl.tools.postgres_client.literals import EMPTY_LIST, encoded, literals
+from noetl.tools.postgres_client.row_buffer import RowBuffer
+from noetl.tools.rows.plain import distinct_names
 
 CHUNK_ROWS = 100
 BYTEA, BYTEA_ARRAY = 17, 1001
 COPYING = (ExecStatus.COPY_IN, ExecStatus.COPY_OUT, ExecStatus.COPY_BOTH)
-RAISED = "exec_stmt_raise"
-"""Where in the server the notices of `RAISE NOTICE` come from."""
+RAISE_FUNCTION = "exec_stmt_raise"
+"""The function of the server that sends the notices of `RAISE NOTICE`."""
 
 
-class Done(NamedTuple):
-    """What a statement came to."""
-
+class StatementResult(NamedTuple):
     command: str
     columns: list[str]
     row_count: int
 
 
-class Session:
-    """A connection while one call has it."""
+class PostgresSession:
+    """A connection that one call uses."""
 
     def __init__(self, connection: AsyncConnection[Any], context: Context) -> None:
         self.connection, self.context = connection, context
         self.pgconn = connection.pgconn
         self.safe = True
-        """Whether nothing can have been committed that was not reported."""
+        """Whether no commit can have happened without being reported."""
 
     @property
     def encoding(self) -> str:
@@ -56,73 +55,71 @@ class Session:
     def in_transaction(self) -> bool:
         return self.pgconn.transaction_status != TransactionStatus.IDLE
 
-    def listen(self) -> Callable[[], None]:
-        """Log what the server says aside: warnings and what functions raise. Returns how to stop."""
+    def log_notices(self) -> Callable[[], None]:
+        """Log warnings and the notices that functions raise; the returned function stops that."""
 
-        def hear(diag: psycopg.errors.Diagnostic) -> None:
+        def log(diag: psycopg.errors.Diagnostic) -> None:
             severity = diag.severity_nonlocalized or ""
-            if severity == "WARNING" or diag.source_function == RAISED:
+            if severity == "WARNING" or diag.source_function == RAISE_FUNCTION:
                 self.context.log("stderr", f"{severity}: {diag.message_primary}")
 
-        self.connection.add_notice_handler(hear)
-        return lambda: self.connection.remove_notice_handler(hear)
+        self.connection.add_notice_handler(log)
+        return lambda: self.connection.remove_notice_handler(log)
 
     # -- transactions -----------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Commits at the end. What fails inside is rolled back by whoever gets the connection back."""
+        """Commits at the end. After an error the pool rolls back."""
         await self.command("BEGIN")
         yield
         self.safe = False
         await self.command("COMMIT")
         self.safe = True
 
-    async def command(self, text: str) -> Done:
-        """A statement of our own."""
-        return await self.execute(Sql((text,)), Gathering())
+    async def command(self, text: str) -> StatementResult:
+        return await self.execute(Sql((text,)), RowBuffer())
 
     async def values(self, sql: Sql) -> list[dict[str, Any]]:
-        """The rows of a small query of our own."""
-        rows = Gathering()
+        rows = RowBuffer()
         await self.execute(sql, rows)
         return rows.rows()
 
     # -- statements -------------------------------------------------------------------------------------------------
 
-    async def execute(self, sql: Sql, rows: Gathering | None, number: int = 1, of: int = 1) -> Done:
-        """Run one statement. Its rows go into `rows`, or nowhere."""
-        literal = literals(Escaping(self.pgconn), self.encoding)  # the encoding is the session's to change
-        parts = written_parts(sql, literal, empty=NOBODY)
-        text = "".join(written for _, written in parts)
+    async def execute(self, sql: Sql, rows: RowBuffer | None, number: int = 1, of: int = 1) -> StatementResult:
+        """Run one statement, and add its rows to `rows`."""
+        literal = literals(Escaping(self.pgconn), self.encoding)  # the session can change its encoding
+        parts = written_parts(sql, literal, empty=EMPTY_LIST)
+        text = "".join(rendered for _, rendered in parts)
         try:
             async with self.connection.lock:
                 return await self._run(encoded(text, self.encoding), rows)
         except psycopg.Error as error:
-            raise refused(error, Sent(parts, sql.line, number, of), self.safe) from None
+            raise statement_failure(error, SentStatement(parts, sql.line, number, of), self.safe) from None
 
-    async def _run(self, text: bytes, rows: Gathering | None) -> Done:
+    async def _run(self, text: bytes, rows: RowBuffer | None) -> StatementResult:
         self.pgconn.send_query_params(text, None)
         if capabilities.has_stream_chunked():
             self.pgconn.set_chunked_rows_mode(CHUNK_ROWS)
         else:
             self.pgconn.set_single_row_mode()
         await self.connection.wait(generators.send(self.pgconn))
-        reading = _Reading(self.connection, rows)
+        reader = _ResultReader(self.connection, rows)
         try:
             while (result := await self.connection.wait(generators.fetch(self.pgconn))) is not None:
-                reading.take(result)
-                await asyncio.sleep(0)  # what is in the buffer already is read without a pause
+                reader.take(result)
+                await asyncio.sleep(0)  # buffered results are fetched without a pause
         except psycopg.OperationalError:
-            if reading.error is None:  # else the server has said why before it closed the connection
+            if reader.error is None:  # or else the server sent the reason before it closed the connection
                 raise
-        return reading.done()
+        return reader.done()
 
 
-class _Reading:
-    """The results of one statement as they come."""
+class _ResultReader:
+    """Collects the results of one statement."""
 
-    def __init__(self, connection: AsyncConnection[Any], rows: Gathering | None) -> None:
+    def __init__(self, connection: AsyncConnection[Any], rows: RowBuffer | None) -> None:
         self.connection, self.rows = connection, rows
         self.columns: list[str] = []
         self.transformer = Transformer(connection)
@@ -136,7 +133,7 @@ class _Reading:
             return
         if result.status in COPYING:
             raise Failure("input", "COPY from STDIN or to STDOUT is not available: give `table` and `rows`")
-        if result.command_status:  # which of the results has it depends on how many rows the last chunk had
+        if result.command_status:  # any of the results may have it, depending on the last chunk
             self.tag, self.changed = result.command_status, result.command_tuples or 0
         if result.nfields:
             self._rows(result)
@@ -152,14 +149,16 @@ class _Reading:
 
     def _describe(self, result: PGresult) -> None:
         fields = range(result.nfields)
-        self.columns = distinct((result.fname(field) or b"").decode(errors="replace") for field in fields)
+        self.columns = distinct_names((result.fname(field) or b"").decode(errors="replace") for field in fields)
         if self.rows is not None:
             self.rows.binary = bool({result.ftype(field) for field in fields} & {BYTEA, BYTEA_ARRAY})
 
     def _row(self, values: Any) -> dict[str, Any]:
         return dict(zip(self.columns, values, strict=True))
 
-    def done(self) -> Done:
+    def done(self) -> StatementResult:
         if self.error is not None:
             raise self.error
-        return Done(self.tag.decode().rstrip(" 0123456789"), self.columns, self.seen if self.columns else self.changed)
+        return StatementResult(
+            self.tag.decode().rstrip(" 0123456789"), self.columns, self.seen if self.columns else self.changed
+        )

@@ -1,4 +1,4 @@
-"""The zygote as the engine sees it: asks for children, has them killed, hears of their end."""
+"""The zygote from the engine's side: starts and kills children, and receives their end."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from json import dumps
 from typing import Any, NamedTuple, Protocol
 
-from noetl.tools.process.environment import INTERPRETER, passed_on
+from noetl.tools.process.environment import start_python
 
-GOODBYE_SECONDS = 5.0
+CLOSE_SECONDS = 5.0
 INSIDE = os.path.join(os.path.dirname(__file__), "inside")
 
 
 class Boot(NamedTuple):
-    """What a zygote loads, from which folders, and what its children do with their line `control`."""
+    """The modules and folders that a zygote loads, and what its children do with their channel `control`."""
 
     modules: tuple[str, ...]
     serve: str
     folders: tuple[str, ...] = ()
 
     def code(self) -> str:
-        """The modules are forgotten by name: code that runs in a child may have a `program` of its own."""
+        """Removes the modules by name: code in a child may have a `program` of its own."""
         forget = "".join(f"del sys.modules[{name!r}]\n" for name in ("zygote", "confine", "descent", *self.modules))
         return (
             f"import sys\nsys.path[:0] = folders = sys.argv.pop(1).split(':')\n"
@@ -38,12 +37,12 @@ class Boot(NamedTuple):
 
 
 class Ended(Protocol):
-    def __call__(self, number: int | None, why: str, *, killed: bool = False) -> None:
-        """A child is gone, or without a number all of them."""
+    def __call__(self, number: int | None, reason: str, *, killed: bool = False) -> None:
+        """A child has ended, or without a number all of them."""
 
 
 class Launcher:
-    """One zygote. `started` hears the number and process id of a child."""
+    """One zygote. `started` receives the number and process id of a child."""
 
     def __init__(
         self,
@@ -53,47 +52,35 @@ class Launcher:
         boot: Boot,
     ) -> None:
         self.loop, self.started, self.ended = loop, started, ended
-        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.line.settimeout(GOODBYE_SECONDS)
-        try:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", boot.code(), ":".join((INSIDE, *boot.folders)), str(theirs.fileno())],
-                env=passed_on(*INTERPRETER),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        except BaseException:
-            self.line.close()
-            raise
-        finally:
-            theirs.close()
-        loop.add_reader(self.line, self._hear)
+        self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.channel.settimeout(CLOSE_SECONDS)
+        folders = ":".join((INSIDE, *boot.folders))
+        self.process = start_python(["-c", boot.code(), folders], self.channel, theirs)
+        loop.add_reader(self.channel, self._receive)
 
-    def fork(self, number: int, fds: list[int], life: dict[str, Any]) -> None:
-        """Start a child with these descriptors for its line, output, errors and input."""
-        socket.send_fds(self.line, [b"F" + number.to_bytes(8, "little") + dumps(life).encode()], fds)
+    def fork(self, number: int, fds: list[int], settings: dict[str, Any]) -> None:
+        """Start a child with these descriptors for its channel, stdout, stderr and stdin."""
+        socket.send_fds(self.channel, [b"F" + number.to_bytes(8, "little") + dumps(settings).encode()], fds)
 
     def kill(self, number: int) -> None:
-        """Have a child and all its descendants killed; `ended` tells when they are."""
-        with suppress(OSError):  # the zygote is gone, and its children with it
-            self.line.send(b"K" + number.to_bytes(8, "little"))
+        """Kill a child and all its descendants; `ended` follows."""
+        with suppress(OSError):  # the zygote has ended, and its children with it
+            self.channel.send(b"K" + number.to_bytes(8, "little"))
 
     def close(self) -> None:
-        """End the zygote and every process below it. Needs no running loop."""
+        """End the zygote and all its descendants. Needs no running loop."""
         if not self.loop.is_closed():
-            self.loop.remove_reader(self.line)
-        self.line.close()
+            self.loop.remove_reader(self.channel)
+        self.channel.close()
         try:
-            self.process.wait(GOODBYE_SECONDS)
+            self.process.wait(CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
-            message = self.line.recv(4096)
+            message = self.channel.recv(4096)
         except OSError:
             message = b""
         number = int.from_bytes(message[1:9], "little")
@@ -112,7 +99,7 @@ class Launcher:
 
 
 def ending(code: int) -> str:
-    """How a process has ended, by its exit code or the negative number of a signal."""
+    """How a process ended, from its exit code or negative signal number."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

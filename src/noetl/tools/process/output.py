@@ -1,7 +1,7 @@
-"""Output of a process: lines for the log, and what is kept of it, both within bounds.
+"""Output of a process: lines for the log, and a captured part, both of limited size.
 
-A text is only ever cut after its secrets were hidden, and far enough from its end that no secret can lie across the
-cut: half a secret is not recognised.
+A text is truncated only after redaction, and far enough from its end that no secret crosses the cut: half a secret is
+not recognised.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from typing import NamedTuple
 
 from noetl.tools.base import Redact
 
-LINE_BYTES = 16 * 1024
-"""A longer line comes in pieces."""
+MAX_LINE_BYTES = 16 * 1024
+"""A longer line is split."""
 MARGIN = 16 * 1024
-"""Characters that are held back from a cut, more than a secret has."""
-CALL_BYTES = 1024 * 1024
-CALL_LINES = 10_000
+"""Characters between a cut and the end of the text: more than a secret has."""
+MAX_LOG_BYTES = 1024 * 1024
+MAX_LOG_LINES = 10_000
 
 
-class Budget:
-    """What a call may still write into the log, over both streams."""
+class LogBudget:
+    """How much a call may still write to the log, over both streams."""
 
-    __slots__ = ("lines", "log", "most_bytes", "most_lines", "redact", "size")
+    __slots__ = ("lines", "log", "max_bytes", "max_lines", "redact", "size")
 
     def __init__(
         self,
         log: Callable[[str, str], None],
         redact: Redact,
-        most_bytes: int = CALL_BYTES,
-        most_lines: int = CALL_LINES,
+        max_bytes: int = MAX_LOG_BYTES,
+        max_lines: int = MAX_LOG_LINES,
     ) -> None:
         self.log, self.redact = log, redact
-        self.most_bytes, self.most_lines = most_bytes, most_lines
+        self.max_bytes, self.max_lines = max_bytes, max_lines
         self.size = 0
         self.lines = 0
 
     @property
     def spent(self) -> bool:
-        return self.size > self.most_bytes or self.lines > self.most_lines
+        return self.size > self.max_bytes or self.lines > self.max_lines
 
     def write(self, stream: str, line: str) -> None:
         if self.spent:
@@ -47,14 +47,14 @@ class Budget:
         self.size += len(line) + 1
         self.lines += 1
         if self.spent:
-            limit = f"{self.most_lines:,} lines" if self.lines > self.most_lines else f"{self.most_bytes // 1024:,} KiB"
-            self.log("stderr", f"[output of this call beyond {limit} is not kept]")
+            limit = f"{self.max_lines:,} lines" if self.lines > self.max_lines else f"{self.max_bytes // 1024:,} KiB"
+            self.log("stderr", f"[output of this call beyond {limit} is dropped]")
         else:
             self.log(stream, line.removesuffix("\r"))
 
 
-class Stream:
-    """Makes lines of one stream of a child, over its calls."""
+class OutputLines:
+    """Splits one stream of a child into lines, over several calls."""
 
     __slots__ = ("decoder", "name", "rest")
 
@@ -63,7 +63,7 @@ class Stream:
         self.rest = ""
         self.decoder = getincrementaldecoder("utf-8")("replace")
 
-    def feed(self, data: bytes, budget: Budget) -> None:
+    def feed(self, data: bytes, budget: LogBudget) -> None:
         if budget.spent:
             return
         *lines, self.rest = (self.rest + self.decoder.decode(data)).split("\n")
@@ -75,24 +75,24 @@ class Stream:
             self._pieces(text[:safe], budget)
             self.rest = text[safe:]
 
-    def end(self, budget: Budget) -> None:
-        """The call is over: what has no end of line yet is a line."""
+    def end(self, budget: LogBudget) -> None:
+        """The call has ended: an incomplete line is a line."""
         rest, self.rest = self.rest + self.decoder.decode(b"", final=True), ""
         self.decoder.reset()
         if rest:
             self._write(rest, budget)
 
-    def _write(self, line: str, budget: Budget) -> None:
-        if len(line) * 4 <= LINE_BYTES:
+    def _write(self, line: str, budget: LogBudget) -> None:
+        if len(line) * 4 <= MAX_LINE_BYTES:
             budget.write(self.name, line)
         else:
             self._pieces(budget.redact(line), budget)
 
-    def _pieces(self, text: str, budget: Budget) -> None:
-        """A long text in pieces of whole characters."""
+    def _pieces(self, text: str, budget: LogBudget) -> None:
+        """Write a long text in pieces of whole characters."""
         raw = text.encode("utf-8", "surrogatepass")
-        while len(raw) > LINE_BYTES:
-            cut = LINE_BYTES
+        while len(raw) > MAX_LINE_BYTES:
+            cut = MAX_LINE_BYTES
             while raw[cut] & 0xC0 == 0x80:
                 cut -= 1
             budget.write(self.name, raw[:cut].decode("utf-8", "replace"))
@@ -100,8 +100,8 @@ class Stream:
         budget.write(self.name, raw.decode("utf-8", "replace"))
 
 
-class Kept(NamedTuple):
-    """What is kept of a stream: its beginning for the result, its end for an error."""
+class Captured(NamedTuple):
+    """The beginning of a stream for the result, and its end for an error."""
 
     text: str
     tail: str
@@ -110,8 +110,6 @@ class Kept(NamedTuple):
 
 
 class Capture:
-    """Keeps the beginning and the end of one stream."""
-
     __slots__ = ("head", "most", "size", "tail", "tail_bytes")
 
     def __init__(self, most: int, tail_bytes: int) -> None:
@@ -128,7 +126,7 @@ class Capture:
         if len(self.tail) > 2 * (self.tail_bytes + MARGIN):
             del self.tail[: -(self.tail_bytes + MARGIN)]
 
-    def kept(self, redact: Redact) -> Kept:
+    def captured(self, redact: Redact) -> Captured:
         text = redact(self.head.decode("utf-8", "replace"))
         if self.size > self.most:
             text = text[: min(self.most, max(0, len(text) - MARGIN))]
@@ -136,4 +134,4 @@ class Capture:
         if len(tail) > self.tail_bytes:
             start = len(tail) - self.tail_bytes
             tail = tail[start if self.size == len(self.tail) else max(start, min(MARGIN, len(tail))) :]
-        return Kept(text, tail, self.size > self.most)
+        return Captured(text, tail, self.size > self.most)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 import signal
 import socket
@@ -14,18 +13,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 from noetl.tools.process.launcher import Boot, Launcher
+from noetl.tools.process.per_loop import PerLoop
 
 READ_BYTES = 65536
-LAST_READS = 64
-"""How often a stream is read after the program has ended: a pipe holds no more."""
-DEATH_SECONDS = 5.0
-"""How long a program may take to be gone after it was told to: longer than its supervisor is polite."""
+DRAIN_READS = 64
+"""Reads of a stream after the program has ended: a pipe holds no more."""
+END_SECONDS = 5.0
+"""How long a program may take to end: longer than the grace period of its supervisor."""
 BOOT = Boot(("supervisor",), "supervisor.serve(control, confine, descent)")
 
 
-class Order(msgspec.Struct):
+class ProgramRequest(msgspec.Struct):
     """A program to run, as its supervisor reads it."""
 
     argv: list[str]
@@ -36,7 +36,7 @@ class Order(msgspec.Struct):
 
 
 class Ending(NamedTuple):
-    """How a program ended: its exit code, or the negative number of a signal; and the limit it broke."""
+    """The exit code of a program, or the negative number of a signal, and the limit it exceeded."""
 
     code: int
     broken: str | None
@@ -52,15 +52,15 @@ class Ending(NamedTuple):
             return f"was killed by signal {-self.code}"
 
 
-async def run_program(order: Order, stdin: bytes | None, output: Callable[[str, bytes], None]) -> Ending:
+async def run_program(request: ProgramRequest, stdin: bytes | None, output: Callable[[str, bytes], None]) -> Ending:
     """Run a program to its end, with all that it has started. Cancelling ends it.
 
     `output` takes `stdout` or `stderr` and what came. Failure if the program can't be started.
     """
-    with Program(_spawner(asyncio.get_running_loop()), output) as program:
+    with Program(_SPAWNERS.get(asyncio.get_running_loop()), output) as program:
         try:
-            await program.start(order, stdin)
-            return program.ending(order, await program.answer())
+            await program.start(request, stdin)
+            return program.ending(request, await program.response())
         except asyncio.CancelledError:
             await program.end()
             raise
@@ -70,22 +70,20 @@ async def run_program(order: Order, stdin: bytes | None, output: Callable[[str, 
 
 async def close() -> None:
     """End all programs of this event loop."""
-    spawner = _SPAWNERS.pop(asyncio.get_running_loop(), None)
-    if spawner is not None:
-        spawner.close()
+    _SPAWNERS.close(asyncio.get_running_loop())
 
 
 class Program:
-    """A program and its three descriptors."""
+    """A program and its descriptors."""
 
     def __init__(self, spawner: Spawner, output: Callable[[str, bytes], None]) -> None:
         self.spawner, self.loop, self.output = spawner, spawner.loop, output
-        self.gone: asyncio.Future[str] = self.loop.create_future()
-        """How the supervisor has ended."""
+        self.ended_with: asyncio.Future[str] = self.loop.create_future()
+        """How the supervisor ended."""
         self.streams: dict[int, str] = {}
         self.number = 0
-        self.line, self.their_line = socket.socketpair()
-        self.line.setblocking(False)
+        self.channel, self.their_channel = socket.socketpair()
+        self.channel.setblocking(False)
 
     def __enter__(self) -> Program:
         return self
@@ -93,13 +91,13 @@ class Program:
     def __exit__(self, *_: object) -> None:
         for fd in list(self.streams):
             self.close_stream(fd)
-        self.line.close()
-        self.their_line.close()
-        if self.number and not self.gone.done():
+        self.channel.close()
+        self.their_channel.close()
+        if self.number and not self.ended_with.done():
             self.spawner.kill(self.number)
 
-    async def start(self, order: Order, stdin: bytes | None) -> None:
-        theirs = [self.their_line.fileno()]
+    async def start(self, request: ProgramRequest, stdin: bytes | None) -> None:
+        theirs = [self.their_channel.fileno()]
         opened: list[int] = []
         try:
             for name in ("stdout", "stderr"):
@@ -116,45 +114,45 @@ class Program:
         finally:
             for fd in opened:
                 os.close(fd)
-            self.their_line.close()
-        frame = msgspec.json.encode(order)
-        with suppress(ConnectionError):  # it has died, which `answer` tells
-            await self.loop.sock_sendall(self.line, len(frame).to_bytes(4, "little") + frame)
+            self.their_channel.close()
+        frame = msgspec.json.encode(request)
+        with suppress(ConnectionError):  # it has died, which `response` reports
+            await self.loop.sock_sendall(self.channel, len(frame).to_bytes(4, "little") + frame)
 
-    async def answer(self) -> dict[str, Any]:
-        """What the supervisor says when all is over."""
+    async def response(self) -> dict[str, Any]:
+        """The response of the supervisor at the end."""
         data = b""
         while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "little"):
             try:
-                chunk = await self.loop.sock_recv(self.line, READ_BYTES)
+                chunk = await self.loop.sock_recv(self.channel, READ_BYTES)
             except ConnectionError:
                 chunk = b""
             if not chunk:
-                why = await self.gone
-                raise Failure("internal", f"the process that ran the program {why}", retryable=True)
+                reason = await self.ended_with
+                raise Failure("internal", f"the process that ran the program {reason}", retryable=True)
             data += chunk
-        await asyncio.wait((self.gone,), timeout=DEATH_SECONDS)
-        answer: dict[str, Any] = msgspec.json.decode(data[4:])
-        return answer
+        await asyncio.wait((self.ended_with,), timeout=END_SECONDS)
+        response: dict[str, Any] = msgspec.json.decode(data[4:])
+        return response
 
-    def ending(self, order: Order, answer: dict[str, Any]) -> Ending:
-        if "refused" in answer:
-            raise _refused(order, answer["refused"])
-        return Ending(answer["code"], answer["broken"])
+    def ending(self, request: ProgramRequest, response: dict[str, Any]) -> Ending:
+        if "start_error" in response:
+            raise _start_failure(request, response["start_error"])
+        return Ending(response["code"], response["broken"])
 
     async def end(self) -> None:
-        """Have the program ended: by its supervisor, which is polite at first, else by the zygote."""
+        """End the program: through its supervisor, which terminates it gracefully, or else through the zygote."""
         if self.number == 0:
             return  # it was never started
         with suppress(OSError):
-            self.line.send(b"T")
-        await asyncio.wait((self.gone,), timeout=DEATH_SECONDS)
-        if not self.gone.done():
+            self.channel.send(b"T")
+        await asyncio.wait((self.ended_with,), timeout=END_SECONDS)
+        if not self.ended_with.done():
             self.spawner.kill(self.number)
-            await asyncio.wait((self.gone,), timeout=DEATH_SECONDS)
+            await asyncio.wait((self.ended_with,), timeout=END_SECONDS)
 
     def read(self, fd: int) -> bool:
-        """Take what a stream has; whether there may be more."""
+        """Read from a stream; return whether there may be more."""
         try:
             data = os.read(fd, READ_BYTES)
         except BlockingIOError:
@@ -167,7 +165,7 @@ class Program:
 
     def drain(self) -> None:
         for fd in list(self.streams):
-            for _ in range(LAST_READS):
+            for _ in range(DRAIN_READS):
                 if not self.read(fd):
                     break
 
@@ -188,7 +186,7 @@ class Spawner:
         self.numbers = 0
 
     def fork(self, program: Program, fds: list[int]) -> int:
-        """Start a supervisor; its number."""
+        """Start a supervisor; return its number."""
         self.numbers += 1
         self.programs[self.numbers] = program
         if self.launcher is None:
@@ -204,17 +202,17 @@ class Spawner:
         if self.launcher is not None:
             self.launcher.kill(number)
 
-    def ended(self, number: int | None, why: str, *, killed: bool = False) -> None:
-        """A supervisor is gone with all below it; without a number the zygote, and so all of them."""
+    def ended(self, number: int | None, reason: str, *, killed: bool = False) -> None:
+        """A supervisor has ended with all its descendants; without a number the zygote has, and so all of them."""
         if number is None:
             self.launcher = None
-        for one in list(self.programs) if number is None else [number]:
-            program = self.programs.pop(one, None)
-            if program is not None and not program.gone.done():
-                program.gone.set_result(why)
+        for program_number in list(self.programs) if number is None else [number]:
+            program = self.programs.pop(program_number, None)
+            if program is not None and not program.ended_with.done():
+                program.ended_with.set_result(reason)
 
     def close(self) -> None:
-        """End every program. Needs no running loop."""
+        """End all programs of this event loop."""
         launcher, self.launcher = self.launcher, None
         if launcher is not None:
             launcher.close()
@@ -222,32 +220,11 @@ class Spawner:
             self.ended(None, "was closed")
 
 
-_SPAWNERS: dict[asyncio.AbstractEventLoop, Spawner] = {}
-
-
-def _spawner(loop: asyncio.AbstractEventLoop) -> Spawner:
-    """The spawner of a loop. Those whose loops were closed without a word end here."""
-    found = _SPAWNERS.get(loop)
-    if found is None:
-        for other in [other for other in _SPAWNERS if other.is_closed()]:
-            _SPAWNERS.pop(other).close()
-        found = _SPAWNERS[loop] = Spawner(loop)
-    return found
-
-
-_engine = os.getpid()
-
-
-@atexit.register
-def _close_all() -> None:
-    """End what nobody has closed; a forked copy of the engine leaves the engine's programs alone."""
-    if os.getpid() == _engine:
-        for loop in list(_SPAWNERS):
-            _SPAWNERS.pop(loop).close()
+_SPAWNERS = PerLoop(Spawner)
 
 
 def _file_of(content: bytes) -> int:
-    """A descriptor of a file in memory with this content, to be read from its beginning."""
+    """A descriptor of a file in memory with this content."""
     fd = os.memfd_create("stdin", os.MFD_CLOEXEC)
     try:
         view = memoryview(content)
@@ -260,19 +237,19 @@ def _file_of(content: bytes) -> int:
     return fd
 
 
-def _refused(order: Order, why: str) -> Failure:
-    """Why a program could not be started, in the words of a playbook's author."""
+def _start_failure(request: ProgramRequest, why: str) -> Failure:
+    """Why a program could not be started."""
     file, number, text = why.split("\0")
-    if number in (str(ENOENT), str(ENOTDIR)) and file == order.cwd:
-        return Failure("not_found", f"the folder {order.cwd!r} does not exist on this worker")
+    if number in (str(ENOENT), str(ENOTDIR)) and file == request.cwd:
+        return Failure("not_found", f"the folder {request.cwd!r} does not exist on this worker")
     if number in (str(ENOENT), str(ENOTDIR)):
         return Failure(
-            "not_found", f"there is no program {order.argv[0]!r} on this worker: give its path, or install it"
+            "not_found", f"the program {request.argv[0]!r} is not on this worker: give its path, or install it"
         )
     if number in (str(EACCES), str(ENOEXEC)):
-        return Failure("input", f"{file or order.argv[0]!r} can't be run: {text.lower()}")
-    if number == str(ENAMETOOLONG) or not order.argv[0]:
-        return Failure("input", f"{order.argv[0][:60]!r} can't be the name of a program")
+        return Failure("input", f"{file or request.argv[0]!r} can't be run: {text.lower()}")
+    if number == str(ENAMETOOLONG) or not request.argv[0]:
+        return Failure("input", f"{request.argv[0][:60]!r} can't be the name of a program")
     if number == str(E2BIG):
         return Failure("too_large", "arguments and variables are larger than this system allows: use `stdin` or a file")
     return Failure("internal", f"the program could not be started: {text}")

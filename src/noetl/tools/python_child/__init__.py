@@ -1,17 +1,17 @@
 """The processes in which `kind: python` runs code.
 
-    engine                               child (one per lane, or several)
+    engine                               child (one or several per lane)
     pool.py    which child runs what     inside/program.py  runs one call at a time
-    child.py   one child, as seen from   inside/plain.py    what a result may hold
-               the engine
+    child.py   the engine's end of a     inside/plain.py    converts results to plain data
+               child
 
-How children are forked, watched and killed is the business of `noetl.tools.process`.
+`noetl.tools.process` forks, limits and kills the children.
 
-A child belongs to one lane for life: one execution, one set of credentials, one sandbox. What code leaves behind in
-modules never reaches another lane. A child runs one call at a time; calls that find no free child wait in the engine,
-so a call is either waiting (cancelling forgets it) or in exactly one child (cancelling kills that child), and the death
-of a child has exactly one victim.
+A child belongs to one lane: one execution, one set of credentials, one sandbox. What code leaves in modules never
+reaches another lane. A child runs one call at a time; calls without a free child wait in the engine, so a call is
+either waiting (cancelling removes it) or in exactly one child (cancelling kills that child), and the end of a child
+fails exactly one call.
 
-Each child has three lines to the engine: a socket for calls and answers, and pipes as its real file descriptors 1
-and 2, so that output of C code and of other programs arrives too.
+Each child has three channels to the engine: a socket for calls and responses, and pipes as its file descriptors 1 and
+2, so that output of C code and of other programs is received too.
 """

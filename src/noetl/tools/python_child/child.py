@@ -7,48 +7,46 @@ import os
 import socket
 from typing import NamedTuple, Protocol
 
-from noetl.tools.process.output import Budget, Stream
+from noetl.tools.process.output import LogBudget, OutputLines
 
-ANSWER_BYTES = 256 * 1024 * 1024
-"""More than a child ever sends: whoever announces more is not our program."""
+MAX_RESPONSE_BYTES = 256 * 1024 * 1024
+"""More than a child ever sends."""
 READ_BYTES = 65536
 DRAIN_READS = 32
 HEAD_BYTES = 10
-DEATH_SECONDS = 0.1
-"""Longer than it takes to hear of a death."""
+END_SECONDS = 0.1
+"""Longer than it takes until the end of a child is reported."""
 
 
 class ChildDied(Exception):
-    """The process that ran a call ended before it had answered."""
+    """The process that ran a call ended before it responded."""
 
 
-class Answer(NamedTuple):
-    """What a child has sent: the result or the error, as JSON."""
+class ChildResponse(NamedTuple):
+    """The result or the error of a call, as JSON."""
 
     well: bool
     content: bytes | bytearray
 
 
-class Call:
-    """A call on its way: its frame, where its output goes, and the future of its answer."""
+class ChildCall:
+    """A call: its frame, the budget of its output, and the future of its response."""
 
-    __slots__ = ("answer", "budget", "child", "frame")
+    __slots__ = ("budget", "child", "frame", "response")
 
-    def __init__(self, frame: bytes, budget: Budget, answer: asyncio.Future[Answer]) -> None:
-        self.frame, self.budget, self.answer = frame, budget, answer
+    def __init__(self, frame: bytes, budget: LogBudget, response: asyncio.Future[ChildResponse]) -> None:
+        self.frame, self.budget, self.response = frame, budget, response
         self.child: Child | None = None
 
 
 class Owner(Protocol):
-    """Who is told what becomes of a child."""
-
     loop: asyncio.AbstractEventLoop
 
     def released(self, child: Child) -> None:
-        """It has answered and is free."""
+        """The child has responded and is free."""
 
     def kill(self, child: Child) -> None:
-        """It is of no more use."""
+        """The child is not usable any more."""
 
 
 class Child:
@@ -58,30 +56,30 @@ class Child:
         self.owner, self.number, self.lane = owner, number, lane
         self.loop = owner.loop
         self.pid: int | None = None
-        self.call: Call | None = None
+        self.call: ChildCall | None = None
         self.calls = 0
-        self.worn = False
-        self.fault: str | None = None
-        """Why it is being killed, if it broke the protocol."""
+        self.worn_out = False
+        self.protocol_error: str | None = None
+        """Why it is being killed, if it violated the protocol."""
         self.busy_since: float | None = None
-        """When it began what it does; None while it is being forked."""
+        """Since when it is busy; None while it is being forked."""
         self.idle_since = 0.0
         self.gone: asyncio.Future[None] = self.loop.create_future()
         self.pending: memoryview | None = None
-        """What could not be sent yet of the call."""
+        """The part of the call that is not sent yet."""
         self.head = b""
         self.body: bytearray | None = None
         self.filled = 0
         self.theirs: list[int] = []
-        """The child's ends, until it has them."""
-        self.streams: dict[int, Stream] = {}
+        """The child's ends, until it has been forked."""
+        self.streams: dict[int, OutputLines] = {}
         ours, theirs = socket.socketpair()
         self.control = ours.detach()
         self.theirs.append(theirs.detach())
         try:
             for name in ("stdout", "stderr"):
                 end, write_end = os.pipe2(os.O_CLOEXEC)
-                self.streams[end] = Stream(name)
+                self.streams[end] = OutputLines(name)
                 self.theirs.append(write_end)
             os.set_blocking(self.control, False)
             self.loop.add_reader(self.control, self._readable)
@@ -99,7 +97,7 @@ class Child:
         self.theirs = []
 
     def close(self) -> None:
-        """Give up all descriptors. Needs no running loop."""
+        """Close all descriptors. Needs no running loop."""
         open_loop = not self.loop.is_closed()
         for fd in (self.control, *self.streams):
             if open_loop:
@@ -111,8 +109,8 @@ class Child:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def start(self, call: Call) -> bool:
-        """Send a call; False if the process has gone and can't have seen it."""
+    def start(self, call: ChildCall) -> bool:
+        """Send a call; False if the process has ended and has not received it."""
         self.call, call.child = call, self
         self.calls += 1
         if self.pid is not None:
@@ -155,25 +153,25 @@ class Child:
             got = 0
         if got == 0 or not self._frame():
             self.loop.remove_reader(self.control)
-            if got == 0 and self.call is not None:  # most likely it has just died and we are about to hear how
-                self.loop.call_later(DEATH_SECONDS, self._break_off, "has closed its line to the engine")
+            if got == 0 and self.call is not None:  # most likely it has just ended, which is reported soon
+                self.loop.call_later(END_SECONDS, self._abort, "has closed its channel to the engine")
             else:
-                self._break_off("has written into its line to the engine")
+                self._abort("has written to its channel to the engine")
 
-    def _break_off(self, why: str) -> None:
+    def _abort(self, reason: str) -> None:
         if not self.gone.done():
-            self.fault = why
+            self.protocol_error = reason
             self.owner.kill(self)
 
     def _frame(self) -> bool:
-        """Look whether the answer is complete; False if this is no answer."""
+        """Check whether the response is complete; False if it is not a response."""
         head = self.head
         if len(head) < HEAD_BYTES:
             return True
         size = int.from_bytes(head[:4], "little")
         if self.body is None:
             asked = self.call is not None and int.from_bytes(head[4:8], "little") == self.calls
-            if not asked or size > ANSWER_BYTES or len(head) > HEAD_BYTES + size:
+            if not asked or size > MAX_RESPONSE_BYTES or len(head) > HEAD_BYTES + size:
                 return False
             if len(head) < HEAD_BYTES + size:
                 self.body = bytearray(size)
@@ -185,25 +183,25 @@ class Child:
             return True
         content = head[HEAD_BYTES:] if self.body is None else self.body
         self.head, self.body = b"", None
-        self._answered(Answer(head[8] == 1, content), worn=head[9] != 0)
+        self._responded(ChildResponse(head[8] == 1, content), worn_out=head[9] != 0)
         return True
 
-    def _answered(self, answer: Answer, *, worn: bool) -> None:
+    def _responded(self, response: ChildResponse, *, worn_out: bool) -> None:
         call = self.call
         assert call is not None
-        self.worn = self.worn or worn
+        self.worn_out = self.worn_out or worn_out
         try:
             self.finish_output()
         finally:
             self.call = None
-            if not call.answer.done():
-                call.answer.set_result(answer)
+            if not call.response.done():
+                call.response.set_result(response)
             self.owner.released(self)
 
     # -- output -------------------------------------------------------------------------------------------------------
 
     def finish_output(self) -> None:
-        """Take all that the call has written: after this it is over."""
+        """Read all remaining output of the call."""
         for fd, stream in tuple(self.streams.items()):
             for _ in range(DRAIN_READS):
                 if not self._output(fd):
@@ -212,13 +210,13 @@ class Child:
                 stream.end(self.call.budget)
 
     def _output(self, fd: int) -> bool:
-        """Take what one stream has; whether there may be more."""
+        """Read from a stream; return whether there may be more."""
         try:
             data = os.read(fd, READ_BYTES)
         except BlockingIOError:
             return False
         if not data:  # closed by the code
-            self.worn = True
+            self.worn_out = True
             self.loop.remove_reader(fd)
             os.close(fd)
             stream = self.streams.pop(fd)

@@ -1,4 +1,4 @@
-"""Rows of data on their way: how drivers that block are called, how databases are opened, and what a value becomes.
+"""Blocking drivers, opening databases, and conversion of values, for the kinds `duckdb`, `snowflake` and `transfer`.
 
-Used by the kinds `duckdb`, `snowflake` and `transfer`. Nothing here is imported before one of them is called.
+Only a call imports these modules.
 """

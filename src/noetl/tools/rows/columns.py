@@ -1,7 +1,7 @@
-"""Columns on their way: their types in DuckDB's words, and what they are called on the other sides.
+"""Columns of a transfer: their DuckDB types, and the types of the other databases.
 
-DuckDB stands in the middle of a transfer, so each other database has two tables: from its types to DuckDB's and back. A
-type that DuckDB does not have travels as text.
+The staging database of a transfer is DuckDB, so every other database has two tables: from its types to DuckDB's and
+back. A type that DuckDB does not have is text.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from noetl.model.outcome import Failure
 from noetl.sql import quoted
-from noetl.tools.base import Failure
 
 DECIMAL_DIGITS = 38
 
 
 class Column(NamedTuple):
-    """A column and its type in DuckDB's words."""
+    """A column and its DuckDB type."""
 
     name: str
     type: str
@@ -27,32 +27,33 @@ class Column(NamedTuple):
 
     @property
     def nested(self) -> bool:
-        """Whether its values are JSON for those who have no such type."""
+        """Whether databases without such a type get its values as JSON."""
         return self.type == "JSON" or self.type.endswith("]") or self.type.startswith(("STRUCT", "MAP", "UNION"))
 
 
 def mapped(columns: list[Column], mapping: dict[str, str] | None) -> list[tuple[str, Column]]:
-    """The columns to write, each with the column of the source that fills it."""
+    """The columns to write, each with the column of the source that fills it; Failure if that is missing."""
     if mapping is None:
         _check_distinct([column.name for column in columns])
         return [(column.name, column) for column in columns]
     if not mapping:
         raise Failure("input", "`columns` is empty: leave it out for all columns")
-    return [(name, _found(columns, wanted)) for name, wanted in mapping.items()]
+    return [(name, _source_column(columns, source)) for name, source in mapping.items()]
 
 
-def _found(columns: list[Column], wanted: str) -> Column:
-    for same in (str.__str__, str.lower):
+def _source_column(columns: list[Column], name: str) -> Column:
+    for normalize in (str.__str__, str.lower):
         for column in columns:
-            if same(column.name) == same(wanted):
+            if normalize(column.name) == normalize(name):
                 return column
-    raise Failure("input", f"the source has no column {wanted!r}; it has {', '.join(one.name for one in columns)}")
+    names = ", ".join(column.name for column in columns)
+    raise Failure("input", f"the source has no column {name!r}; it has {names}")
 
 
 def _check_distinct(names: list[str]) -> None:
-    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
-    if twice is not None:
-        raise Failure("input", f"the source has two columns {twice!r}: name them apart, with AS or with `columns`")
+    duplicate = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if duplicate is not None:
+        raise Failure("input", f"the source has two columns {duplicate!r}: rename one, with AS or with `columns`")
 
 
 # -- PostgreSQL -------------------------------------------------------------------------------------------------------
@@ -105,7 +106,7 @@ TO_POSTGRES = {
 
 
 def from_postgres(kind: str) -> str:
-    """DuckDB's type for one that PostgreSQL names so, such as `numeric(10,2)`."""
+    """The DuckDB type for a PostgreSQL type such as `numeric(10,2)`."""
     if kind.endswith("[]"):
         inner = from_postgres(kind.removesuffix("[]"))
         return "VARCHAR[]" if inner == "BLOB" else f"{inner}[]"
@@ -117,7 +118,6 @@ def from_postgres(kind: str) -> str:
 
 
 def to_postgres(kind: str) -> str:
-    """PostgreSQL's type for one of DuckDB."""
     if kind.startswith("DECIMAL"):
         return kind.replace("DECIMAL", "numeric")
     inner = re.fullmatch(r"([^\[\]]+)\[\d*\]", kind)
@@ -160,11 +160,11 @@ TO_SNOWFLAKE = {
     "BLOB": "BINARY",
 }
 LONG_DIGITS = 18
-"""A BIGINT holds every number of that many digits."""
+"""A BIGINT can represent every number with so many digits."""
 
 
 def from_snowflake(kind: str, digits: int | None, scale: int | None) -> str:
-    """DuckDB's type for one that the connector names so."""
+    """The DuckDB type for a type of the connector."""
     if kind != "FIXED":
         return FROM_SNOWFLAKE.get(kind, "VARCHAR")
     if scale:
@@ -173,7 +173,6 @@ def from_snowflake(kind: str, digits: int | None, scale: int | None) -> str:
 
 
 def to_snowflake(kind: str) -> str:
-    """Snowflake's type for one of DuckDB."""
     if kind.startswith("DECIMAL"):
         return kind.replace("DECIMAL", "NUMBER")
     if kind.endswith(("INT", "INTEGER")):

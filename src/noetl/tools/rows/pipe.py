@@ -1,7 +1,6 @@
-"""Data into and out of DuckDB while it runs: a named pipe, which it reads and writes as if it were a CSV file.
+"""Streams data into and out of DuckDB through a named pipe, which it reads and writes as a CSV file.
 
-DuckDB takes hold of its end when it runs a statement, which may never happen. So this side never waits for it without
-looking whether it is still to come.
+DuckDB opens its end when it runs a statement, which may never happen: this end stops waiting when `over` is set.
 """
 
 from __future__ import annotations
@@ -16,33 +15,32 @@ from contextlib import suppress
 from itertools import count
 from typing import BinaryIO, TypeVar
 
-from noetl.tools.base import Failure
+from noetl.model.outcome import Failure
 from noetl.tools.rows.columns import Column
-from noetl.tools.rows.duck import literal
+from noetl.tools.rows.duckdb_database import literal
 
 T = TypeVar("T")
 PIPE_BYTES = 1 << 20
 MAX_ROW_BYTES = 16 << 20
-"""DuckDB keeps two buffers of that size while it reads."""
-LOOK_SECONDS = 0.02
-PATIENCE_SECONDS = 0.2
+"""DuckDB allocates two buffers of that size while it reads."""
+POLL_SECONDS = 0.02
+FIRST_ERROR_SECONDS = 0.2
+"""How long the other end may take to report the error that broke the pipe."""
 NULL = r"\N"
-"""What stands for null in CSV. The text of these two characters is told apart by its quotes."""
+"""Null in CSV. The text of these two characters is in quotes."""
 
 
 class Pipe:
-    """One named pipe in a folder of ours."""
-
     _numbers = count(1)
 
     def __init__(self, folder: str) -> None:
         self.path = os.path.join(folder, f"pipe-{next(self._numbers)}.csv")
         self.over = threading.Event()
-        """Set when the other side has ended, or will never begin."""
+        """Set when the other end has ended, or will never start."""
         os.mkfifo(self.path, 0o600)
 
     def relation(self, columns: list[Column]) -> str:
-        """What DuckDB reads the rows from."""
+        """The relation that DuckDB reads the rows from."""
         types = ", ".join(f"{literal(column.name)}: {literal(column.type)}" for column in columns)
         return (
             f"read_csv({literal(self.path)}, columns = {{{types}}}, auto_detect = false, header = false, delim = ',', "
@@ -51,30 +49,29 @@ class Pipe:
         )
 
     def copy(self, query: str, columns: list[Column]) -> str:
-        """What DuckDB writes the rows of a query with."""
+        """The statement that writes the rows of a query."""
         quotes = f", force_quote ({columns[0].quoted})" if len(columns) == 1 else ""  # a line must not be `\.`
         form = f"format csv, header false, delim ',', quote '\"', escape '\"', nullstr {literal(NULL)}{quotes}"
         return f"COPY ({query}) TO {literal(self.path)} ({form})"
 
     def writer(self) -> BinaryIO | None:
-        """This side of a pipe that DuckDB reads; None if it does not."""
+        """The end to write to; None if DuckDB does not read."""
         while not self.over.is_set():
-            with suppress(OSError):  # nobody reads yet
+            with suppress(OSError):  # no reader yet
                 descriptor = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
                 os.set_blocking(descriptor, True)
                 _widen(descriptor)
                 return open(descriptor, "wb", buffering=PIPE_BYTES // 4)
-            time.sleep(LOOK_SECONDS / 10)
+            time.sleep(POLL_SECONDS / 10)
         return None
 
     def chunks(self) -> Generator[bytes]:
-        """What DuckDB writes, to the end of it."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
         try:
             _widen(descriptor)
             poll = select.poll()
             poll.register(descriptor, select.POLLIN)
-            while not poll.poll(LOOK_SECONDS * 1000):
+            while not poll.poll(POLL_SECONDS * 1000):
                 if self.over.is_set() and not poll.poll(0):
                     return
             os.set_blocking(descriptor, True)
@@ -89,11 +86,11 @@ def _widen(descriptor: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
-def alongside(other: Callable[[], object], main: Callable[[], T], abort: Callable[[], object]) -> T:
-    """Do both at once, each holding one end of a pipe. What `main` gives counts only if the other went well too.
+def run_both(other: Callable[[], object], main: Callable[[], T], abort: Callable[[], object]) -> T:
+    """The result of `main`, which runs together with `other`, each at one end of a pipe.
 
-    When one fails, the other finds its pipe broken or too short: the error of the one that failed is raised. `abort`
-    ends the other where it waits for something else than the pipe.
+    When one fails, the other finds its pipe broken: the error of the one that failed first is raised. `abort` ends the
+    other if it waits for something else than the pipe.
     """
     errors: list[BaseException] = []
 
@@ -108,7 +105,7 @@ def alongside(other: Callable[[], object], main: Callable[[], T], abort: Callabl
     try:
         result = main()
     except BaseException:
-        thread.join(PATIENCE_SECONDS)  # if it failed first, it is about to say so
+        thread.join(FIRST_ERROR_SECONDS)  # if it failed first, it is about to report it
         failed_first = [error for error in errors if not _is_broken_pipe(error)]
         with suppress(Exception):
             abort()
@@ -122,17 +119,17 @@ def alongside(other: Callable[[], object], main: Callable[[], T], abort: Callabl
     return result
 
 
-def all_taken(sent: int, taken: int) -> int:
-    """How many rows were moved. A pipe that loses one must not go unnoticed."""
-    if sent != taken:
-        raise Failure("internal", f"{sent:,} rows were sent and {taken:,} arrived: nothing was changed")
-    return taken
+def checked_count(sent: int, received: int) -> int:
+    """The number of rows; Failure if the pipe lost some."""
+    if sent != received:
+        raise Failure("internal", f"{sent:,} rows were sent and {received:,} received: nothing was changed")
+    return received
 
 
 def _is_broken_pipe(error: BaseException) -> bool:
-    """Whether it only says that the other side is gone, in Python's words or in DuckDB's."""
+    """Whether an error of Python or DuckDB only says that the other end was closed."""
     return isinstance(error, (BrokenPipeError, Aborted)) or "Broken pipe" in str(error)
 
 
 class Aborted(Exception):
-    """This side was told to end."""
+    """This end was asked to stop."""

@@ -1,7 +1,7 @@
-"""What a value of a database becomes in a result: what JSON has, and bytes.
+"""Database values as JSON values or bytes.
 
-Decimals (every digit kept), dates, times and UUIDs are text as in results of `kind: python`. A whole number of more
-than 64 bits is text as well, and so are NaN and the infinities, which JSON does not have.
+Decimals (without loss of digits), dates, times and UUIDs are text, as in results of `kind: python`, and so are whole
+numbers of more than 64 bits, NaN and the infinities, which JSON does not have.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import msgspec
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 MANY_DIGITS = re.compile(r"\d{19}|[eE][+-]?\d{3}")
-EASY = frozenset([str, bool, type(None), bytes])
+UNCHANGED = frozenset([str, bool, type(None), bytes])
 
 
 def plain(value: Any) -> Any:
-    """The value as a result can hold it."""
     kind = type(value)
-    if kind in EASY:
+    if kind in UNCHANGED:
         return value
     if kind is int:
         return value if LOWEST <= value <= HIGHEST else str(value)
@@ -43,20 +42,30 @@ def plain(value: Any) -> Any:
 
 
 def from_json(text: str | None) -> Any:
-    """The value of a JSON column. Numbers that no float and no whole number of 64 bits can hold keep their digits."""
+    """The value of a JSON column. Numbers that fit neither a float nor 64 bits are text."""
     if text is None:
         return None
     if MANY_DIGITS.search(text) is None:
         return msgspec.json.decode(text)
-    return plain(json.loads(text, parse_float=lambda digits: float(digits) if isfinite(float(digits)) else digits))
+    return json.loads(text, parse_int=_whole, parse_float=_fraction)
 
 
-def distinct(names: Iterable[str]) -> list[str]:
-    """The names of columns as keys of a row: the second `id` is `id_2`."""
-    found: dict[str, None] = {}
+def _whole(digits: str) -> int | str:
+    value = int(digits) if len(digits) < 30 else HIGHEST + 1
+    return value if LOWEST <= value <= HIGHEST else digits
+
+
+def _fraction(digits: str) -> float | str:
+    value = float(digits)
+    return value if isfinite(value) else digits
+
+
+def distinct_names(names: Iterable[str]) -> list[str]:
+    """Column names made unique: the second `id` is `id_2`."""
+    keys: dict[str, None] = {}
     for name in names:
         key, number = name, 2
-        while key in found:
+        while key in keys:
             key, number = f"{name}_{number}", number + 1
-        found[key] = None
-    return list(found)
+        keys[key] = None
+    return list(keys)

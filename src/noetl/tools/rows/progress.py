@@ -1,24 +1,22 @@
-"""How far a transfer has come, told at most once a second."""
+"""Progress of a transfer, logged at most once a second."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-EVERY_SECONDS = 1.0
+LOG_INTERVAL_SECONDS = 1.0
 
 
 class Progress:
-    """Counts rows and tells the log."""
-
-    def __init__(self, tell: Callable[[str], object]) -> None:
-        self.tell = tell
+    def __init__(self, log: Callable[[str], object]) -> None:
+        self.log = log
         self.rows = 0
-        self._told = time.monotonic()
+        self._logged = time.monotonic()
 
     def reach(self, rows: int) -> None:
         self.rows = rows
         now = time.monotonic()
-        if now - self._told >= EVERY_SECONDS:
-            self._told = now
-            self.tell(f"{rows:,} rows")
+        if now - self._logged >= LOG_INTERVAL_SECONDS:
+            self._logged = now
+            self.log(f"{rows:,} rows")

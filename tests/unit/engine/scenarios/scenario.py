@@ -12,6 +12,7 @@ from textwrap import dedent, indent
 from typing import Any
 
 import msgspec
+from noetl.engine.turn import Turn
 
 from noetl.dsl.compile import load
 from noetl.engine import events as e
@@ -20,7 +21,6 @@ from noetl.engine.decide import decide
 from noetl.engine.evolve import evolve
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
-from noetl.engine.turn import Turn
 from noetl.store.snapshot import freeze, thaw
 from noetl.tools.registry import KINDS
 

@@ -1,1 +1,1 @@
-"""What runs in the zygote and in the supervisors of programs. Nothing here imports noetl."""
+"""Code of the zygote and the supervisors. It never imports noetl."""

@@ -1,4 +1,4 @@
-"""What a process gives up before it runs somebody's code: memory, files, rights. Nothing of it can be taken back."""
+"""Restrictions of a process before it runs the code of a task: memory, files, capabilities. They are irreversible."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAKE = 64 | 128 | 256 | 512 | 1024 | 2048 | 4096
 REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 BIND_TCP, CONNECT_TCP = 1, 2
 SCOPED = 1 | 2
-"""No signals to processes outside, no abstract sockets of theirs."""
+"""No signals to processes outside, and no abstract sockets of theirs."""
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -40,30 +40,30 @@ def die_with_parent(parent: int) -> bool:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every process below whose own parent ends."""
+    """Become the parent of descendants whose own parent ends."""
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def volunteer_for_memory() -> None:
-    """When memory runs out the kernel shall take this process, not the engine."""
+def prefer_oom_kill() -> None:
+    """Make the kernel kill this process rather than the engine when memory runs out."""
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("500")
 
 
-def limit(what: int, wanted: int) -> None:
-    """A limit for this process and those below it; a lower one from outside stays."""
-    soft, hard = resource.getrlimit(what)
-    if soft == resource.RLIM_INFINITY or wanted < soft:
-        resource.setrlimit(what, (wanted, wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)))
+def limit(resource_id: int, value: int) -> None:
+    """Set a limit for this process and its descendants, unless a lower one exists."""
+    soft, hard = resource.getrlimit(resource_id)
+    if soft == resource.RLIM_INFINITY or value < soft:
+        resource.setrlimit(resource_id, (value, value if hard == resource.RLIM_INFINITY else min(value, hard)))
 
 
 def forbid_core_dumps() -> None:
-    """A dump would have the credentials of a call in a file."""
+    """A core dump would write the credentials of a call to a file."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def limit_address_space(more_bytes: int) -> None:
-    """Let this process have so much memory beyond what it has."""
+    """Limit the memory that this process may allocate beyond what it has."""
     with open("/proc/self/statm") as file:
         now = int(file.read().split()[0]) * resource.getpagesize()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -72,7 +72,7 @@ def limit_address_space(more_bytes: int) -> None:
 
 
 def limit_program(limits: dict[str, Any]) -> None:
-    """The limits of a program. Address space that is only reserved is not counted: many programs reserve a lot."""
+    """Set the limits of a program. Reserved address space does not count: many programs reserve a lot."""
     forbid_core_dumps()
     for name, what in (
         ("memory_bytes", resource.RLIMIT_DATA),
@@ -96,12 +96,12 @@ class Beneath(ctypes.Structure):
 
 
 def landlock_version() -> int:
-    """Which version of Landlock the kernel has; 0 if none."""
+    """The version of Landlock in the kernel; 0 if none."""
     return int(max(0, LIBC.syscall(CREATE_RULESET, None, 0, 1)))
 
 
 def drop_capabilities() -> None:
-    """Give up the rights of root. With some of them the memory and the environment of any process can be read."""
+    """Drop the capabilities of root: with some of them the memory of any process can be read."""
     none = (ctypes.c_uint32 * 6)()
     checked(LIBC.capset((ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), none))
 
@@ -136,14 +136,14 @@ class Filter(ctypes.Structure):
 
 
 def filter_calls(program: bytes) -> None:
-    """Have the kernel ask this filter before each system call of this process and those below it."""
-    held = ctypes.create_string_buffer(program, len(program))
-    found = Filter(len(program) // INSTRUCTION_BYTES, ctypes.addressof(held))
-    checked(LIBC.prctl(PR_SET_SECCOMP, SECCOMP_FILTER, ctypes.byref(found), 0, 0), "seccomp")
+    """Install a seccomp filter for this process and its descendants."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    descriptor = Filter(len(program) // INSTRUCTION_BYTES, ctypes.addressof(buffer))
+    checked(LIBC.prctl(PR_SET_SECCOMP, SECCOMP_FILTER, ctypes.byref(descriptor), 0, 0), "seccomp")
 
 
 def allow(ruleset: int, path: str, rights: int) -> None:
-    """Rights on a folder and what is in it, or on a file; what does not exist needs none."""
+    """Grant rights on a file, or on a folder and its content; a missing path needs none."""
     try:
         fd = os.open(path, O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -155,8 +155,8 @@ def allow(ruleset: int, path: str, rights: int) -> None:
         os.close(fd)
 
 
-def checked(answer: int, what: str = "Landlock") -> int:
-    if answer < 0:
+def checked(result: int, feature: str = "Landlock") -> int:
+    if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
-    return answer
+        raise OSError(number, f"{feature}: {os.strerror(number)}")
+    return result

@@ -1,4 +1,4 @@
-"""The processes below a process: who they are, and how they end."""
+"""The descendants of a process."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-PATIENCE_SECONDS = 5.0
+STOP_SECONDS = 5.0
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started or adopted, whichever of its threads did."""
-    found: list[int] = []
+    """The processes that a process has started or adopted, in any of its threads."""
+    pids: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
             with suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/task/{task}/children") as file:
-                found += map(int, file.read().split())
+                pids += map(int, file.read().split())
     except (FileNotFoundError, ProcessLookupError):
         pass
-    return found
+    return pids
 
 
 def below(pid: int) -> Iterator[int]:
-    """Every process below this one, parents before their children."""
+    """All descendants of a process, parents first."""
     level = children(pid)
     seen = {pid}
     while level:
         following: list[int] = []
-        for one in level:
-            if one not in seen:
-                seen.add(one)
-                yield one
-                following += children(one)
+        for child in level:
+            if child not in seen:
+                seen.add(child)
+                yield child
+                following += children(child)
         level = following
 
 
 def memory_bytes(pid: int) -> int:
-    """Memory of a process that is its own: what it shares with files and others is not counted."""
+    """The memory of a process without what it shares."""
     try:
         with open(f"/proc/{pid}/statm") as file:
             _, resident, shared, *_ = file.read().split()
@@ -52,28 +52,28 @@ def memory_bytes(pid: int) -> int:
 
 
 def send(pid: int, number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # gone, or of another user
+    with suppress(ProcessLookupError, PermissionError):  # ended, or of another user
         os.kill(pid, number)
 
 
 def end_below(pid: int) -> None:
-    """Stop everything below a process until nothing new turns up, then kill it. Whoever is stopped can't fork."""
+    """Stop all descendants until no new ones appear, then kill them. A stopped process can't fork."""
     stopped: set[int] = set()
-    until = time.monotonic() + PATIENCE_SECONDS
+    until = time.monotonic() + STOP_SECONDS
     while time.monotonic() < until:
         before = len(stopped)
-        for one in below(pid):
-            if one not in stopped:
-                send(one, signal.SIGSTOP)
-                stopped.add(one)
+        for descendant in below(pid):
+            if descendant not in stopped:
+                send(descendant, signal.SIGSTOP)
+                stopped.add(descendant)
         if len(stopped) == before:
             break
-    for one in stopped:
-        send(one, signal.SIGKILL)
+    for descendant in stopped:
+        send(descendant, signal.SIGKILL)
 
 
 def end(pid: int) -> None:
-    """Kill a process and everything below it."""
+    """Kill a process and all its descendants."""
     send(pid, signal.SIGSTOP)
     end_below(pid)
     send(pid, signal.SIGKILL)

@@ -1,9 +1,9 @@
-"""What the supervisor of a program does: start it, watch what it becomes, end all of it, and tell.
+"""Supervises one program: starts it, enforces its limits, ends all its processes, and reports the result.
 
-It reads one order from its line to the engine: four bytes of length and JSON with `argv, env, cwd, limits, landlock`.
-Its answer is the same: `code` (an exit code, or the negative number of a signal) and `broken` (the limit for which it
-was ended), or `refused` with the reason why the program could not be started. A further byte from the engine asks it to
-end the program: politely at first, and after `GRACE_SECONDS` for good.
+It reads one request from its channel to the engine: four bytes of length and JSON with `argv, env, cwd, limits,
+landlock`. The response has the same format: `code` (an exit code, or the negative number of a signal) and `broken` (the
+limit it exceeded), or `start_error` with the reason why the program could not be started. A further byte from the
+engine asks it to end the program: gracefully at first, and with SIGKILL after `GRACE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -21,60 +21,60 @@ if TYPE_CHECKING:
     from typing import Any
 
 GRACE_SECONDS = 2.0
-LOOK_SECONDS = 0.05
-"""How often the program and what it has started are counted."""
+CHECK_SECONDS = 0.05
+"""How often the processes and their memory are checked."""
 
 
 class Supervisor:
-    """One program. `confine` and `descent` are the modules of these names."""
+    """Runs one program. `confine` and `descent` are the modules of these names."""
 
-    def __init__(self, control: int, order: dict[str, Any], confine: Any, descent: Any) -> None:
-        self.control, self.order, self.confine, self.descent = control, order, confine, descent
+    def __init__(self, control: int, request: dict[str, Any], confine: Any, descent: Any) -> None:
+        self.control, self.request, self.confine, self.descent = control, request, confine, descent
         self.pid = os.getpid()
         self.program = 0
         self.deadline: float | None = None
         self.broken: str | None = None
 
     def run(self) -> dict[str, Any]:
-        refused = self.start()
-        if refused is not None:
+        start_error = self.start()
+        if start_error is not None:
             os.waitpid(self.program, 0)
-            return {"refused": refused}
+            return {"start_error": start_error}
         nothing = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
-            os.dup2(nothing, fd)  # only the program holds them: their end is its end
+            os.dup2(nothing, fd)  # only the program has them open: they end with it
         self.watch()
         return {"code": self.end(), "broken": self.broken}
 
     # -- start --------------------------------------------------------------------------------------------------------
 
     def start(self) -> str | None:
-        """Start the program; why it could not be, if so."""
-        fault, fault_end = os.pipe2(os.O_CLOEXEC)
+        """Start the program; return the error if it could not be started."""
+        error_pipe, error_end = os.pipe2(os.O_CLOEXEC)
         self.program = os.fork()
         if self.program == 0:
             try:
-                self.be_program()
+                self.exec_program()
             except BaseException as error:
-                os.write(fault_end, refusal(error).encode("utf-8", "replace"))
+                os.write(error_end, error_text(error).encode("utf-8", "replace"))
             finally:
                 os._exit(127)
-        os.close(fault_end)
-        why = b"".join(iter(lambda: os.read(fault, 4096), b""))
-        os.close(fault)
-        return why.decode() or None
+        os.close(error_end)
+        reason = b"".join(iter(lambda: os.read(error_pipe, 4096), b""))
+        os.close(error_pipe)
+        return reason.decode() or None
 
-    def be_program(self) -> None:
+    def exec_program(self) -> None:
         os.setsid()
         if not self.confine.die_with_parent(self.pid):
             return
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        os.chdir(self.order["cwd"])
-        self.confine.limit_program(self.order["limits"])
-        argv, env = self.order["argv"], self.order["env"]
+        os.chdir(self.request["cwd"])
+        self.confine.limit_program(self.request["limits"])
+        argv, env = self.request["argv"], self.request["env"]
         programs = candidates(argv[0], env.get("PATH", os.defpath))
-        rules = self.order["landlock"]
+        rules = self.request["landlock"]
         if rules is not None:
             self.confine.landlock(**{**rules, "read": [*rules["read"], *filter(os.path.isfile, programs)]})
         become(programs, argv, env)
@@ -82,13 +82,13 @@ class Supervisor:
     # -- watch --------------------------------------------------------------------------------------------------------
 
     def watch(self) -> None:
-        """Wait until the program ends, has to be ended, or breaks a limit."""
+        """Wait until the program ends, has to be ended, or exceeds a limit."""
         watch = os.pidfd_open(self.program)
         poll = select.poll()
         poll.register(watch, select.POLLIN)
         poll.register(self.control, select.POLLIN)
         while True:
-            ready = [fd for fd, _ in poll.poll(LOOK_SECONDS * 1000)]
+            ready = [fd for fd, _ in poll.poll(CHECK_SECONDS * 1000)]
             if watch in ready:
                 return
             if self.control in ready:
@@ -97,7 +97,7 @@ class Supervisor:
                 self.terminate()
             if self.deadline is not None and time.monotonic() > self.deadline:
                 return
-            self.broken = self.look()
+            self.broken = self.check_limits()
             if self.broken is not None:
                 return
 
@@ -106,20 +106,20 @@ class Supervisor:
         for pid in self.descent.below(self.pid):
             self.descent.send(pid, signal.SIGTERM)
 
-    def look(self) -> str | None:
-        """The limit that is broken, if any is."""
-        limits = self.order["limits"]
+    def check_limits(self) -> str | None:
+        """The limit that is exceeded, if any."""
+        limits = self.request["limits"]
         self.reap()
         pids = list(self.descent.below(self.pid))
         if len(pids) > limits["processes"]:
             return f"it had more than {limits['processes']:,} processes"
         most = limits.get("memory_bytes")
         if most is not None and sum(map(self.descent.memory_bytes, pids)) > most:
-            return f"it took more than {most:,} bytes of memory"
+            return f"it used more than {most:,} bytes of memory"
         return None
 
     def reap(self) -> None:
-        """Bury orphans that have ended. The program itself is left: as long as it is, its number is its own."""
+        """Reap orphans that have ended, but not the program: until then its process id is not reused."""
         for pid in self.descent.children(self.pid):
             if pid != self.program:
                 with suppress(ChildProcessError):
@@ -128,7 +128,7 @@ class Supervisor:
     # -- end ----------------------------------------------------------------------------------------------------------
 
     def end(self) -> int:
-        """End what is left; how the program has ended."""
+        """Kill all descendants; return how the program ended."""
         code = 0
         while self.descent.children(self.pid):
             self.descent.end_below(self.pid)
@@ -159,23 +159,22 @@ def become(programs: list[str], argv: list[str], env: dict[str, str]) -> None:
     raise reasons[0]
 
 
-def refusal(error: BaseException) -> str:
-    """Why a program could not be started."""
+def error_text(error: BaseException) -> str:
     if isinstance(error, OSError):
         return f"{error.filename2 or error.filename or ''}\0{error.errno}\0{error.strerror}"
     return f"\0\0{type(error).__name__}: {error}"
 
 
 def serve(control: int, confine: Any, descent: Any) -> None:
-    """Carry out the one order that comes."""
+    """Serve one request."""
     head = read(control, 4)
-    order = loads(read(control, int.from_bytes(head, "little")))
-    answer = dumps(Supervisor(control, order, confine, descent).run()).encode()
-    os.write(control, len(answer).to_bytes(4, "little") + answer)
+    request = loads(read(control, int.from_bytes(head, "little")))
+    response = dumps(Supervisor(control, request, confine, descent).run()).encode()
+    os.write(control, len(response).to_bytes(4, "little") + response)
 
 
 def read(fd: int, size: int) -> bytes:
-    """So many bytes; the process ends if the engine has gone."""
+    """So many bytes; exits if the engine has ended."""
     data = bytearray()
     while len(data) < size:
         chunk = os.read(fd, min(size - len(data), 1 << 20))

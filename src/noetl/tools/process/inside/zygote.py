@@ -1,12 +1,12 @@
-"""The zygote: forks children on demand, kills them on demand, and tells how they ended.
+"""The zygote: forks and kills children on request, and reports how they ended.
 
-Messages are single packets. From the engine: `F` number JSON, with the descriptors of a child (its line, stdout,
+Messages are single packets. From the engine: `F` number JSON, with the descriptors of a child (its channel, stdout,
 stderr, and stdin if it has one), forks a child; `K` number kills one. To the engine: `S` number pid, it has started;
-`X` number status text, it is gone with all its descendants, because of the text if there is one; `E` number text, it
+`X` number status text, it has ended with all its descendants, because of the text if there is one; `E` number text, it
 could not be forked. Numbers are eight bytes, little endian.
 
-The JSON tells where and how the child lives: `cwd`, `memory_bytes` (what it may have beyond what it starts with),
-`processes` (how many it may have below it), `landlock`, and `exec`, a program in which the child goes on.
+The JSON has the settings of the child: `cwd`, `memory_bytes` (the most it may allocate), `processes` (the most
+descendants it may have), `landlock`, and `exec`, a program that replaces it.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ if TYPE_CHECKING:
     from typing import Any
 
 CONTROL = 3
-"""The descriptor of the line to the engine in a child, after those of standard input, output and error."""
-BURIAL_SECONDS = 2.0
-LOOK_SECONDS = 0.1
-"""How often the processes below children are counted."""
+"""The descriptor of the channel to the engine in a child, after stdin, stdout and stderr."""
+REAP_SECONDS = 2.0
+CHECK_SECONDS = 0.1
+"""How often the descendants of children are counted."""
 
 
 class Zygote:
-    """Knows the children that are alive. `serve` is what a child does."""
+    """The running children. `serve` is what a child does."""
 
-    def __init__(self, line: socket, serve: Callable[[int], None], confine: Any, descent: Any) -> None:
-        self.line, self.serve, self.confine, self.descent = line, serve, confine, descent
+    def __init__(self, channel: socket, serve: Callable[[int], None], confine: Any, descent: Any) -> None:
+        self.channel, self.serve, self.confine, self.descent = channel, serve, confine, descent
         self.pids: dict[int, int] = {}
-        self.most: dict[int, int] = {}
-        """How many processes a child may have below it, where that is looked after here."""
+        self.max_processes: dict[int, int] = {}
+        """The most descendants of a child, if they are limited here."""
         self.broken: dict[int, str] = {}
-        """Why a child was killed that broke a limit."""
+        """The limit that a killed child exceeded."""
         self.watched: dict[int, int] = {}
         """Descriptors that become readable when a child ends, and the child's number."""
         self.poll = select.poll()
-        self.poll.register(line, select.POLLIN)
+        self.poll.register(channel, select.POLLIN)
 
     def run(self) -> None:
-        """Serve the engine until it is gone."""
+        """Serve the engine until it ends."""
         parent = os.getppid()
         ending = False
 
         def orphaned(*_: Any) -> None:
-            if os.getppid() != parent and not ending:  # else only the thread that started the zygote has ended
+            if os.getppid() != parent and not ending:  # or else only the thread that started the zygote has ended
                 raise SystemExit
 
         signal.signal(signal.SIGTERM, orphaned)
@@ -67,7 +67,7 @@ class Zygote:
             try:
                 self.loop()
             finally:
-                ending = True  # the engine's death comes as a signal too, which must not cut this short
+                ending = True  # the end of the engine is also a signal, which must not interrupt this
         except (BrokenPipeError, ConnectionResetError):
             pass
         finally:
@@ -75,16 +75,16 @@ class Zygote:
 
     def loop(self) -> None:
         while True:
-            for fd, _ in self.poll.poll(LOOK_SECONDS * 1000 if self.most else None):
+            for fd, _ in self.poll.poll(CHECK_SECONDS * 1000 if self.max_processes else None):
                 if fd in self.watched:
-                    self.bury(fd)
-                elif not self.obey():
+                    self.reap(fd)
+                elif not self.handle_message():
                     return
-            self.look()
+            self.check_limits()
 
-    def obey(self) -> bool:
-        """Carry out one message; False if there will be no more."""
-        message, ancillary, _, _ = self.line.recvmsg(65536, CMSG_SPACE(16), MSG_CMSG_CLOEXEC)
+    def handle_message(self) -> bool:
+        """Handle one message; False at the end."""
+        message, ancillary, _, _ = self.channel.recvmsg(65536, CMSG_SPACE(16), MSG_CMSG_CLOEXEC)
         if not message:
             return False
         number = int.from_bytes(message[1:9], "little")
@@ -93,7 +93,7 @@ class Zygote:
             try:
                 self.fork(number, fds, loads(message[9:]))
             except OSError as error:
-                self.tell(b"E", number, str(error).encode())
+                self.send(b"E", number, str(error).encode())
             finally:
                 for fd in fds:
                     os.close(fd)
@@ -101,20 +101,20 @@ class Zygote:
             self.kill(self.pids[number])
         return True
 
-    def tell(self, what: bytes, number: int, more: bytes) -> None:
-        self.line.send(what + number.to_bytes(8, "little") + more)
+    def send(self, kind: bytes, number: int, more: bytes) -> None:
+        self.channel.send(kind + number.to_bytes(8, "little") + more)
 
-    def fork(self, number: int, fds: list[int], life: dict[str, Any]) -> None:
+    def fork(self, number: int, fds: list[int], settings: dict[str, Any]) -> None:
         zygote = os.getpid()
         pid = os.fork()
         if pid == 0:
             try:
-                self.be_child(zygote, fds, life)
+                self.run_child(zygote, fds, settings)
                 os._exit(0)
             except BaseException as error:
                 sys.excepthook(type(error), error, error.__traceback__)
             finally:
-                os._exit(70)  # never back into the zygote's own loop
+                os._exit(70)  # never return to the zygote's own loop
         try:
             watch = os.pidfd_open(pid)
         except OSError:
@@ -122,13 +122,13 @@ class Zygote:
             os.waitpid(pid, 0)
             raise
         self.pids[number] = pid
-        if life.get("processes") is not None:
-            self.most[number] = life["processes"]
+        if settings.get("processes") is not None:
+            self.max_processes[number] = settings["processes"]
         self.watched[watch] = number
         self.poll.register(watch, select.POLLIN)
-        self.tell(b"S", number, pid.to_bytes(8, "little"))
+        self.send(b"S", number, pid.to_bytes(8, "little"))
 
-    def be_child(self, zygote: int, fds: list[int], life: dict[str, Any]) -> None:
+    def run_child(self, zygote: int, fds: list[int], settings: dict[str, Any]) -> None:
         os.setsid()
         self.confine.adopt_orphans()
         if not self.confine.die_with_parent(zygote):
@@ -142,49 +142,49 @@ class Zygote:
         if control != CONTROL:
             os.dup2(control, CONTROL, inheritable=False)
         os.closerange(CONTROL + 1, os.sysconf("SC_OPEN_MAX"))
-        self.confine.volunteer_for_memory()
-        if life.get("memory_bytes") is not None:
-            self.confine.limit_address_space(life["memory_bytes"])
-        if life.get("cwd"):
-            os.chdir(life["cwd"])
-        if life.get("landlock") is not None:
-            self.confine.landlock(**life["landlock"])
-        if life.get("exec") is not None:
+        self.confine.prefer_oom_kill()
+        if settings.get("memory_bytes") is not None:
+            self.confine.limit_address_space(settings["memory_bytes"])
+        if settings.get("cwd"):
+            os.chdir(settings["cwd"])
+        if settings.get("landlock") is not None:
+            self.confine.landlock(**settings["landlock"])
+        if settings.get("exec") is not None:
             os.set_inheritable(CONTROL, True)
-            os.execv(life["exec"][0], life["exec"])
+            os.execv(settings["exec"][0], settings["exec"])
         self.serve(CONTROL)
 
-    def look(self) -> None:
-        """Kill children that have too many processes below them."""
-        for number, most in self.most.items():
+    def check_limits(self) -> None:
+        """Kill children with too many descendants."""
+        for number, most in self.max_processes.items():
             if number not in self.broken and sum(1 for _ in self.descent.below(self.pids[number])) > most:
                 self.broken[number] = f"was ended: it had more than {most:,} processes"
                 self.kill(self.pids[number])
 
     def kill(self, pid: int) -> None:
-        """Kill a child that has not been waited for, and everything below it."""
+        """Kill a child that has not been reaped, and all its descendants."""
         self.descent.end(pid)
-        with suppress(ProcessLookupError, PermissionError):  # no group yet, or one that has changed its user
+        with suppress(ProcessLookupError, PermissionError):  # no group yet, or one of another user
             os.killpg(pid, signal.SIGKILL)
 
-    def bury(self, watch: int) -> None:
-        """A child has ended: end what it has left behind, then say so."""
+    def reap(self, watch: int) -> None:
+        """A child has ended: end its descendants, then report it."""
         number = self.watched.pop(watch)
         pid = self.pids[number]
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)  # as long as nobody has waited for it, the number of its group is its own
+            os.killpg(pid, signal.SIGKILL)  # until it is reaped, the id of its group is not reused
         _, status = os.waitpid(pid, 0)
         del self.pids[number]
-        self.most.pop(number, None)
+        self.max_processes.pop(number, None)
         self.poll.unregister(watch)
         os.close(watch)
         self.kill_orphans()
         code = os.waitstatus_to_exitcode(status).to_bytes(8, "little", signed=True)
-        self.tell(b"X", number, code + self.broken.pop(number, "").encode())
+        self.send(b"X", number, code + self.broken.pop(number, "").encode())
 
     def kill_orphans(self) -> None:
-        """Kill descendants of dead children that had left their group: they are the zygote's children now."""
-        until = time.monotonic() + BURIAL_SECONDS
+        """Kill descendants of dead children that had left their group: they are now children of the zygote."""
+        until = time.monotonic() + REAP_SECONDS
         alive = self.pids.values()
         while orphans := [pid for pid in self.descent.children(os.getpid()) if pid not in alive]:
             for pid in orphans:
@@ -194,7 +194,7 @@ class Zygote:
                 if orphans:
                     time.sleep(0.001)
             if orphans:
-                return  # stuck in the kernel; the next burial tries again
+                return  # stuck in the kernel; the next call tries again
 
     def kill_all(self) -> None:
         for pid in self.pids.values():
@@ -206,8 +206,8 @@ class Zygote:
 
 
 def main(serve: Callable[[int], None], confine: Any, descent: Any) -> None:
-    """`argv` has the descriptor of the line to the engine."""
-    line = int(sys.argv[1])
+    """The argument is the descriptor of the channel to the engine."""
+    channel = int(sys.argv[1])
     sys.argv = [""]
     sys.path.insert(0, "")
-    Zygote(socket(fileno=line), serve, confine, descent).run()
+    Zygote(socket(fileno=channel), serve, confine, descent).run()

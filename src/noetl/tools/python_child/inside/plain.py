@@ -1,11 +1,11 @@
-"""What a result may hold: what JSON can say, exactly.
+"""Converts a result to plain data, which JSON represents exactly.
 
-A result is maps with text for keys, lists, text, whole numbers of 64 bits, finite floats, true, false and null. What
-has one obvious form becomes it: tuples are lists; dates and times are ISO 8601 text; Decimal (every digit kept) and
-UUID are text; an Enum is its value; scalars and arrays of numpy are numbers and lists. Everything else is refused,
-with the place where it is: better an error here than a value that came back as something else.
+A result consists of maps with text keys, lists, text, whole numbers of 64 bits, finite floats, true, false and null.
+Types with one obvious form are converted: tuples to lists; dates and times to ISO 8601 text; Decimal (without loss of
+digits) and UUID to text; an Enum to its value; scalars and arrays of numpy to numbers and lists. Everything else is
+rejected with its path: an error here is better than a value that changed its type.
 
-Containers of one simple type are checked at the speed of C; only what contains other containers is walked.
+Containers of one simple type are checked at the speed of C; only containers of containers are walked.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-DEPTH = 200
+MAX_DEPTH = 200
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
-EASY = frozenset([str, bool, type(None)])
+UNCHANGED = frozenset([str, bool, type(None)])
 HINTS = {
     "set": "a set has no order: make it a list, sorted(...) for instance",
     "frozenset": "a frozenset has no order: make it a list, sorted(...) for instance",
@@ -38,7 +38,7 @@ HINTS = {
 
 
 class Unstorable(Exception):
-    """A part of a result that can't be stored, and where it is."""
+    """A part of a result that can't be stored, and its path."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -54,14 +54,14 @@ class Unstorable(Exception):
 
 
 class Plain:
-    """Makes one value plain. `count` is about how many parts it has had."""
+    """Converts one value to plain data. `count` is roughly the number of its parts."""
 
     def __init__(self) -> None:
         self.count = 1
 
     def value(self, value: Any, depth: int = 0) -> Any:
         kind = type(value)
-        if kind in EASY:
+        if kind in UNCHANGED:
             return value
         if kind is int:
             if LOWEST <= value <= HIGHEST:
@@ -71,8 +71,8 @@ class Plain:
             if isfinite(value):
                 return value
             raise Unstorable(f"is {value}, which JSON does not have")
-        if depth > DEPTH:
-            raise Unstorable(f"is nested deeper than {DEPTH} levels, or contains itself")
+        if depth > MAX_DEPTH:
+            raise Unstorable(f"is nested deeper than {MAX_DEPTH} levels, or contains itself")
         if kind is dict:
             return self.mapping(value, depth)
         if kind is list or kind is tuple:
@@ -85,11 +85,11 @@ class Plain:
             return value
         if set(map(type, value)) != {str}:
             value = {self.key(key): item for key, item in value.items()}
-        if set(map(type, value.values())) <= EASY:
+        if set(map(type, value.values())) <= UNCHANGED:
             return value
         changed: dict[str, Any] | None = None
         for key, item in value.items():
-            if type(item) in EASY:
+            if type(item) in UNCHANGED:
                 continue
             try:
                 plain = self.value(item, depth + 1)
@@ -112,7 +112,7 @@ class Plain:
     def sequence(self, value: list[Any] | tuple[Any, ...], depth: int) -> list[Any] | tuple[Any, ...]:
         self.count += len(value)
         kinds = set(map(type, value))
-        if kinds <= EASY:
+        if kinds <= UNCHANGED:
             return value
         if kinds == {int} and min(value) >= LOWEST and max(value) <= HIGHEST:
             return value
@@ -120,7 +120,7 @@ class Plain:
             return value
         changed: list[Any] | None = None
         for index, item in enumerate(value):
-            if type(item) in EASY:
+            if type(item) in UNCHANGED:
                 continue
             try:
                 plain = self.value(item, depth + 1)
@@ -134,7 +134,6 @@ class Plain:
         return value if changed is None else changed
 
     def other(self, value: Any, depth: int) -> Any:
-        """Values of types that are not plain themselves."""
         kind = type(value)
         if isinstance(value, Enum):
             return self.value(value.value, depth + 1)
@@ -163,13 +162,13 @@ class Plain:
 
 
 def is_a(value: Any, module: str, *names: str) -> bool:
-    """Whether a value is of one of these types. If its module was never imported it can't be."""
+    """Whether a value has one of these types, which it can't if their module was never imported."""
     found = sys.modules.get(module)
     return found is not None and any(isinstance(value, getattr(found, name, ())) for name in names)
 
 
 def find_surrogate(value: Any) -> Unstorable | None:
-    """Where in a plain value there is text that is no valid Unicode."""
+    """The path of text in a plain value that is not valid Unicode."""
     if isinstance(value, str):
         try:
             value.encode()

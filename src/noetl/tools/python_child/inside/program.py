@@ -1,9 +1,9 @@
-"""What a child does: read a call, run its code, answer, and so on until the engine closes the line.
+"""The loop of a child: read a call, run its code, respond, until the engine closes the channel.
 
 A call is a frame: four bytes of length, four bytes of serial number, and JSON: `task, code, libs, args, action, auth`.
-An answer is a frame: four bytes of length, the serial number of the call (what code writes into this line by mistake is
-no answer), a byte that says whether the call went well, a byte that says whether the child should be replaced, and
-JSON: the result, or `kind, message, exception_type, traceback`.
+A response is a frame: four bytes of length, the serial number of the call (which data that code writes to the channel
+by mistake does not have), a byte for success, a byte that says whether to replace the child, and JSON: the result, or
+`kind, message, exception_type, traceback`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from types import CodeType, TracebackType
     from typing import Any, TextIO
 
-RESULT_BYTES = 200 * 1024 * 1024
+MAX_RESULT_BYTES = 200 * 1024 * 1024
 GROWTH_KILOBYTES = 256 * 1024
-"""A child that has grown by more is replaced."""
-KEPT_PROGRAMS = 128
+"""A child whose memory grew by more is replaced."""
+MAX_CACHED_PROGRAMS = 128
 LARGE = 10_000
-"""Results of more parts than this are worth loading msgspec for, which is faster and needs less memory."""
+"""Results with more parts are encoded with msgspec, which is faster and needs less memory, but has to be imported."""
 TRACEBACK_LINES = 60
 LINE_CHARACTERS = 2000
 MESSAGE_CHARACTERS = 4000
@@ -36,12 +36,12 @@ POSITIONAL, NAMED, REST = range(3)
 
 Module = type(sys)
 MAIN = Module("__main__")
-"""Stands for the main module between calls, so that nothing of a call stays reachable."""
+"""The main module between calls, so that no object of a call stays reachable."""
 encode_small = JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
 
 
 class Child:
-    """The state of a child between calls: compiled programs, and how to put the process back in order."""
+    """The state of a child between calls: compiled programs, and how to restore the process."""
 
     def __init__(self, control: int, flush_c: Callable[[], None], plain: Any) -> None:
         self.control, self.flush_c, self.plain = control, flush_c, plain
@@ -49,7 +49,7 @@ class Child:
         self.pid = os.getpid()
         self.programs: dict[tuple[str, int, str], tuple[CodeType, Any]] = {}
         self.source: Any = (0, None, [], "")
-        """The lines of the code that runs, as `linecache` wants them."""
+        """The lines of the running code, as `linecache` stores them."""
         self.users_environ = os.environ
         self.environ = dict(os.environ)
         self.live_environ = vars(os.environ)["_data"]  # comparing os.environ itself takes twenty times as long
@@ -63,7 +63,7 @@ class Child:
 
     def run(self) -> None:
         while (frame := self.read()) is not None:
-            well, worn, answer = self.answer(loads(frame))
+            well, worn, answer = self.respond(loads(frame))
             del frame
             self.write(well, worn, answer)
             del answer
@@ -71,7 +71,7 @@ class Child:
     # -- the line to the engine ---------------------------------------------------------------------------------------
 
     def read(self) -> bytes | bytearray | None:
-        """The next call; None if the engine has closed the line."""
+        """The next call; None if the engine has closed the channel."""
         head = os.read(self.control, 65536)
         if not head:
             return None
@@ -100,9 +100,9 @@ class Child:
 
     # -- a call -------------------------------------------------------------------------------------------------------
 
-    def answer(self, call: dict[str, Any]) -> tuple[bool, bool, bytes]:
-        """Run a call: whether it went well, whether the child is worn out, and the result or error as JSON."""
-        self.tidy()
+    def respond(self, call: dict[str, Any]) -> tuple[bool, bool, bytes]:
+        """Run a call; return whether it succeeded, whether the child is worn out, and the result or error as JSON."""
+        self.restore()
         os.environ["NOETL_ACTION_ID"] = call["action"]
         file = call["file"]
         fault: dict[str, Any] | None = None
@@ -120,16 +120,16 @@ class Child:
         sys.modules["__main__"] = MAIN
         if os.getpid() != self.pid:  # the code has forked and this is the copy
             os._exit(1 if fault else 0)
-        if fault is None and len(answer) > RESULT_BYTES:
+        if fault is None and len(answer) > MAX_RESULT_BYTES:
             size = len(answer) / 1024 / 1024
-            limit = RESULT_BYTES // 1024 // 1024
+            limit = MAX_RESULT_BYTES // 1024 // 1024
             fault = as_fault("too_large", f"the result takes {size:.0f} MiB as JSON, more than {limit} MiB")
         if fault is not None:
             answer = encode_small(fault).encode("utf-8", "replace")
-        return fault is None, out_of_memory or self.is_worn(), answer
+        return fault is None, out_of_memory or self.is_worn_out(), answer
 
     def evaluate(self, file: str, call: dict[str, Any]) -> Any:
-        """The value of `result`, or else what `main` returns, or else null. `sys.exit()` is an end like any other."""
+        """The value of `result`, or of `main()`, or null. `sys.exit()` is a normal end."""
         args = call["args"]
         module = Module("__main__")
         space = module.__dict__
@@ -151,15 +151,14 @@ class Child:
         return space.get("result")
 
     def compile(self, file: str, line: int, code: str) -> CodeType:
-        """The compiled program, the most recently used ones kept. Tracebacks find its lines in `linecache`, under the
-        numbers that they have in the playbook."""
+        """The compiled program, from a cache. Tracebacks find its lines in `linecache`, numbered as in the playbook."""
         key = file, line, code
         found = self.programs.pop(key, None)
         if found is None:
             above = "\n" * (line - 1)
             self.source = (len(code), None, (above + code).splitlines(True), file)
             found = compile(above + code, file, "exec", dont_inherit=True), self.source
-            if len(self.programs) >= KEPT_PROGRAMS:
+            if len(self.programs) >= MAX_CACHED_PROGRAMS:
                 del self.programs[next(iter(self.programs))]
         self.programs[key] = found
         self.source = found[1]
@@ -181,8 +180,8 @@ class Child:
 
     # -- order --------------------------------------------------------------------------------------------------------
 
-    def tidy(self) -> None:
-        """Undo what the call before has changed of the process itself."""
+    def restore(self) -> None:
+        """Undo the changes of the previous call to the process."""
         vars(os)["environ"] = self.users_environ
         os.environ.pop("NOETL_ACTION_ID", None)
         if self.live_environ != self.raw_environ:
@@ -201,14 +200,14 @@ class Child:
             vars(sys)[name] = vars(sys)[f"__{name}__"] = stream
 
     def flush(self) -> None:
-        """Hand over all output before the answer: then it belongs to this call."""
+        """Write all output before the response, so that it belongs to this call."""
         for stream in (sys.stdout, sys.stderr, *self.streams.values()):
             with suppress(Exception):  # closed by the code, or something of its own
                 stream.flush()
         self.flush_c()
 
-    def is_worn(self) -> bool:
-        """Whether something of the call is left that would reach into the next one."""
+    def is_worn_out(self) -> bool:
+        """Whether the call left something that would affect the next one."""
         if count_threads() > 0 or getrusage(RUSAGE_SELF).ru_maxrss - self.peak > GROWTH_KILOBYTES:
             return True
         try:
@@ -224,7 +223,7 @@ class Child:
 
 
 def serve(control: int, flush_c: Callable[[], None], plain: Any) -> None:
-    """Run calls until the engine closes the line."""
+    """Run calls until the engine closes the channel."""
     Child(control, flush_c, plain).run()
 
 
@@ -240,7 +239,7 @@ def open_text(fd: int) -> TextIO:
 
 
 def import_libs(libs: list[str] | dict[str, str], space: dict[str, Any]) -> None:
-    """A list imports as `import a.b` does, a map as `import a.b as name`."""
+    """A list imports like `import a.b`, a map like `import a.b as name`."""
     try:
         if isinstance(libs, dict):
             for name, module in libs.items():
@@ -255,7 +254,7 @@ def import_libs(libs: list[str] | dict[str, str], space: dict[str, Any]) -> None
 
 
 def call_main(main: Any, args: dict[str, Any]) -> Any:
-    """Call `main` with the args it accepts; an `async def main` runs to its end."""
+    """Call `main` with the args it accepts, and run an `async def main` to its end."""
     by_position: list[Any] = []
     by_name: dict[str, Any] = {}
     missing: list[str] = []
@@ -283,7 +282,7 @@ def call_main(main: Any, args: dict[str, Any]) -> Any:
 
 
 def parameters(main: Any) -> list[tuple[str, int, bool]]:
-    """What `main` takes: name, how, and whether it must be given."""
+    """The parameters of `main`: name, kind, and whether they are required."""
     code = getattr(main, "__code__", None)
     if code is None or hasattr(main, "__wrapped__") or hasattr(main, "__self__"):
         import inspect
@@ -307,7 +306,7 @@ def parameters(main: Any) -> list[tuple[str, int, bool]]:
 
 
 def explain(error: BaseException, file: str, source: Any) -> dict[str, Any]:
-    """An exception as people want to read it: lines of the code, none of this file."""
+    """An exception for the author: lines of the code, none of this file."""
     try:
         import linecache
         from traceback import TracebackException

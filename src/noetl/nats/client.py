@@ -1,0 +1,169 @@
+"""One connection of the driver. Once it is lost it stays lost: a request is never sent twice without the caller's
+knowledge."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from asyncio import Future, Task
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from noetl.addresses import check_host
+from noetl.model.outcome import Failure
+from noetl.nats.errors import CONNECT_SECONDS, addresses, connect_failure
+from noetl.settings import NatsSettings
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+T = TypeVar("T")
+
+MISSING_SIGNER = "`creds` need a package that is not installed: pip install nkeys"
+INVALID_SERVER = "a server must be an address such as nats://host:4222"
+PERMISSION_ERROR = r"(?i)permissions violation for .*?\"(.*?)\""
+
+
+class ClientConnection:
+    """A connection, and the operations that wait on it.
+
+    `on_denied` receives a permission error of the server, whatever operation it is about. With it, every waiting
+    operation fails on such an error; without it only those on the subject or bucket that the server names.
+    """
+
+    def __init__(
+        self,
+        login: NatsSettings,
+        options: dict[str, Any] | None = None,
+        on_denied: Callable[[str], None] | None = None,
+    ) -> None:
+        from nats.aio.client import Client
+
+        self.login, self.options, self.on_denied = login, options or {}, on_denied
+        self.client: Client = Client()
+        self.ended = asyncio.Event()
+        self._waiting: dict[Future[None], str] = {}
+        """A future that fails with the connection, and the subject or bucket, of each waiting operation."""
+        self._last_error: Exception | None = None
+        """The driver itself only reports that no server is left."""
+
+    @property
+    def idle(self) -> bool:
+        return not self._waiting
+
+    async def connect(self) -> None:
+        """Try each server once; Failure with the error of the last one."""
+        from nats.errors import Error
+
+        for number, server in enumerate(self.login.servers, 1):
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    await self._connect(server)
+            except (OSError, Error, ValueError) as error:
+                await self.close()
+                if number == len(self.login.servers):
+                    raise connect_failure(self.login, self._last_error or error) from None
+            except ImportError:
+                raise Failure("not_found", MISSING_SIGNER) from None
+            else:
+                return
+
+    async def _connect(self, server: str) -> None:
+        from nats.aio.client import Client, RawCredentials
+
+        await check_host(_host(server))
+        login, self._last_error = self.login, None
+        self.client = Client()
+        await self.client.connect(
+            [server],
+            allow_reconnect=False,
+            verbose=True,  # or else a refused login can be lost when the server closes the connection
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            connect_timeout=CONNECT_SECONDS,  # type: ignore[arg-type]
+            error_cb=self._on_error,
+            name="noetl",
+            user=login.user,
+            password=login.password,
+            token=login.token,
+            user_credentials=None if login.creds is None else RawCredentials(login.creds),
+            **self.options,
+        )
+        if not self.client.is_connected:  # the driver takes the end of the stream for a response
+            raise ConnectionResetError("the server closed the connection")
+        # The driver calls `closed_cb` only where it closes the connection, and not where its reader gives up.
+        assert self.client._reading_task is not None
+        self.client._reading_task.add_done_callback(self._on_end)
+
+    async def _on_error(self, error: Exception) -> None:
+        """Fail the operations that a permission error is about: it names a subject, and no request."""
+        self._last_error = error
+        if (denied := re.search(PERMISSION_ERROR, str(error))) is None:
+            return
+        if self.on_denied is not None:
+            message = f"the login has no permission: {str(error).removeprefix('nats: ')}"
+            self.on_denied(message)
+            self._fail(Failure("auth", message))
+            return
+        for future, name in self._waiting.items():
+            if not future.done() and _concerns(denied[1], name):
+                message = f"NATS denies access to {name!r}: the login has no permission for it"
+                future.set_exception(Failure("auth", message))
+
+    def _on_end(self, reader: Task[Any]) -> None:
+        message = f"the connection to NATS at {addresses(self.login)} broke"
+        self._fail(Failure("connect", message, retryable=True))
+        self.ended.set()
+
+    def _fail(self, failure: Failure) -> None:
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(failure)
+
+    async def guard(self, operation: Coroutine[Any, Any, T], name: str) -> T:
+        """The result of an operation on a subject or bucket; Failure if the connection breaks, or the server denies
+        access to it."""
+        broken: Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[broken] = name
+        task = asyncio.ensure_future(operation)
+        try:
+            await asyncio.wait((task, broken), return_when=asyncio.FIRST_COMPLETED)
+            if broken.done():
+                broken.result()
+            return task.result()
+        finally:
+            del self._waiting[broken]
+            broken.cancel()
+            task.cancel()
+            await asyncio.wait((task,), timeout=CONNECT_SECONDS)
+            if task.done() and not task.cancelled():
+                task.exception()  # or else the loop reports it as never retrieved
+
+    async def close(self) -> None:
+        """Close it. The driver may fail to close the transport of a broken connection."""
+        from nats.errors import Error
+
+        with suppress(OSError, Error):
+            await self.client.close()
+        if (transport := self.client._transport) is not None:
+            transport.close()  # type: ignore[no-untyped-call]
+
+
+def _host(server: str) -> str:
+    try:
+        host = urlsplit(server).hostname
+    except ValueError:
+        host = None
+    if not host:
+        raise Failure("input", INVALID_SERVER)
+    return host
+
+
+def _concerns(denied: str, name: str) -> bool:
+    """Whether a denied subject is `name`, belongs to the bucket `name`, or is the inbox of a response. The driver
+    lowers the case of the server's message."""
+    denied, name = denied.lower(), name.lower()
+    parts = {name, f"kv_{name}", f"obj_{name}"}
+    return denied == name or denied.startswith("_inbox.") or not parts.isdisjoint(denied.split("."))

@@ -1,0 +1,100 @@
+"""Hints between servers: a pool has ready work.
+
+A server that stored ready work publishes to `noetl.ready.<pool>`. Servers at which a worker waits for work of that pool
+subscribe as one queue group, so the broker delivers each hint to one of them, which then looks into the store. A hint
+carries no data that would have to be trusted, and the next periodic scan of a server makes up for a lost one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from noetl.errors import NatsUnavailable
+from noetl.nats.connection import NatsConnection
+
+if TYPE_CHECKING:
+    from nats.aio.subscription import Subscription
+
+SUBJECT = "noetl.ready."
+GROUP = "noetl"
+PUBLISH_INTERVAL_SECONDS = 0.02
+"""At most one hint for a pool in this time, however much of its work becomes ready."""
+
+OnHint = Callable[[str], Awaitable[bool]]
+"""Looks for work of a pool; False if no worker waits for it."""
+
+
+class ReadyHints:
+    """Publishes and receives hints."""
+
+    def __init__(self, connection: NatsConnection, on_hint: OnHint) -> None:
+        self.connection, self.on_hint = connection, on_hint
+        self._unpublished: set[str] = set()
+        self._publishing: asyncio.Task[None] | None = None
+        self._subscriptions: dict[str, Subscription | None] = {}
+        """Of each pool that a worker waits for; None until the server has it."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        connection.on_connect.append(self._resubscribe)
+
+    def publish(self, pool: str) -> None:
+        """Announce ready work of the pool."""
+        self._unpublished.add(pool)
+        if self._publishing is None or self._publishing.done():
+            self._publishing = self._start(self._publish())
+
+    def subscribe(self, pool: str) -> None:
+        """Receive hints for the pool: a worker waits for its work."""
+        if pool not in self._subscriptions:
+            self._subscriptions[pool] = None
+            self._start(self._subscribe(pool))
+
+    async def _publish(self) -> None:
+        while self._unpublished:
+            pools, self._unpublished = self._unpublished, set()
+            with _unavailable_ignored():
+                for pool in pools:
+                    await self.connection.client.publish(subject(pool))
+            await asyncio.sleep(PUBLISH_INTERVAL_SECONDS)
+
+    async def _subscribe(self, pool: str) -> None:
+        async def receive(message: Any) -> None:
+            if not await self.on_hint(pool):  # no worker waits here: let the broker choose another server
+                await self._unsubscribe(pool)
+                self.publish(pool)
+
+        with _unavailable_ignored():
+            self._subscriptions[pool] = await self.connection.client.subscribe(subject(pool), GROUP, receive)
+
+    async def _unsubscribe(self, pool: str) -> None:
+        if (subscription := self._subscriptions.pop(pool, None)) is not None:
+            with _unavailable_ignored():
+                await subscription.unsubscribe()
+
+    async def _resubscribe(self) -> None:
+        for pool in list(self._subscriptions):
+            await self._subscribe(pool)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _unavailable_ignored() -> suppress:
+    """The connection logs the error; `_resubscribe` and the scans of the servers make up for it."""
+    from nats.errors import Error
+
+    return suppress(NatsUnavailable, Error, OSError)
+
+
+def subject(pool: str) -> str:
+    """The subject of hints for a pool, whose name is percent-encoded if it is not a valid one."""
+    if re.fullmatch(r"[\w-]+(\.[\w-]+)*", pool, re.ASCII):
+        return SUBJECT + pool
+    return SUBJECT + quote(pool, safe="").replace(".", "%2E")

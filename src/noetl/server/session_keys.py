@@ -1,0 +1,159 @@
+"""Sessions in the key-value store of NATS, for gateways and other programs beside noetl.
+
+`noetl.sessions.<sha256 of the secret>` describes a session, `noetl.sessions.user.<user>.<session id>` lists those of a
+user. A key expires a day after it was last written; the bucket keeps its latest revisions. Other programs may write,
+too: an update of `last_activity_at` keeps a session alive, and deleting the key ends it. Nothing else in a value is
+trusted: the user, the role and the latest end of a session come from the database.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from noetl.errors import NotFound
+from noetl.nats.connection import NatsConnection
+from noetl.store.access import IDLE_SECONDS, Session, User
+
+if TYPE_CHECKING:
+    from nats.js import JetStreamContext
+    from nats.js.kv import KeyValue
+
+BUCKET = "noetl_sessions"
+PREFIX = "noetl.sessions"
+REVISIONS = 10
+
+
+class SessionKeys:
+    """Every method raises NatsUnavailable."""
+
+    def __init__(self, connection: NatsConnection) -> None:
+        self.connection = connection
+        self._open: tuple[Any, KeyValue] | None = None
+        """The bucket, and the client it was opened with."""
+
+    async def put(self, session: Session, user: User) -> None:
+        value = msgspec.json.encode(_value(session, user))
+
+        async def work(store: JetStreamContext) -> None:
+            bucket = await self._bucket(store)
+            await bucket.put(key_of(session.hash), value)
+            await bucket.put(user_key(session), session.hash.hex().encode())
+
+        await self.connection.jetstream(BUCKET, work)
+
+    async def touch(self, session: Session, user: User, revision: int) -> None:
+        """Write the session, unless its key has changed since that revision."""
+        from nats.js.errors import KeyWrongLastSequenceError
+
+        value = msgspec.json.encode(_value(session, user))
+
+        async def work(store: JetStreamContext) -> None:
+            bucket = await self._bucket(store)
+            try:
+                await bucket.update(key_of(session.hash), value, last=revision)
+                await bucket.put(user_key(session), session.hash.hex().encode())
+            except KeyWrongLastSequenceError:
+                pass  # another server has just written it
+
+        await self.connection.jetstream(BUCKET, work)
+
+    async def activity(self, hash: bytes) -> tuple[float, int] | None:
+        """When the session was last used, and the key's revision; None if there is no key, NotFound if it was
+        deleted."""
+        from nats.js.errors import KeyDeletedError, KeyNotFoundError
+
+        async def work(store: JetStreamContext) -> tuple[bytes, int] | None:
+            bucket = await self._bucket(store)
+            try:
+                entry = await bucket._get(key_of(hash))  # `get` does not distinguish deleted from missing
+            except KeyDeletedError:
+                return b"", 0
+            except KeyNotFoundError:
+                return None
+            return entry.value or b"", entry.revision or 0
+
+        entry = await self.connection.jetstream(BUCKET, work)
+        if entry is None:
+            return None
+        if entry == (b"", 0):
+            raise NotFound("the session was ended in NATS")
+        return _activity(entry[0]), entry[1]
+
+    async def delete(self, session: Session) -> None:
+        async def work(store: JetStreamContext) -> None:
+            bucket = await self._bucket(store)
+            await bucket.delete(key_of(session.hash))
+            await bucket.delete(user_key(session))
+
+        await self.connection.jetstream(BUCKET, work)
+
+    async def drop(self, hash: bytes) -> None:
+        """Delete the key of a session that is not in the database, if there is one."""
+        from nats.js.errors import KeyNotFoundError
+
+        async def work(store: JetStreamContext) -> None:
+            bucket = await self._bucket(store)
+            try:
+                await bucket.get(key_of(hash))
+            except KeyNotFoundError:
+                return
+            await bucket.delete(key_of(hash))
+
+        await self.connection.jetstream(BUCKET, work)
+
+    async def _bucket(self, store: JetStreamContext) -> KeyValue:
+        """The bucket, created if it is missing; an existing one is used as it is."""
+        from nats.js.errors import BucketNotFoundError
+
+        client = self.connection.client
+        if self._open is None or self._open[0] is not client:
+            try:
+                bucket = await store.key_value(BUCKET)
+            except BucketNotFoundError:
+                description = "noetl: who is signed in"
+                bucket = await store.create_key_value(
+                    bucket=BUCKET, description=description, history=REVISIONS, ttl=IDLE_SECONDS
+                )
+            self._open = (client, bucket)
+        return self._open[1]
+
+
+def key_of(hash: bytes) -> str:
+    return f"{PREFIX}.{hash.hex()}"
+
+
+def user_key(session: Session) -> str:
+    """Characters that are invalid in a key are written as `=` and their code."""
+    name = re.sub(r"[^\w-]", lambda match: f"={ord(match[0]):02X}", session.user, flags=re.ASCII)
+    return f"{PREFIX}.user.{name}.{session.id}"
+
+
+def _value(session: Session, user: User) -> dict[str, Any]:
+    return {
+        "session_id": session.id,
+        "user_id": user.name,
+        "email": user.name if "@" in user.name else None,
+        "display_name": user.name,
+        "roles": [user.role],
+        "created_at": _stamp(session.created),
+        "expires_at": _stamp(session.end),
+        "last_activity_at": _stamp(session.seen),
+        "client_ip": session.address,
+        "auth0_id": None,
+    }
+
+
+def _activity(value: bytes) -> float:
+    """When the session was used according to a value; 0 if the value is invalid."""
+    try:
+        return datetime.fromisoformat(msgspec.json.decode(value)["last_activity_at"]).timestamp()
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, OverflowError):
+        return 0.0
+
+
+def _stamp(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,306 @@
+"""One call of `kind: container`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+from base64 import urlsafe_b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import msgspec
+from httpx2 import AsyncClient, Response
+
+from noetl.model.outcome import Failure, Outcome, failed
+from noetl.tools.base import Context
+from noetl.tools.container import Inputs, Limits, Mount
+from noetl.tools.files import task_folder
+from noetl.tools.http_client.network import guard
+from noetl.tools.process.call import Output, check_arguments, outcome_of, stdin_bytes, word
+from noetl.tools.process.program import Ending
+from noetl.tools.sandbox import PROCESSES
+
+SOCKETS = ("/var/run/docker.sock", "{run}/podman/podman.sock", "/run/podman/podman.sock")
+LABEL = "io.noetl.action"
+RESPONSE_SECONDS = 60.0
+"""For a response of the engine; pulling an image and running a container have no such limit."""
+REMOVE_SECONDS = 10.0
+READ_BYTES = 65536
+HEADER_BYTES = 8
+"""Before each frame of output: its stream and its length."""
+STREAMS = {1: "stdout", 2: "stderr"}
+UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+REGISTRY_FIELDS = {"username": "username", "password": "password", "server": "serveraddress", "token": "identitytoken"}
+
+
+async def run_container(inputs: Inputs, context: Context) -> Outcome:
+    """Create the container, run it to its end, and remove it. Cancelling removes it, too."""
+    extra = {"container": {"exit_code": None}}
+    try:
+        body = _body(inputs, context)
+        registry = await context.credential(inputs.auth) if inputs.auth else None
+        async with _engine() as engine:
+            await _remove_leftovers(engine, context.action)
+            await _ensure_image(engine, inputs, registry)
+            return await _run(engine, body, inputs, context)
+    except Failure as failure:
+        return Outcome("error", error=failure.outcome.error, extra=extra)
+    except httpx2.TimeoutException:
+        message = f"the container engine did not respond within {RESPONSE_SECONDS:.0f} s"
+        return failed("timeout", message, retryable=True, extra=extra)
+    except httpx2.RequestError as error:
+        message = f"the container engine can't be reached: {error or type(error).__name__}"
+        return failed("connect", message, retryable=True, extra=extra)
+
+
+# -- the engine -------------------------------------------------------------------------------------------------------
+
+
+def _engine() -> AsyncClient:
+    """A client for the engine of this machine, or the one that DOCKER_HOST names."""
+    timeout = httpx2.Timeout(RESPONSE_SECONDS)
+    host = os.environ.get("DOCKER_HOST", "")
+    if host.startswith(("tcp://", "http://")):
+        address = "http://" + host.partition("://")[2]
+        return guard(httpx2.AsyncClient(base_url=address, timeout=timeout, trust_env=False))
+    transport = httpx2.AsyncHTTPTransport(uds=_socket(host))
+    return httpx2.AsyncClient(base_url="http://engine", transport=transport, timeout=timeout, trust_env=False)
+
+
+def _socket(host: str) -> str:
+    if host and not host.startswith("unix://"):
+        raise Failure("input", "DOCKER_HOST must begin with unix://, tcp:// or http://")
+    run = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    paths = [host.removeprefix("unix://")] if host else [path.format(run=run) for path in SOCKETS]
+    for path in paths:
+        if os.path.exists(path):
+            return path
+    message = f"no container engine on this worker: there is no {', '.join(paths)}; start Docker or Podman there"
+    raise Failure("not_found", message)
+
+
+async def _request(engine: AsyncClient, method: str, path: str, **more: Any) -> Response:
+    """The response of the engine; Failure if it is an error."""
+    response = await engine.request(method, path, **more)
+    if response.is_success or response.status_code == 304:
+        return response
+    raise _failure(response.status_code, _message(response), path)
+
+
+def _failure(status: int, message: str, path: str) -> Failure:
+    if status == 404:
+        return Failure("not_found", f"the container engine says: {message}")
+    if "executable file not found" in message or "no such file or directory" in message:
+        return Failure("not_found", f"the container can't start: {message}")
+    if status in (400, 409):
+        return Failure("input", f"the container engine says: {message}")
+    if status in (401, 403):
+        return Failure("auth", f"the container engine says: {message}")
+    message = f"the container engine responded with {status} to {path}: {message}"
+    return Failure("internal", message, retryable=status >= 500)
+
+
+def _message(response: Response) -> str:
+    try:
+        return str(response.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        return response.text[:300] or response.reason_phrase
+
+
+# -- the image --------------------------------------------------------------------------------------------------------
+
+
+async def _ensure_image(engine: AsyncClient, inputs: Inputs, registry: dict[str, Any] | None) -> None:
+    if inputs.pull != "always":
+        response = await engine.get(f"/images/{quote(inputs.image, safe='/:@')}/json")
+        if response.is_success:
+            return
+        if response.status_code != 404:
+            raise _failure(response.status_code, _message(response), "/images")
+        if inputs.pull == "never":
+            raise Failure("not_found", f"the image {inputs.image!r} is not on this worker, and `pull` is `never`")
+    await _pull(engine, inputs, registry)
+
+
+async def _pull(engine: AsyncClient, inputs: Inputs, registry: dict[str, Any] | None) -> None:
+    has_tag = "@" in inputs.image or ":" in inputs.image.rpartition("/")[2]
+    name = inputs.image if has_tag else f"{inputs.image}:latest"
+    params = {"fromImage": name} | ({"platform": inputs.platform} if inputs.platform else {})
+    headers = {"X-Registry-Auth": _registry_auth(registry)} if registry else {}
+    async with engine.stream("POST", "/images/create", params=params, headers=headers, timeout=None) as response:
+        if not response.is_success:
+            await response.aread()
+            raise _failure(response.status_code, f"{name}: {_message(response)}", "/images/create")
+        async for line in response.aiter_lines():
+            progress = msgspec.json.decode(line) if line.strip() else {}
+            if "error" in progress:
+                raise Failure("not_found", f"the image {name!r} could not be pulled: {progress['error']}")
+
+
+def _registry_auth(credential: dict[str, Any]) -> str:
+    fields = {theirs: str(credential[ours]) for ours, theirs in REGISTRY_FIELDS.items() if ours in credential}
+    return urlsafe_b64encode(msgspec.json.encode(fields)).decode()
+
+
+# -- the container ----------------------------------------------------------------------------------------------------
+
+
+def _body(inputs: Inputs, context: Context) -> dict[str, Any]:
+    """The container as the API describes it."""
+    entrypoint, command, bound = _command(inputs, context)
+    check_arguments(context, [*(entrypoint or ()), *(command or ())])
+    env = {"NOETL_ACTION_ID": context.action, "NOETL_EXECUTION_ID": context.execution}
+    env |= {"NOETL_ATTEMPT": str(context.attempt)} | bound
+    env |= {name: word(value) for name, value in inputs.env.items() if value is not None}
+    removed = [name for name, value in inputs.env.items() if value is None]
+    body: dict[str, Any] = {
+        "Image": inputs.image,
+        "Entrypoint": entrypoint,
+        "Cmd": command,
+        "Env": [*(f"{name}={value}" for name, value in env.items() if name not in removed), *removed],
+        "WorkingDir": inputs.workdir,
+        "User": None if inputs.user is None else str(inputs.user),
+        "Labels": {LABEL: context.action, "io.noetl.execution": context.execution, "io.noetl.step": context.step},
+        "HostConfig": _host_config(inputs),
+    }
+    if inputs.stdin is not None:
+        body |= {"OpenStdin": True, "StdinOnce": True, "AttachStdin": True}
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _command(inputs: Inputs, context: Context) -> tuple[list[str] | None, list[str] | None, dict[str, str]]:
+    """Entry point, command and the variables that the command refers to."""
+    entrypoint = [inputs.entrypoint] if isinstance(inputs.entrypoint, str) else inputs.entrypoint
+    if not isinstance(inputs.command, str):
+        return entrypoint, inputs.command, {}
+    text = context.bound.get("command")
+    if text is None:
+        raise Failure("internal", "the command was not prepared for a shell")
+    shell = ["/bin/sh", "-c", text.text]
+    return (shell[:2], shell[2:], text.env) if entrypoint is None else (entrypoint, shell, text.env)
+
+
+def _host_config(inputs: Inputs) -> dict[str, Any]:
+    limits = inputs.limits or Limits()
+    config: dict[str, Any] = {
+        "Mounts": [_mount(mount) for mount in inputs.mounts],
+        "PidsLimit": limits.pids or PROCESSES,
+        "SecurityOpt": ["no-new-privileges"],
+    }
+    if inputs.network is not None:
+        config["NetworkMode"] = inputs.network
+    if limits.memory is not None:
+        config["Memory"] = config["MemorySwap"] = _bytes(limits.memory)
+    if limits.cpus is not None:
+        config["NanoCpus"] = int(limits.cpus * 1e9)
+    return config
+
+
+def _mount(mount: str | Mount) -> dict[str, Any]:
+    if isinstance(mount, str):
+        parts = mount.split(":")
+        if len(parts) not in (2, 3) or parts[2:] not in ([], ["ro"], ["rw"]):
+            raise Failure("input", f"the mount {mount!r} must be `source:target`, `source:target:ro` or a map")
+        mount = Mount(source=parts[0], target=parts[1], read_only=parts[2:] == ["ro"])
+    kind, source = "volume", mount.source
+    if source.startswith(("/", ".")):
+        task_folder(source, "mounts")
+        kind, source = "bind", os.path.abspath(source)
+    return {"Type": kind, "Source": source, "Target": mount.target, "ReadOnly": mount.read_only}
+
+
+def _bytes(size: int | str) -> int:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([bkmg]?)(?:i?b)?", str(size).lower())
+    if match is None:
+        raise Failure("input", f"limits.memory must be bytes, or a text such as `512m` or `2g`, not {size!r}")
+    return int(float(match[1]) * UNITS[match[2]])
+
+
+async def _run(engine: AsyncClient, body: dict[str, Any], inputs: Inputs, context: Context) -> Outcome:
+    """Create, start, follow and remove one container."""
+    stdin = stdin_bytes(inputs.stdin)
+    params = {"platform": inputs.platform} if inputs.platform else {}
+    container = (await _request(engine, "POST", "/containers/create", json=body, params=params)).json()["Id"]
+    output = Output(context)
+    try:
+        async with _attached(engine, container, stdin) as stream:
+            await _request(engine, "POST", f"/containers/{container}/start")
+            rest = b""
+            while data := await stream.read(READ_BYTES):
+                rest = _feed_frames(rest + data, output)
+            ending = await _ending(engine, container, inputs)
+    finally:
+        output.end()
+        # Shielded, so that a second cancellation does not prevent it.
+        await asyncio.shield(asyncio.ensure_future(_remove(engine, container)))
+    return outcome_of("container", f"the container of {inputs.image}", ending, output.captured())
+
+
+@asynccontextmanager
+async def _attached(engine: AsyncClient, container: str, stdin: bytes | None) -> AsyncIterator[Any]:
+    """The connection to a container's streams, opened before it starts so that no output is missed.
+
+    The logs of the engine are no substitute: while they are followed, Podman reorders parts of lines.
+    """
+    params = {"stream": "1", "stdout": "1", "stderr": "1"} | ({} if stdin is None else {"stdin": "1"})
+    headers = {"Connection": "Upgrade", "Upgrade": "tcp"}
+    path = f"/containers/{container}/attach"
+    async with engine.stream("POST", path, params=params, headers=headers, timeout=None) as response:
+        if response.status_code != 101:
+            await response.aread()
+            raise _failure(response.status_code, _message(response), path)
+        stream = response.extensions["network_stream"]
+        writing = asyncio.ensure_future(_write_stdin(stream, stdin))
+        try:
+            yield stream
+        finally:
+            writing.cancel()
+            await asyncio.wait((writing,))
+
+
+async def _write_stdin(stream: Any, text: bytes | None) -> None:
+    """Write it and close the input. A container that does not read it, or has ended, is not an error."""
+    if text is not None:
+        with suppress(OSError, httpx2.TransportError):
+            await stream.write(text)
+            stream.get_extra_info("socket").shutdown(socket.SHUT_WR)
+
+
+def _feed_frames(data: bytes, output: Output) -> bytes:
+    """Pass complete frames to the output; return the rest."""
+    start = 0
+    while (begin := start + HEADER_BYTES) <= len(data):
+        end = begin + int.from_bytes(data[start + 4 : begin], "big")
+        if end > len(data):
+            break
+        output.feed(STREAMS.get(data[start], "stdout"), data[begin:end])
+        start = end
+    return data[start:]
+
+
+async def _ending(engine: AsyncClient, container: str, inputs: Inputs) -> Ending:
+    code = (await _request(engine, "POST", f"/containers/{container}/wait", timeout=None)).json()["StatusCode"]
+    state = (await _request(engine, "GET", f"/containers/{container}/json")).json().get("State", {})
+    memory = inputs.limits.memory if inputs.limits is not None else None
+    broken = f"it used more memory than {memory}" if code != 0 and state.get("OOMKilled") else None
+    return Ending(code, broken)
+
+
+async def _remove(engine: AsyncClient, container: str) -> None:
+    path = f"/containers/{container}"
+    with suppress(httpx2.RequestError):  # then the next call of this action removes it
+        await engine.post(f"{path}/kill", timeout=REMOVE_SECONDS)  # or else Podman waits for its end
+        await engine.delete(path, params={"force": "true", "v": "true"}, timeout=REMOVE_SECONDS)
+
+
+async def _remove_leftovers(engine: AsyncClient, action: str) -> None:
+    """Remove the container that a lost worker may have left of this very action."""
+    filters = msgspec.json.encode({"label": [f"{LABEL}={action}"]}).decode()
+    response = await _request(engine, "GET", "/containers/json", params={"all": "true", "filters": filters})
+    for container in response.json():
+        await _remove(engine, container["Id"])

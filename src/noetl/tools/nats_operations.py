@@ -1,0 +1,249 @@
+"""The operations of kind nats."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
+from io import BytesIO
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from nats.aio.client import Client
+from nats.errors import Error
+from nats.js.errors import (
+    APIError,
+    KeyNotFoundError,
+    NoKeysError,
+    NoStreamResponseError,
+    NotFoundError,
+    ObjectNotFoundError,
+)
+
+from noetl.model.outcome import Failure, Outcome
+from noetl.nats.errors import RESPONSE_SECONDS, operation_failure
+from noetl.nats.pool import open_connection, shared_connection
+from noetl.settings import NatsSettings
+from noetl.tools.base import Context
+from noetl.tools.nats import Inputs
+from noetl.tools.object_store.content import MAX_BYTES, encode, incoming, readable, too_large
+
+STREAMING = frozenset(["kv_keys", "object_get", "object_put", "object_delete", "object_list"])
+"""Operations that need a connection of their own."""
+MSG_ID = "Nats-Msg-Id"
+EXPECTED_REVISION = "Nats-Expected-Last-Subject-Sequence"
+WRONG_REVISION = frozenset([10071, 10164])
+
+
+async def perform(inputs: Inputs, login: NatsSettings, context: Context) -> Outcome:
+    payload = b"" if inputs.data is UNSET else encode(inputs.data)[0]
+    # The server names the subject that it denies, and those of a bucket contain its name.
+    name = inputs.subject or inputs.bucket or ""
+    if inputs.operation in STREAMING:
+        async with open_connection(login, context.retries) as connection:
+            operation = Operation(connection.client, inputs, payload, context.idempotency_key)
+            return await connection.guard(operation.run(), name)
+    connection = await shared_connection(login, context.retries)
+    operation = Operation(connection.client, inputs, payload, context.idempotency_key)
+    return await connection.guard(operation.run(), name)
+
+
+class Operation:
+    """One call. Each operation is a method of its name."""
+
+    def __init__(self, client: Client, inputs: Inputs, payload: bytes, message_id: str) -> None:
+        self.client, self.inputs, self.payload, self.message_id = client, inputs, payload, message_id
+        self.jetstream = client.jetstream(timeout=RESPONSE_SECONDS)
+        self.subject, self.bucket, self.key = inputs.subject or "", inputs.bucket or "", inputs.key or ""
+        self.headers = dict(inputs.headers)
+
+    async def run(self) -> Outcome:
+        method: Callable[[], Awaitable[Outcome]] = getattr(self, self.inputs.operation)
+        try:
+            return await method()
+        except Error as error:
+            raise operation_failure(error, str(self)) from None
+
+    def __str__(self) -> str:
+        if self.subject:
+            return f"subject {self.subject!r}"
+        return f"{self.key!r} of bucket {self.bucket!r}" if self.key else f"bucket {self.bucket!r}"
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    async def publish(self) -> Outcome:
+        result = {"subject": self.subject, "size": len(self.payload)}
+        if self.inputs.stream is None:
+            await self.client.publish(self.subject, self.payload, headers=self.headers or None)
+            await _flush(self.client)
+            return _done(result)
+        headers = {MSG_ID: self.message_id} | self.headers
+        ack = await self.jetstream.publish(self.subject, self.payload, stream=self.inputs.stream, headers=headers)
+        extra = {"stream": ack.stream, "sequence": ack.seq, "duplicate": bool(ack.duplicate)}
+        return _done(result | extra, **extra)
+
+    async def request(self) -> Outcome:
+        no_timeout: Any = None  # the worker limits how long to wait
+        response = await self.client.request(
+            self.subject, self.payload, timeout=no_timeout, headers=self.headers or None
+        )
+        headers = dict(response.headers or {})
+        return _done({"data": _decode(response.data, self.inputs.format), "headers": headers}, headers=headers)
+
+    # -- keys ---------------------------------------------------------------------------------------------------------
+
+    async def kv_get(self) -> Outcome:
+        entry = await (await self.jetstream.key_value(self.bucket)).get(self.key)
+        data = _decode(entry.value or b"", self.inputs.format)
+        return _done({"key": self.key, "data": data, "revision": entry.revision}, revision=entry.revision)
+
+    async def kv_put(self) -> Outcome:
+        """Publishes the message that a key is, since the library's own `put` takes no message id."""
+        headers = self._write_headers()
+        try:
+            revision, duplicate = await self._write(self.payload, headers)
+        except WrongRevision as conflict:
+            # The server checks revisions before duplicates: the write in the way may be this very one.
+            last = await self.jetstream.get_last_msg(f"KV_{self.bucket}", f"$KV.{self.bucket}.{self.key}")
+            last_headers = last.headers or {}
+            if last_headers.get(MSG_ID) == self.message_id:
+                revision, duplicate = last.seq or 0, True
+            elif self.inputs.revision == 0 and last_headers.get("KV-Operation") in ("DEL", "PURGE"):
+                # A deleted key does not exist, but its revisions go on.
+                headers[EXPECTED_REVISION] = str(last.seq)
+                revision, duplicate = await self._write(self.payload, headers)
+            else:
+                raise conflict from None
+        return _done({"key": self.key, "revision": revision, "duplicate": duplicate}, revision=revision)
+
+    async def kv_delete(self) -> Outcome:
+        try:
+            await (await self.jetstream.key_value(self.bucket)).get(self.key)
+        except KeyNotFoundError:
+            return _done({"key": self.key, "deleted": False})
+        await self._write(b"", self._write_headers() | {"KV-Operation": "DEL"})
+        return _done({"key": self.key, "deleted": True})
+
+    def _write_headers(self) -> dict[str, str]:
+        headers = {MSG_ID: self.message_id}
+        if self.inputs.revision is not None:
+            headers[EXPECTED_REVISION] = str(self.inputs.revision)
+        return headers
+
+    async def _write(self, payload: bytes, headers: dict[str, str]) -> tuple[int, bool]:
+        """The revision that was written, and whether an earlier call wrote it."""
+        try:
+            ack = await self.jetstream.publish(f"$KV.{self.bucket}.{self.key}", payload, headers=dict(headers))
+        except NoStreamResponseError:
+            raise Failure("not_found", f"{self}: the bucket does not exist") from None
+        except APIError as error:
+            if error.err_code not in WRONG_REVISION:
+                raise
+            message = f"{self} has another revision than {self.inputs.revision}: {error.description}"
+            extra = {"nats": {"code": error.err_code, "conflict": True}}
+            raise WrongRevision("input", message, extra=extra) from None
+        return ack.seq, bool(ack.duplicate)
+
+    async def kv_keys(self) -> Outcome:
+        bucket = await self.jetstream.key_value(self.bucket)
+        try:
+            keys = await bucket.keys()
+        except NoKeysError:
+            # The driver also says so if the server sent all keys before the driver began to read them: read each.
+            prefix, keys = f"$KV.{self.bucket}.", []
+            info = await self.jetstream.stream_info(f"KV_{self.bucket}", subjects_filter=f"{prefix}>")
+            for subject in info.state.subjects or {}:
+                with suppress(KeyNotFoundError):  # it was deleted
+                    await bucket.get(key := subject.removeprefix(prefix))
+                    keys.append(key)
+        return _done({"keys": sorted(keys), "count": len(keys)})
+
+    # -- objects ------------------------------------------------------------------------------------------------------
+
+    async def object_get(self) -> Outcome:
+        bucket = await self.jetstream.object_store(self.bucket)
+        info = await bucket.get_info(self.key)
+        size = info.size or 0
+        result = {"key": self.key, "size": size, "digest": info.digest, "headers": info.headers or {}}
+        if self.inputs.file is not None:
+            with incoming(self.inputs.file) as part:
+                await bucket.get(self.key, writeinto=part)  # type: ignore[arg-type]
+            return _done(result | {"file": self.inputs.file})
+        if size > MAX_BYTES:
+            raise too_large(self.key, size)
+        content = BytesIO()
+        await bucket.get(self.key, writeinto=content)
+        return _done(result | {"data": _decode(content.getvalue(), self.inputs.format)})
+
+    async def object_put(self) -> Outcome:
+        bucket = await self.jetstream.object_store(self.bucket)
+        with ExitStack() as files:
+            content: Any = self.payload
+            if self.inputs.file is not None:
+                content = files.enter_context(readable(self.inputs.file)[0].open("rb"))
+            info = await bucket.put(self.key, content)
+        return _done({"key": self.key, "size": info.size, "digest": info.digest})
+
+    async def object_delete(self) -> Outcome:
+        bucket = await self.jetstream.object_store(self.bucket)
+        try:
+            await bucket.delete(self.key)
+        except ObjectNotFoundError:
+            return _done({"key": self.key, "deleted": False})
+        return _done({"key": self.key, "deleted": True})
+
+    async def object_list(self) -> Outcome:
+        bucket = await self.jetstream.object_store(self.bucket)
+        try:
+            infos = await bucket.list(ignore_deletes=True)
+        except NotFoundError:
+            infos = []
+        objects = [
+            {"key": info.name, "size": info.size or 0, "updated": info.mtime, "digest": info.digest}
+            for info in infos
+            if not info.deleted
+        ]
+        return _done({"objects": sorted(objects, key=lambda entry: str(entry["key"])), "count": len(objects)})
+
+
+class WrongRevision(Failure):
+    """The key has another revision than the author expects."""
+
+
+def _done(result: Any, **extra: Any) -> Outcome:
+    return Outcome(result=result, extra={"nats": extra})
+
+
+async def _flush(client: Client) -> None:
+    """Wait until the server has received every published message, and denied what it denies.
+
+    The driver's ping can overtake a message that is not written yet; a second ping comes after it. A cancelled flush
+    leaves a ping behind whose response breaks the driver, so it runs to its end even if the call is cancelled.
+    """
+
+    async def flush() -> None:
+        for _ in range(2):
+            await client.flush(timeout=RESPONSE_SECONDS)  # type: ignore[arg-type]
+
+    flushing = asyncio.ensure_future(flush())
+    flushing.add_done_callback(lambda task: task.cancelled() or task.exception())
+    await asyncio.shield(flushing)
+
+
+def _decode(content: bytes, form: str) -> Any:
+    """A response by the rule of the kind's description."""
+    if form == "bytes":
+        return content
+    if form == "json" or (form == "auto" and content.lstrip()[:1] in (b"{", b"[")):
+        try:
+            return msgspec.json.decode(content)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            if form == "json":
+                raise Failure("input", f"the response is not JSON: {error}") from None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        if form == "text":
+            raise Failure("input", "the response is not UTF-8 text: leave `format: text` out") from None
+        return content

@@ -1,0 +1,225 @@
+"""Opens stores, and keeps them open for further calls.
+
+Without a credential the worker's own identity signs, as the driver finds it: variables of the environment, or the role
+of the machine. `anonymous: true` in a credential signs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from noetl.model.outcome import Failure
+from noetl.tools.base import Context
+from noetl.tools.files import task_file
+from noetl.tools.object_store.inputs import check_endpoint, check_label
+from noetl.tools.object_store.operations import Location
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+    from obstore.store import ClientConfig, ObjectStore
+
+POOL_SIZE = 64
+"""Stores kept open for each event loop."""
+CONNECT_SECONDS = 5
+READ_SECONDS = 300
+"""How long a server may send nothing."""
+RETRY_SECONDS = 180
+ACCOUNT_ADDRESSES = ("token_uri", "gcs_base_url")
+"""Fields of a service account's key that a driver sends requests to."""
+AZURE_KEYS = (
+    frozenset(["account_key"]),
+    frozenset(["sas_key"]),
+    frozenset(["token"]),
+    frozenset(["client_id", "client_secret", "tenant_id"]),
+)
+"""A credential for Azure needs one of these."""
+
+Fields = dict[str, Any] | None
+"""The fields of a credential; None without `auth`."""
+
+
+async def open_s3(bucket: str, fields: Fields, endpoint: str | None, region: str | None, context: Context) -> Location:
+    from obstore.store import S3Store
+
+    own = {"region": region, "endpoint": endpoint}
+    texts = _texts(fields, own, "access_key_id", "secret_access_key", "session_token", "region", "endpoint")
+    if "endpoint" in texts:
+        texts["endpoint"] = await check_endpoint(texts["endpoint"])
+    if "region" in texts:
+        check_label(texts["region"], "region")
+    anonymous = _is_anonymous(fields)
+    keys = texts.keys() & {"access_key_id", "secret_access_key"}
+    if len(keys) == 1 or (fields is not None and not keys and not anonymous):
+        raise Failure(
+            "auth",
+            "a credential for S3 must have `access_key_id` and `secret_access_key`, or `anonymous: true`",
+        )
+    config: dict[str, Any] = {"skip_signature": anonymous}
+    if "region" in texts:
+        config["region"] = texts["region"]
+    if "endpoint" in texts:
+        # A variable of the environment would set the second one, which takes precedence.
+        config |= {"endpoint": texts["endpoint"], "aws_endpoint_url_s3": texts["endpoint"]}
+    credential = None
+    if keys:  # as a whole: the driver would mix single settings with those of the environment
+        credential = {
+            "access_key_id": texts["access_key_id"],
+            "secret_access_key": texts["secret_access_key"],
+            "token": texts.get("session_token"),
+            "expires_at": None,
+        }
+    store = _pooled_store(S3Store, bucket, config, texts.get("endpoint"), context, credential)
+    return Location(store, f"s3://{bucket}")
+
+
+async def open_gcs(bucket: str, fields: Fields, endpoint: str | None, context: Context) -> Location:
+    from obstore.exceptions import BaseError
+    from obstore.store import GCSStore
+
+    texts = _texts(fields, {"endpoint": endpoint}, "endpoint", "token")
+    config: dict[str, Any] = {}
+    credential = None
+    if "endpoint" in texts:
+        config["base_url"] = await check_endpoint(texts["endpoint"])
+    if _is_anonymous(fields):
+        config["skip_signature"] = True
+        # Or else the driver signs requests that write, with the role of the machine.
+        credential = {"token": "", "expires_at": None}
+    elif "token" in texts:
+        config["bearer_token"] = texts["token"]
+    elif fields is not None:
+        config["service_account_key"] = await _service_account(fields)
+    try:
+        store = _pooled_store(GCSStore, bucket, config, texts.get("endpoint"), context, credential)
+    except BaseError:
+        if "service_account_key" not in config:
+            raise
+        message = "the key of the service account can't be used: is `private_key` whole?"
+        raise Failure("auth", message) from None
+    return Location(store, f"gs://{bucket}")
+
+
+async def _service_account(fields: dict[str, Any]) -> str:
+    """The key of a service account as JSON; Failure if it has an address that requests are not allowed to."""
+    key = fields.get("service_account")
+    if isinstance(key, str):
+        try:
+            key = msgspec.json.decode(key)
+        except msgspec.DecodeError:
+            raise Failure("auth", "`service_account` of the credential is not the text of a key file") from None
+    if not isinstance(key, dict):
+        key = {name: value for name, value in fields.items() if name != "kind"}
+    if not {"client_email", "private_key"} <= key.keys():
+        expected = "`service_account` (a key file), `client_email` and `private_key`, `token`, or `anonymous: true`"
+        raise Failure("auth", f"a credential for Google Cloud Storage must have {expected}")
+    for name in ACCOUNT_ADDRESSES:
+        if key.get(name) is not None:
+            await check_endpoint(str(key[name]), name)
+    return msgspec.json.encode({"private_key_id": ""} | key).decode()
+
+
+async def open_azure(container: str, fields: Fields, endpoint: str | None, context: Context) -> Location:
+    from obstore.store import AzureStore
+
+    names = frozenset(["account_name", "endpoint"]).union(*AZURE_KEYS)
+    texts = _texts(fields, {"endpoint": endpoint}, *sorted(names))
+    if "endpoint" in texts:
+        texts["endpoint"] = await check_endpoint(texts["endpoint"])
+    if "account_name" in texts:
+        check_label(texts["account_name"], "account_name")
+    anonymous = _is_anonymous(fields)
+    if fields is not None and not anonymous and not any(keys <= texts.keys() for keys in AZURE_KEYS):
+        expected = "`account_key`, `sas_key`, `token`, or `client_id`, `client_secret` and `tenant_id`"
+        raise Failure("auth", f"a credential for Azure must have `account_name` and one of {expected}")
+    config = {**texts, "skip_signature": anonymous}
+    return Location(_pooled_store(AzureStore, container, config, texts.get("endpoint"), context), f"az://{container}")
+
+
+def open_folder(path: str, *, create: bool) -> Location:
+    """A folder of the worker; Failure if it does not exist and is not to be created."""
+    from pathlib import Path
+
+    from obstore.store import LocalStore
+
+    folder = Path(task_file(path, "url"))
+    if not create and not folder.is_dir():
+        raise Failure("not_found", f"this worker has no folder {str(folder)!r}")
+    return Location(LocalStore(folder, mkdir=create), f"file://{folder}", local=True)
+
+
+def open_memory(name: str) -> Location:
+    """Objects in memory, which end with the event loop."""
+    from obstore.store import MemoryStore
+
+    return Location(_pooled(["memory", name], MemoryStore), f"memory://{name}")
+
+
+def _texts(fields: Fields, inputs: dict[str, str | None], *names: str) -> dict[str, str]:
+    """The fields of a credential that have a value, as text; an input takes precedence over its field."""
+    values = (fields or {}) | {name: value for name, value in inputs.items() if value}
+    return {name: str(values[name]) for name in names if values.get(name) not in (None, "")}
+
+
+def _is_anonymous(fields: Fields) -> bool:
+    return fields is not None and fields.get("anonymous") is True
+
+
+def _pooled_store(
+    store_class: Any,
+    bucket: str,
+    config: dict[str, Any],
+    endpoint: str | None,
+    context: Context,
+    credential: dict[str, Any] | None = None,
+) -> ObjectStore:
+    from datetime import timedelta
+
+    # The worker limits how long a whole request takes.
+    client_options: ClientConfig = {
+        "allow_http": endpoint is not None and endpoint.startswith("http:"),
+        "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
+        "read_timeout": timedelta(seconds=READ_SECONDS),
+        "timeout": timedelta(days=30),
+    }
+
+    def open_store() -> ObjectStore:
+        store: ObjectStore = store_class(
+            bucket,
+            config=config,
+            client_options=client_options,
+            retry_config={"max_retries": context.retries, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+            credential_provider=None if credential is None else lambda: credential,
+        )
+        return store
+
+    return _pooled([store_class.__name__, bucket, config, credential, context.retries], open_store)
+
+
+_STORES: WeakKeyDictionary[AbstractEventLoop, dict[bytes, ObjectStore]] = WeakKeyDictionary()
+
+
+def _pooled(identity: Any, open_store: Callable[[], ObjectStore]) -> ObjectStore:
+    """The open store with that identity, which is all that it was opened with. A store holds connections: the one
+    that was not used for the longest time is dropped."""
+    import asyncio
+    from hashlib import sha256
+
+    stores = _STORES.setdefault(asyncio.get_running_loop(), {})
+    name = sha256(msgspec.json.encode(identity, order="sorted")).digest()
+    store = stores.pop(name, None) or open_store()
+    stores[name] = store
+    while len(stores) > POOL_SIZE:
+        del stores[next(iter(stores))]
+    return store
+
+
+async def close() -> None:
+    """Drop the stores of the running event loop."""
+    import asyncio
+
+    _STORES.pop(asyncio.get_running_loop(), None)

@@ -1,0 +1,138 @@
+"""Failures in place of errors of the server and the driver.
+
+The SQLSTATE decides. Before a session exists the driver only has a text, which is searched for phrases.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import psycopg
+
+from noetl.model.outcome import Failure
+from noetl.sql import InList, Part, Value
+
+NO_ERROR: dict[str, Any] = {"pg": {"code": None, "sqlstate": None}}
+TRANSIENT = ("40001", "40P01", "55P03", "53")
+"""Conflicts with other transactions, and a lack of resources: the same call may succeed later."""
+UNAVAILABLE = ("08", "57P01", "57P02", "57P03", "57P05", "53300")
+"""The server stops, starts, or has no free connection: the transaction was rolled back."""
+CANCELED = "57014"
+TIMED_OUT = ("25P03", "25P04")
+PHRASES = [
+    (re.compile(r"password authentication failed|no password supplied"), "auth", "28P01"),
+    (re.compile(r"authentication failed|no pg_hba\.conf entry|role \".*\" (does not exist|is not)"), "auth", "28000"),
+    (re.compile(r"permission denied for database"), "auth", "42501"),
+    (re.compile(r"database \".*\" does not exist"), "not_found", "3D000"),
+    (re.compile(r"too many (clients|connections)|connection slots"), "connect", "53300"),
+    (re.compile(r"the database system is"), "connect", "57P03"),
+]
+FIELDS = ("schema_name", "table_name", "column_name", "datatype_name", "constraint_name")
+
+
+class SentStatement(NamedTuple):
+    """A statement as it was sent, to find the line of an error in the author's SQL."""
+
+    parts: Sequence[tuple[Part, str]]
+    line: int
+    number: int
+    """Its number in the call, from 1."""
+    of: int
+
+    def place(self, position: int) -> tuple[int, Part | None]:
+        """The line in the author's SQL and the part at a position (from 1)."""
+        line, end = self.line, 0
+        for part, rendered in self.parts:
+            begin, end = end, end + len(rendered)
+            text = rendered if isinstance(part, str) else ""
+            if position <= end:
+                return line + text.count("\n", 0, position - begin - 1), part
+            line += text.count("\n")
+        return line, None
+
+
+def connect_failure(error: Exception) -> Failure:
+    text = str(error).strip() or type(error).__name__
+    matches = ((kind, state) for phrase, kind, state in PHRASES if phrase.search(text))
+    kind, state = next(matches, ("connect", getattr(error, "sqlstate", None)))
+    pg = {"code": state, "sqlstate": state}
+    message = f"no connection to PostgreSQL: {text}"
+    return Failure(kind, message, retryable=kind == "connect", extra={"pg": pg}, sqlstate=state)
+
+
+def statement_failure(error: psycopg.Error, sent: SentStatement | None, safe: bool) -> Failure:
+    """The failure of a statement. `safe`: it can't have been committed."""
+    state = error.sqlstate
+    if state is None:
+        return _lost(error, safe)
+    kind, retryable = _kind(state, error)
+    fields = _fields(error, sent)
+    message = _message(error, sent, fields)
+    return Failure(kind, message, retryable=retryable, extra={"pg": fields}, **_details(fields, sent))
+
+
+def _kind(state: str, error: psycopg.Error) -> tuple[str, bool]:
+    if state.startswith(UNAVAILABLE):
+        return "connect", True
+    if state == CANCELED:
+        late = "timeout" in str(error)
+        return ("timeout" if late else "cancelled"), late
+    if state in TIMED_OUT:
+        return "timeout", True
+    if state.startswith("28"):
+        return "auth", False
+    return "sql", state.startswith(TRANSIENT)
+
+
+def _lost(error: psycopg.Error, safe: bool) -> Failure:
+    text = str(error).strip() or type(error).__name__
+    if not isinstance(error, psycopg.OperationalError):
+        return Failure("sql", f"the driver can't read the response: {text}", extra=NO_ERROR)
+    doubt = "" if safe else "; it is unknown whether the statement was committed"
+    return Failure("connect", f"the connection to PostgreSQL was lost: {text}{doubt}", retryable=safe, extra=NO_ERROR)
+
+
+def _fields(error: psycopg.Error, sent: SentStatement | None) -> dict[str, Any]:
+    """The fields of the error, for `outcome.pg`."""
+    diag = error.diag
+    fields: dict[str, Any] = {"code": error.sqlstate, "sqlstate": error.sqlstate}
+    fields["severity"] = diag.severity_nonlocalized or diag.severity
+    fields |= {name.removesuffix("_name"): getattr(diag, name) for name in FIELDS}
+    if diag.statement_position is not None:
+        fields["position"] = int(diag.statement_position)
+        if sent is not None:
+            fields["line"], _ = sent.place(fields["position"])
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _message(error: psycopg.Error, sent: SentStatement | None, fields: dict[str, Any]) -> str:
+    diag = error.diag
+    text = diag.message_primary or str(error)
+    places = []
+    if sent is not None and sent.of > 1:
+        places.append(f"statement {sent.number}")
+    if "line" in fields:
+        places.append(f"line {fields['line']}")
+    if places:
+        text += f" ({', '.join(places)} of the SQL)"
+    more = [diag.message_detail, diag.message_hint, diag.context, _advice(error, sent, fields)]
+    return "; ".join([text, *(part.strip() for part in more if part)])
+
+
+def _advice(error: psycopg.Error, sent: SentStatement | None, fields: dict[str, Any]) -> str | None:
+    if error.sqlstate == "25001":
+        return "it can't be part of a transaction: give it a task of its own, without `exactly_once`"
+    if error.sqlstate == "42601" and sent is not None and "position" in fields:
+        _, part = sent.place(fields["position"])
+        if isinstance(part, Value | InList):
+            return "a template is one value; a name is written {{ name | ident }}"
+    return None
+
+
+def _details(fields: dict[str, Any], sent: SentStatement | None) -> dict[str, Any]:
+    details = {name: value for name, value in fields.items() if name != "code"}
+    if sent is not None and sent.of > 1:
+        details["statement"] = sent.number
+    return details

@@ -1,0 +1,363 @@
+"""Jobs of `kind: quantum`: their handles, circuits and simulator processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from asyncio import AbstractEventLoop, TimerHandle
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from hashlib import sha256
+from math import isfinite
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import msgspec
+from msgspec import Struct
+
+from noetl.model.outcome import Failure, Outcome
+from noetl.tools.base import Context
+from noetl.tools.quantum import MAX_SHOTS, Inputs
+
+METHODS = {
+    "aer": "automatic",
+    "aer_statevector": "statevector",
+    "aer_stabilizer": "stabilizer",
+    "aer_matrix_product_state": "matrix_product_state",
+}
+"""The simulation method of each back end."""
+MAX_QUBITS = 1000
+MAX_CIRCUIT_BYTES = 1 * 2**20
+MAX_RESPONSE_BYTES = 64 * 2**20
+MAX_ENDED_JOBS = 32
+"""Ended jobs that are remembered; any other is simulated again on request."""
+MAX_PROCESSES = 8
+JOB_SECONDS = 24 * 3600.0
+IDLE_SECONDS = 60.0
+KILL_SECONDS = 10.0
+TRANSIENT = frozenset(["exit_code", "timeout"])
+"""Error kinds after which the same job may succeed."""
+
+# A comment, a string, a number, a name.
+TOKEN = r"//[^\n]*|/\*.*?\*/|\"[^\"]*\"|'[^']*'|\d[\w.]*|[^\W\d]\w*"
+NAME = r"[^\W\d]\w*"
+VERSION = r"OPENQASM\s+([23])(\.\d+)?\s*;"
+DECLARED = r"\binput\s+(?:float|angle)\s*(?:\[[^\]]*\])?\s*([^\W\d]\w*)\s*;"
+FORMALS = r"\bgate\s+\w+\s*\(([^)]*)\)"
+INCLUDE = r"\binclude\s*([\"'][^\"']*[\"'])"
+LIBRARIES = frozenset(["qelib1.inc", "stdgates.inc"])
+REGISTER = r"\b(?:qreg\s+\w+\s*\[\s*(\d+)\s*\]|qubit\s*\[\s*(\d+)\s*\])"
+
+
+class JobSpec(Struct, frozen=True):
+    """Everything that determines the result of a job, and when it was created."""
+
+    backend: str
+    circuit: str
+    parameters: dict[str, float]
+    shots: int
+    seed: int
+    created: str
+
+    @property
+    def job_id(self) -> str:
+        decisive = [self.backend, self.circuit, sorted(self.parameters.items()), self.shots, self.seed]
+        return sha256(msgspec.json.encode(decisive)).hexdigest()[:32]
+
+    @property
+    def circuit_sha256(self) -> str:
+        return sha256(self.circuit.encode()).hexdigest()
+
+    def handle(self, status: str) -> dict[str, Any]:
+        """The job as playbooks see it: enough to find it, or to run it again."""
+        head = {"job_id": self.job_id, "backend": self.backend, "status": status}
+        return head | {"circuit_sha256": self.circuit_sha256, **msgspec.to_builtins(self)}
+
+
+async def perform(inputs: Inputs, context: Context) -> Outcome:
+    _check(inputs)
+    spec = _spec(inputs, context) if inputs.job is None else _from_handle(inputs.job)
+    request = _request(spec)
+    simulators = _SIMULATORS.setdefault(asyncio.get_running_loop(), Simulators())
+    job = simulators.job(spec, request, restart=inputs.operation != "poll")
+    if inputs.operation in ("run", "fetch"):
+        return _result(spec, await job.wait())
+    handle = spec.handle(job.status)
+    if job.error is not None:
+        handle["error"] = job.error
+    return Outcome(result=handle, extra=_extra(spec, job.status))
+
+
+async def close_simulators() -> None:
+    simulators = _SIMULATORS.pop(asyncio.get_running_loop(), None)
+    if simulators is not None:
+        await simulators.close()
+
+
+# -- handles ----------------------------------------------------------------------------------------------------------
+
+
+def _check(inputs: Inputs) -> None:
+    operation = inputs.operation
+    if operation in ("poll", "fetch"):
+        if inputs.job is None:
+            raise Failure("input", f"operation {operation} needs a `job`")
+        if inputs.circuit is not None or inputs.parameters or inputs.seed is not None:
+            raise Failure("input", f"operation {operation} takes only a `job`, which has the circuit and its values")
+    elif inputs.circuit is None:
+        raise Failure("input", f"operation {operation} needs a `circuit`")
+    elif inputs.job is not None:
+        raise Failure("input", f"operation {operation} takes no `job`: it creates one")
+
+
+def _spec(inputs: Inputs, context: Context) -> JobSpec:
+    seed = inputs.seed
+    if seed is None:
+        seed = int.from_bytes(sha256(context.action.encode()).digest()[:4], "big")
+    assert inputs.circuit is not None
+    return JobSpec(inputs.backend, inputs.circuit, inputs.parameters, inputs.shots, seed, _rfc3339(context.now))
+
+
+def _from_handle(handle: dict[str, Any]) -> JobSpec:
+    try:
+        spec = msgspec.convert(handle, JobSpec)
+    except msgspec.ValidationError as error:
+        raise Failure("input", f"`job` is not a result of `submit`: {error}") from None
+    valid = spec.backend in METHODS and 1 <= spec.shots <= MAX_SHOTS and 0 <= spec.seed < 2**32
+    if not valid or handle.get("job_id") != spec.job_id:
+        raise Failure("input", "`job` is not a result of `submit`: it was changed")
+    return spec
+
+
+def _result(spec: JobSpec, response: dict[str, Any]) -> Outcome:
+    if "counts" not in response:
+        retryable = response.get("retryable", False)
+        raise Failure(response["kind"], response["message"], retryable=retryable, extra=_extra(spec, "error"))
+    provenance = {
+        "circuit": spec.circuit,
+        "circuit_sha256": spec.circuit_sha256,
+        "parameters": spec.parameters,
+        "backend": spec.backend,
+        "method": response["method"],
+        "qubits": response["qubits"],
+        "shots": spec.shots,
+        "seed": spec.seed,
+        "versions": response["versions"],
+        "created": spec.created,
+        "finished": _rfc3339(response["finished"]),
+    }
+    head = {"job_id": spec.job_id, "backend": spec.backend, "status": "done"}
+    result = {**head, "counts": response["counts"], "shots": spec.shots, "provenance": provenance}
+    return Outcome(result=result, extra=_extra(spec, "done"))
+
+
+def _extra(spec: JobSpec, status: str) -> dict[str, Any]:
+    return {"quantum": {"job_id": spec.job_id, "status": status}}
+
+
+def _rfc3339(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# -- circuits ---------------------------------------------------------------------------------------------------------
+
+
+def _request(spec: JobSpec) -> dict[str, Any]:
+    """The request to the simulator; Failure if the circuit is invalid."""
+    if len(spec.circuit.encode()) > MAX_CIRCUIT_BYTES:
+        raise Failure("too_large", f"the circuit has more than {MAX_CIRCUIT_BYTES >> 20} MiB of text")
+    circuit = _without_comments(spec.circuit)
+    version = re.search(VERSION, circuit)
+    if version is None:
+        raise Failure("input", "the circuit must begin with `OPENQASM 2.0;` or `OPENQASM 3.0;`")
+    for name in re.findall(INCLUDE, circuit):
+        if name[1:-1] not in LIBRARIES:
+            raise Failure("input", f"the circuit includes {name}; it may include {' and '.join(sorted(LIBRARIES))}")
+    qubits = sum(int(size) for pair in re.findall(REGISTER, circuit) for size in pair if size)
+    if qubits > MAX_QUBITS:
+        raise Failure("too_large", f"the circuit has {qubits} qubits; simulators support {MAX_QUBITS} at most")
+    return {
+        "circuit": bound(circuit, spec.parameters),
+        "version": int(version[1]),
+        "method": METHODS[spec.backend],
+        "shots": spec.shots,
+        "seed": spec.seed,
+    }
+
+
+def bound(circuit: str, parameters: dict[str, float]) -> str:
+    """The circuit with values in place of its parameters, and the same line numbers."""
+    for name in parameters:
+        if not re.fullmatch(NAME, name) or name in ("pi", "U", "CX"):
+            raise Failure("input", f"{name!r} can't be the name of a parameter")
+        if any(name in re.findall(NAME, formals) for formals in re.findall(FORMALS, circuit)):
+            raise Failure("input", f"a gate of the circuit has a parameter {name!r} of its own: rename one of them")
+    if missing := [name for name in re.findall(DECLARED, circuit) if name not in parameters]:
+        raise Failure("input", f"the circuit's parameter {missing[0]!r} has no value: give it in `parameters`")
+    pieces = list(_pieces(re.sub(DECLARED, _line_breaks, circuit)))
+    if unused := sorted(parameters.keys() - set(pieces)):
+        raise Failure("input", f"the circuit has no parameter {', '.join(map(repr, unused))}")
+    return "".join(_number(parameters[piece]) if piece in parameters else piece for piece in pieces)
+
+
+def _without_comments(text: str) -> str:
+    return "".join("\n" * piece.count("\n") if piece.startswith(("//", "/*")) else piece for piece in _pieces(text))
+
+
+def _line_breaks(match: re.Match[str]) -> str:
+    return "\n" * match[0].count("\n")
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text split into comments, strings, numbers and names, and the text between them."""
+    end = 0
+    for match in re.finditer(TOKEN, text, re.DOTALL):
+        yield text[end : match.start()]
+        yield match[0]
+        end = match.end()
+    yield text[end:]
+
+
+def _number(value: float) -> str:
+    if not isfinite(value):
+        raise Failure("input", f"a parameter can't be {value}")
+    text = repr(float(value))
+    return f"({text})" if value < 0 else text
+
+
+# -- simulations ------------------------------------------------------------------------------------------------------
+
+
+class Job:
+    """A simulation, and the number of calls that wait for it."""
+
+    def __init__(self, simulators: Simulators, request: dict[str, Any]) -> None:
+        self.simulators = simulators
+        self.status: Literal["queued", "running", "done", "error"] = "queued"
+        self.error: dict[str, Any] | None = None
+        self.waiting = 0
+        self.task = asyncio.ensure_future(self._simulate(request))
+
+    async def _simulate(self, request: dict[str, Any]) -> dict[str, Any]:
+        async with self.simulators.slots:
+            self.status = "running"
+            try:
+                async with asyncio.timeout(JOB_SECONDS):  # for a job that nobody waits for
+                    response = await self.simulators.simulate(request)
+            except TimeoutError:
+                message = f"the simulation took more than {JOB_SECONDS / 3600:g} hours"
+                response = {"kind": "timeout", "message": message}
+        self.status = "done" if "counts" in response else "error"
+        if "counts" not in response:
+            self.error = {"kind": response["kind"], "message": response["message"]}
+        return response
+
+    async def wait(self) -> dict[str, Any]:
+        """The response of the simulator. When the last waiting call is cancelled, so is the job."""
+        self.waiting += 1
+        try:
+            return await asyncio.shield(self.task)
+        except asyncio.CancelledError:
+            if self.waiting == 1 and not self.task.done():
+                self.task.cancel()
+                await asyncio.wait((self.task,), timeout=KILL_SECONDS)
+            raise
+        finally:
+            self.waiting -= 1
+
+
+class Simulators:
+    """The jobs and simulator processes of one event loop."""
+
+    def __init__(self) -> None:
+        self.slots = asyncio.Semaphore(min(len(os.sched_getaffinity(0)), MAX_PROCESSES))
+        self.jobs: dict[str, Job] = {}
+        self.idle: list[tuple[Process, TimerHandle]] = []
+
+    def job(self, spec: JobSpec, request: dict[str, Any], *, restart: bool) -> Job:
+        """The job of that specification, started if it is unknown; `restart` also after a transient error."""
+        job = self.jobs.pop(spec.job_id, None)
+        transient = job is not None and job.error is not None and job.error["kind"] in TRANSIENT
+        if job is None or job.task.cancelling() or (restart and transient):
+            job = Job(self, request)
+        self.jobs[spec.job_id] = job
+        ended = [name for name, other in self.jobs.items() if other.task.done()]
+        for name in ended[:-MAX_ENDED_JOBS]:
+            del self.jobs[name]
+        return job
+
+    async def simulate(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Simulate one circuit. Cancelling kills the process."""
+        try:
+            process = await self._take_process()
+        except OSError as error:
+            return {"kind": "exit_code", "message": f"no process could be started: {error}", "retryable": True}
+        complete = False
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(msgspec.json.encode(request) + b"\n")
+            line = await process.stdout.readline()
+            if not line.endswith(b"\n"):
+                code = await process.wait()
+                reason = f"was killed by signal {-code}: out of memory?" if code < 0 else f"ended with exit code {code}"
+                return {"kind": "exit_code", "message": f"the simulator process {reason}", "retryable": code < 0}
+            complete = True
+            response: dict[str, Any] = msgspec.json.decode(line)
+            return response
+        finally:
+            if complete:
+                timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._retire, process)
+                self.idle.append((process, timer))
+            else:
+                await _end(process)
+
+    async def _take_process(self) -> Process:
+        while self.idle:
+            process, timer = self.idle.pop()
+            timer.cancel()
+            if process.returncode is None:
+                return process
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "noetl.tools.quantum_child", str(os.getpid())),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=DEVNULL,
+            start_new_session=True,
+            limit=MAX_RESPONSE_BYTES,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    def _retire(self, process: Process) -> None:
+        self.idle = [entry for entry in self.idle if entry[0] is not process]
+        _kill(process)
+
+    async def close(self) -> None:
+        tasks = [job.task for job in self.jobs.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=KILL_SECONDS)
+        for process, timer in self.idle:
+            timer.cancel()
+            await _end(process)
+
+
+async def _end(process: Process) -> None:
+    """Kill a process and wait until it has ended and its pipes are closed."""
+    _kill(process)
+    if process.stdin is not None:
+        process.stdin.close()
+    await asyncio.wait((asyncio.ensure_future(process.wait()),), timeout=KILL_SECONDS)
+
+
+def _kill(process: Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+
+
+_SIMULATORS: WeakKeyDictionary[AbstractEventLoop, Simulators] = WeakKeyDictionary()

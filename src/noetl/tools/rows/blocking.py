@@ -1,0 +1,103 @@
+"""Calls of blocking drivers from an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+REPEAT_SECONDS = 0.05
+"""Between two interrupts: one that comes between two statements has no effect."""
+MAX_CANCEL_SECONDS = 3.0
+
+
+class Cancelled(Exception):
+    """The call was cancelled while it waited for a database file or between two statements."""
+
+
+class Cancellation:
+    """Tells a thread that its call was cancelled."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._interrupts: list[Callable[[], object]] = []
+
+    def on_cancel(self, interrupt: Callable[[], object]) -> None:
+        """Call `interrupt`, from another thread and maybe repeatedly, to end whatever the thread waits for."""
+        self._interrupts.append(interrupt)
+        self.check()
+
+    def check(self) -> None:
+        if self._event.is_set():
+            raise Cancelled
+
+    def request(self) -> None:
+        self._event.set()
+        for interrupt in list(self._interrupts):
+            with suppress(Exception):  # the connection may have been closed meanwhile
+                interrupt()
+
+
+async def in_thread(work: Callable[[Cancellation], T]) -> T:
+    """Run the work in a thread of its own.
+
+    A cancelled call interrupts the thread repeatedly and waits a few seconds for its end. The thread belongs to no
+    pool: one that hangs on a dead server blocks no other call, and does not keep the process alive.
+    """
+    loop, cancellation = asyncio.get_running_loop(), Cancellation()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)
+
+    def body() -> None:
+        result, error = None, None
+        try:
+            result = work(cancellation)
+        except BaseException as raised:
+            error = raised
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(settle, result, error)
+
+    thread = threading.Thread(target=body, daemon=True, name="noetl-rows")
+    thread.start()
+    try:
+        return await asyncio.shield(done)
+    except asyncio.CancelledError:
+        await _cancel(done, cancellation)
+        raise
+    finally:
+        if done.done():
+            thread.join()  # it is about to end; a driver warns of threads that live when the process ends
+
+
+async def _cancel(done: asyncio.Future[Any], cancellation: Cancellation) -> None:
+    """Interrupt until the thread has ended or the time is over, in another thread, since an interrupt may be a request
+    to a server."""
+    loop, ended, interrupter_ended = asyncio.get_running_loop(), threading.Event(), asyncio.Event()
+
+    def interrupt() -> None:
+        while not ended.is_set():
+            cancellation.request()
+            ended.wait(REPEAT_SECONDS)
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(interrupter_ended.set)
+
+    done.add_done_callback(lambda future: future.cancelled() or future.exception())
+    interrupter = threading.Thread(target=interrupt, daemon=True, name="noetl-cancel")
+    interrupter.start()
+    try:
+        await asyncio.wait([done], timeout=MAX_CANCEL_SECONDS)
+    finally:
+        ended.set()
+    if done.done():
+        await interrupter_ended.wait()
+        interrupter.join()

@@ -1,0 +1,283 @@
+"""Opens DuckDB for the kinds `duckdb` and `transfer`, locked down, and explains its errors.
+
+Locked down means that statements can access no file but the declared ones and no network, load no extension and change
+none of that. DuckDB itself resolves links and `..` before it compares a path with the declared ones.
+
+DuckDB opens a file once in a process, with one set of options. Calls with the same options share it. A call with other
+options waits until it is closed; calls wait in the order in which they came. A file is closed when its last call ends,
+so that other processes can open it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from noetl.model.outcome import Failure
+from noetl.sql import quoted
+from noetl.tools.files import task_file, task_folder
+from noetl.tools.rows.blocking import Cancellation
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, Error
+
+SPILL_LIMIT = "20GB"
+WAL_SUFFIXES = (".wal", ".wal.checkpoint", ".wal.recovery")
+"""Files beside a database file while it is open."""
+LOCKED_OPTIONS = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "allow_persistent_secrets": "false",
+    "python_enable_replacements": "false",
+    "errors_as_json": "true",
+}
+
+
+class OpenOptions(NamedTuple):
+    """Calls with the same options share an open database."""
+
+    read_only: bool = False
+    paths: tuple[str, ...] = ()
+    memory: str = "1GB"
+    threads: int = 2
+    alone: object = None
+    """A unique object, for a caller that shares with no other."""
+
+
+# -- opening ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_database(
+    database: str | None, options: OpenOptions, cancellation: Cancellation
+) -> Iterator[DuckDBPyConnection]:
+    """A connection to a file, or to a database in memory that ends with the connection."""
+    for declared in options.paths:
+        task_folder(declared, "paths")
+    if database is None:
+        instance = open_instance(":memory:", options)
+        try:
+            yield _stoppable(instance, cancellation)
+        finally:
+            instance.close()
+        return
+    path = task_file(database, "database")
+    with hold_file(path, options, cancellation) as file:
+        connection = file.instance.cursor()
+        try:
+            yield _stoppable(connection, cancellation)
+        finally:
+            connection.close()
+
+
+def _stoppable(connection: DuckDBPyConnection, cancellation: Cancellation) -> DuckDBPyConnection:
+    cancellation.on_cancel(connection.interrupt)
+    return connection
+
+
+class DatabaseFile:
+    """One database file in this process: the waiting calls and the open instance."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.queue: deque[object] = deque()
+        self.users = 0
+        self.options: OpenOptions | None = None
+        self.instance: Any = None
+
+
+_FILES: WeakValueDictionary[str, DatabaseFile] = WeakValueDictionary()
+_LOCK = threading.Lock()
+
+
+@contextmanager
+def hold_file(
+    path: str, options: OpenOptions, cancellation: Cancellation, *, open_it: bool = True
+) -> Iterator[DatabaseFile]:
+    """Wait for a file and hold it open, or with `open_it` false only keep other calls of this process out."""
+    with _LOCK:
+        file = _FILES.setdefault(path, DatabaseFile())
+    with file.changed:
+        _wait(file, options, cancellation)
+        if file.users == 0 and open_it:
+            file.instance = open_instance(path, options)
+        file.users, file.options = file.users + 1, options
+    try:
+        yield file
+    finally:
+        with file.changed:
+            file.users -= 1
+            if file.users == 0 and file.instance is not None:
+                file.instance.close()
+                file.instance = None
+            file.changed.notify_all()
+
+
+def _wait(file: DatabaseFile, options: OpenOptions, cancellation: Cancellation) -> None:
+    ticket = object()
+    file.queue.append(ticket)
+    try:
+        while file.queue[0] is not ticket or (file.users and file.options != options):
+            cancellation.check()
+            file.changed.wait(0.05)
+    finally:
+        file.queue.remove(ticket)
+        file.changed.notify_all()
+
+
+def open_instance(path: str, options: OpenOptions, *, locked: bool = True) -> DuckDBPyConnection:
+    import duckdb
+
+    spill = os.path.join(tempfile.gettempdir(), f"noetl-duckdb-{os.getpid()}-{os.urandom(6).hex()}")
+    limits = {"memory_limit": options.memory, "threads": str(options.threads)}
+    config: dict[str, Any] = {
+        **LOCKED_OPTIONS,
+        **limits,
+        "temp_directory": spill,
+        "max_temp_directory_size": SPILL_LIMIT,
+    }
+    try:
+        instance = duckdb.connect(path, options.read_only, config)
+    except duckdb.Error as error:
+        raise open_failure(path, error) from None
+    try:
+        instance.execute("SET enable_progress_bar = false")  # on where Python looks interactive; it goes to stdout
+        if locked:
+            lock_down(instance, options.paths)
+    except duckdb.Error as error:
+        instance.close()
+        raise sql_failure(error) from None
+    return instance
+
+
+def lock_down(connection: DuckDBPyConnection, paths: Sequence[str]) -> None:
+    """From now on only these paths can be read and written, and nothing can be configured but the time zone."""
+    folders, files = _allowed(paths)
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
+    connection.execute(f"SET allowed_directories = {literal(folders)}")
+    connection.execute(f"SET allowed_paths = {literal(files)}")
+    connection.execute("SET allowed_configs = ['TimeZone']")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def _allowed(paths: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Folders and files. A missing path may become either. DuckDB writes a file under another name first."""
+    folders, files = [], []
+    for path in map(os.path.realpath, paths):
+        if not os.path.isfile(path):
+            folders.append(path)
+        if not os.path.isdir(path):
+            folder, name = os.path.split(path)
+            files += [path, os.path.join(folder, f"tmp_{name}"), *(f"{path}{suffix}" for suffix in WAL_SUFFIXES)]
+    return folders, files
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
+
+
+def literal(value: Any) -> str:
+    """A value as a DuckDB literal."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int():
+            return str(value)
+        case float():
+            written = repr(value)
+            return written if "e" in written else f"{written}e0" if "." in written else f"'{written}'::DOUBLE"
+        case bytes():
+            return "'" + "".join(f"\\x{byte:02X}" for byte in value) + "'::BLOB"
+        case list() if is_array(value):
+            return f"[{', '.join(map(literal, value))}]"
+        case list() | dict():
+            return f"{literal(as_json(value))}::JSON"
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def is_array(value: list[Any]) -> bool:
+    """Whether the items have one simple type, so that the list is an array; any other list is JSON."""
+    kinds = {type(item) for item in value if item is not None}
+    return kinds <= {int, float} or (len(kinds) == 1 and kinds <= {str, bool, bytes})
+
+
+def as_json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def table_name(name: str) -> str:
+    """`schema.table` with each part in quotes."""
+    parts = tuple(name.split("."))
+    if not all(parts) or "\0" in name:
+        raise Failure("input", f"{name!r} can't be the name of a table")
+    return quoted(parts)
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+class DuckdbError(NamedTuple):
+    """A parsed error of DuckDB."""
+
+    code: str | None
+    message: str
+    position: int | None
+
+
+def parse_error(error: Error) -> DuckdbError:
+    """An error is JSON after a title, except one of opening a connection."""
+    text = str(error)
+    try:
+        fields = msgspec.json.decode(text[text.index("{") :])
+        position = int(fields["position"]) if "position" in fields else None
+        return DuckdbError(fields["exception_type"], fields["exception_message"], position)
+    except (ValueError, KeyError, TypeError, msgspec.DecodeError):
+        title, _, rest = text.partition(" Error: ")
+        return DuckdbError(title if rest else None, (rest or text).partition("\n\nLINE ")[0], None)
+
+
+def sql_failure(error: Error, line: int | None = None, *, advice: str | None = None) -> Failure:
+    """The failure of a statement."""
+    import duckdb
+
+    parsed = parse_error(error)
+    kind, message, retryable = "sql", f"{parsed.code}: {parsed.message}" if parsed.code else parsed.message, False
+    match error:
+        case duckdb.OutOfMemoryException():
+            kind, message = "too_large", message.partition("\n")[0]
+        case duckdb.TransactionException():
+            retryable = "onflict" in parsed.message  # another call was first; any other error is in the statements
+        case duckdb.IOException() if "No files found" in parsed.message or "No such file" in parsed.message:
+            kind = "not_found"
+    if advice is not None:
+        message += f". {advice}"
+    place = {} if line is None else {"line": line}
+    where = "" if line is None else f" (line {line} of the SQL)"
+    return Failure(kind, f"{message}{where}", retryable=retryable, extra=duckdb_extra(parsed.code), **place)
+
+
+def duckdb_extra(code: str | None) -> dict[str, Any]:
+    """`outcome.duckdb`."""
+    return {"duckdb": {"code": code}}
+
+
+def open_failure(path: str, error: Error) -> Failure:
+    parsed = parse_error(error)
+    if "lock on file" in parsed.message:
+        message = f"the database {path} is open in another process: try again when that has ended"
+        return Failure("connect", message, retryable=True, extra=duckdb_extra(parsed.code))
+    if "does not exist" in parsed.message or "No such file" in parsed.message:
+        message = f"the database {path} or its folder does not exist: {parsed.message}"
+        return Failure("not_found", message, extra=duckdb_extra(parsed.code))
+    return Failure("input", f"the database {path} can't be opened: {parsed.message}", extra=duckdb_extra(parsed.code))

@@ -1,0 +1,109 @@
+"""One call of `kind: snowflake`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from snowflake.connector.constants import FIELD_ID_TO_NAME
+from snowflake.connector.cursor import SnowflakeCursor
+
+from noetl.model.outcome import Failure, Outcome
+from noetl.sql import Sql, statements, write
+from noetl.tools.base import Context
+from noetl.tools.rows.blocking import Cancellation, in_thread
+from noetl.tools.rows.plain import distinct_names, from_json, plain
+from noetl.tools.rows.result import changed, combined, read_rows
+from noetl.tools.rows.shape import row_values
+from noetl.tools.rows.snowflake_insert import insert_rows
+from noetl.tools.rows.snowflake_pool import pool_of
+from noetl.tools.rows.snowflake_session import (
+    FILE_COMMANDS,
+    SnowflakeSession,
+    bind,
+    first_word,
+    literal,
+    snowflake_extra,
+)
+from noetl.tools.snowflake import Inputs
+
+DEFAULT_ENTRY = "snowflake"
+SEMI_STRUCTURED = ("VARIANT", "OBJECT", "ARRAY")
+CHANGES = frozenset(["INSERT", "UPDATE", "DELETE", "MERGE"])
+READS = frozenset(["SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "LIST", "LS", "CALL", "VALUES"])
+STATELESS = (CHANGES | READS) - {"CALL"}
+"""Statements that leave the state of a session unchanged."""
+
+Params = list[Any] | dict[str, Any] | None
+
+
+async def call(inputs: Inputs, context: Context) -> Outcome:
+    """Run the statements, or insert the rows, in a thread."""
+    try:
+        fields = await context.credential(inputs.auth or DEFAULT_ENTRY)
+        own = {name: getattr(inputs, name) for name in ("warehouse", "database", "schema", "role")}
+        fields = {**fields, **{name: value for name, value in own.items() if value is not None}}
+        pool = pool_of(asyncio.get_running_loop())
+
+        def work(cancellation: Cancellation) -> Outcome:
+            with pool.session(fields, cancellation) as session:
+                if inputs.table is None:
+                    return _run(session, context.bound[inputs.sql_field], inputs.params)
+                columns, rows = row_values(inputs.rows, inputs.columns, context.own_args)
+                query_id = insert_rows(session, inputs.table, columns, rows)
+                return Outcome(result=changed(len(rows)), extra=snowflake_extra(None, None, query_id))
+
+        return await in_thread(work)
+    except Failure as failure:
+        return failure.outcome
+
+
+def _run(session: SnowflakeSession, sql: Sql, params: Params) -> Outcome:
+    commands = [(first_word(statement), statement) for statement in statements(sql)]
+    if not commands:
+        raise Failure("input", "the SQL has no statement")
+    if any(word in FILE_COMMANDS for word, _ in commands):
+        raise Failure("input", "PUT and GET access files of the worker: copy rows with `transfer`")
+    if params is not None and len(commands) > 1:
+        raise Failure("input", "`params` are for one statement: use templates")
+    session.clean = all(word in STATELESS for word, _ in commands)
+    transaction = len(commands) > 1 and session.clean
+    if transaction:
+        session.execute("BEGIN")
+    results = []
+    query_id = None
+    for word, statement in commands:
+        cursor = _execute(session, statement, params)
+        query_id = cursor.sfqid
+        results.append(_result(cursor, word, session.cancellation))
+    if transaction:
+        session.execute("COMMIT")
+    return Outcome(result=combined(results), extra=snowflake_extra(None, None, query_id))
+
+
+def _execute(session: SnowflakeSession, sql: Sql, params: Params) -> SnowflakeCursor:
+    if params is None:
+        return session.execute(*bind(sql))
+    if isinstance(params, dict):
+        raise Failure("input", "`params` for snowflake is a list, for the placeholders `?`")
+    return session.execute(write(sql, literal), params)
+
+
+def _result(cursor: SnowflakeCursor, word: str, cancellation: Cancellation) -> dict[str, Any]:
+    if word not in READS:
+        return changed(cursor.rowcount or 0 if word in CHANGES else 0)
+    names = distinct_names(column.name for column in cursor.description)
+    readers = [
+        _semi_structured if FIELD_ID_TO_NAME[column.type_code] in SEMI_STRUCTURED else plain
+        for column in cursor.description
+    ]
+    rows = read_rows(cursor.fetchmany, names, readers, cancellation)
+    return {"rows": rows, "row_count": len(rows), "columns": names}
+
+
+def _semi_structured(value: Any) -> Any:
+    """A value that the server writes as JSON, with `undefined` for a missing value."""
+    try:
+        return from_json(value)
+    except ValueError:
+        return str(value)

@@ -1,0 +1,213 @@
+"""One transfer from its inputs to its result, in a thread."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from math import ceil
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from noetl.model.outcome import Failure
+from noetl.tools.rows.blocking import Cancellation
+from noetl.tools.rows.columns import Column, mapped
+from noetl.tools.rows.duckdb_database import table_name
+from noetl.tools.rows.duckdb_endpoint import SOURCE, TARGET, DuckdbTarget, duckdb_source, duckdb_text
+from noetl.tools.rows.endpoints import SourceEndpoint, StagedRows, TargetEndpoint
+from noetl.tools.rows.file_endpoint import FileTarget, file_format, file_source
+from noetl.tools.rows.http_endpoint import HttpTarget, Send, http_source
+from noetl.tools.rows.progress import Progress
+from noetl.tools.rows.staging import Staging, open_staging
+
+if TYPE_CHECKING:
+    from noetl.sql import Sql
+    from noetl.tools.transfer import Inputs
+
+
+class TransferJob(NamedTuple):
+    """The inputs of a transfer, and everything that only the event loop can provide."""
+
+    inputs: Inputs
+    sql: Sql | None
+    source_auth: Any
+    target_auth: Any
+    response_rows: list[dict[str, Any]]
+    send: Send
+    log: Callable[[str], object]
+
+    def run(self, cancellation: Cancellation) -> dict[str, Any]:
+        started = time.monotonic()
+        with ExitStack() as stack:
+            rows = Transfer(self, cancellation, stack).rows()
+        duration = round((time.monotonic() - started) * 1000)
+        size = self.inputs.batch_size
+        result = {"rows": rows, "batches": ceil(rows / size), "duration_ms": duration}
+        if self.inputs.target.kind == "file":
+            result["bytes"] = os.path.getsize(self.inputs.target.path or "")
+        return result | {"source": self.inputs.source.kind, "target": self.inputs.target.kind}
+
+
+class Transfer:
+    """A running transfer. The stack closes everything that it opens."""
+
+    def __init__(self, job: TransferJob, cancellation: Cancellation, stack: ExitStack) -> None:
+        self.job, self.cancellation, self.stack = job, cancellation, stack
+        self.inputs = job.inputs
+        self.progress = Progress(job.log)
+
+    def rows(self) -> int:
+        if self.inputs.source.kind == self.inputs.target.kind == "postgres":
+            return self._copy_postgres()
+        file = self._file_target()
+        staging = self.stack.enter_context(open_staging(self._databases(), self._paths(file), self.cancellation))
+        target = file or self._target(staging)
+        accepted = target.accepts()
+        source = self._source(staging, typed=accepted is None)
+        if not source.columns:
+            return self._without_rows(target, exists=accepted is not None)
+        chosen = mapped(source.columns, self.inputs.columns)
+        columns = [Column(name, column.type) for name, column in chosen]
+        self._check_columns(accepted, columns)
+        target.prepare(columns)
+        values = ", ".join(f"{column.quoted} AS {Column(name, '').quoted}" for name, column in chosen)
+        rows = StagedRows(f"SELECT {values} FROM {source.relation}", columns)
+        count = source.flow(lambda: target.write(staging, rows, self.progress), self.progress)
+        self.cancellation.check()
+        target.commit()
+        return count
+
+    def _without_rows(self, target: TargetEndpoint, *, exists: bool) -> int:
+        """The source has no rows, and so no known columns: `replace` empties the target."""
+        if isinstance(target, FileTarget):
+            target.write_none()
+        elif exists and self.inputs.mode == "replace":
+            target.prepare([])
+        else:
+            return 0
+        target.commit()
+        return 0
+
+    def _check_columns(self, accepted: dict[str, str] | None, columns: list[Column]) -> None:
+        table = self.inputs.target.table
+        if accepted is not None:
+            unknown = next((column.name for column in columns if column.name not in accepted), None)
+            if unknown is not None:
+                raise Failure("input", f"{table} has no column {unknown!r}; it has {', '.join(accepted)}")
+        names = [column.name for column in columns]
+        missing = next((name for name in self.inputs.key if name not in names), None)
+        if missing is not None:
+            raise Failure("input", f"`key` has {missing!r}, which is not a column that is written")
+
+    # -- what the staging database may access -------------------------------------------------------------------------
+
+    def _databases(self) -> dict[str, tuple[str, bool]]:
+        """Database files by alias, and whether they are only read. A file is attached once."""
+        source, target = self.inputs.source, self.inputs.target
+        databases: dict[str, tuple[str, bool]] = {}
+        if target.kind == "duckdb" and target.database:
+            databases[TARGET] = (target.database, False)
+        if source.kind == "duckdb" and source.database and self._source_alias() == SOURCE:
+            databases[SOURCE] = (source.database, True)
+        return databases
+
+    def _source_alias(self) -> str:
+        source, target = self.inputs.source, self.inputs.target
+        both = target.kind == source.kind == "duckdb" and source.database and target.database
+        same = both and os.path.realpath(source.database or "") == os.path.realpath(target.database or "")
+        return TARGET if same else SOURCE
+
+    def _paths(self, file: FileTarget | None) -> list[str]:
+        source = self.inputs.source
+        read = [source.path] if source.kind == "file" and source.path else []
+        return [*read, *(file.paths if file else [])]
+
+    # -- the endpoints ------------------------------------------------------------------------------------------------
+
+    def _file_target(self) -> FileTarget | None:
+        target = self.inputs.target
+        if target.kind != "file" or target.path is None:
+            return None
+        file = FileTarget(target.path, file_format(target.path, target.format), self.inputs.mode)
+        self.stack.callback(file.discard)
+        return file
+
+    def _target(self, staging: Staging) -> TargetEndpoint:
+        inputs, target = self.inputs, self.inputs.target
+        if target.kind == "http":
+            return HttpTarget(self.job.send, inputs.batch_size, self.cancellation)
+        table = target.table or ""
+        if target.kind == "duckdb":
+            return DuckdbTarget(staging, TARGET, table, inputs.mode, inputs.key)
+        if target.kind == "postgres":
+            from noetl.tools.rows.postgres_endpoint import PostgresTarget, open_connection
+
+            connection = self.stack.enter_context(open_connection(self.job.target_auth, self.cancellation))
+            return PostgresTarget(connection, table, inputs.mode, inputs.key)
+        from noetl.tools.rows.snowflake_endpoint import SnowflakeTarget, open_session
+
+        session = self.stack.enter_context(open_session(self.job.target_auth, target.database, self.cancellation))
+        return SnowflakeTarget(session, table, inputs.mode, inputs.key, inputs.batch_size)
+
+    def _source(self, staging: Staging, *, typed: bool) -> SourceEndpoint:
+        source, job = self.inputs.source, self.job
+        match source.kind:
+            case "file":
+                path = source.path or ""
+                return file_source(staging, path, file_format(path, source.format), typed=typed)
+            case "http":
+                return http_source(staging, job.response_rows)
+            case "duckdb":
+                attached = source.database is not None
+                query = self._query(lambda sql: duckdb_text(staging, sql, source.params))
+                return duckdb_source(staging, query, source.params, self._source_alias() if attached else None)
+            case "postgres":
+                from noetl.tools.rows.postgres_endpoint import PostgresSource, open_connection, postgres_text
+
+                connection = self.stack.enter_context(open_connection(job.source_auth, self.cancellation))
+                query = self._query(lambda sql: postgres_text(connection, sql, source.params))
+                return PostgresSource(connection, query).through(staging, typed=typed)
+        from noetl.tools.rows.snowflake_endpoint import SnowflakeSource, open_session
+
+        session = self.stack.enter_context(open_session(job.source_auth, source.database, self.cancellation))
+        return SnowflakeSource(session, staging, job.sql, source.table, source.params)
+
+    def _query(self, text: Callable[[Sql], str]) -> str:
+        table = self.inputs.source.table
+        if table is not None:
+            return f"SELECT * FROM {table_name(table)}"
+        assert self.job.sql is not None
+        return text(self.job.sql)
+
+    # -- from one postgres to another ---------------------------------------------------------------------------------
+
+    def _copy_postgres(self) -> int:
+        """Without a staging database, so the types are those of PostgreSQL itself."""
+        from noetl.tools.rows.postgres_endpoint import (
+            PostgresSource,
+            PostgresTarget,
+            copy_across,
+            open_connection,
+            postgres_text,
+        )
+
+        inputs, job = self.inputs, self.job
+        target_connection = self.stack.enter_context(open_connection(job.target_auth, self.cancellation))
+        source_connection = self.stack.enter_context(open_connection(job.source_auth, self.cancellation))
+        query = self._query(lambda sql: postgres_text(source_connection, sql, inputs.source.params))
+        source = PostgresSource(source_connection, query)
+        target = PostgresTarget(target_connection, inputs.target.table or "", inputs.mode, inputs.key)
+        source_columns = [Column(name, kind) for name, kind in zip(source.names, source.types, strict=True)]
+        chosen = mapped(source_columns, inputs.columns)
+        columns = [Column(name, column.type) for name, column in chosen]
+        accepted = target.accepts()
+        self._check_columns(accepted, columns)
+        if accepted is None:
+            target.create({column.name: column.type for column in columns})
+        target.prepare(columns)
+        values = ", ".join(f"q.{column.quoted} AS {Column(name, '').quoted}" for name, column in chosen)
+        source.query = f"SELECT {values} FROM ({query}\n) AS q"
+        count = copy_across(source, target, columns, self.progress)
+        self.cancellation.check()
+        target.commit()
+        return count
