@@ -10,7 +10,7 @@ database says.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +18,7 @@ import msgspec
 from noetl.bus.connection import Bus
 from noetl.errors import NotFound
 from noetl.store.access import IDLE_SECONDS, Session, User
+from noetl.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
@@ -160,4 +161,4 @@ def _activity(value: bytes) -> float:
 
 
 def _stamp(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return rfc3339(at)

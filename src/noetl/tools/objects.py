@@ -24,6 +24,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct
 
 from noetl.model.outcome import Outcome
+from noetl.timestamps import rfc3339
 from noetl.tools.base import Context, Failure
 from noetl.tools.fields import Auth
 
@@ -237,7 +238,7 @@ def guessed(key: str) -> str:
 
 def moment(at: datetime | None) -> str | None:
     """A time in RFC 3339."""
-    return None if at is None else at.isoformat().replace("+00:00", "Z")
+    return None if at is None else rfc3339(at, "auto")
 
 
 def _stored_type(asked: Asked, own_type: str) -> str:

@@ -28,6 +28,7 @@ from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome
+from noetl.timestamps import rfc3339
 from noetl.tools.base import Context, Failure, missing_driver
 
 if TYPE_CHECKING:
@@ -223,9 +224,7 @@ def _fetched(spec: Spec, answer: dict[str, Any]) -> Outcome:
 
 
 def _moment(at: float) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return rfc3339(at)
 
 
 # -- circuits ---------------------------------------------------------------------------------------------------------
