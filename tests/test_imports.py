@@ -16,6 +16,7 @@
     worker                              runs work under leases
     runtime                             the shell around the engine
     server, testing                     the server; helpers for people who test playbooks and tools
+    client                              what the command line asks of a database or a server
     cli                                 the command line
 
 To add a part, give it a line below. If an import has to point the other way, the thing it wants lives in the wrong
@@ -47,6 +48,7 @@ LEVELS = [
     ["worker"],
     ["runtime"],
     ["server", "testing"],
+    ["client"],
     ["cli"],
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}

@@ -12,8 +12,8 @@ import click
 import noetl
 from noetl.cli.harden import harden
 from noetl.cli.log_option import log_option
-from noetl.cli.run import collect_garbage
 from noetl.cli.serving import Running, Serving, make_token, retention_option, revoke, running, served
+from noetl.cli.start import collect_garbage
 from noetl.cli.worker import on_signal
 from noetl.clock import SystemClock
 from noetl.log import Log
@@ -34,15 +34,15 @@ TOKEN = "noetl dev"
 
 
 @click.command("dev")
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0: any that is free.")
-@click.option("--db", metavar="PATH", help="The database file; else NOETL_DB, else ./.noetl/noetl.db.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port; 0: any free port.")
+@click.option("--db", metavar="PATH", help="Database file; default NOETL_DB, then ./.noetl/noetl.db.")
 @retention_option
 @log_option
 def command(port: int, db: str | None, retention: float | None, log: Log) -> None:
-    """Serve this machine: the API and a worker in one process, until Ctrl-C.
+    """Run the API and a worker in one process, for this machine, until Ctrl-C.
 
-    It makes a token that is good while it runs, and prints the address to open and what to type for the other verbs.
-    Task code runs as your user: everyone who can write a playbook here can do everything that you can do.
+    It creates a token that is valid while it runs, and prints the address of the web page and the variables for other
+    verbs. Task code runs as your user: everyone who can write a playbook here can do everything that you can do.
     """
     harden()
     collect_garbage()
@@ -52,14 +52,7 @@ def command(port: int, db: str | None, retention: float | None, log: Log) -> Non
         revoke(store, [one.id for one in store.access.tokens() if one.name == TOKEN and one.revoked is None])
         name, secret = make_token(store, "admin", TOKEN)
         try:
-            asyncio.run(
-                _serve(
-                    store,
-                    found,
-                    secret,
-                    how,
-                )
-            )
+            asyncio.run(_serve(store, found, secret, how))
         finally:
             revoke(store, [name])
 

@@ -1,4 +1,4 @@
-"""What the verbs `server` and `dev` share: the engine of a server, its API, and an orderly end."""
+"""What the verbs `server` and `dev` share: the engine of a server, its API, and their shutdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 import noetl
-from noetl.cli.local import opener, safe_of, server_of
+from noetl.client.database import opener, safe_of, server_of
 from noetl.clock import SystemClock
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
@@ -34,16 +34,15 @@ if TYPE_CHECKING:
     from noetl.bus.connection import Bus
 
 RETENTION_HELP = (
-    "How long executions are kept after their end, such as 90d; off (or 0) keeps them for ever. Else NOETL_RETENTION, "
-    "else 30d."
+    "Time after which ended runs are removed, such as 90d; off (or 0) removes none. Default NOETL_RETENTION, then 30d."
 )
 AGAIN_SECONDS = 1.0
-"""How soon the engine goes on after the store has failed it."""
+"""Time before a background task restarts after an error."""
 
 
 @contextmanager
 def served(db: str | None) -> Iterator[Store]:
-    """The database, for a server. A file has one server at a time; Conflict if there is another."""
+    """The database of a server; Conflict if a file has another server already."""
     chosen = settings(db)
     store = open_store(chosen.db, synchronous=chosen.synchronous)
     owner: Owner | None = None
@@ -51,7 +50,7 @@ def served(db: str | None) -> Iterator[Store]:
         if isinstance(store, SqliteStore):
             owner = Owner.acquire(store, server_of(store))
             if owner is None:
-                raise Conflict(f"another server works on {chosen.db}: a file has one at a time, Postgres any number")
+                raise Conflict(f"another server uses {chosen.db}: a file can have one, Postgres any number")
         yield store
     finally:
         if owner is not None:
@@ -60,41 +59,41 @@ def served(db: str | None) -> Iterator[Store]:
 
 
 def retention_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--retention`; the verb gets seconds, or None to keep all."""
+    """`--retention`; the verb gets seconds, or None to keep all runs."""
 
-    @click.option("--retention", "said", metavar="DURATION", help=RETENTION_HELP)
+    @click.option("--retention", "text", metavar="DURATION", help=RETENTION_HELP)
     @wraps(function)
-    def verb(*args: Any, said: str | None, **kwargs: Any) -> Any:
-        return function(*args, retention=retention(said), **kwargs)
+    def verb(*args: Any, text: str | None, **kwargs: Any) -> Any:
+        return function(*args, retention=retention(text), **kwargs)
 
     return verb
 
 
 class Serving(NamedTuple):
-    """How a server is to serve."""
+    """Settings of a server."""
 
     hosts: tuple[str, ...] = ()
     retention: float | None = None
-    """For how many seconds after their end executions are kept; None: for ever."""
+    """Seconds after which ended executions are removed; None: never."""
     log: Log = Log()
     nats: NatsSettings | None = None
     traces: str | None = None
-    """The address that gets spans over OTLP/HTTP."""
+    """URL that receives spans over OTLP/HTTP."""
     proxies: tuple[str, ...] = ()
     """Proxies whose forwarded headers are trusted."""
 
 
 class Running(NamedTuple):
-    """A server at work."""
+    """A running server."""
 
     service: Service
     ended: asyncio.Event
-    """Set it, and the server ends."""
+    """Set it to stop the server."""
 
 
 @asynccontextmanager
 async def running(store: Store, found: socket.socket, how: Serving) -> AsyncIterator[Running]:
-    """A server that answers at a socket while the block lasts."""
+    """A server on a socket, until the block ends."""
 
     def on_error(message: str, execution: str | None) -> None:
         how.log.write("error", message, execution_id=execution)
@@ -137,7 +136,7 @@ async def running(store: Store, found: socket.socket, how: Serving) -> AsyncIter
 
 
 def _bus(nats: NatsSettings, service: Service, log: Log) -> Bus:
-    """The connection to NATS, with hints between servers and the place for large values."""
+    """The connection to NATS, for hints between servers and for large values."""
     from noetl.bus.connection import Bus
     from noetl.bus.hints import Hints
     from noetl.bus.objects import Shelf
@@ -150,12 +149,12 @@ def _bus(nats: NatsSettings, service: Service, log: Log) -> Bus:
 
 
 async def _no_children(parent: Execution, request: dict[str, Any]) -> str:
-    """Until the API brings its catalog."""
+    """Replaced by the API, which has the catalog."""
     raise NotFound("playbooks are found in the catalog")
 
 
 async def _kept_up(work: Callable[[], Awaitable[None]], log: Log) -> None:
-    """Background work of the server. If the store fails, it is tried again until it is back."""
+    """Run a background task, and restart it after an error."""
     while True:
         try:
             await work()
@@ -174,7 +173,7 @@ def make_token(store: Store, role: Role, name: str, pool: str | None = None) -> 
 
 
 def revoke(store: Store, ids: list[str]) -> None:
-    """These tokens have served."""
-    with suppress(Exception):  # at the end of a process nobody can be told
-        for one in ids:
-            store.access.revoke_token(one, SystemClock().now())
+    """Revoke tokens when the process ends."""
+    with suppress(Exception):  # they are only valid for a server that no longer runs
+        for id in ids:
+            store.access.revoke_token(id, SystemClock().now())

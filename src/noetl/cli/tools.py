@@ -1,4 +1,4 @@
-"""noetl tools: which kinds there are, and what each takes."""
+"""noetl tools: tool kinds and their inputs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def schema_command(kind: str, output: str | None) -> None:
     found = KINDS.get(kind)
     if found is None:
         raise FileMissing(
-            f"no tool kind is called {kind!r}: {did_you_mean(kind, KINDS.names()) or 'see `noetl tools`'}"
+            f"unknown tool kind {kind!r}: {did_you_mean(kind, KINDS.names()) or '`noetl tools` lists all kinds'}"
         )
     if output in (None, "table"):
         emit([row._asdict() for row in rows(found)], "table")

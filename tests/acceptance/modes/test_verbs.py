@@ -391,5 +391,5 @@ def test_one_place_at_a_time(verbs: Verbs) -> None:
     assert verbs("runs", "list", "--db", "x.db", "--server", "http://127.0.0.1:9").returncode == 2
     assert verbs("runs", "list", "--server", "127.0.0.1:9").returncode == 2
     done = verbs("runs", "list", "--db", "nowhere.db")  # a flag wins over the variable
-    assert (done.returncode, "there is no database" in done.stderr) == (4, True)
+    assert (done.returncode, "does not exist" in done.stderr) == (4, True)
     assert verbs.here("runs", "resume", verbs.waiting()).returncode == 6  # a server has it

@@ -1,0 +1,84 @@
+"""noetl runs export: write a run to a file."""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from noetl.cli.output import emit
+from noetl.cli.report import RESULT
+from noetl.cli.target import client_option
+from noetl.client.ports import Client, Json
+from noetl.reference import KEYCHAIN, SECRET
+
+EXPORTED = (*RESULT, "name", "path", "parent", "started", "ended")
+
+
+@click.command("export")
+@click.argument("run", metavar="RUN")
+@click.option("-f", "--file", "path", required=True, metavar="FILE", help="File to write; `-` is standard output.")
+@client_option
+def export_command(run: str, path: str, client: Client) -> None:
+    """Write everything that is stored of a run to a JSON file: the run, its playbook, its events, the output of its
+    tasks, and the contents of its references. A server exports only texts of registered playbooks."""
+    found = client.runs.get(run)
+    execution = found["execution_id"]
+    events = [event for page in client.runs.events(execution) for event in page]
+    exported = {
+        "execution": {key: found[key] for key in EXPORTED},
+        "playbook": client.runs.playbook(found),
+        "events": events,
+        "logs": client.runs.output(execution),
+        "results": dict(_contents(client, events)),
+    }
+    if path == "-":
+        emit(exported, "json")
+        return
+    with open(path, "wb", opener=_private) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(exported), indent=2) + b"\n")
+    click.echo(f"{execution}: {len(events):,} events written to {path}", err=True)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file with mode 0600, also if the file exists."""
+    descriptor = os.open(path, flags, 0o600)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+def _contents(client: Client, data: Any) -> Iterator[tuple[str, Any]]:
+    """The contents of references in the data and, in turn, in their contents; base64 for content that is not JSON."""
+    todo, seen = [data], set()
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            key = _key_of(value)
+            if key is not None and key not in seen and (content := client.runs.content(key)) is not None:
+                seen.add(key)
+                decoded = _decoded(content)
+                todo.append(decoded)
+                yield key, decoded
+            todo += value.values()
+        elif isinstance(value, list):
+            todo += value
+
+
+def _key_of(value: Json) -> str | None:
+    """The key of a value that is a reference, but not to a secret."""
+    key, where = value.get("key"), value.get("store")
+    is_reference = {"store", "key", "size", "checksum"} <= value.keys() and where not in (SECRET, KEYCHAIN)
+    return key if is_reference and isinstance(key, str) else None
+
+
+def _decoded(content: bytes) -> Any:
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {"base64": base64.b64encode(content).decode()}
