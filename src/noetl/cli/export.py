@@ -35,7 +35,7 @@ def export_command(run: str, path: str, client: Client) -> None:
         "playbook": client.runs.playbook(found),
         "events": events,
         "logs": client.runs.output(execution),
-        "results": dict(_contents(client, events)),
+        "results": _contents(client, events),
     }
     if path == "-":
         emit(exported, "json")
@@ -53,28 +53,25 @@ def _private(path: str, flags: int) -> int:
     return descriptor
 
 
-def _contents(client: Client, data: Any) -> Iterator[tuple[str, Any]]:
+def _contents(client: Client, data: Any) -> Json:
     """The contents of references in the data and, in turn, in their contents; base64 for content that is not JSON."""
-    todo, seen = [data], set()
-    while todo:
-        value = todo.pop()
-        if isinstance(value, dict):
-            key = _key_of(value)
-            if key is not None and key not in seen and (content := client.runs.content(key)) is not None:
-                seen.add(key)
-                decoded = _decoded(content)
-                todo.append(decoded)
-                yield key, decoded
-            todo += value.values()
-        elif isinstance(value, list):
-            todo += value
+    contents: Json = {}
+    keys = set(_keys(data))
+    while keys:
+        found = {key: _decoded(content) for key, content in client.runs.contents(sorted(keys)).items()}
+        contents |= found
+        keys = set(_keys(list(found.values()))) - contents.keys()
+    return contents
 
 
-def _key_of(value: Json) -> str | None:
-    """The key of a value that is a reference, but not to a secret."""
-    key, where = value.get("key"), value.get("store")
-    is_reference = {"store", "key", "size", "checksum"} <= value.keys() and where not in (SECRET, KEYCHAIN)
-    return key if is_reference and isinstance(key, str) else None
+def _keys(value: Any) -> Iterator[str]:
+    """The keys of references, except to secrets."""
+    if isinstance(value, dict):
+        is_reference = {"store", "key", "size", "checksum"} <= value.keys() and isinstance(value["key"], str)
+        if is_reference and value["store"] not in (SECRET, KEYCHAIN):
+            yield value["key"]
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _keys(item)
 
 
 def _decoded(content: bytes) -> Any:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from noetl.runtime.catalog import Source
 
 ID_LENGTH = 36
+KEY = re.compile("[0-9a-f]{64}")
+"""Key of a value in the database; other stores are not reachable through the API."""
 STREAM = httpx2.Timeout(None, connect=5.0, read=60.0)
 """A stream sends a sign of life more often than that."""
 MAX_OUTAGE_SECONDS = 60.0
@@ -105,11 +108,12 @@ class HttpRuns:
         text = catalog.get(run["path"], version)["text"]
         return {"playbook_id": run["playbook_id"], "file": run["path"], "text": text}
 
-    def content(self, key: str) -> bytes | None:
-        try:
-            return self.http.content(f"/results/{key}")
-        except NotFound:
-            return None
+    def contents(self, keys: Sequence[str]) -> dict[str, bytes]:
+        contents = {}
+        for key in filter(KEY.fullmatch, keys):
+            with suppress(NotFound):
+                contents[key] = self.http.content(f"/results/{key}")
+        return contents
 
     def explain(self, run: str, step: str, step_run: str | None) -> Json:
         return self.http.get(f"/executions/{self.find(run)}/explain", step=step, run=step_run)
@@ -132,7 +136,7 @@ class HttpRuns:
                 )
             return str(playbook["text"]).encode()
 
-        return replay_remote(execution, state, events, text_of, self.content, source)
+        return replay_remote(execution, state, events, text_of, self.contents, source)
 
     def verify(self, run: str | None, on_progress: OnProgress | None = None) -> Json:
         """All runs are checked page by page, so that no request takes too long."""

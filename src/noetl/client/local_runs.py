@@ -7,7 +7,7 @@ import asyncio
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -16,20 +16,14 @@ import msgspec
 from noetl.client.database import find_run, is_owned, opened, opened_file, owned, running_elsewhere
 from noetl.client.embedded import Engine, Follower, engine, interruptible, run_to_end
 from noetl.client.ports import ALL, PAGE, TERMINAL, Fork, Items, Json, NewView, OnProgress, Start, View, Warn
-from noetl.client.replay import replay_stored
 from noetl.clock import SystemClock
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, Interrupted, NotFound, StoreError, TimedOut, UsageError
 from noetl.model.identity import uuid7
-from noetl.runtime import history
-from noetl.runtime.audit import Audit
-from noetl.runtime.audit_process import LARGE, verify_large
 from noetl.runtime.catalog import Source
 from noetl.runtime.embedded import LOOK_SECONDS, OPEN, open_below
-from noetl.runtime.history import Edit
-from noetl.runtime.report import explained
 from noetl.runtime.runtime import Answer, Runtime
 from noetl.server import show
 from noetl.settings import retention, settings
@@ -43,7 +37,7 @@ PRUNED_AFTER_RUN = 20
 
 
 class LocalRuns:
-    """Runs of one database."""
+    """Runs of one database. Code that `noetl run` does not need is imported on first use."""
 
     in_process = True
 
@@ -93,11 +87,14 @@ class LocalRuns:
             return None
         return {"playbook_id": run["playbook_id"], "file": stored[0], "text": stored[1].decode("utf-8", "replace")}
 
-    def content(self, key: str) -> bytes | None:
+    def contents(self, keys: Sequence[str]) -> dict[str, bytes]:
         with opened(self.db) as store:
-            return store.blob(key)
+            return {key: content for key in keys if (content := store.blob(key)) is not None}
 
     def explain(self, run: str, step: str, step_run: str | None) -> Json:
+        from noetl.runtime import history
+        from noetl.runtime.report import explained
+
         async def explain() -> Json:
             async with engine(store, self.warn) as local:
                 explanation, state = await history.explain(local.embedded.runtime, execution, step, step_run)
@@ -111,6 +108,8 @@ class LocalRuns:
             return asyncio.run(explain())
 
     def replay(self, run: str, source: Source | None) -> Json:
+        from noetl.client.replay import replay_stored
+
         async def replay() -> Json:
             async with engine(store, self.warn) as local:
                 return await replay_stored(local.embedded.runtime, execution, source)
@@ -120,6 +119,9 @@ class LocalRuns:
             return asyncio.run(replay())
 
     def verify(self, run: str | None, on_progress: OnProgress | None = None) -> Json:
+        from noetl.runtime.audit import Audit
+        from noetl.runtime.audit_process import LARGE, verify_large
+
         with opened(self.db) as store:
             summaries = [find_run(store, run)] if run is not None else store.summaries(limit=ALL)
             audit, violations = Audit(store), []
@@ -164,13 +166,15 @@ class LocalRuns:
     async def _fork(
         self, store: SqliteStore, origin: Summary, fork: Fork, view: View | None, on_forked: Callable[[Json], None]
     ) -> Json:
+        from noetl.runtime import history
+
         execution = new_id()
         with owned(store, execution):
             async with engine(store, self.warn) as local:
                 runtime = local.embedded.runtime
                 if fork.source is None:
                     local.catalog.know(origin.digest)
-                edit = Edit(local.catalog.add(fork.source) if fork.source is not None else "", fork.ctx)
+                edit = history.Edit(local.catalog.add(fork.source) if fork.source is not None else "", fork.ctx)
                 if fork.retry:
                     forked = await history.retry(runtime, origin.execution_id, execution, edit)
                 else:

@@ -96,8 +96,8 @@ class Runs(Protocol):
     def playbook(self, run: Json) -> Json | None:
         """Id, file and text of a run's playbook; None if it is not available."""
 
-    def content(self, key: str) -> bytes | None:
-        """The content of a reference."""
+    def contents(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """The contents of references; keys without content are left out."""
 
     def start(self, start: Start) -> str:
         """Start a run without waiting for it; returns its id."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -27,7 +26,7 @@ from noetl.store.codec import ZERO, chained, encode
 from noetl.store.memory import MemoryStore
 from noetl.store.ports import Change, Row
 
-KEY = re.compile("[0-9a-f]{64}")
+Contents = Callable[[Sequence[str]], dict[str, bytes]]
 COMPARED = ("status", "workload", "ctx", "steps", "progress", "result")
 
 
@@ -44,7 +43,7 @@ def replay_remote(
     expected: Json,
     envelopes: list[Json],
     text_of: Callable[[str], bytes],
-    content: Callable[[str], bytes | None],
+    contents: Contents,
     source: Source | None,
 ) -> Json:
     """The same with the events of a server; `expected` is the state that the server has after the last of them."""
@@ -65,7 +64,7 @@ def replay_remote(
         at, data = seconds(envelope["timestamp"]), encode(event)
         head = chained(head, event.name, at, data)
         rows.append(Row(envelope["seq"], event.name, at, data, head))
-    store = _RemoteContent(content)
+    store = _RemoteContents(contents)
     store.commit([Change(execution, 0, rows)])
     if source is None:
         for event in events:
@@ -94,15 +93,15 @@ def _result(state: Execution, equal: bool, difference: Difference | None = None)
     return plain
 
 
-class _RemoteContent(MemoryStore):
+class _RemoteContents(MemoryStore):
     """Fetches the content of references when a template reads it."""
 
-    def __init__(self, content: Callable[[str], bytes | None]) -> None:
+    def __init__(self, contents: Contents) -> None:
         super().__init__()
-        self.content = content
+        self.contents = contents
 
     def blob(self, key: str) -> bytes | None:
-        return self.content(key) if KEY.fullmatch(key) else None
+        return self.contents([key]).get(key)
 
 
 # -- events of the API ----------------------------------------------------------------------------------------------
