@@ -27,12 +27,12 @@ EXPORTED = (*RESULT, "name", "path", "parent", "started", "ended")
 def export_command(run: str, path: str, client: Client) -> None:
     """Write everything that is stored of a run to a JSON file: the run, its playbook, its events, the output of its
     tasks, and the contents of its references. A server exports only texts of registered playbooks."""
-    found = client.runs.get(run)
-    execution = found["execution_id"]
+    record = client.runs.get(run)
+    execution = record["execution_id"]
     events = [event for page in client.runs.events(execution) for event in page]
     exported = {
-        "execution": {key: found[key] for key in EXPORTED},
-        "playbook": client.runs.playbook(found),
+        "execution": {key: record[key] for key in EXPORTED},
+        "playbook": client.runs.playbook(record),
         "events": events,
         "logs": client.runs.output(execution),
         "results": _contents(client, events),
@@ -58,9 +58,9 @@ def _contents(client: Client, data: Any) -> Json:
     contents: Json = {}
     keys = set(_keys(data))
     while keys:
-        found = {key: _decoded(content) for key, content in client.runs.contents(sorted(keys)).items()}
-        contents |= found
-        keys = set(_keys(list(found.values()))) - contents.keys()
+        decoded = {key: _decoded(content) for key, content in client.runs.contents(sorted(keys)).items()}
+        contents |= decoded
+        keys = set(_keys(list(decoded.values()))) - contents.keys()
     return contents
 
 

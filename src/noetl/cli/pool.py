@@ -133,12 +133,12 @@ class Pool:
 
 
 def _inherited(environment: Mapping[str, str], user: WorkersUser | None) -> dict[str, str]:
-    found = {name: value for name, value in environment.items() if not name.startswith(SERVER_ONLY)}
+    inherited = {name: value for name, value in environment.items() if not name.startswith(SERVER_ONLY)}
     if user is not None:
         for name in ("TMPDIR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"):
-            found.pop(name, None)  # folders of this process's user
-        found |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
-    return found
+            inherited.pop(name, None)  # folders of this process's user
+        inherited |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
+    return inherited
 
 
 def _as_user(user: WorkersUser | None) -> dict[str, Any]:

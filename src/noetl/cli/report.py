@@ -26,9 +26,9 @@ def problem_text(problem: Problem) -> str:
     colour = COLOURS[problem.severity]
     place = f"{problem.file}:{problem.line}:{problem.column}"
     title = click.style(f"{problem.severity} {problem.code}", fg=colour, bold=True)
-    shown = excerpt(problem.line, problem.column, problem.source, colour)
+    excerpt_lines = excerpt(problem.line, problem.column, problem.source, colour)
     message = printable(problem.message, lines=True)
-    lines = [f"{click.style(printable(place), bold=True)}: {title}: {message}", *shown]
+    lines = [f"{click.style(printable(place), bold=True)}: {title}: {message}", *excerpt_lines]
     if problem.hint:
         lines.append(
             f"{' ' * len(str(problem.line))} {click.style('=', fg='cyan')} {printable(problem.hint, lines=True)}"
@@ -41,17 +41,17 @@ def excerpt(line: int, column: int, source: str, colour: str) -> list[str]:
     gutter = str(line)
     source = "".join(char if char.isprintable() else " " for char in source)
     start = max(0, column - 1 - MAX_COLUMNS // 2) if len(source) > MAX_COLUMNS else 0
-    shown = source[start : start + MAX_COLUMNS]
+    visible = source[start : start + MAX_COLUMNS]
     caret = " " * (column - 1 - start) + click.style("^", fg=colour, bold=True)
     bar = click.style("|", fg="cyan")
-    return [f"{gutter} {bar} {shown}", f"{' ' * len(gutter)} {bar} {caret}"]
+    return [f"{gutter} {bar} {visible}", f"{' ' * len(gutter)} {bar} {caret}"]
 
 
 def summary(problems: Iterable[Problem]) -> str:
     """`2 errors, 1 warning`."""
-    found = list(problems)
-    errors = sum(problem.severity == "error" for problem in found)
-    warnings = len(found) - errors
+    problems = list(problems)
+    errors = sum(problem.severity == "error" for problem in problems)
+    warnings = len(problems) - errors
     return f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
 
 
@@ -91,5 +91,5 @@ def error_text(run: dict[str, Any]) -> str:
     parts = [click.style(place, bold=True), *([", ".join(who)] if who else [])]
     kind, message = printable(str(error["kind"])), printable(str(error["message"]), lines=True)
     text = f"{': '.join(parts)}: {click.style(kind, fg='red', bold=True)}: {message}"
-    shown = excerpt(line, column, run["error_line"], "red") if line and run["error_line"] else []
-    return "\n".join([text, *shown])
+    source = excerpt(line, column, run["error_line"], "red") if line and run["error_line"] else []
+    return "\n".join([text, *source])

@@ -68,10 +68,10 @@ def is_runnable(source: Source, *, quiet: bool, remote: bool = False) -> bool:
         return False
     if not quiet:
         print_problems(problems, stream=sys.stderr)
-    found = list(obstacles(source.loaded.playbook, nats=remote or nats_settings() is not None))
-    for obstacle in found:
+    missing = list(obstacles(source.loaded.playbook, nats=remote or nats_settings() is not None))
+    for obstacle in missing:
         click.echo(_obstacle_text(source, obstacle), err=True)
-    return not found
+    return not missing
 
 
 def _obstacle_text(source: Source, obstacle: Obstacle) -> str:

@@ -78,25 +78,25 @@ def _line(run: Json) -> Json:
 @output_option()
 def show_command(run: str, client: Client, output: str | None) -> None:
     """Show the status, steps, result and error of a run."""
-    shown = client.runs.get(run)
+    record = client.runs.get(run)
     if output is not None:
-        emit({key: shown[key] for key in (*RESULT, "started", "ended")}, output)
+        emit({key: record[key] for key in (*RESULT, "started", "ended")}, output)
         return
-    click.echo(f"{printable(shown['name'])}  {shown['status']}  {shown['execution_id']}")
-    took = format_duration(shown["duration_ms"] / 1000)
-    click.echo(f"started {shown['started']}, {took}, {shown['events']:,} events")
+    click.echo(f"{printable(record['name'])}  {record['status']}  {record['execution_id']}")
+    took = format_duration(record["duration_ms"] / 1000)
+    click.echo(f"started {record['started']}, {took}, {record['events']:,} events")
     steps = [
         {"step": name, "status": step["status"], "runs": step["runs"], "result": step["result"]}
-        for name, step in shown["steps"].items()
+        for name, step in record["steps"].items()
     ]
     if steps:
         click.echo()
         emit(steps, "table")
-    if shown["error"] is not None:
-        click.echo(f"\n{error_text(shown)}")
-    elif shown["status"] in TERMINAL:
+    if record["error"] is not None:
+        click.echo(f"\n{error_text(record)}")
+    elif record["status"] in TERMINAL:
         click.echo()
-        emit(shown["result"], "json")
+        emit(record["result"], "json")
 
 
 @command.command("events")

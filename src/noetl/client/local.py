@@ -142,8 +142,8 @@ class LocalTokens(Local):
         secret, token = new_token(role, name, now, pool=pool, expires=expires)
         with opened(self.db, "create") as store:
             store.access.add_token(token)
-        shown = {"id": token.id, "token": secret, "role": role, "name": name, "pool": pool}
-        return shown | {"expires": optional_rfc3339(expires)}
+        created = {"id": token.id, "token": secret, "role": role, "name": name, "pool": pool}
+        return created | {"expires": optional_rfc3339(expires)}
 
     def list(self) -> Items:
         with opened(self.db) as store:
