@@ -10,7 +10,7 @@ import click
 from noetl.cli.harden import harden
 from noetl.cli.log_option import flags_of, log_option
 from noetl.cli.pool import Member, Pool
-from noetl.cli.serving import Serving, make_token, retention_option, revoke, running, served
+from noetl.cli.serving import HostOptions, make_token, retention_option, revoke, running, served
 from noetl.cli.start import collect_garbage
 from noetl.cli.target import DB_HELP
 from noetl.cli.worker import on_signal
@@ -74,27 +74,27 @@ def command(
     user = None if workers_user is None else user_of(workers_user)
     harden()
     collect_garbage()
-    how = Serving(hosts, retention, log, nats_settings(nats), traces_endpoint(traces), trusted_proxies(proxies))
+    options = HostOptions(hosts, retention, log, nats_settings(nats), traces_endpoint(traces), trusted_proxies(proxies))
     with served(db) as store:
         check_address(host, store.access, SystemClock().now())
-        found = bound(host, port)
-        asyncio.run(_serve(store, found, workers, user, slots, how))
+        listener = bound(host, port)
+        asyncio.run(_serve(store, listener, workers, user, slots, options))
 
 
 async def _serve(
-    store: Store, found: socket.socket, workers: int, user: WorkersUser | None, slots: int, how: Serving
+    store: Store, listener: socket.socket, workers: int, user: WorkersUser | None, slots: int, options: HostOptions
 ) -> None:
-    url = url_of(found)
-    tokens = [make_token(store, "worker", f"worker {one} of {socket.gethostname()}") for one in range(workers)]
+    url = url_of(listener)
+    tokens = [make_token(store, "worker", f"worker {number} of {socket.gethostname()}") for number in range(workers)]
     try:
-        async with running(store, found, how) as one:
-            arguments = ["--server", url, "--slots", str(slots), *flags_of(how.log)]
+        async with running(store, listener, options) as host:
+            arguments = ["--server", url, "--slots", str(slots), *flags_of(options.log)]
             members = [Member(secret) for _, secret in tokens]
-            pool = Pool(arguments, members, GRACE_SECONDS, how.log, user=user)
-            working = asyncio.create_task(_work(pool, one.ended))
-            on_signal(pool.end if workers else one.ended.set)
-            how.log.write("info", f"noetl server at {url}{f', {workers} workers' if workers else ''}")
-            await one.ended.wait()
+            pool = Pool(arguments, members, GRACE_SECONDS, options.log, user=user)
+            working = asyncio.create_task(_work(pool, host.ended))
+            on_signal(pool.end if workers else host.ended.set)
+            options.log.write("info", f"noetl server at {url}{f', {workers} workers' if workers else ''}")
+            await host.ended.wait()
             working.cancel()
     finally:
         revoke(store, [name for name, _ in tokens])

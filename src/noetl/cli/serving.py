@@ -69,7 +69,7 @@ def retention_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return verb
 
 
-class Serving(NamedTuple):
+class HostOptions(NamedTuple):
     """Settings of a server."""
 
     hosts: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Serving(NamedTuple):
     """Proxies whose forwarded headers are trusted."""
 
 
-class Running(NamedTuple):
+class Host(NamedTuple):
     """A running server."""
 
     service: Service
@@ -92,36 +92,36 @@ class Running(NamedTuple):
 
 
 @asynccontextmanager
-async def running(store: Store, found: socket.socket, how: Serving) -> AsyncIterator[Running]:
+async def running(store: Store, listener: socket.socket, options: HostOptions) -> AsyncIterator[Host]:
     """A server on a socket, until the block ends."""
 
     def on_error(message: str, execution: str | None) -> None:
-        how.log.write("error", message, execution_id=execution)
+        options.log.write("error", message, execution_id=execution)
 
     service = Service(store, SystemClock(), _no_children, open_credential=opener(store), on_error=on_error)
-    bus = _bus(how.nats, service, how.log) if how.nats is not None else None
-    options = ServerSettings(
-        hosts=how.hosts,
+    bus = _bus(options.nats, service, options.log) if options.nats is not None else None
+    server_settings = ServerSettings(
+        hosts=options.hosts,
         version=noetl.__version__,
         safe=safe_of(store),
-        log=how.log,
+        log=options.log,
         bus=bus,
-        traces=how.traces or "",
+        traces=options.traces or "",
     )
-    app = create_app(service, options)
+    app = create_app(service, server_settings)
     api: Api = app.state.api
     ended = asyncio.Event()
-    background = [asyncio.create_task(_kept_up(work, how.log)) for work in (service.run, api.scheduler.run)]
+    background = [asyncio.create_task(_kept_up(work, options.log)) for work in (service.run, api.scheduler.run)]
     background.append(asyncio.create_task(api.health.run()))
     if bus is not None:
         background.append(asyncio.create_task(bus.run()))
-    if how.retention is not None:
-        pruner = Pruner(api.upkeep, service.clock, how.retention, api.log, api.metrics)
+    if options.retention is not None:
+        pruner = Pruner(api.upkeep, service.clock, options.retention, api.log, api.metrics)
         background.append(asyncio.create_task(pruner.run()))
-    serving = asyncio.create_task(listen(app, found, ended, proxies=how.proxies))
+    serving = asyncio.create_task(listen(app, listener, ended, proxies=options.proxies))
     serving.add_done_callback(lambda _: ended.set())
     try:
-        yield Running(service, ended)
+        yield Host(service, ended)
     finally:
         api.stop()
         ended.set()
