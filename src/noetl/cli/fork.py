@@ -75,7 +75,7 @@ def _fork(run: str, playbook: str | None, fork: Fork, client: Client, output: st
             return 3
         fork = fork._replace(source=source)
     collect_garbage()
-    on_forked = _print_forked if output is None else _ignore
+    on_forked = _print_forked if output is None else lambda forked: None
     return print_result(client.runs.fork(run, fork, new_view(output), on_forked), output)
 
 
@@ -87,10 +87,6 @@ def _ctx(sets: tuple[str, ...]) -> dict[str, Any]:
             raise UsageError(f"--set-ctx {text}: write it as KEY=VALUE, such as limit=5; KEY is a whole key of ctx")
         values[key] = scalar(value)
     return values
-
-
-def _ignore(forked: Json) -> None:
-    pass
 
 
 def _print_forked(forked: Json) -> None:

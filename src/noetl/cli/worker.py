@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from noetl.cli.harden import harden
 from noetl.cli.log_option import flags_of, log_option
 from noetl.cli.start import collect_garbage
 from noetl.cli.target import INSECURE_HELP
-from noetl.client.embedded import object_buckets
+from noetl.client.embedded import SIGNALS, object_buckets
 from noetl.clock import SystemClock
 from noetl.errors import AuthError, UsageError
 from noetl.log import Log
@@ -40,7 +39,6 @@ from noetl.worker.shift import GRACE_SECONDS, Shift
 from noetl.worker.wire import Heartbeat
 from noetl.worker.worker import Worker
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 TOKEN_HELP = (
     "Token of the worker. Prefer NOETL_TOKEN or NOETL_TOKEN_FILE: options are visible in the list of processes."
 )

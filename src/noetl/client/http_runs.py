@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -204,7 +203,7 @@ class HttpRuns:
         view.begin(str(self._get(execution)["name"]), execution, 0)
         try:
             for envelope in self._follow(execution, deadline):
-                view.show([LoggedEvent(row_of(envelope), partial(_itself, envelope))])
+                view.show([LoggedEvent(row_of(envelope), envelope.copy)])
         finally:
             view.close()
 
@@ -269,10 +268,6 @@ class HttpRuns:
             removed += batch["removed"]
             if dry_run or not batch["more"]:
                 return removed, batch["items"]
-
-
-def _itself(envelope: Json) -> Json:
-    return envelope
 
 
 def _located(run: Json, source: Source | None) -> Json:

@@ -367,7 +367,9 @@ def _decide(store: Store, execution: str, command: Command) -> Answer:
 
 
 def _outcome(status: str) -> str:
-    return "was cancelled" if status == "cancelled" else f"has already {status}"
+    if status == "cancelled":
+        return "was cancelled"
+    return f"has already {status}" if status in TERMINAL else f"is {status}"
 
 
 def _abandoned(store: SqliteStore) -> list[Summary]:
