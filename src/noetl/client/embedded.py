@@ -10,18 +10,15 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from noetl.client.database import opener
 from noetl.client.ports import Json, LoggedEvent, View, Warn
+from noetl.client.run_views import event_view, run_view
 from noetl.clock import SystemClock
 from noetl.engine.state import Execution
 from noetl.errors import Interrupted, StoreError
 from noetl.runtime.catalog import Catalog
 from noetl.runtime.embedded import LOOK_SECONDS, Embedded
-from noetl.runtime.loaded import File
 from noetl.runtime.runtime import Refresh
-from noetl.server import show
 from noetl.settings import NatsSettings, nats_settings
 from noetl.store.ports import Row, Store, Summary
 from noetl.tools.registry import KINDS
@@ -44,14 +41,9 @@ class Engine(NamedTuple):
     catalog: Catalog
 
     def run(self, state: Execution, summary: Summary | None = None) -> Json:
-        """The execution as `GET /executions/{id}` answers, and what only its database knows."""
-        source = self.catalog.source(state.digest)
         summary = summary or self.embedded.runtime.cells[state.id].summary
         assert summary is not None
-        file = File(source.shown, "", source.places)
-        run: Json = msgspec.to_builtins(show.execution(state, summary, file, SystemClock().now()), enc_hook=show.plain)
-        line = run["error"]["line"] if run["error"] is not None else None
-        return run | {"error_line": source.line(line) if line else "", "cancel_reason": state.cancel_reason}
+        return run_view(state, summary, self.catalog.source(state.digest))
 
 
 @asynccontextmanager
@@ -173,7 +165,7 @@ class Follower:
         rows = await loop.run_in_executor(self.runtime.thread, self.runtime.store.read, self.execution, self.seq)
         self.seq = rows[-1].seq if rows else self.seq
         if self.view is not None:
-            self.view.show([LoggedEvent(row, partial(show.event, self.execution, row)) for row in rows])
+            self.view.show([LoggedEvent(row, partial(event_view, self.execution, row)) for row in rows])
         return rows
 
     async def close(self) -> None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from noetl.client.database import opened, safe_of
 from noetl.client.ports import ALL, Items, Json, Warn
+from noetl.client.views import credential_view, token_view, user_view, version_view
 from noetl.clock import SystemClock
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.store.access import Role, User
-from noetl.store.ports import CatalogVersion
-from noetl.timestamps import optional_rfc3339, rfc3339
+from noetl.timestamps import optional_rfc3339
 
 if TYPE_CHECKING:
     from noetl.client.local_runs import LocalRuns
@@ -70,7 +70,7 @@ class LocalCatalog(Local):
 
     def list(self, prefix: str) -> Items:
         with opened(self.db) as store:
-            return [{"path": path} | _version(store.versions(path, 1)[0]) for path in store.paths(prefix, ALL)]
+            return [{"path": path} | version_view(store.versions(path, 1)[0]) for path in store.paths(prefix, ALL)]
 
     def get(self, path: str, version: int | None) -> Json:
         with opened(self.db) as store:
@@ -84,17 +84,8 @@ class LocalCatalog(Local):
             "version": chosen.version,
             "playbook_id": chosen.digest,
             "text": stored[1].decode("utf-8", "replace"),
-            "versions": list(map(_version, versions)),
+            "versions": list(map(version_view, versions)),
         }
-
-
-def _version(entry: CatalogVersion) -> Json:
-    return {
-        "version": entry.version,
-        "playbook_id": entry.digest,
-        "label": entry.label,
-        "registered": rfc3339(entry.registered),
-    }
 
 
 def not_registered(path: str, version: int | None) -> NotFound:
@@ -109,17 +100,7 @@ class LocalCredentials(Local):
 
     def list(self) -> Items:
         with opened(self.db) as store:
-            return [
-                {
-                    "name": credential.name,
-                    "kind": credential.kind,
-                    "paths": list(credential.paths),
-                    "pools": list(credential.pools),
-                    "created": rfc3339(credential.created),
-                    "updated": rfc3339(credential.updated),
-                }
-                for credential in store.credentials.all()
-            ]
+            return list(map(credential_view, store.credentials.all()))
 
     def delete(self, name: str) -> None:
         with opened(self.db, "write") as store:
@@ -147,18 +128,7 @@ class LocalTokens(Local):
 
     def list(self) -> Items:
         with opened(self.db) as store:
-            return [
-                {
-                    "id": token.id,
-                    "role": token.role,
-                    "name": token.name,
-                    "pool": token.pool,
-                    "created": rfc3339(token.created),
-                    "expires": optional_rfc3339(token.expires),
-                    "revoked": optional_rfc3339(token.revoked),
-                }
-                for token in store.access.tokens()
-            ]
+            return list(map(token_view, store.access.tokens()))
 
     def revoke(self, id: str) -> None:
         with opened(self.db, "write") as store:
@@ -180,8 +150,7 @@ class LocalUsers(Local):
 
     def list(self) -> Items:
         with opened(self.db) as store:
-            users = store.access.users()
-        return [{"name": user.name, "role": user.role, "created": rfc3339(user.created)} for user in users]
+            return list(map(user_view, store.access.users()))
 
     def delete(self, name: str) -> None:
         with opened(self.db, "write") as store:

@@ -16,6 +16,7 @@ import msgspec
 from noetl.client.database import find_run, is_owned, opened, opened_file, owned, running_elsewhere
 from noetl.client.embedded import Engine, Follower, engine, interruptible, run_to_end
 from noetl.client.ports import ALL, PAGE, TERMINAL, Fork, Items, Json, NewView, OnProgress, Start, View, Warn
+from noetl.client.run_views import event_view, output_view, plain, run_item
 from noetl.clock import SystemClock
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
@@ -25,11 +26,9 @@ from noetl.model.identity import uuid7
 from noetl.runtime.catalog import Source
 from noetl.runtime.embedded import LOOK_SECONDS, OPEN, open_below
 from noetl.runtime.runtime import Answer, Runtime
-from noetl.server import show
 from noetl.settings import retention, settings
 from noetl.store.ports import Store, Summary
 from noetl.store.sqlite import Owner, SqliteStore
-from noetl.timestamps import rfc3339
 
 PRUNE_BATCH = 100
 PRUNED_AFTER_RUN = 20
@@ -47,11 +46,10 @@ class LocalRuns:
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def list(self, status: str | None, limit: int) -> Items:
-        now = SystemClock().now()
         with opened(self.db) as store:
             newest = sorted(store.summaries(status=status, limit=ALL), key=_age, reverse=True)[:limit]
             return [
-                show.item(summary, now) | {"orphaned": summary.status not in TERMINAL and not is_owned(store, summary)}
+                run_item(summary) | {"orphaned": summary.status not in TERMINAL and not is_owned(store, summary)}
                 for summary in newest
             ]
 
@@ -68,17 +66,12 @@ class LocalRuns:
         with opened(self.db) as store:
             execution = find_run(store, run).execution_id
             while rows := store.read(execution, after, PAGE):
-                yield [show.event(execution, row) for row in rows]
+                yield [event_view(execution, row) for row in rows]
                 after = rows[-1].seq
 
     def output(self, run: str) -> Items:
-        keys = ("number", "task", "timestamp", "stream", "line")
         with opened(self.db) as store:
-            lines = store.logs(find_run(store, run).execution_id)
-        return [
-            dict(zip(keys, (number, task, rfc3339(at), stream, line), strict=True))
-            for number, task, at, stream, line in lines
-        ]
+            return list(map(output_view, store.logs(find_run(store, run).execution_id)))
 
     def playbook(self, run: Json) -> Json | None:
         with opened(self.db) as store:
@@ -99,9 +92,7 @@ class LocalRuns:
             async with engine(store, self.warn) as local:
                 explanation, state = await history.explain(local.embedded.runtime, execution, step, step_run)
                 source = local.catalog.source(state.digest)
-                shown = explained(explanation, state, step_run, source.shown, source.places)
-                plain: Json = msgspec.to_builtins(shown, enc_hook=show.plain)
-                return plain
+                return plain(explained(explanation, state, step_run, source.shown, source.places))
 
         with opened(self.db) as store:
             execution = find_run(store, run).execution_id
@@ -311,7 +302,7 @@ class LocalRuns:
         now = SystemClock().now()
         with opened(self.db, "read" if dry_run else "write") as store:
             if dry_run:
-                return 0, [show.item(summary, now) for summary in store.prunable(now - age)]
+                return 0, list(map(run_item, store.prunable(now - age)))
             removed = 0
             while batch := store.prune(now - age, PRUNE_BATCH):
                 removed += batch

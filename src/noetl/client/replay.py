@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from noetl.client.ports import Json
+from noetl.client.run_views import plain, state_view
 from noetl.clock import SystemClock
 from noetl.engine.events import EVENTS, Event, ExecutionForked, ExecutionRequested, NextEvaluated, NextRequested
 from noetl.engine.replay import Difference
@@ -18,10 +19,8 @@ from noetl.errors import NoetlError, Unreadable
 from noetl.reference import Reference
 from noetl.runtime import history
 from noetl.runtime.catalog import Source
-from noetl.runtime.loaded import File
 from noetl.runtime.report import report
 from noetl.runtime.runtime import Runtime
-from noetl.server import show
 from noetl.store.codec import ZERO, chained, encode
 from noetl.store.memory import MemoryStore
 from noetl.store.ports import Change, Row
@@ -54,8 +53,8 @@ def replay_remote(
             if source is not None:
                 return await _decide_again(runtime, execution, source)
             state, at = await history.state_at(runtime, execution, len(rows))
-            shown = msgspec.to_builtins(show.state_at(state, at, File("", "", {})), enc_hook=show.plain)
-            return _result(state, all(shown[key] == expected[key] for key in COMPARED))
+            replayed = state_view(state, at)
+            return _result(state, all(replayed[key] == expected[key] for key in COMPARED))
         finally:
             runtime.thread.shutdown()
 
@@ -77,20 +76,20 @@ async def _decide_again(runtime: Runtime, execution: str, source: Source) -> Jso
     digest = runtime.add(source.loaded.require(), source.shown, source.places)
     replayed = await history.replay_with(runtime, execution, digest)
     return _result(replayed.state, replayed.equal, replayed.difference) | {
-        "first_difference": msgspec.to_builtins(replayed.difference, enc_hook=show.plain)
+        "first_difference": plain(replayed.difference)
     }
 
 
 def _result(state: Execution, equal: bool, difference: Difference | None = None) -> Json:
     shown = report(state, "", {}, 0.0)
-    result = {
-        "execution_id": state.id,
-        "events": state.seq if difference is None else difference.seq - 1,
-        **{key: shown[key] for key in ("status", "ctx", "steps")},
-        "equal": equal,
-    }
-    plain: Json = msgspec.to_builtins(result, enc_hook=show.plain)
-    return plain
+    return plain(
+        {
+            "execution_id": state.id,
+            "events": state.seq if difference is None else difference.seq - 1,
+            **{key: shown[key] for key in ("status", "ctx", "steps")},
+            "equal": equal,
+        }
+    )
 
 
 class _RemoteContents(MemoryStore):
