@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from noetl.cli.inputs import payload_of, payload_options, split_version
+from noetl.cli.inputs import payload_options, split_version
 from noetl.cli.output import emit_or_echo, output_option
 from noetl.cli.progress import new_view
 from noetl.cli.report import print_result
 from noetl.cli.start import collect_garbage
 from noetl.cli.target import client_option
-from noetl.client.ports import Client, Start
+from noetl.client.ports import Client, Json, Start
 
 
 @click.command("exec")
@@ -24,9 +24,7 @@ from noetl.client.ports import Client, Start
 def command(
     ctx: click.Context,
     path: str,
-    sets: tuple[str, ...],
-    strings: tuple[str, ...],
-    payload: str | None,
+    payload: Json,
     wait: bool,
     timeout: float | None,
     client: Client,
@@ -37,7 +35,7 @@ def command(
     Without a server it runs in this process, as with `noetl run`.
     """
     name, version = split_version(path)
-    start = Start(payload_of(payload, sets, strings), path=name, version=version)
+    start = Start(payload, path=name, version=version)
     if client.runs.in_process or wait or timeout is not None:
         collect_garbage()
         ctx.exit(print_result(client.runs.run(start, new_view(output), timeout), output))

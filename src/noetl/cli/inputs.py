@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import click
@@ -17,10 +18,16 @@ PAYLOAD_HELP = "Payload: a JSON object, or a file that contains one."
 
 
 def payload_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--set`, `--set-string` and `--payload`; `payload_of` combines them."""
-    function = click.option("--payload", metavar="JSON|@FILE", help=PAYLOAD_HELP)(function)
-    function = click.option("--set-string", "strings", multiple=True, metavar="KEY=TEXT", help=TEXT_HELP)(function)
-    return click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help=SCALAR_HELP)(function)
+    """`--set`, `--set-string` and `--payload`; the verb gets their `payload`."""
+
+    @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help=SCALAR_HELP)
+    @click.option("--set-string", "strings", multiple=True, metavar="KEY=TEXT", help=TEXT_HELP)
+    @click.option("--payload", metavar="JSON|@FILE", help=PAYLOAD_HELP)
+    @wraps(function)
+    def verb(*args: Any, payload: str | None, sets: tuple[str, ...], strings: tuple[str, ...], **kwargs: Any) -> Any:
+        return function(*args, payload=payload_of(payload, sets, strings), **kwargs)
+
+    return verb
 
 
 def split_version(path: str) -> tuple[str, int | None]:

@@ -6,13 +6,13 @@ import sys
 
 import click
 
-from noetl.cli.inputs import payload_of, payload_options
+from noetl.cli.inputs import payload_options
 from noetl.cli.output import output_option
 from noetl.cli.progress import new_view
 from noetl.cli.report import excerpt, print_problems, print_result, summary
 from noetl.cli.start import collect_garbage
 from noetl.cli.target import client_option
-from noetl.client.ports import Client, Start
+from noetl.client.ports import Client, Json, Start
 from noetl.runtime.catalog import Source, read
 from noetl.runtime.obstacles import Obstacle, obstacles
 from noetl.settings import nats_settings
@@ -28,9 +28,7 @@ from noetl.settings import nats_settings
 def command(
     ctx: click.Context,
     file: str,
-    sets: tuple[str, ...],
-    strings: tuple[str, ...],
-    payload: str | None,
+    payload: Json,
     verify: bool,
     client: Client,
     output: str | None,
@@ -42,12 +40,11 @@ def command(
     also 1 if the log violates an invariant of the engine; the violations are printed to stderr. Include them in a bug
     report.
     """
-    start = Start(payload_of(payload, sets, strings), read(file))
-    assert start.source is not None
-    if not is_runnable(start.source, quiet=output is not None, remote=not client.runs.in_process):
+    source = read(file)
+    if not is_runnable(source, quiet=output is not None, remote=not client.runs.in_process):
         ctx.exit(3)
     collect_garbage()
-    run = client.runs.run(start, new_view(output))
+    run = client.runs.run(Start(payload, source), new_view(output))
     code = print_result(run, output)
     if verify:
         from noetl.cli.verify import print_violations, verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from noetl.cli.inputs import json_or_file, payload_of, payload_options, split_version
+from noetl.cli.inputs import json_or_file, payload_options, split_version
 from noetl.cli.output import emit, emit_or_echo, output_option
 from noetl.cli.target import client_option
 from noetl.client.ports import Client, Json
@@ -44,20 +44,13 @@ def command() -> None:
 def add_command(
     name: str,
     path: str,
-    cron: str | None,
-    every: str | None,
-    at: str | None,
-    timezone: str,
-    overlap: str,
-    missed: str,
-    sets: tuple[str, ...],
-    strings: tuple[str, ...],
-    payload: str | None,
+    payload: Json,
     ctx: str | None,
     paused: bool,
     replace: bool,
     client: Client,
     output: str | None,
+    **timing: str | None,
 ) -> None:
     """Start a playbook by --cron, --every or --at."""
     playbook, version = split_version(path)
@@ -67,15 +60,10 @@ def add_command(
     request = {
         "path": playbook,
         "version": version,
-        "payload": payload_of(payload, sets, strings),
+        "payload": payload,
         "ctx": initial_ctx or {},
-        "cron": cron,
-        "every": every,
-        "at": at,
-        "timezone": timezone,
-        "overlap": overlap,
-        "missed": missed,
         "paused": paused or None,
+        **timing,
     }
     _print(client.schedules.put(name, request, replace), output)
 
