@@ -162,7 +162,7 @@ def server_address(
     if not url:
         return None
     if not url.startswith(("http://", "https://")):
-        raise UsageError(f"the address of a server begins with http:// or https://, and not as {url!r} does")
+        raise UsageError(f"--server must start with http:// or https:// (got {url!r})")
     address = ServerAddress(url.rstrip("/"), token or _secret("NOETL_TOKEN", environment))
     allowed = insecure or environment.get("NOETL_INSECURE", "") not in ("", "0")
     if address.token and not allowed and url.startswith("http://") and not is_this_machine(url):
