@@ -19,6 +19,7 @@ from noetl.server import timing
 from noetl.server.roles import is_name
 from noetl.server.show import stamp, stamped
 from noetl.server.wire import ScheduleRequest
+from noetl.store.codec import check_value
 from noetl.store.ports import Store
 from noetl.store.triggers import Fired, Firing, Schedule
 
@@ -90,6 +91,8 @@ def _described(old: Schedule, request: ScheduleRequest, now: float) -> Schedule:
     if len(given) != 1:
         raise UsageError("say when by one of: cron, every, at")
     timing.zone_of(request.timezone)
+    for value in (request.payload, request.ctx):
+        check_value(value)
     new = replace(
         old,
         path=request.path,

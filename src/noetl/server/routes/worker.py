@@ -6,6 +6,7 @@ A worker is known by the name it gives itself and by its token, so no token can 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from hashlib import sha256
 from time import perf_counter
 from typing import Any
@@ -15,7 +16,7 @@ from starlette.responses import Response
 
 from noetl.engine.admissible import Inadmissible
 from noetl.engine.commands import Claim, Report
-from noetl.engine.events import StepRegranted, StepStarted
+from noetl.engine.events import StepPaused, StepRegranted, StepStarted, TaskRetryScheduled
 from noetl.engine.state import Execution, Lease
 from noetl.errors import Conflict, NotFound
 from noetl.keychain.keychain import StoredCredential
@@ -38,6 +39,10 @@ routes = Routes()
 LONGEST_WAIT = 60.0
 MOST_SLOTS = 10_000
 MOST_REPORTS = 1_000
+MOST_DECIDED = 500
+"""Maximum number of reported events in one decision. It takes about 50 ms, and nobody else is answered meanwhile."""
+LARGE_BYTES = 1 << 20
+"""Larger content is hashed in a thread."""
 MOST_LINES = 20_000
 LINE_CHARACTERS, LINE_TASK, LINE_STREAM = 65_536, 500, 20
 """Maximum characters of a line, of its task name and of its stream name."""
@@ -83,7 +88,7 @@ async def report(call: Call) -> Response:
     requests = await call.read(list[wire.ReportRequest])
     if len(requests) > MOST_REPORTS:
         raise Refused(413, f"more than {MOST_REPORTS:,} reports at once")
-    reports = [_report(call, request) for request in requests]
+    reports = [await _report(call, request) for request in requests]
     await _keep_lines(call, [line for request in requests for line in request.lines])
     call.api.metrics.count("noetl_reports_total", len(reports))
     verdicts = await asyncio.gather(
@@ -107,13 +112,29 @@ async def _told(call: Call, execution: str, report: Report) -> wire.Verdicts:
         return wire.Verdicts("rejected")
     try:
         await _check_references(call, state, report)
-        found = await _decided(api, execution, report, again=lease is None)
+        *parts, last = _parts(report)
+        for part in parts:
+            await _decided(api, execution, part, again=False)
+        found = await _decided(api, execution, last, again=lease is None)
     except Inadmissible as error:
         name = lease.worker if lease is not None else _token(call)
         api.log.write("warning", f"report refused: {error}", execution=execution, worker=name)
         return wire.Verdicts("rejected")
     api.metrics.count("noetl_leases_granted_total", len(found.works))
     return wire.Verdicts(found.verdict, found.held, [wire.encode_work(work) for work in found.works])
+
+
+def _parts(report: Report) -> Iterator[Report]:
+    """The report in parts that are decided one by one: a decision of all its events would delay everybody else. A part
+    begins with an event that does not depend on the one before it."""
+    facts, at, blobs = report.facts, 0, report.blobs
+    cuts = [place for place, fact in enumerate(facts) if not isinstance(fact, TaskRetryScheduled | StepPaused)]
+    for cut in cuts:
+        if cut - at >= MOST_DECIDED:
+            part = msgspec.structs.replace(report, facts=facts[at:cut], first=report.first + at, blobs=blobs)
+            yield msgspec.structs.replace(part, claim=None, hand_back=False)
+            at, blobs = cut, ()
+    yield msgspec.structs.replace(report, facts=facts[at:], first=report.first + at, blobs=blobs)
 
 
 async def _decided(api: Api, execution: str, report: Report, *, again: bool) -> Reported:
@@ -128,10 +149,12 @@ async def _decided(api: Api, execution: str, report: Report, *, again: bool) -> 
 async def _check_references(call: Call, state: Execution, report: Report) -> None:
     """Inadmissible unless each stored value that a report refers to comes with it, is known to the execution, or lies
     where the playbook has results written: else a worker could have anything read for it by its hash."""
-    brought = {key for key, _ in report.blobs}
+    brought = {key: len(content) for key, content in report.blobs}
     references = {one.key: one for fact in report.facts for one in wire.references_in(fact) if not one.is_secret}
     for reference in references.values():
         if reference.store == "db" and reference.key in brought:
+            if reference.size != brought[reference.key]:
+                raise Inadmissible(f"the stored value {reference.digest[:12]} has another size")
             continue
         if reference.store != "db" and is_named(state.net.playbook, reference):
             continue
@@ -139,12 +162,13 @@ async def _check_references(call: Call, state: Execution, report: Report) -> Non
             raise Inadmissible(f"the stored value {reference.digest[:12]} does not belong to this execution")
 
 
-def _report(call: Call, request: wire.ReportRequest) -> Report:
+async def _report(call: Call, request: wire.ReportRequest) -> Report:
+    await asyncio.sleep(0)  # there may be many of them
     if len(request.facts) > wire.MOST_FACTS or len(request.blobs) > wire.MOST_FACTS:
         raise Refused(413, f"a report must not have more than {wire.MOST_FACTS:,} events or contents")
     found = wire.report_of(request)
     for key, content in found.blobs:
-        _check_hash(key, content)
+        await _check_hash(key, content)
     if request.claim is None:
         return found
     return msgspec.structs.replace(found, claim=_claim(call, request.claim))
@@ -257,7 +281,7 @@ async def put_blob(call: Call) -> Response:
     if not any(_is_mine(call, lease.worker) for lease in state.leases.values()):
         raise Conflict("content is for work in hand: this token holds no lease of that execution")
     content = await call.content()
-    _check_hash(key, content)
+    await _check_hash(key, content)
     await call.in_store(_keep, api, execution, key, content)
     if bucket := call.text("bucket"):
         if bucket not in buckets(state.net.playbook):
@@ -275,8 +299,9 @@ def _keep(api: Api, execution: str, key: str, content: bytes) -> None:
     raise Refused(503, "the execution moves too fast; send it again", headers={"Retry-After": "1"})
 
 
-def _check_hash(key: str, content: bytes) -> None:
-    if sha256(content).hexdigest() != key:
+async def _check_hash(key: str, content: bytes) -> None:
+    hashed = await asyncio.to_thread(sha256, content) if len(content) > LARGE_BYTES else sha256(content)
+    if hashed.hexdigest() != key:
         raise Refused(422, f"the content is not that of {key[:100]}")
 
 
