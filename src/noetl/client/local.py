@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from noetl.client.database import opened, safe_of
 from noetl.client.ports import ALL, Items, Json, Warn
-from noetl.client.views import credential_view, token_view, user_view, version_view
 from noetl.clock import SystemClock
 from noetl.errors import Conflict, NotFound, UsageError
-from noetl.store.access import Role, User
-from noetl.timestamps import optional_rfc3339
+from noetl.store.access import Role, Token, User
+from noetl.store.ports import CatalogVersion, SealedCredential
+from noetl.timestamps import optional_rfc3339, rfc3339
 
 if TYPE_CHECKING:
     from noetl.client.local_runs import LocalRuns
@@ -156,3 +156,42 @@ class LocalUsers(Local):
         with opened(self.db, "write") as store:
             if not store.access.delete_user(name):
                 raise NotFound(f"user {name!r} not found: `noetl user list` lists all users")
+
+
+# -- as the API shows them ------------------------------------------------------------------------------------------
+
+
+def version_view(entry: CatalogVersion) -> Json:
+    return {
+        "version": entry.version,
+        "playbook_id": entry.digest,
+        "label": entry.label,
+        "registered": rfc3339(entry.registered),
+    }
+
+
+def credential_view(credential: SealedCredential) -> Json:
+    return {
+        "name": credential.name,
+        "kind": credential.kind,
+        "paths": list(credential.paths),
+        "pools": list(credential.pools),
+        "created": rfc3339(credential.created),
+        "updated": rfc3339(credential.updated),
+    }
+
+
+def token_view(token: Token) -> Json:
+    return {
+        "id": token.id,
+        "role": token.role,
+        "name": token.name,
+        "pool": token.pool,
+        "created": rfc3339(token.created),
+        "expires": optional_rfc3339(token.expires),
+        "revoked": optional_rfc3339(token.revoked),
+    }
+
+
+def user_view(user: User) -> Json:
+    return {"name": user.name, "role": user.role, "created": rfc3339(user.created)}
