@@ -1,7 +1,7 @@
 """Imports point one way. A part may import the parts on the lines above its own, never one below.
 
     errors                              imported by all, imports nothing of ours
-    model, printable, durable           printable: text of others on a terminal; durable: writes that survive a crash
+    model, printable, timestamps, durable   text of others on a terminal, RFC 3339, writes that survive a crash
     clock, settings, log                time, the environment, lines on standard error
     file_access, addresses              which files a playbook may name, and which addresses
     expression                          templates
@@ -17,6 +17,7 @@
     worker                              runs work under leases
     runtime                             the shell around the engine
     server, testing                     the server; helpers for people who test playbooks and tools
+    client                              what the command line asks of a database or a server
     cli                                 the command line
 
 To add a part, give it a line below. If an import has to point the other way, the thing it wants lives in the wrong
@@ -35,7 +36,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "noetl"
 LEVELS = [
     ["errors"],
-    ["model", "printable", "durable"],
+    ["model", "printable", "timestamps", "durable"],
     ["clock", "settings", "log"],
     ["file_access", "addresses"],
     ["expression"],
@@ -49,6 +50,7 @@ LEVELS = [
     ["worker"],
     ["runtime"],
     ["server", "testing"],
+    ["client"],
     ["cli"],
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}

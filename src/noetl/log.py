@@ -10,12 +10,12 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 import msgspec
 
 from noetl.printable import printable, printable_json
+from noetl.timestamps import rfc3339
 
 Form = Literal["text", "json"]
 Level = Literal["debug", "info", "warning", "error"]
@@ -42,7 +42,7 @@ class Log:
         """A line. Fields that are None are left out."""
         if ORDER[level] < self._lowest:
             return
-        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        at = rfc3339(time.time())
         present = {name: value for name, value in fields.items() if value is not None}
         if self.form == "json":
             line = printable_json(msgspec.json.encode({"ts": at, "level": level, "msg": message} | present).decode())

@@ -26,7 +26,7 @@ points.install()
 import asyncio  # noqa: E402
 
 from crash.cases import CASES, EXECUTION, SOURCE, Case, LateWriter, operate  # noqa: E402
-from noetl.cli.local import owned  # noqa: E402
+from noetl.client.database import owned  # noqa: E402
 from noetl.clock import SystemClock  # noqa: E402
 from noetl.engine.commands import Resume  # noqa: E402
 from noetl.engine.state import Execution  # noqa: E402

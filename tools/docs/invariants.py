@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from noetl.engine.verify import INVARIANTS
+from noetl.engine.history.verify import INVARIANTS
 
 from tools.docs.markdown import code, page, sentence, table
 

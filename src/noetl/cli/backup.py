@@ -1,4 +1,4 @@
-"""noetl backup FILE: a copy of a database as of one moment, also while a server works on it."""
+"""noetl backup FILE: a consistent copy of a database, also while a server works on it."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from pathlib import Path
 
 import click
 
-from noetl.cli.local import opened
 from noetl.cli.output import emit, output_option
-from noetl.cli.place import Place, place_option
+from noetl.cli.target import target_options
+from noetl.client.database import opened
 from noetl.errors import NotFound, UsageError
-from noetl.settings import settings
+from noetl.settings import ServerAddress, settings
 from noetl.store.open import SQLITE, is_file
 
-POSTGRES = "a database in Postgres is copied by pg_dump and brought back by pg_restore: see docs/howto/back-up.md"
+POSTGRES = "use pg_dump and pg_restore for a Postgres database: see docs/howto/back-up.md"
 
 
 @click.command("backup")
 @click.argument("file", metavar="FILE")
-@place_option
+@target_options
 @output_option()
-def command(file: str, place: Place, output: str | None) -> None:
-    """Copy a database to FILE, which must not exist yet.
+def command(file: str, db: str | None, address: ServerAddress | None, output: str | None) -> None:
+    """Copy a database to FILE, which must not exist.
 
-    Servers and runs may go on meanwhile: the copy is the database as of one moment. It holds everything but the master
-    key of the credentials, which is kept apart, and results that playbooks have put into files or object stores.
+    Servers and runs may continue meanwhile: the copy is a snapshot. It does not contain the master key of the
+    credentials, nor results that playbooks have written to files or object stores.
     """
-    source = database_file(place, "backup")
+    source = database_file(db, address, "backup")
     if not source.is_file():
-        raise NotFound(f"there is no database {source}: --db names another")
+        raise NotFound(f"database {source} does not exist: name another with --db PATH")
     from noetl.store.sqlite.backup import copy_database
 
     size = copy_database(source, Path(file))
@@ -37,16 +37,17 @@ def command(file: str, place: Place, output: str | None) -> None:
     if output is not None:
         emit({"file": file, "bytes": size, "credentials": credentials}, output)
         return
-    click.echo(f"{source} is copied to {file}, {size:,} bytes", err=True)
+    click.echo(f"{source} copied to {file}, {size:,} bytes", err=True)
     if credentials:
-        click.echo("its credentials can be opened with the master key only: keep a copy of it elsewhere", err=True)
+        click.echo(
+            "its credentials can be decrypted only with the master key: keep a copy of the key elsewhere", err=True
+        )
 
 
-def database_file(place: Place, verb: str) -> Path:
-    """The file of the database that a verb is about."""
-    if place.server is not None:
-        raise UsageError(f"{verb} is done where the database is: name it with --db")
-    address = settings(place.db).db
-    if not is_file(address):
+def database_file(db: str | None, address: ServerAddress | None, verb: str) -> Path:
+    if address is not None:
+        raise UsageError(f"{verb} works on the database file of the server: run it there with --db PATH")
+    url = settings(db).db
+    if not is_file(url):
         raise UsageError(POSTGRES)
-    return Path(address.removeprefix(SQLITE))
+    return Path(url.removeprefix(SQLITE))

@@ -13,8 +13,8 @@ import noetl
 from noetl.addresses import forbid_addresses
 from noetl.cli.harden import harden
 from noetl.cli.log_option import log_option
-from noetl.cli.run import collect_garbage
-from noetl.cli.serving import Running, Serving, make_token, retention_option, revoke, running, served
+from noetl.cli.serving import Host, HostOptions, make_token, retention_option, revoke, running, served
+from noetl.cli.start import collect_garbage
 from noetl.cli.worker import on_signal
 from noetl.clock import SystemClock
 from noetl.log import Log
@@ -34,46 +34,39 @@ TOKEN = "noetl dev"
 
 
 @click.command("dev")
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0: any that is free.")
-@click.option("--db", metavar="PATH", help="The database file; else NOETL_DB, else ./.noetl/noetl.db.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port; 0: any free port.")
+@click.option("--db", metavar="PATH", help="Database file; default NOETL_DB, then ./.noetl/noetl.db.")
 @retention_option
 @log_option
 def command(port: int, db: str | None, retention: float | None, log: Log) -> None:
-    """Serve this machine: the API and a worker in one process, until Ctrl-C.
+    """Run the API and a worker in one process, for this machine, until Ctrl-C.
 
-    It makes a token that is good while it runs, and prints the address to open and what to type for the other verbs.
-    Task code runs as your user: everyone who can write a playbook here can do everything that you can do.
+    It creates a token that is valid while it runs, and prints the address of the web page and the variables for other
+    verbs. Task code runs as your user: everyone who can write a playbook here can do everything that you can do.
     """
     harden()
     collect_garbage()
-    how = Serving((), retention, log, nats_settings(), traces_endpoint())
+    options = HostOptions((), retention, log, nats_settings(), traces_endpoint())
     with served(db) as store:
-        found = bound("127.0.0.1", port)
-        revoke(store, [one.id for one in store.access.tokens() if one.name == TOKEN and one.revoked is None])
+        listener = bound("127.0.0.1", port)
+        revoke(store, [old.id for old in store.access.tokens() if old.name == TOKEN and old.revoked is None])
         name, secret = make_token(store, "admin", TOKEN)
         try:
-            asyncio.run(
-                _serve(
-                    store,
-                    found,
-                    secret,
-                    how,
-                )
-            )
+            asyncio.run(_serve(store, listener, secret, options))
         finally:
             revoke(store, [name])
 
 
-async def _serve(store: Store, found: socket.socket, token: str, how: Serving) -> None:
-    url = url_of(found)
+async def _serve(store: Store, listener: socket.socket, token: str, options: HostOptions) -> None:
+    url = url_of(listener)
     forbid_addresses()
-    async with running(store, found, how) as one:
-        shift, pulse = _worker(one, how.log)
-        on_signal(lambda: shift.end() if one.ended.is_set() else one.ended.set())
+    async with running(store, listener, options) as host:
+        shift, pulse = _worker(host, options.log)
+        on_signal(lambda: shift.end() if host.ended.is_set() else host.ended.set())
         working, beating = asyncio.create_task(shift.run()), asyncio.create_task(pulse.run())
         click.echo(f"noetl dev: {url}/#token={token}", err=True)
         click.echo(f"export NOETL_SERVER={url} NOETL_TOKEN={token}")
-        await one.ended.wait()
+        await host.ended.wait()
         shift.end()
         await asyncio.gather(working, return_exceptions=True)
         beating.cancel()
@@ -82,11 +75,11 @@ async def _serve(store: Store, found: socket.socket, token: str, how: Serving) -
         await KINDS.close()
 
 
-def _worker(one: Running, log: Log) -> tuple[Shift, Pulse]:
+def _worker(host: Host, log: Log) -> tuple[Shift, Pulse]:
     """A worker beside the server."""
     clock, name = SystemClock(), f"dev-{os.getpid()}"
     output = Output(clock)
-    link = LocalLink(one.service, "default", output)
+    link = LocalLink(host.service, "default", output)
     worker = Worker(name, link, KINDS, clock, SLOTS)
     worker.log = output.write
     session = WorkerSession(name, link.pool, SLOTS, socket.gethostname(), clock.now(), version=noetl.__version__)

@@ -1,4 +1,4 @@
-"""noetl graph FILE: the net as a picture."""
+"""noetl graph FILE: draw a playbook."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from noetl.files import load_file
     type=click.Choice(["text", "mermaid", "dot", "svg"]),
     default="text",
     show_default=True,
-    help="How to draw it.",
+    help="Format of the drawing.",
 )
 @click.pass_context
 def command(ctx: click.Context, file: str, form: Any) -> None:
-    """Draw a playbook's net: a box for each step, an arrow for each arc, guards on the arrows."""
+    """Draw the graph of a playbook: a box per step, an arrow per arc, guards on the arrows."""
     loaded = load_file(file)
     if loaded.playbook is None:
         import sys

@@ -1,4 +1,4 @@
-"""`--log-format` and `--log-level`: how servers and workers speak of themselves."""
+"""`--log-format` and `--log-level` of servers and workers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import click
 from noetl.log import Log, hear_libraries
 from noetl.settings import LogForm, LogLevel, log_settings
 
-FORM_HELP = "Lines of the log; else NOETL_LOG_FORMAT, else text on a terminal and json elsewhere."
-LEVEL_HELP = "The lowest level that is written; else NOETL_LOG_LEVEL, else info."
+FORM_HELP = "Format of log lines; default NOETL_LOG_FORMAT, then text on a terminal and json elsewhere."
+LEVEL_HELP = "Lowest level to log; default NOETL_LOG_LEVEL, then info."
 
 
 def log_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -32,5 +32,5 @@ def log_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def flags_of(log: Log) -> list[str]:
-    """What to give to a process of ours, so that it speaks in the same way."""
+    """The options for a child process that logs in the same way."""
     return ["--log-format", log.form, "--log-level", log.level]

@@ -1,8 +1,8 @@
-"""The command `noetl`. Each verb is a file of its own, imported only when it is called.
+"""The command `noetl`. Each verb is a module, imported only when it is called.
 
-Data goes to stdout, talk to stderr. Exit codes: 0 ok, 1 run failed or cancelled, 2 usage, 3 invalid
-playbook, 4 not found, 5 not allowed or no credential, 6 conflict with what is going on, 7 no server answers,
-124 timed out, 130 interrupted.
+Data goes to stdout, messages go to stderr. Exit codes: 0 success, 1 run failed or cancelled, 2 usage, 3 invalid
+playbook, 4 not found, 5 not authorized or credential missing, 6 conflict, 7 server unreachable, 124 timed out, 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from noetl.settings import no_colour
 VERBS = {
     "run": "Run a playbook and wait for its end",
     "runs": "List, show, follow, stop, resume, signal, fork, retry and compare runs",
-    "register": "Keep a playbook in the catalog, under its path and the next version",
-    "exec": "Run a playbook of the catalog",
-    "catalog": "Look at the playbooks that are registered",
-    "explain": "Tell why a step of a run went as it did",
+    "register": "Store a playbook in the catalog, under its path and the next version",
+    "exec": "Run a registered playbook",
+    "catalog": "List and show registered playbooks",
+    "explain": "Explain why a step of a run went as it did",
     "backup": "Copy a database while it is in use",
-    "restore": "Make a database from its backup",
+    "restore": "Create a database from a backup",
     "verify": "Check the logs of runs against every invariant",
     "validate": "Check playbooks and show every problem with its place",
-    "graph": "Draw a playbook's net as text, mermaid, dot or svg",
+    "graph": "Draw the graph of a playbook as text, mermaid, dot or svg",
     "schema": "Print the JSON Schema of playbooks, for editors",
     "migrate": "Rewrite a classic playbook in the canonical dialect",
-    "schedule": "Start playbooks by the clock: add, list, show, pause, trigger schedules",
-    "hook": "Let signed requests start playbooks: add, list, rotate, delete hooks",
-    "credential": "Keep credentials, sealed, for playbooks to sign in with",
-    "token": "Make, list and revoke tokens for a server",
-    "user": "Add, list and remove people who can sign in to a server",
+    "schedule": "Start playbooks at certain times: add, list, show, pause, trigger schedules",
+    "hook": "Start playbooks by signed requests: add, list, rotate, delete hooks",
+    "credential": "Store encrypted credentials that playbooks sign in with",
+    "token": "Create, list and revoke tokens of a server",
+    "user": "Add, list and delete users who can sign in to a server",
     "tools": "List the tool kinds, or print the inputs of one",
-    "dev": "Server and worker in one process, for one person",
-    "server": "Serve executions of a database to workers and people",
-    "worker": "Take work from a server, run it, and report what happened",
+    "dev": "Run server and worker in one process, for one person",
+    "server": "Serve a database to workers and clients",
+    "worker": "Execute tasks of a server",
 }
 """Verbs with one line each, so that `noetl --help` imports none of them."""
 
 SERVER_PACKAGES = frozenset(["argon2", "cronsim", "fastapi", "starlette", "uvicorn"])
-"""What the extra `server` brings."""
+"""Packages of the extra `server`."""
 
 EXIT_CODES: dict[type[NoetlError], int] = {
     UsageError: 2,
@@ -71,7 +71,7 @@ EXIT_CODES: dict[type[NoetlError], int] = {
 
 
 class Verbs(click.Group):
-    """Finds a verb's module when it is called."""
+    """Imports the module of a verb when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -79,12 +79,7 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        try:
-            command: click.Command = import_module(f"noetl.cli.{cmd_name}").command
-        except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] not in SERVER_PACKAGES:
-                raise
-            raise UsageError(f"`noetl {cmd_name}` needs packages: pip install 'noetl-engine[server]'") from None
+        command: click.Command = import_module(f"noetl.cli.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -97,8 +92,8 @@ class Verbs(click.Group):
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             from noetl.dsl.problem import did_you_mean
 
-            hint = did_you_mean(args[0], VERBS) or "`noetl --help` lists the verbs"
-            ctx.fail(f"there is no verb {args[0]!r}: {hint}")
+            hint = did_you_mean(args[0], VERBS) or "`noetl --help` lists all verbs"
+            ctx.fail(f"unknown verb {args[0]!r}: {hint}")
         return super().resolve_command(ctx, args)
 
 
@@ -106,18 +101,23 @@ class Verbs(click.Group):
 @click.version_option(noetl.__version__, prog_name="noetl")
 @click.pass_context
 def noetl_command(ctx: click.Context) -> None:
-    """Check, draw and run noetl playbooks, and look after their runs."""
+    """Check, draw and run noetl playbooks, and control their runs."""
     if no_colour():
         ctx.color = False
 
 
 def main() -> None:
-    """Run the command line; errors become one line and an exit code."""
+    """Run the command line. An error is printed in one line and sets the exit code."""
     try:
         noetl_command(prog_name="noetl")
     except NoetlError as error:
         click.echo(printable(f"noetl: {error}", lines=True), err=True)
         sys.exit(next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1))
-    except OSError as error:  # files are read with errors of their own; what is left is where we write to
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in SERVER_PACKAGES:
+            raise
+        click.echo(f"noetl: {error.name} is not installed: pip install 'noetl-engine[server]'", err=True)
+        sys.exit(2)
+    except OSError as error:  # errors of reading files are reported where they are read
         click.echo(f"noetl: can't write: {error.strerror or error}", err=True)
         sys.exit(1)

@@ -27,19 +27,19 @@ def command(ctx: click.Context, file: str, write: bool) -> None:
     from noetl.tools.registry import KINDS
 
     if write and file == STDIN:
-        raise UsageError("--write needs a file, and `-` is standard input")
-    found = migrate("<stdin>" if file == STDIN else file, read_file(file), KINDS)
-    if found.failed:
+        raise UsageError("--write needs a file (got `-`, which is standard input)")
+    migrated = migrate("<stdin>" if file == STDIN else file, read_file(file), KINDS)
+    if migrated.failed:
         from noetl.cli.report import print_problems
 
-        print_problems(found.leftovers or found.problems, stream=sys.stderr)
+        print_problems(migrated.leftovers or migrated.problems, stream=sys.stderr)
         click.echo(f"{file}: nothing was rewritten", err=True)
         ctx.exit(3)
     if not write:
-        click.echo(found.text.encode(), nl=False)
-    elif found.changed:
-        replace(file, found.text.encode())
-    click.echo(f"{file}: {'rewritten' if found.changed else 'is canonical already'}", err=True)
+        click.echo(migrated.text.encode(), nl=False)
+    elif migrated.changed:
+        replace(file, migrated.text.encode())
+    click.echo(f"{file}: {'rewritten' if migrated.changed else 'is canonical already'}", err=True)
 
 
 def replace(path: str, data: bytes) -> None:

@@ -14,8 +14,16 @@ FORMATS = ("json", "jsonl", "yaml", "table")
 
 
 def output_option(*formats: str) -> Callable[..., Any]:
-    """The option `-o` of a verb; without it the verb prints what people like to read."""
+    """The option `-o` of a verb; without it the verb prints text for people."""
     return click.option("-o", "--output", type=click.Choice(formats or FORMATS), help="Print data in this format.")
+
+
+def emit_or_echo(data: Any, output: str | None, text: str) -> None:
+    """Print data in the format of `-o`, or else a text for people."""
+    if output is not None:
+        emit(data, output)
+    else:
+        click.echo(text)
 
 
 def emit(data: Any, output: str) -> None:

@@ -23,13 +23,13 @@ from noetl.log import Log
 from noetl.settings import variables
 
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.5, 30.0
-"""Before one that died is started again; doubled while it keeps dying."""
+"""Backoff before a dead worker is restarted; doubled while it keeps dying."""
 STEADY_SECONDS = 60.0
-"""One that has lived so long is not dying all the time."""
+"""A worker that lived that long gets the first backoff again."""
 SPARE_SECONDS = 10.0
-"""How much longer than their grace time they may take to end, after which they are killed."""
+"""Time beyond the grace time after which workers are killed."""
 LEAVE_CODES = frozenset([2, 5])
-"""Who ends with these will do so again: wrong usage, or a token that is not good."""
+"""Exit codes after which a restart is useless: wrong usage, or an invalid token."""
 
 
 SERVER_ONLY = ("NOETL_", "PG", "OTEL_")
@@ -43,7 +43,7 @@ class Member(NamedTuple):
 
     token: str
     name: str | None = None
-    """What it is called, also when it was started again; None: it makes a name itself."""
+    """Its name, also after a restart; None: it generates one."""
 
 
 class Pool:
@@ -67,14 +67,14 @@ class Pool:
         self.ended = asyncio.Event()
 
     def end(self) -> None:
-        """Let them finish; asked twice, they are killed."""
+        """Stop the workers; the second call kills them."""
         for process in list(self.processes):
             with suppress(ProcessLookupError):
                 process.kill() if self.ended.is_set() else process.terminate()
         self.ended.set()
 
     async def run(self) -> list[int]:
-        """Keep them alive until the end; the exit codes of those that could not be kept."""
+        """Run the workers until `end`; returns the exit codes of those that were not restarted."""
         keeping = [asyncio.create_task(self._keep(member)) for member in self.members]
         ending = asyncio.create_task(self._end_in_time())
         codes = await asyncio.gather(*keeping)
@@ -96,7 +96,7 @@ class Pool:
             if code in LEAVE_CODES:
                 return code
             pause = FIRST_PAUSE_SECONDS if clock() - began > STEADY_SECONDS else pause
-            self.log.write("warning", f"a worker has ended; another is started in {pause:g} s", code=code)
+            self.log.write("warning", f"a worker died, restarting it in {pause:g} s", code=code)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self.ended.wait()
@@ -133,12 +133,12 @@ class Pool:
 
 
 def _inherited(environment: Mapping[str, str], user: WorkersUser | None) -> dict[str, str]:
-    found = {name: value for name, value in environment.items() if not name.startswith(SERVER_ONLY)}
+    inherited = {name: value for name, value in environment.items() if not name.startswith(SERVER_ONLY)}
     if user is not None:
         for name in ("TMPDIR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"):
-            found.pop(name, None)  # folders of this process's user
-        found |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
-    return found
+            inherited.pop(name, None)  # folders of this process's user
+        inherited |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
+    return inherited
 
 
 def _as_user(user: WorkersUser | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Problems as people read them: the place, the line, a caret under the fault, and what to do."""
+"""Problems, errors and results for people: the place, the line with a caret under the fault, and what to do."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import IO, Any
 
 import click
 
+from noetl.cli.output import emit
 from noetl.dsl.problem import Problem
 from noetl.printable import printable
 
 COLOURS = {"error": "red", "warning": "yellow"}
 MAX_COLUMNS = 160
+RESULT = ("execution_id", "status", "result", "ctx", "steps", "error", "events", "duration_ms")
 
 
 def print_problems(problems: Iterable[Problem], *, stream: IO[Any] | None = None) -> None:
@@ -24,9 +26,9 @@ def problem_text(problem: Problem) -> str:
     colour = COLOURS[problem.severity]
     place = f"{problem.file}:{problem.line}:{problem.column}"
     title = click.style(f"{problem.severity} {problem.code}", fg=colour, bold=True)
-    shown = excerpt(problem.line, problem.column, problem.source, colour)
+    excerpt_lines = excerpt(problem.line, problem.column, problem.source, colour)
     message = printable(problem.message, lines=True)
-    lines = [f"{click.style(printable(place), bold=True)}: {title}: {message}", *shown]
+    lines = [f"{click.style(printable(place), bold=True)}: {title}: {message}", *excerpt_lines]
     if problem.hint:
         lines.append(
             f"{' ' * len(str(problem.line))} {click.style('=', fg='cyan')} {printable(problem.hint, lines=True)}"
@@ -39,15 +41,55 @@ def excerpt(line: int, column: int, source: str, colour: str) -> list[str]:
     gutter = str(line)
     source = "".join(char if char.isprintable() else " " for char in source)
     start = max(0, column - 1 - MAX_COLUMNS // 2) if len(source) > MAX_COLUMNS else 0
-    shown = source[start : start + MAX_COLUMNS]
+    visible = source[start : start + MAX_COLUMNS]
     caret = " " * (column - 1 - start) + click.style("^", fg=colour, bold=True)
     bar = click.style("|", fg="cyan")
-    return [f"{gutter} {bar} {shown}", f"{' ' * len(gutter)} {bar} {caret}"]
+    return [f"{gutter} {bar} {visible}", f"{' ' * len(gutter)} {bar} {caret}"]
 
 
 def summary(problems: Iterable[Problem]) -> str:
     """`2 errors, 1 warning`."""
-    found = list(problems)
-    errors = sum(problem.severity == "error" for problem in found)
-    warnings = len(found) - errors
+    problems = list(problems)
+    errors = sum(problem.severity == "error" for problem in problems)
+    warnings = len(problems) - errors
     return f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
+
+
+def format_duration(seconds: float) -> str:
+    """`12 ms`, `3.4 s`, `2 min 5 s`, `1 h 4 min`."""
+    if seconds < 1:
+        return f"{max(0.0, seconds) * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def print_result(run: dict[str, Any], output: str | None) -> int:
+    """Print the result of a run that has ended; returns the exit code."""
+    succeeded = run["status"] == "succeeded"
+    if output is not None:
+        emit({key: run[key] for key in RESULT}, output)
+        return 0 if succeeded else 1
+    if run["error"] is not None:
+        click.echo(error_text(run), err=True)
+    verdict = click.style(run["status"], fg="green" if succeeded else "red", bold=True)
+    reason = f": {printable(run['cancel_reason'])}" if run["status"] == "cancelled" and run["cancel_reason"] else ""
+    took = format_duration(run["duration_ms"] / 1000)
+    click.echo(f"{printable(run['name'])} {verdict} in {took}{reason}", err=True)
+    if succeeded:
+        emit(run["result"], "json")
+    return 0 if succeeded else 1
+
+
+def error_text(run: dict[str, Any]) -> str:
+    """`playbook.yaml:12:9: step fetch, task call, attempt 3: http_status: ...`, and the line, if it is known."""
+    error = run["error"]
+    line, column = error["line"], error["column"]
+    place = printable(f"{error['file']}:{line}:{column}" if line else error["file"])
+    who = [printable(f"{word} {error[word]}") for word in ("step", "task", "attempt") if error[word]]
+    parts = [click.style(place, bold=True), *([", ".join(who)] if who else [])]
+    kind, message = printable(str(error["kind"])), printable(str(error["message"]), lines=True)
+    text = f"{': '.join(parts)}: {click.style(kind, fg='red', bold=True)}: {message}"
+    source = excerpt(line, column, run["error_line"], "red") if line and run["error_line"] else []
+    return "\n".join([text, *source])

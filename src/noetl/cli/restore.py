@@ -1,4 +1,4 @@
-"""noetl restore FILE: a database from its backup."""
+"""noetl restore FILE: create a database from a backup."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import click
 
 from noetl.cli.backup import database_file
 from noetl.cli.output import emit, output_option
-from noetl.cli.place import Place, place_option
+from noetl.cli.target import target_options
 from noetl.errors import FileMissing
-from noetl.settings import master_key_settings
+from noetl.settings import ServerAddress, master_key_settings
 
 
 @click.command("restore")
 @click.argument("file", metavar="FILE")
-@place_option
+@target_options
 @output_option()
-def command(file: str, place: Place, output: str | None) -> None:
-    """Make the database that `--db` names from a copy that `noetl backup` has made.
+def command(file: str, db: str | None, address: ServerAddress | None, output: str | None) -> None:
+    """Create the database that `--db` names from a copy that `noetl backup` has made.
 
-    A database that is there is never written over: stop who uses it and move it away first, together with the files
-    that lie beside it (-wal and -shm), since SQLite would take them for a part of the new one.
+    An existing database is never overwritten: stop the processes that use it and move it away first, together with the
+    files beside it (-wal and -shm), which SQLite would take for a part of the new one.
     """
-    target = database_file(place, "restore")
+    target = database_file(db, address, "restore")
     if not Path(file).is_file():
-        raise FileMissing(f"there is no backup {file}")
+        raise FileMissing(f"no such file: {file}")
     from noetl.keychain.master import MasterKeySource
     from noetl.keychain.revisions import Revisions
     from noetl.store.sqlite.backup import copy_database
@@ -35,7 +35,8 @@ def command(file: str, place: Place, output: str | None) -> None:
     if output is not None:
         emit({"file": str(target), "bytes": size}, output)
     else:
-        click.echo(f"{target} is made from {file}, {size:,} bytes", err=True)
+        click.echo(f"{target} created from {file}, {size:,} bytes", err=True)
         click.echo(
-            "`noetl verify` proves it; open runs go on with `noetl server` or `noetl runs resume --all`", err=True
+            "check it with `noetl verify`; continue open runs with `noetl server` or `noetl runs resume --all`",
+            err=True,
         )

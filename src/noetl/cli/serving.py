@@ -1,4 +1,4 @@
-"""What the verbs `server` and `dev` share: the engine of a server, its API, and an orderly end."""
+"""What the verbs `server` and `dev` share: the engine of a server, its API, and their shutdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 import noetl
-from noetl.cli.local import opener, safe_of, server_of
+from noetl.client.database import opener, safe_of, server_of
 from noetl.clock import SystemClock
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
@@ -34,16 +34,15 @@ if TYPE_CHECKING:
     from noetl.nats.connection import NatsConnection
 
 RETENTION_HELP = (
-    "How long executions are kept after their end, such as 90d; off (or 0) keeps them for ever. Else NOETL_RETENTION, "
-    "else 30d."
+    "Time after which ended runs are removed, such as 90d; off (or 0) removes none. Default NOETL_RETENTION, then 30d."
 )
 AGAIN_SECONDS = 1.0
-"""How soon the engine goes on after the store has failed it."""
+"""Time before a background task restarts after an error."""
 
 
 @contextmanager
 def served(db: str | None) -> Iterator[Store]:
-    """The database, for a server. A file has one server at a time; Conflict if there is another."""
+    """The database of a server; Conflict if a file has another server already."""
     chosen = settings(db)
     store = open_store(chosen.db, synchronous=chosen.synchronous)
     owner: Owner | None = None
@@ -51,7 +50,7 @@ def served(db: str | None) -> Iterator[Store]:
         if isinstance(store, SqliteStore):
             owner = Owner.acquire(store, server_of(store))
             if owner is None:
-                raise Conflict(f"another server works on {chosen.db}: a file has one at a time, Postgres any number")
+                raise Conflict(f"another server uses {chosen.db}: a file can have one, Postgres any number")
         yield store
     finally:
         if owner is not None:
@@ -60,69 +59,69 @@ def served(db: str | None) -> Iterator[Store]:
 
 
 def retention_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--retention`; the verb gets seconds, or None to keep all."""
+    """`--retention`; the verb gets seconds, or None to keep all runs."""
 
-    @click.option("--retention", "said", metavar="DURATION", help=RETENTION_HELP)
+    @click.option("--retention", "text", metavar="DURATION", help=RETENTION_HELP)
     @wraps(function)
-    def verb(*args: Any, said: str | None, **kwargs: Any) -> Any:
-        return function(*args, retention=retention(said), **kwargs)
+    def verb(*args: Any, text: str | None, **kwargs: Any) -> Any:
+        return function(*args, retention=retention(text), **kwargs)
 
     return verb
 
 
-class Serving(NamedTuple):
-    """How a server is to serve."""
+class HostOptions(NamedTuple):
+    """Settings of a server."""
 
     hosts: tuple[str, ...] = ()
     retention: float | None = None
-    """For how many seconds after their end executions are kept; None: for ever."""
+    """Seconds after which ended executions are removed; None: never."""
     log: Log = Log()
     nats: NatsSettings | None = None
     traces: str | None = None
-    """The address that gets spans over OTLP/HTTP."""
+    """URL that receives spans over OTLP/HTTP."""
     proxies: tuple[str, ...] = ()
     """Proxies whose forwarded headers are trusted."""
 
 
-class Running(NamedTuple):
-    """A server at work."""
+class Host(NamedTuple):
+    """A running server."""
 
     service: Service
     ended: asyncio.Event
-    """Set it, and the server ends."""
+    """Set it to stop the server."""
 
 
 @asynccontextmanager
-async def running(store: Store, found: socket.socket, how: Serving) -> AsyncIterator[Running]:
-    """A server that answers at a socket while the block lasts."""
+async def running(store: Store, listener: socket.socket, options: HostOptions) -> AsyncIterator[Host]:
+    """A server on a socket, until the block ends."""
 
     def on_error(message: str, execution: str | None) -> None:
-        how.log.write("error", message, execution_id=execution)
+        options.log.write("error", message, execution_id=execution)
 
     service = Service(store, SystemClock(), _no_children, open_credential=opener(store), on_error=on_error)
-    bus = _bus(how.nats, service, how.log) if how.nats is not None else None
-    options = ServerSettings(
-        hosts=how.hosts,
+    bus = _bus(options.nats, service, options.log) if options.nats is not None else None
+    server_settings = ServerSettings(
+        hosts=options.hosts,
         version=noetl.__version__,
         safe=safe_of(store),
-        log=how.log,
+        log=options.log,
         bus=bus,
-        traces=how.traces or "",
+        traces=options.traces or "",
     )
-    app = create_app(service, options)
+    app = create_app(service, server_settings)
     api: Api = app.state.api
     ended = asyncio.Event()
-    background = [asyncio.create_task(_kept_up(work, how.log)) for work in (service.run, api.scheduler.run)]
+    background = [asyncio.create_task(_kept_up(work, options.log)) for work in (service.run, api.scheduler.run)]
     background.append(asyncio.create_task(api.health.run()))
     if bus is not None:
         background.append(asyncio.create_task(bus.run()))
-    if how.retention is not None:
-        pruner = Pruner(api.upkeep, service.clock, how.retention, api.log, api.metrics)
+    if options.retention is not None:
+        pruner = Pruner(api.upkeep, service.clock, options.retention, api.log, api.metrics)
         background.append(asyncio.create_task(pruner.run()))
-    serving = asyncio.create_task(listen(app, found, ended, proxies=how.proxies))
+    serving = asyncio.create_task(listen(app, listener, ended, proxies=options.proxies))
     serving.add_done_callback(lambda _: ended.set())
     try:
-        yield Running(service, ended)
+        yield Host(service, ended)
     finally:
         api.stop()
         ended.set()
@@ -150,12 +149,12 @@ def _bus(nats: NatsSettings, service: Service, log: Log) -> NatsConnection:
 
 
 async def _no_children(parent: Execution, request: dict[str, Any]) -> str:
-    """Until the API brings its catalog."""
+    """Replaced by the API, which has the catalog."""
     raise NotFound("playbooks are found in the catalog")
 
 
 async def _kept_up(work: Callable[[], Awaitable[None]], log: Log) -> None:
-    """Background work of the server. If the store fails, it is tried again until it is back."""
+    """Run a background task, and restart it after an error."""
     while True:
         try:
             await work()
@@ -174,7 +173,7 @@ def make_token(store: Store, role: Role, name: str, pool: str | None = None) -> 
 
 
 def revoke(store: Store, ids: list[str]) -> None:
-    """These tokens have served."""
-    with suppress(Exception):  # at the end of a process nobody can be told
-        for one in ids:
-            store.access.revoke_token(one, SystemClock().now())
+    """Revoke tokens when the process ends."""
+    with suppress(Exception):  # they are only valid for a server that no longer runs
+        for id in ids:
+            store.access.revoke_token(id, SystemClock().now())

@@ -1,4 +1,4 @@
-"""noetl tools: which kinds there are, and what each takes."""
+"""noetl tools: tool kinds and their inputs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def command(ctx: click.Context, output: str | None) -> None:
 @output_option()
 def schema_command(kind: str, output: str | None) -> None:
     """Print the inputs of one kind: as a table, or with `-o json` as JSON Schema."""
-    found = KINDS.get(kind)
-    if found is None:
+    tool = KINDS.get(kind)
+    if tool is None:
         raise FileMissing(
-            f"no tool kind is called {kind!r}: {did_you_mean(kind, KINDS.names()) or 'see `noetl tools`'}"
+            f"unknown tool kind {kind!r}: {did_you_mean(kind, KINDS.names()) or '`noetl tools` lists all kinds'}"
         )
     if output in (None, "table"):
-        emit([row._asdict() for row in rows(found)], "table")
+        emit([row._asdict() for row in rows(tool)], "table")
     else:
-        emit(schema(found), output or "json")
+        emit(schema(tool), output or "json")

@@ -1,15 +1,14 @@
-"""noetl validate FILE...: is this playbook sound, and if not, what is wrong where."""
+"""noetl validate FILE...: check playbooks."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import click
-import msgspec
 
 from noetl.cli.output import emit, output_option
-from noetl.cli.place import INSECURE_HELP
 from noetl.cli.report import print_problems, summary
+from noetl.cli.target import INSECURE_HELP, warn
 from noetl.dsl.problem import Problem
 from noetl.errors import FileMissing
 from noetl.files import STDIN, load_file, read_file
@@ -17,11 +16,11 @@ from noetl.printable import printable
 from noetl.settings import ServerAddress, server_address
 
 KEYS = ("file", "line", "column", "code", "severity", "message", "hint")
-SERVER_HELP = "Let this server check them, with the kinds that it has. NOETL_TOKEN has the token."
+SERVER_HELP = "Server that checks them, with its own tool kinds. Its token is read from NOETL_TOKEN."
 
 
 class Checked(NamedTuple):
-    """What was found in a playbook, and in few words what it is; empty if it can't be run."""
+    """The problems of a playbook, and a short description; empty if it cannot run."""
 
     problems: list[Problem]
     about: str
@@ -29,7 +28,7 @@ class Checked(NamedTuple):
 
 @click.command("validate")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--strict", is_flag=True, help="Refuse the classic dialect.")
+@click.option("--strict", is_flag=True, help="Reject the classic dialect.")
 @click.option("--server", metavar="URL", help=SERVER_HELP)
 @click.option("--insecure", is_flag=True, help=INSECURE_HELP)
 @output_option()
@@ -39,15 +38,15 @@ def command(
 ) -> None:
     """Check playbooks and show every problem with its place. `-` reads standard input.
 
-    Exits with 3 if any playbook has an error, and with 4 if a file does not exist. Warnings alone exit with 0. This is
-    done here, also where NOETL_SERVER names a server; --server asks one.
+    Exits with 3 if any playbook has an error, and with 4 if a file does not exist. Warnings alone exit with 0.
+    Playbooks are checked locally, also if NOETL_SERVER is set, unless --server is used.
     """
     address = server_address(server, insecure=insecure) if server else None
     problems: list[Problem] = []
     missing = False
     for name in files:
         try:
-            checked = _here(name, strict) if address is None else _there(name, strict, address)
+            checked = _check(name, strict) if address is None else _check_remotely(name, strict, address)
         except FileMissing as error:
             click.echo(printable(f"noetl: {error}", lines=True), err=True)
             missing = True
@@ -62,7 +61,7 @@ def command(
     ctx.exit(4 if missing else 0)
 
 
-def _here(name: str, strict: bool) -> Checked:
+def _check(name: str, strict: bool) -> Checked:
     loaded = load_file(name, strict=strict)
     if loaded.playbook is None:
         return Checked(list(loaded.problems), "")
@@ -70,17 +69,20 @@ def _here(name: str, strict: bool) -> Checked:
     return Checked(list(loaded.problems), f"{loaded.dialect}, {count} step{'s' * (count != 1)}")
 
 
-def _there(name: str, strict: bool, address: ServerAddress) -> Checked:
-    """The server knows neither the file's name nor how its lines look here."""
-    from noetl.cli.remote import server
+def _check_remotely(name: str, strict: bool, address: ServerAddress) -> Checked:
+    """The server knows neither the name of the file nor its lines."""
+    from noetl.client.http import HttpClient, problem_of
 
     text = read_file(name)
-    lines, shown = text.decode("utf-8", "replace").splitlines(), "<stdin>" if name == STDIN else name
-    with server(address) as remote:
-        answer = remote.post_text("/playbooks/validate", text, strict="true" if strict else None)
+    lines, file = text.decode("utf-8", "replace").splitlines(), "<stdin>" if name == STDIN else name
+    client = HttpClient(address, warn)
+    try:
+        answer = client.catalog.validate(text, strict)
+    finally:
+        client.close()
     problems = [
-        msgspec.convert(one | {"file": shown, "source": "".join(lines[one["line"] - 1 : one["line"]])[:500]}, Problem)
-        for one in answer["problems"]
+        problem_of(fault, file=file, source="".join(lines[fault["line"] - 1 : fault["line"]])[:500])
+        for fault in answer["problems"]
     ]
     return Checked(problems, f"checked by {address.url}" if answer["valid"] else "")
 

@@ -1,4 +1,4 @@
-"""noetl worker: take work of a pool from a server, run it, and report what happened."""
+"""noetl worker: execute tasks of a server."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import msgspec
 import noetl
 from noetl.addresses import forbid_addresses
 from noetl.cli.harden import harden
-from noetl.cli.local import shelf
 from noetl.cli.log_option import flags_of, log_option
-from noetl.cli.place import INSECURE_HELP
-from noetl.cli.run import SIGNALS, collect_garbage
+from noetl.cli.start import collect_garbage
+from noetl.cli.target import INSECURE_HELP
+from noetl.client.embedded import SIGNALS, object_buckets
 from noetl.clock import SystemClock
 from noetl.errors import AuthError, UsageError
 from noetl.log import Log
@@ -40,25 +40,25 @@ from noetl.worker.wire import Heartbeat
 from noetl.worker.worker import Worker
 
 TOKEN_HELP = (
-    "The token of the worker. Better in NOETL_TOKEN or NOETL_TOKEN_FILE: others see flags in lists of processes."
+    "Token of the worker. Prefer NOETL_TOKEN or NOETL_TOKEN_FILE: options are visible in the list of processes."
 )
 
 NATS_HELP = (
-    "NATS, where results of `nats_object` are put and read without the server; else NOETL_NATS. Not needed: without it "
-    "the server does that."
+    "NATS server, so that results of `nats_object` bypass the noetl server; default NOETL_NATS. Without it the noetl "
+    "server stores and reads them."
 )
-NAME_HELP = "What it is called in lists, with a number behind it if there are several; else made from host and process."
-GRACE_HELP = f"How long running tasks may take to finish when it is told to end; {GRACE_SECONDS:g} if not given."
+NAME_HELP = "Name of the worker, numbered if there are several; default host and process id."
+GRACE_HELP = f"Time for running tasks to finish after SIGTERM; default {GRACE_SECONDS:g}."
 
 
 @click.command("worker")
-@click.option("--server", metavar="URL", help="The server; else NOETL_SERVER.")
+@click.option("--server", metavar="URL", help="Server; default NOETL_SERVER.")
 @click.option("--token", metavar="TOKEN", help=TOKEN_HELP)
 @click.option("--insecure", is_flag=True, help=INSECURE_HELP)
-@click.option("--pool", default="default", show_default=True, metavar="NAME", help="Whose work it does.")
-@click.option("--slots", type=click.IntRange(1, 1000), default=16, show_default=True, help="How much at once.")
+@click.option("--pool", default="default", show_default=True, metavar="NAME", help="Pool whose tasks it executes.")
+@click.option("--slots", type=click.IntRange(1, 1000), default=16, show_default=True, help="Maximum tasks at once.")
 @click.option("--nats", metavar="URL", help=NATS_HELP)
-@click.option("--processes", type=click.IntRange(1, 100), default=1, show_default=True, help="So many of them.")
+@click.option("--processes", type=click.IntRange(1, 100), default=1, show_default=True, help="Number of processes.")
 @click.option("--name", metavar="NAME", help=NAME_HELP)
 @click.option("--grace", type=click.FloatRange(0), default=GRACE_SECONDS, metavar="SECONDS", help=GRACE_HELP)
 @click.option("--until-eof", is_flag=True, hidden=True, help="End when standard input is closed.")
@@ -76,19 +76,19 @@ def command(
     until_eof: bool,
     log: Log,
 ) -> None:
-    """Run work of a server, until SIGTERM or Ctrl-C.
+    """Execute tasks of a server, until SIGTERM or Ctrl-C.
 
-    Then it takes nothing new, running tasks may finish for a grace time, and the rest is handed back; a second signal
-    stops it at once. It opens no port and needs no database.
+    It then claims no more tasks, gives running ones a grace time to finish, and returns the rest; a second signal stops
+    it at once. It opens no port and needs no database.
     """
     if until_eof:
         take_over(handed_over())
     harden()
     address = server_address(server, token, insecure=insecure)
     if address is None:
-        raise UsageError("name the server: --server URL, or NOETL_SERVER")
+        raise UsageError("a worker needs a server: use --server URL, or set NOETL_SERVER")
     if not address.token:
-        raise UsageError("a worker needs a token (`noetl token create --role worker`): NOETL_TOKEN has it")
+        raise UsageError("a worker needs a token: set NOETL_TOKEN to one of `noetl token create --role worker`")
     if address.url.startswith("http://") and not is_this_machine(address.url):
         log.write(
             "warning", f"{address.url} is not encrypted: the token and the credentials of tasks are sent in plain text"
@@ -117,8 +117,8 @@ async def _work(
 ) -> None:
     clock = SystemClock()
     output = Output(clock)
-    async with shelf(nats, log.write) as found:
-        link = HttpLink(address.url, address.token, name, pool, output, found)
+    async with object_buckets(nats, log.write) as buckets:
+        link = HttpLink(address.url, address.token, name, pool, output, buckets)
         worker = Worker(name, link, KINDS, clock, slots)
         worker.log = output.write
         shift = Shift(worker, partial(log.write, "warning"), grace)
@@ -128,15 +128,15 @@ async def _work(
         heart.say = log.write
 
         def end() -> None:
-            log.write("info", "told to end", worker=name, leases=len(worker.leases))
+            log.write("info", "shutting down", worker=name, leases=len(worker.leases))
             shift.end()
 
         on_signal(end)
         if until_eof:
             watch_stdin(end)
         heart.start()
-        said = f"worker {name} takes work of pool {pool} from {address.url}, {slots} at once"
-        log.write("info", said, worker=name, pool=pool, slots=slots)
+        message = f"worker {name} takes work of pool {pool} from {address.url}, {slots} at once"
+        log.write("info", message, worker=name, pool=pool, slots=slots)
         try:
             await shift.run()
         finally:
@@ -144,7 +144,7 @@ async def _work(
             await KINDS.close()
             await asyncio.to_thread(heart.join)
             await link.close()
-            log.write("info", f"worker {name} has ended", worker=name)
+            log.write("info", f"worker {name} stopped", worker=name)
 
 
 async def _many(
@@ -155,11 +155,11 @@ async def _many(
     pool = Pool(arguments, [Member(token, name) for name in names], grace, log, handed=handed)
     on_signal(pool.end)
     if await pool.run():
-        raise AuthError("the workers were refused; what they said stands above")
+        raise AuthError("the server rejected all workers; see the errors above")
 
 
 def on_signal(act: Callable[[], object]) -> None:
-    """Ctrl-C and SIGTERM mean this from now on."""
+    """Call a function on Ctrl-C and SIGTERM."""
     for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, act)
 
@@ -176,7 +176,7 @@ def handed_over() -> dict[str, str]:
 
 
 def watch_stdin(act: Callable[[], None]) -> None:
-    """Act when standard input ends: whoever started us is gone."""
+    """Call a function when standard input ends: the parent process is gone."""
     loop = asyncio.get_running_loop()
 
     def watch() -> None:

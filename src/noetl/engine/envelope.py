@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -10,6 +9,7 @@ import msgspec
 from noetl.engine.events import CaseEvaluated, Event, NextEvaluated, NextRequested, TaskDone
 from noetl.model.identity import TaskId, action_id, iteration_id
 from noetl.reference import Reference
+from noetl.timestamps import rfc3339
 
 
 def envelope(execution: str, seq: int, at: float, event: Event) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def envelope(execution: str, seq: int, at: float, event: Event) -> dict[str, Any
     attempt: int | None = getattr(event, "attempt", None)
     iteration = iteration_id(run, index) if run is not None and index is not None else None
     entity, parent = _entity(execution, event, task, run, iteration)
-    time = datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    time = rfc3339(at, "microseconds")
     payload = payload_of(event)
     return {
         "event_id": f"{execution}.{seq}",

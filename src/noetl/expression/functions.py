@@ -16,6 +16,7 @@ from noetl.expression.filters import Entry, entry
 from noetl.expression.missing import Missing, kind_of
 from noetl.expression.operators import equal
 from noetl.expression.text import format_fields
+from noetl.timestamps import rfc3339
 
 NOW_KEY = "__now__"  # the scope's key for the time that now() returns; the engine has no clock of its own
 
@@ -61,7 +62,7 @@ def now(budget: Budget, scope: Scope) -> str:
         moment = datetime.fromtimestamp(moment, UTC)
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise Fault("there is no time here")
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return rfc3339(moment, "auto")
 
 
 FUNCTIONS: dict[str, Entry] = {

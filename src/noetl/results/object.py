@@ -15,7 +15,6 @@ from urllib.parse import unquote
 
 from noetl.durable import sync
 from noetl.errors import NoetlError
-from noetl.model.outcome import Failure
 from noetl.reference import Reference
 from noetl.tools.object_store.errors import explained
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from noetl.dsl.tree import Mark
 from noetl.engine.history.explain import ExplainedDecision, Explanation, Reason
 from noetl.engine.state import Execution
+from noetl.timestamps import rfc3339
 
 BUSY = ("held", "scheduled", "waiting", "running")
 
@@ -93,7 +93,7 @@ def explained(
 def _decision(one: ExplainedDecision, file: str, places: Mapping[str, Mark]) -> dict[str, Any]:
     return {
         "seq": one.seq,
-        "timestamp": datetime.fromtimestamp(one.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "timestamp": rfc3339(one.at),
         "kind": one.kind,
         "about": one.about,
         "says": one.says,

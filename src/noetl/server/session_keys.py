@@ -9,7 +9,7 @@ trusted: the user, the role and the latest end of a session come from the databa
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +17,7 @@ import msgspec
 from noetl.errors import NotFound
 from noetl.nats.connection import NatsConnection
 from noetl.store.access import IDLE_SECONDS, Session, User
+from noetl.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
@@ -156,4 +157,4 @@ def _activity(value: bytes) -> float:
 
 
 def _stamp(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return rfc3339(at)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
@@ -13,6 +12,7 @@ from noetl.runtime.loaded import File
 from noetl.runtime.report import located, report, steps
 from noetl.store.codec import decode
 from noetl.store.ports import Row, Summary
+from noetl.timestamps import rfc3339
 
 
 def stamp(at: float | None) -> str | None:
@@ -21,7 +21,7 @@ def stamp(at: float | None) -> str | None:
 
 
 def stamped(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return rfc3339(at)
 
 
 def hashed(content: bytes) -> str:

@@ -10,7 +10,6 @@ from asyncio import AbstractEventLoop, TimerHandle
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
 from hashlib import sha256
 from math import isfinite
 from typing import Any, Literal
@@ -20,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from noetl.model.outcome import Failure, Outcome
+from noetl.timestamps import rfc3339
 from noetl.tools.base import Context
 from noetl.tools.quantum import MAX_SHOTS, Inputs
 
@@ -119,7 +119,7 @@ def _spec(inputs: Inputs, context: Context) -> JobSpec:
     if seed is None:
         seed = int.from_bytes(sha256(context.action.encode()).digest()[:4], "big")
     assert inputs.circuit is not None
-    return JobSpec(inputs.backend, inputs.circuit, inputs.parameters, inputs.shots, seed, _rfc3339(context.now))
+    return JobSpec(inputs.backend, inputs.circuit, inputs.parameters, inputs.shots, seed, rfc3339(context.now))
 
 
 def _from_handle(handle: dict[str, Any]) -> JobSpec:
@@ -148,7 +148,7 @@ def _result(spec: JobSpec, response: dict[str, Any]) -> Outcome:
         "seed": spec.seed,
         "versions": response["versions"],
         "created": spec.created,
-        "finished": _rfc3339(response["finished"]),
+        "finished": rfc3339(response["finished"]),
     }
     head = {"job_id": spec.job_id, "backend": spec.backend, "status": "done"}
     result = {**head, "counts": response["counts"], "shots": spec.shots, "provenance": provenance}
@@ -157,10 +157,6 @@ def _result(spec: JobSpec, response: dict[str, Any]) -> Outcome:
 
 def _extra(spec: JobSpec, status: str) -> dict[str, Any]:
     return {"quantum": {"job_id": spec.job_id, "status": status}}
-
-
-def _rfc3339(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 # -- circuits ---------------------------------------------------------------------------------------------------------

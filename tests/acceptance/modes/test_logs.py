@@ -43,7 +43,7 @@ def test_every_line_is_json_and_none_has_content(tmp_path: Path) -> None:
     assert (started["status"], started["execution_id"]) == (202, execution)
     assert started["trace_id"] == execution.replace("-", "")
     said = [line["msg"] for line in lines]
-    assert "told to end" in said  # the worker
+    assert "shutting down" in said  # the worker
     assert SECRET not in process.said()
     assert client.token not in process.said()
 

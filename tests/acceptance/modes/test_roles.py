@@ -56,7 +56,7 @@ def test_a_file_has_one_server_at_a_time(tmp_path: Path) -> None:
     with stage.dev(tmp_path) as mode:
         for verb in ("server", "dev"):
             done = noetl(tmp_path, verb, "--port", "0", "--db", mode.db)
-            assert (done.returncode, "another server works on" in done.stderr) == (6, True)
+            assert (done.returncode, "another server uses" in done.stderr) == (6, True)
         mode.servers[0].kill()
         mode.servers[0].start()
         until(lambda: mode.servers[0].said().count("export ") == 2)

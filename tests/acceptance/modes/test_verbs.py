@@ -223,6 +223,55 @@ def test_runs_are_forked_and_retried_at_the_server(verbs: Verbs) -> None:
     assert verbs("runs", "retry", source, "--playbook", str(edited), NOETL_TOKEN=operator).returncode == 5
 
 
+REPLAYED = playbook(
+    "replayed",
+    """\
+    workflow:
+      - step: make
+        tool: [{text: {kind: noop, result: "{{ 'x' * 70000 }}"}}]
+        next: {arcs: [{step: again, when: "{{ steps.make.result | length > 9 }}"}]}
+      - step: again
+        loop: {in: "{{ [1, 2, 3] }}", iterator: n}
+        tool:
+          - count:
+              kind: noop
+              result: "{{ _attempt }}"
+              spec:
+                policy:
+                  rules:
+                    - {when: "{{ outcome.result < 2 }}", then: {do: retry, attempts: 3, delay: 0.05}}
+                    - {else: {then: {do: continue}}}
+    """,
+)
+
+
+def test_a_log_of_a_server_is_replayed_and_exported(verbs: Verbs) -> None:
+    assert verbs("register", "-", stdin=REPLAYED).returncode == 0
+    done = verbs("exec", "modes/replayed", "--wait", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    execution = json.loads(done.stdout)["execution_id"]
+    replayed = verbs.json("runs", "replay", execution)
+    assert replayed["equal"]
+    assert replayed == json.loads(verbs.here("runs", "replay", execution, "-o", "json").stdout)
+    file = verbs.mode.folder / "replayed.yaml"
+    for text, code in ((REPLAYED, 0), (REPLAYED.replace("> 9 }}", "< 9 }}"), 1)):
+        file.write_text(text, "utf-8")
+        args = ("runs", "replay", execution, "--playbook", str(file), "-o", "json")
+        there, here = verbs(*args), verbs.here(*args)
+        assert (there.returncode, there.stdout) == (code, here.stdout), there.stderr
+    there, here = (json.loads(run("runs", "export", execution, "-f", "-").stdout) for run in (verbs, verbs.here))
+    assert there == here
+    assert list(there["results"].values()) == ["x" * 70000]
+
+
+def test_a_log_without_a_registered_playbook_is_not_replayed(verbs: Verbs) -> None:
+    execution = verbs.mode.client.start({"playbook": SHAKY.replace("modes/shaky", "modes/unregistered")})
+    until(lambda: verbs.mode.client.show(execution)["status"] == "failed")
+    done = verbs("runs", "replay", execution)
+    assert (done.returncode, "noetl register FILE --server http" in done.stderr) == (4, True)
+    assert json.loads(verbs("runs", "export", execution, "-f", "-").stdout)["playbook"] is None
+
+
 # -- speaking to runs -----------------------------------------------------------------------------------------------
 
 
@@ -391,5 +440,5 @@ def test_one_place_at_a_time(verbs: Verbs) -> None:
     assert verbs("runs", "list", "--db", "x.db", "--server", "http://127.0.0.1:9").returncode == 2
     assert verbs("runs", "list", "--server", "127.0.0.1:9").returncode == 2
     done = verbs("runs", "list", "--db", "nowhere.db")  # a flag wins over the variable
-    assert (done.returncode, "there is no database" in done.stderr) == (4, True)
+    assert (done.returncode, "does not exist" in done.stderr) == (4, True)
     assert verbs.here("runs", "resume", verbs.waiting()).returncode == 6  # a server has it

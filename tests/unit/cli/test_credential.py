@@ -121,7 +121,8 @@ def test_delete(home: Path) -> None:
     assert credential(home, "delete", "api").code == 0
     assert msgspec.json.decode(credential(home, "list", "-o", "json").out) == []
     done = credential(home, "delete", "api")
-    assert (done.code, done.err) == (4, "noetl: there is no credential 'api': `noetl credential list` shows them\n")
+    message = "noetl: credential 'api' not found: `noetl credential list` lists all credentials\n"
+    assert (done.code, done.err) == (4, message)
 
 
 def test_rotate(home: Path) -> None:
@@ -143,7 +144,7 @@ def test_a_key_in_the_environment(home: Path) -> None:
     assert not (home / "config").exists()
     assert stored(home, "api", KEY) == {"token": TOKEN}
     done = credential(home, "rotate", NOETL_MASTER_KEY=KEY)
-    assert (done.code, "put a new one in front of it" in done.err) == (0, True)
+    assert (done.code, "put a new key and a comma in front of it" in done.err) == (0, True)
     done = credential(home, "rotate", NOETL_MASTER_KEY=f"{'cd' * 32},{KEY}")
     assert done.err == "1 credential wrapped with a new master key\n"
     assert stored(home, "api", "cd" * 32) == {"token": TOKEN}
@@ -159,10 +160,10 @@ def test_another_database(home: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "stdin", "code", "message"),
     [
-        (["--kind", "bearer", "--data", "{'token'}"], "", 2, "no valid JSON"),
+        (["--kind", "bearer", "--data", "{'token'}"], "", 2, "invalid JSON"),
         (["--kind", "bearer"], "[1]" * 400_000, 2, "more than 1,048,576 bytes"),
-        (["--kind", "basic"], TOKEN, 2, "a map of its fields"),
-        (["--kind", "bearer"], "", 2, "a map of its fields"),
+        (["--kind", "basic"], TOKEN, 2, "a JSON object with the fields"),
+        (["--kind", "bearer"], "", 2, "a JSON object with the fields"),
         (["--kind", "bearer"], "abc", 2, "token is shorter than 6 characters"),
         (["--kind", "baerer"], TOKEN, 2, "did you mean 'bearer'"),
         (["--kind", "basic"], f'{{"password": "{TOKEN}"}}', 2, "it needs {username, password}"),

@@ -181,11 +181,11 @@ def test_payload_is_json_or_a_file_and_set_is_laid_over_it(tmp_path: Path) -> No
     [
         (["--set", "a"], 2, "KEY=VALUE"),
         (["--set", "a..b=1"], 2, "KEY=VALUE"),
-        (["--set", "a=1", "--set", "a.b=2"], 2, "'a' is no map"),
+        (["--set", "a=1", "--set", "a.b=2"], 2, "'a' is not a map"),
         (["--set", f"a={10**30}"], 2, "64 bits"),
         (["--set", "a=.inf"], 2, "finite"),
         (["--payload", "[1]"], 2, "JSON object"),
-        (["--payload", "{"], 2, "no valid JSON"),
+        (["--payload", "{"], 2, "invalid JSON"),
         (["--payload", "@nothing.json"], 4, "no such file"),
     ],
 )
@@ -376,7 +376,7 @@ def test_an_interrupted_run_says_how_to_resume_it(
         one.send(number)
         done = one.end()
     assert (done.code, done.out) == (130, "")
-    assert done.err.splitlines()[-1] == f"noetl: interrupted; `noetl runs resume {execution}` carries on"
+    assert done.err.splitlines()[-1] == f"noetl: interrupted; continue with `noetl runs resume {execution}`"
     assert "Traceback" not in done.err
     assert data(noetl("runs", "show", "last", "-o", "json", cwd=tmp_path))["status"] in ("running", "waiting")
     assert verified(tmp_path) == (1, [])

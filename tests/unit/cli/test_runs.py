@@ -148,7 +148,7 @@ def test_a_run_that_is_not_there_is_exit_4(tmp_path: Path, verb: str, name: str)
 def test_without_a_database_there_are_no_runs(tmp_path: Path, args: list[str]) -> None:
     done = runs(tmp_path, *args)
     assert (done.code, done.out) == (4, "")
-    assert "there is no database .noetl/noetl.db" in done.err
+    assert "database .noetl/noetl.db does not exist" in done.err
     assert not (tmp_path / ".noetl").exists()
 
 

@@ -13,8 +13,8 @@ import msgspec
 from httpx2 import RequestError, Response
 
 from noetl.model.outcome import Outcome, failed
-from noetl.tools.http_client.redaction import HIDDEN, Redaction
 from noetl.tools.base import RETRYABLE_STATUSES
+from noetl.tools.http_client.redaction import HIDDEN, Redaction
 
 MAX_BODY_BYTES = 50 * 2**20
 MAX_ERROR_BYTES = 4 * 2**10

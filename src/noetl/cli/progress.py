@@ -1,0 +1,290 @@
+"""The progress of a run: lines on standard error, or a tree with progress bars if that is a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from noetl.cli.output import emit
+from noetl.cli.report import format_duration
+from noetl.client.ports import LoggedEvent, View
+from noetl.engine import events as e
+from noetl.model.identity import TaskId
+from noetl.printable import printable
+from noetl.store.codec import decode
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+BAR_WIDTH = 24
+
+
+def new_view(output: str | None) -> View | None:
+    """Shows a run to people; None if the output is data."""
+    if output is not None:
+        return None
+    return Tree() if sys.stderr.isatty() else Lines()
+
+
+class EventLines:
+    """Prints each event as a line of JSON."""
+
+    def begin(self, name: str, execution: str, seen: int) -> None:
+        pass
+
+    def show(self, events: Sequence[LoggedEvent]) -> None:
+        for event in events:
+            emit(event.envelope(), "jsonl")
+
+    def close(self) -> None:
+        pass
+
+
+def waits_for(event: e.StepPaused) -> str:
+    """What a run waits for, in words."""
+    match event.until:
+        case "signal":
+            return f"waits for the signal {event.key!r}"
+        case "child":
+            return f"waits for the child {event.key}"
+        case "retry":
+            return "waits for its next attempt"
+        case "event":
+            return "listens"
+    return "was lost" if event.reason == "lost" else "was given back"
+
+
+def brief(text: str, limit: int = 200) -> str:
+    """The text on one line, and not too much of it."""
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+# -- lines ----------------------------------------------------------------------------------------------------------
+
+
+class Lines:
+    """One line on standard error for each event that matters to people."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.started: dict[str, float] = {}
+        self.looped: set[str] = set()
+        """Step runs whose loop is done; the rest of a classic step may follow."""
+        self.problems: dict[TaskId, str] = {}
+
+    def begin(self, name: str, execution: str, seen: int) -> None:
+        self.seen = seen
+        click.echo(f"{printable(name)} {execution}", err=True)
+
+    def show(self, events: Sequence[LoggedEvent]) -> None:
+        for row, _ in events:
+            if row is None or row.type not in PRINTED or (row.type == e.TaskDone.name and b'"retry"' not in row.data):
+                continue  # not even decoded
+            for line in self._lines(decode(row.type, row.data), row.at):
+                if row.seq > self.seen:
+                    click.echo(printable(line), err=True)
+
+    def close(self) -> None:
+        pass
+
+    def _lines(self, event: e.Event, at: float) -> Iterator[str]:
+        match event:
+            case e.StepStarted(run=run):
+                if run not in self.started and run not in self.looped:
+                    self.started[run] = at
+                    yield f"{run} started"
+            case e.StepRegranted(run=run, reason=reason):
+                self.started.setdefault(run, at)
+                yield f"{run} started again ({reason})"
+            case e.StepDone(run=run) | e.LoopDone(run=run):
+                items = f", {_items(event)}" if isinstance(event, e.LoopDone) else ""
+                if run not in self.looped:
+                    yield f"{run} done in {self._took(run, at)}{items}"
+                if items:
+                    self.looped.add(run)
+            case e.StepFailed(run=run, error=error):
+                yield f"{run} failed in {self._took(run, at)}: {brief(f'{error.kind}: {error.message}')}"
+            case e.IterationFailed(run=run, index=index, error=error):
+                yield f"{run}[{index}] failed: {brief(f'{error.kind}: {error.message}')}"
+            case e.TaskDone(task=task, outcome=outcome) if event.do == "retry":
+                why = outcome.error
+                self.problems[task] = brief(f"{why.kind}: {why.message}") if why else "a rule asks for it"
+            case e.TaskRetryScheduled(task=task, attempt=attempt, due=due):
+                yield f"{task} attempt {attempt} in {format_duration(due - at)} ({self.problems.pop(task, 'again')})"
+            case e.StepPaused(run=run, index=index):
+                if event.reason != "returned":
+                    yield f"{run if index is None else f'{run}[{index}]'} {waits_for(event)}"
+            case e.StepResumed(run=run, index=index):
+                yield f"{run if index is None else f'{run}[{index}]'} goes on"
+            case e.MessageReceived(type=kind):
+                yield f"signal {kind!r} received"
+            case e.PlaybookCancelled(reason=reason):
+                yield f"cancelled{f': {brief(reason)}' if reason else ''}"
+            case e.PlaybookPaused() | e.PlaybookResumed():
+                yield event.name.partition(".")[2]
+
+    def _took(self, run: str, at: float) -> str:
+        return format_duration(at - self.started.pop(run, at))
+
+
+def _items(event: e.LoopDone) -> str:
+    failed = f", {event.failed:,} failed" if event.failed else ""
+    return f"{event.total:,} item{'s' * (event.total != 1)}{failed}"
+
+
+PRINTED = frozenset(
+    kind.name
+    for kind in (
+        e.StepStarted,
+        e.StepRegranted,
+        e.StepDone,
+        e.LoopDone,
+        e.StepFailed,
+        e.IterationFailed,
+        e.TaskDone,
+        e.TaskRetryScheduled,
+        e.StepPaused,
+        e.StepResumed,
+        e.MessageReceived,
+        e.PlaybookCancelled,
+        e.PlaybookPaused,
+        e.PlaybookResumed,
+    )
+)
+
+
+# -- a tree ---------------------------------------------------------------------------------------------------------
+
+MARKS = {
+    "scheduled": ("·", "dim"),
+    "running": ("▶", "cyan"),
+    "waiting": ("…", "yellow"),
+    "paused": ("‖", "yellow"),
+    "succeeded": ("✔", "green"),
+    "failed": ("✘", "red"),
+    "cancelled": ("■", "magenta"),
+}
+
+
+class Branch(msgspec.Struct):
+    """A step run in the tree."""
+
+    run: str
+    status: str = "scheduled"
+    started: float | None = None
+    ended: float | None = None
+    total: int | None = None
+    done: int = 0
+    failed: int = 0
+    task: str = ""
+    attempt: int = 1
+    note: str = ""
+
+    def update(self, event: e.Event, at: float) -> None:
+        match event:
+            case e.StepStarted() | e.StepRegranted() | e.StepResumed():
+                self.status, self.note = "running", ""
+                self.started = at if self.started is None else self.started
+            case e.StepDone() | e.LoopDone():
+                self.status, self.ended, self.note = "succeeded", at, ""
+            case e.StepFailed(error=error):
+                self.status, self.ended, self.note = "failed", at, f"{error.kind}: {error.message}"
+            case e.LoopStarted(total=total):
+                self.total = total
+            case e.IterationDone() | e.IterationFailed():
+                self.done += 1
+                self.failed += isinstance(event, e.IterationFailed)
+            case e.StepPaused(reason=reason) if reason != "returned":
+                self.status, self.note = "waiting", waits_for(event)
+
+    def row(self, now: float) -> list[Any]:
+        from rich.progress_bar import ProgressBar
+        from rich.text import Text
+
+        mark, style = MARKS[self.status]
+        took = format_duration((self.ended or now) - self.started) if self.started is not None else ""
+        bar: Any = ""
+        if self.total is not None:
+            bar = ProgressBar(max(1, self.total), self.done if self.total else 1, width=BAR_WIDTH)
+        note = Text(brief(self._note(), 100), style)
+        return [Text(mark, style), Text(f"  {printable(self.run)}"), bar, took, note]
+
+    def _note(self) -> str:
+        parts = [f"{self.done:,} of {self.total:,}"] if self.total is not None else []
+        parts += [f"{self.failed:,} failed"] if self.failed else []
+        if self.attempt > 1 and self.total is None:
+            parts.append(f"{self.task}, attempt {self.attempt}")
+        return ", ".join([*parts, *([self.note] if self.note else [])])
+
+
+class Tree:
+    """Draws the run and its step runs on the terminal, and draws them again when something changes."""
+
+    def __init__(self) -> None:
+        self.name = self.execution = ""
+        self.status = "running"
+        self.started: float | None = None
+        self.ended: float | None = None
+        self.branches: dict[str, Branch] = {}
+        self.live: Live | None = None
+
+    def begin(self, name: str, execution: str, seen: int) -> None:
+        self.name, self.execution = name, execution
+
+    def show(self, events: Sequence[LoggedEvent]) -> None:
+        for row, _ in events:
+            if row is not None:
+                self._take(decode(row.type, row.data), row.at)
+        if self.live is None:
+            from rich.console import Console
+            from rich.live import Live
+
+            self.live = Live(console=Console(stderr=True), auto_refresh=False, transient=False)
+            self.live.start()
+        self.live.update(self._drawing(self.live.console.height), refresh=True)
+
+    def close(self) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def _take(self, event: e.Event, at: float) -> None:
+        self.started = at if self.started is None else self.started
+        match event:
+            case e.PlaybookProcessed(outcome=outcome):
+                self.status, self.ended = outcome, at
+                for branch in self.branches.values():
+                    if branch.ended is None:
+                        branch.status, branch.ended = "cancelled", at
+            case e.PlaybookPaused():
+                self.status = "paused"
+            case e.PlaybookResumed():
+                self.status = "running"
+            case e.TaskStarted(task=task, attempt=attempt) | e.TaskRetryScheduled(task=task, attempt=attempt):
+                branch = self.branches.setdefault(task.run, Branch(task.run))
+                branch.task, branch.attempt = task.label, attempt
+            case _ if (run := getattr(event, "run", None)) is not None:
+                self.branches.setdefault(run, Branch(run)).update(event, at)
+
+    def _drawing(self, height: int) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
+        now = time.time()
+        grid = Table.grid(padding=(0, 1))
+        mark, style = MARKS[self.status]
+        took = format_duration((self.ended or now) - (self.started or now))
+        grid.add_row(Text(mark, style), Text(printable(self.name), "bold"), "", took, Text(self.execution, "dim"))
+        branches = list(self.branches.values())
+        hidden = max(0, len(branches) - max(5, height - 4))
+        if hidden:
+            grid.add_row("", Text(f"{hidden:,} earlier", "dim"))
+        for branch in branches[hidden:]:
+            grid.add_row(*branch.row(now))
+        return grid

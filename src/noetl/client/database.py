@@ -1,0 +1,108 @@
+"""Opening a database, the runs in it, and who runs them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from noetl.client.ports import ALL, LAST, MAX_MATCHES, no_runs, not_one_run
+from noetl.errors import Conflict, NotFound, UsageError
+from noetl.settings import master_key_settings, settings
+from noetl.store.database import Mode
+from noetl.store.open import SQLITE, is_file, open_store
+from noetl.store.ports import Store, Summary
+from noetl.store.sqlite import Owner, SqliteStore
+
+if TYPE_CHECKING:
+    from noetl.keychain.safe import Safe
+    from noetl.runtime.runtime import OpenCredential
+
+
+@contextmanager
+def opened(db: str | None, mode: Mode = "read") -> Iterator[Store]:
+    """The database; NotFound if it does not exist and the mode is not `create`."""
+    chosen = settings(db)
+    if mode != "create" and is_file(chosen.db) and not os.path.isfile(chosen.db.removeprefix(SQLITE)):
+        raise NotFound(
+            f"database {chosen.db} does not exist: create it with `noetl run FILE`, or name another with --db PATH"
+        )
+    store = open_store(chosen.db, synchronous=chosen.synchronous, mode=mode)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def opened_file(db: str | None, mode: Mode = "read") -> Iterator[SqliteStore]:
+    """A database in a file, where processes own their runs; UsageError for Postgres."""
+    with opened(db, mode) as store:
+        if not isinstance(store, SqliteStore):
+            raise UsageError("only servers execute runs of a Postgres database: use --server URL")
+        yield store
+
+
+def find_run(store: Store, run: str) -> Summary:
+    """The run with an id, the only run whose id begins so, or the `last` one."""
+    if run == LAST:
+        top = [summary for summary in store.summaries(limit=ALL) if summary.parent is None]
+        if not top:
+            raise no_runs()
+        return max(top, key=lambda summary: (summary.started, summary.execution_id))
+    matches = store.summaries(prefix=run.lower(), limit=MAX_MATCHES + 1) if run else []
+    exact = [summary for summary in matches if summary.execution_id == run]
+    if not exact and len(matches) != 1:
+        raise not_one_run(run, [(match.execution_id, match.name, match.status) for match in matches])
+    return (exact or matches)[0]
+
+
+# -- owners ---------------------------------------------------------------------------------------------------------
+
+
+def owned(store: SqliteStore, execution: str) -> Owner:
+    """The right to run an execution in this process; Conflict if another process has it."""
+    owner = Owner.acquire(store, execution)
+    if owner is None:
+        raise running_elsewhere(execution)
+    return owner
+
+
+def running_elsewhere(execution: str) -> Conflict:
+    return Conflict(f"{execution} is running in another process; follow it with `noetl runs watch {execution}`")
+
+
+def is_owned(store: Store, summary: Summary) -> bool:
+    """Whether a live process runs it. A child runs in the process of its parent."""
+    if not isinstance(store, SqliteStore):
+        return True  # servers share it, and cannot be seen from here
+    top = summary
+    while top.parent is not None:
+        top = find_run(store, top.parent)
+    return Owner.is_owned(store, top.execution_id if top.local else server_of(store))
+
+
+def server_of(store: SqliteStore) -> str:
+    """The owner of the executions of this file's server. Other files in the folder may have a server too."""
+    return f"server-{sha256(store.path.name.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
+
+
+# -- credentials ----------------------------------------------------------------------------------------------------
+
+
+def opener(store: Store) -> OpenCredential:
+    """Opens credentials of the database; imports what that takes on first use."""
+    safe = cache(lambda: safe_of(store))  # one for all: it caches credentials
+    return lambda name: safe().open(name)
+
+
+def safe_of(store: Store) -> Safe:
+    """The credentials of the database, with the keys that open them."""
+    from noetl.keychain.master import MasterKeySource
+    from noetl.keychain.safe import Safe
+
+    file = store.path if isinstance(store, SqliteStore) else None
+    return Safe(store.credentials, MasterKeySource(master_key_settings(), file))

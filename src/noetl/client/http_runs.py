@@ -1,0 +1,299 @@
+"""Runs of a server. Its workers execute them; a client only follows."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import msgspec
+
+from noetl.client.http import LONG_CALL, RETRY_SECONDS, Http, error_of
+from noetl.client.ports import (
+    LAST,
+    MAX_MATCHES,
+    PAGE,
+    Fork,
+    Items,
+    Json,
+    LoggedEvent,
+    NewView,
+    OnProgress,
+    Start,
+    View,
+    no_runs,
+    not_one_run,
+)
+from noetl.errors import Interrupted, NotFound, ServerUnreachable, TimedOut
+
+if TYPE_CHECKING:
+    from noetl.runtime.catalog import Source
+
+ID_LENGTH = 36
+KEY = re.compile("[0-9a-f]{64}")
+"""Key of a value in the database; other stores are not reachable through the API."""
+STREAM = httpx2.Timeout(None, connect=5.0, read=60.0)
+"""A stream sends a sign of life more often than that."""
+MAX_OUTAGE_SECONDS = 60.0
+"""How long a server may be unreachable while a run is followed."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class HttpRuns:
+    """Runs of one server."""
+
+    in_process = False
+
+    def __init__(self, http: Http) -> None:
+        self.http = http
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    def find(self, run: str) -> str:
+        """The id of a run."""
+        if len(run) == ID_LENGTH:
+            return run.lower()
+        if run == LAST:
+            items = self.http.items("/executions", PAGE * MAX_MATCHES)
+            newest = next((item for item in items if item.get("parent") is None), None)
+            if newest is None:
+                raise no_runs()
+            return str(newest["execution_id"])
+        matches = list(self.http.items("/executions", MAX_MATCHES + 1, prefix=run.lower())) if run else []
+        if len(matches) != 1:
+            raise not_one_run(run, [(item["execution_id"], item["name"], item["status"]) for item in matches])
+        return str(matches[0]["execution_id"])
+
+    def list(self, status: str | None, limit: int) -> Items:
+        """Ids of children are not in chronological order, so the page is sorted again."""
+        items = [item | {"orphaned": False} for item in self.http.items("/executions", limit, status=status)]
+        return sorted(items, key=lambda item: (item["started"], item["execution_id"]), reverse=True)
+
+    def get(self, run: str) -> Json:
+        return self._get(self.find(run))
+
+    def _get(self, execution: str) -> Json:
+        body: Json = self.http.get(f"/executions/{execution}")
+        return body | {"error_line": "", "cancel_reason": None}
+
+    def events(self, run: str, after: int = 0) -> Iterator[Items]:
+        path = f"/executions/{self.find(run)}/events"
+        while page := self.http.get(path, after=after, limit=PAGE)["items"]:
+            yield page
+            after = page[-1]["seq"]
+
+    def output(self, run: str) -> Items:
+        path, after, lines = f"/executions/{self.find(run)}/logs", 0, []
+        while page := self.http.get(path, after=after)["items"]:
+            lines += page
+            after = page[-1]["number"]
+        return lines
+
+    def playbook(self, run: Json) -> Json | None:
+        """Only texts of registered playbooks are available through the API."""
+        from noetl.client.http import HttpCatalog
+
+        catalog = HttpCatalog(self.http)
+        try:
+            entries = catalog.get(run["path"], None)["versions"]
+            version = next(entry["version"] for entry in entries if entry["playbook_id"] == run["playbook_id"])
+        except (NotFound, StopIteration):
+            return None
+        text = catalog.get(run["path"], version)["text"]
+        return {"playbook_id": run["playbook_id"], "file": run["path"], "text": text}
+
+    def contents(self, keys: Sequence[str]) -> dict[str, bytes]:
+        contents = {}
+        for key in filter(KEY.fullmatch, keys):
+            with suppress(NotFound):
+                contents[key] = self.http.content(f"/results/{key}")
+        return contents
+
+    def explain(self, run: str, step: str, step_run: str | None) -> Json:
+        return self.http.get(f"/executions/{self.find(run)}/explain", step=step, run=step_run)
+
+    def replay(self, run: str, source: Source | None) -> Json:
+        from noetl.client.replay import replay_remote
+
+        execution = self.find(run)
+        state = self.http.get(f"/executions/{execution}/state")
+        path = self._get(execution)["path"]
+        events = [event for page in self.events(execution) for event in page if event["seq"] <= state["seq"]]
+
+        def text_of(digest: str) -> bytes:
+            playbook = self.playbook({"path": path, "playbook_id": digest})
+            if playbook is None:
+                url = self.http.address.url
+                raise NotFound(
+                    f"the playbook of {execution} is not registered, so its text cannot be fetched: register its file "
+                    f"with `noetl register FILE --server {url}`, or replay on the database with --db"
+                )
+            return str(playbook["text"]).encode()
+
+        return replay_remote(execution, state, events, text_of, self.contents, source)
+
+    def verify(self, run: str | None, on_progress: OnProgress | None = None) -> Json:
+        """All runs are checked page by page, so that no request takes too long."""
+        if run is not None:
+            return self.http.get(f"/executions/{self.find(run)}/verify", timeout=LONG_CALL)
+        executions, violations, cursor = 0, [], None
+        while True:
+            page = self.http.get("/verify", timeout=LONG_CALL, cursor=cursor)
+            executions += page["executions"]
+            violations += page["violations"]
+            cursor = page["next"]
+            if cursor is None:
+                return {"executions": executions, "violations": violations}
+
+    # -- running ----------------------------------------------------------------------------------------------------
+
+    def start(self, start: Start) -> str:
+        if start.source is not None:
+            body: Json = {"playbook": start.source.text.decode("utf-8-sig"), "payload": start.payload}
+        else:
+            body = {"path": start.path, "version": start.version, "payload": start.payload}
+        return str(self.http.start("/executions", body)["execution_id"])
+
+    def run(self, start: Start, view: View | None, timeout: float | None = None) -> Json:
+        return _located(self._watch(self.start(start), view, timeout), start.source)
+
+    def watch(self, run: str, view: View | None, timeout: float | None) -> Json:
+        return self._watch(self.find(run), view, timeout)
+
+    def fork(self, run: str, fork: Fork, view: View | None, on_forked: Callable[[Json], None]) -> Json:
+        body: Json = {"ctx": fork.ctx} if fork.retry else {"ctx": fork.ctx, "at": fork.at}
+        if fork.source is not None:
+            body["playbook"] = fork.source.text.decode("utf-8-sig")
+        forked = self.http.start(f"/executions/{self.find(run)}/{'retry' if fork.retry else 'fork'}", body)
+        on_forked(forked)
+        return _located(self._watch(forked["execution_id"], view), fork.source)
+
+    def resume(self, run: str, new_view: NewView) -> Json:
+        execution = self.find(run)
+        self.http.post(f"/executions/{execution}/resume")
+        return self._watch(execution, new_view())
+
+    def resume_all(self, new_view: NewView, on_end: Callable[[Json], None]) -> int:
+        """Only paused runs wait for a command: those that lost their worker continue by themselves."""
+        paused = [item["execution_id"] for item in self.http.items("/executions", status="paused")]
+        for execution in paused:
+            self.http.post(f"/executions/{execution}/resume")
+        for execution in paused:
+            on_end(self._watch(execution, new_view()))
+        return len(paused)
+
+    def _watch(self, execution: str, view: View | None, timeout: float | None = None) -> Json:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with interruptible(f"stopped watching; {execution} goes on at the server"):
+            if view is None:
+                for _ in self._follow(execution, deadline):
+                    pass
+            else:
+                self._show(execution, view, deadline)
+        return self._get(execution)
+
+    def _show(self, execution: str, view: View, deadline: float | None) -> None:
+        from noetl.client.replay import row_of
+
+        view.begin(str(self._get(execution)["name"]), execution, 0)
+        try:
+            for envelope in self._follow(execution, deadline):
+                view.show([LoggedEvent(row_of(envelope), envelope.copy)])
+        finally:
+            view.close()
+
+    def _follow(self, execution: str, deadline: float | None) -> Iterator[Json]:
+        """Events as they arrive, up to the last one. The server may be unreachable for a while. TimedOut after the
+        deadline."""
+        seq, last_heard = 0, time.monotonic()
+        while True:
+            try:
+                for envelope in self._stream(execution, seq, deadline):
+                    seq, last_heard = envelope["seq"], time.monotonic()
+                    yield envelope
+                    if envelope["event_type"] == "playbook.processed":
+                        return
+            except ServerUnreachable:
+                if not seq or time.monotonic() - last_heard > MAX_OUTAGE_SECONDS:
+                    raise
+            _check_deadline(execution, deadline)
+            time.sleep(RETRY_SECONDS)
+
+    def _stream(self, execution: str, after: int, deadline: float | None) -> Iterator[Json]:
+        path, headers = f"/executions/{execution}/events", {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
+        timeout = STREAM
+        if deadline is not None:
+            timeout = httpx2.Timeout(None, connect=5.0, read=max(0.1, min(60.0, deadline - time.monotonic())))
+        with self.http.reaching(), self.http.client.stream("GET", path, headers=headers, timeout=timeout) as response:
+            if response.status_code == 429:  # too many streams of this token: retry until one of them ends
+                return
+            if not response.is_success:
+                response.read()
+                raise error_of(response)
+            for line in response.iter_lines():
+                _check_deadline(execution, deadline)
+                if line.startswith("data:"):
+                    envelope = msgspec.json.decode(line[5:].strip())
+                    if isinstance(envelope, dict) and "seq" in envelope:
+                        yield envelope
+
+    # -- commands ---------------------------------------------------------------------------------------------------
+
+    def cancel(self, run: str, reason: str) -> Json:
+        return self._command(run, "cancel", {"reason": reason})
+
+    def pause(self, run: str) -> Json:
+        return self._command(run, "pause")
+
+    def _command(self, run: str, verb: str, body: Json | None = None) -> Json:
+        execution = self.find(run)
+        status = (self.http.post(f"/executions/{execution}/{verb}", body) or self._get(execution))["status"]
+        return {"execution_id": execution, "status": status}
+
+    def signal(self, run: str, name: str, id: str, payload: Any) -> Json:
+        path = f"/executions/{self.find(run)}/signals"
+        body = self.http.post(path, {"name": name, "id": id, "payload": payload})
+        return {key: body[key] for key in ("execution_id", "name", "id", "answer")}
+
+    def prune(self, age: float, dry_run: bool) -> tuple[int, Items]:
+        removed = 0
+        while True:
+            body = {"older_than": age, "dry_run": dry_run}
+            batch = self.http.post("/executions/prune", body, timeout=LONG_CALL)
+            removed += batch["removed"]
+            if dry_run or not batch["more"]:
+                return removed, batch["items"]
+
+
+def _located(run: Json, source: Source | None) -> Json:
+    """The error of a run in the file that was sent: the server does not know its name."""
+    error = run["error"]
+    if source is None or error is None:
+        return run
+    line = source.line(error["line"]) if error["line"] else ""
+    return run | {"error": error | {"file": source.shown}, "error_line": line}
+
+
+def _check_deadline(execution: str, deadline: float | None) -> None:
+    if deadline is not None and time.monotonic() > deadline:
+        raise TimedOut(f"{execution} did not end in time; it goes on")
+
+
+@contextmanager
+def interruptible(message: str) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the block with Interrupted."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Interrupted(message)
+
+    before = {number: signal.signal(number, stop) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

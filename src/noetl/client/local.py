@@ -1,0 +1,197 @@
+"""The client of a database: playbooks, credentials, tokens, users, schedules and hooks, without a server."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from noetl.client.database import opened, safe_of
+from noetl.client.ports import ALL, Items, Json, Warn
+from noetl.clock import SystemClock
+from noetl.errors import Conflict, NotFound, UsageError
+from noetl.store.access import Role, Token, User
+from noetl.store.ports import CatalogVersion, SealedCredential
+from noetl.timestamps import optional_rfc3339, rfc3339
+
+if TYPE_CHECKING:
+    from noetl.client.local_runs import LocalRuns
+    from noetl.client.local_triggers import LocalHooks, LocalSchedules
+    from noetl.runtime.catalog import Source
+
+
+class LocalClient:
+    """Works on one database. `warn` gets lines for people. The engine and the schedules are imported on first use."""
+
+    def __init__(self, db: str | None, warn: Warn) -> None:
+        self.db, self.warn = db, warn
+        self.catalog = LocalCatalog(db)
+        self.credentials = LocalCredentials(db)
+        self.tokens = LocalTokens(db)
+        self.users = LocalUsers(db)
+
+    @cached_property
+    def runs(self) -> LocalRuns:
+        from noetl.client.local_runs import LocalRuns
+
+        return LocalRuns(self.db, self.warn)
+
+    @cached_property
+    def schedules(self) -> LocalSchedules:
+        from noetl.client.local_triggers import LocalSchedules
+
+        return LocalSchedules(self.db)
+
+    @cached_property
+    def hooks(self) -> LocalHooks:
+        from noetl.client.local_triggers import LocalHooks
+
+        return LocalHooks(self.db)
+
+    def close(self) -> None:
+        pass
+
+
+class Local:
+    def __init__(self, db: str | None) -> None:
+        self.db = db
+
+    def now(self) -> float:
+        return SystemClock().now()
+
+
+class LocalCatalog(Local):
+    def register(self, source: Source) -> Json:
+        playbook = source.loaded.require()
+        with opened(self.db, "create") as store:
+            store.put_playbook(playbook.digest, os.path.abspath(source.file), source.text)
+            version = store.register(playbook.path, playbook.digest, str(playbook.version or ""), self.now())
+        return {"playbook_id": playbook.digest, "path": playbook.path, "version": version}
+
+    def list(self, prefix: str) -> Items:
+        with opened(self.db) as store:
+            return [{"path": path} | version_view(store.versions(path, 1)[0]) for path in store.paths(prefix, ALL)]
+
+    def get(self, path: str, version: int | None) -> Json:
+        with opened(self.db) as store:
+            versions = store.versions(path)
+            chosen = next((entry for entry in versions if version in (None, entry.version)), None)
+            stored = store.playbook(chosen.digest) if chosen is not None else None
+        if chosen is None or stored is None:
+            raise not_registered(path, version)
+        return {
+            "path": path,
+            "version": chosen.version,
+            "playbook_id": chosen.digest,
+            "text": stored[1].decode("utf-8", "replace"),
+            "versions": list(map(version_view, versions)),
+        }
+
+
+def not_registered(path: str, version: int | None) -> NotFound:
+    name = f"{path}@{version}" if version else path
+    return NotFound(f"playbook {name} is not registered: register it with `noetl register FILE`")
+
+
+class LocalCredentials(Local):
+    def set(self, name: str, kind: str, fields: Json, paths: tuple[str, ...], pools: tuple[str, ...]) -> None:
+        with opened(self.db, "create") as store:
+            safe_of(store).put(name, kind, fields, paths=paths, pools=pools, now=self.now())
+
+    def list(self) -> Items:
+        with opened(self.db) as store:
+            return list(map(credential_view, store.credentials.all()))
+
+    def delete(self, name: str) -> None:
+        with opened(self.db, "write") as store:
+            if not store.credentials.delete(name):
+                raise NotFound(f"credential {name!r} not found: `noetl credential list` lists all credentials")
+
+    def rotate(self, forget_old: bool) -> Json:
+        with opened(self.db, "write") as store:
+            safe = safe_of(store)
+            rotated = safe.rotate(forget_older=forget_old)
+            return rotated._asdict() | {"key": safe.keys.read().current.id.hex(), "key_in_file": safe.keys.is_file}
+
+
+class LocalTokens(Local):
+    def create(self, role: Role, name: str, pool: str | None, lifetime: float | None) -> Json:
+        from noetl.server.auth import new_token
+
+        now = self.now()
+        expires = None if lifetime is None else now + lifetime
+        secret, token = new_token(role, name, now, pool=pool, expires=expires)
+        with opened(self.db, "create") as store:
+            store.access.add_token(token)
+        created = {"id": token.id, "token": secret, "role": role, "name": name, "pool": pool}
+        return created | {"expires": optional_rfc3339(expires)}
+
+    def list(self) -> Items:
+        with opened(self.db) as store:
+            return list(map(token_view, store.access.tokens()))
+
+    def revoke(self, id: str) -> None:
+        with opened(self.db, "write") as store:
+            if not store.access.revoke_token(id, self.now()):
+                raise NotFound(f"no valid token {id!r}: `noetl token list` lists all tokens")
+
+
+class LocalUsers(Local):
+    def add(self, name: str, password: str, role: Role) -> None:
+        from noetl.server import passwords
+        from noetl.server.roles import is_name
+
+        if not is_name(name):
+            raise UsageError(f"invalid user name {name!r}: use letters, digits and _ . @ -")
+        user = User(name, role, passwords.hashed(password), self.now())
+        with opened(self.db, "create") as store:
+            if not store.access.put_user(user, new=True):
+                raise Conflict(f"user {name!r} exists; delete it first with `noetl user delete {name}`")
+
+    def list(self) -> Items:
+        with opened(self.db) as store:
+            return list(map(user_view, store.access.users()))
+
+    def delete(self, name: str) -> None:
+        with opened(self.db, "write") as store:
+            if not store.access.delete_user(name):
+                raise NotFound(f"user {name!r} not found: `noetl user list` lists all users")
+
+
+# -- as the API shows them ------------------------------------------------------------------------------------------
+
+
+def version_view(entry: CatalogVersion) -> Json:
+    return {
+        "version": entry.version,
+        "playbook_id": entry.digest,
+        "label": entry.label,
+        "registered": rfc3339(entry.registered),
+    }
+
+
+def credential_view(credential: SealedCredential) -> Json:
+    return {
+        "name": credential.name,
+        "kind": credential.kind,
+        "paths": list(credential.paths),
+        "pools": list(credential.pools),
+        "created": rfc3339(credential.created),
+        "updated": rfc3339(credential.updated),
+    }
+
+
+def token_view(token: Token) -> Json:
+    return {
+        "id": token.id,
+        "role": token.role,
+        "name": token.name,
+        "pool": token.pool,
+        "created": rfc3339(token.created),
+        "expires": optional_rfc3339(token.expires),
+        "revoked": optional_rfc3339(token.revoked),
+    }
+
+
+def user_view(user: User) -> Json:
+    return {"name": user.name, "role": user.role, "created": rfc3339(user.created)}

@@ -1,0 +1,382 @@
+"""Runs of a database. Commands are decided here and appended to the log; the process that runs the execution, if it is
+another one, notices."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import msgspec
+
+from noetl.client.database import find_run, is_owned, opened, opened_file, owned, running_elsewhere
+from noetl.client.embedded import Engine, Follower, engine, interruptible, run_to_end
+from noetl.client.ports import ALL, PAGE, TERMINAL, Fork, Items, Json, NewView, OnProgress, Start, View, Warn
+from noetl.client.run_views import event_view, output_view, plain, run_item
+from noetl.clock import SystemClock
+from noetl.engine import events as e
+from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
+from noetl.engine.state import Execution
+from noetl.errors import Conflict, Interrupted, NotFound, StoreError, TimedOut, UsageError
+from noetl.model.identity import uuid7
+from noetl.model.status import OPEN
+from noetl.runtime.catalog import Source
+from noetl.runtime.embedded import LOOK_SECONDS, open_below
+from noetl.runtime.runtime import Answer, Runtime
+from noetl.settings import retention, settings
+from noetl.store.ports import Store, Summary
+from noetl.store.sqlite import Owner, SqliteStore
+
+PRUNE_BATCH = 100
+PRUNED_AFTER_RUN = 20
+"""How many old runs are removed when a run has ended, so that nobody waits for it."""
+
+
+class LocalRuns:
+    """Runs of one database. Code that `noetl run` does not need is imported on first use."""
+
+    in_process = True
+
+    def __init__(self, db: str | None, warn: Warn) -> None:
+        self.db, self.warn = db, warn
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    def list(self, status: str | None, limit: int) -> Items:
+        with opened(self.db) as store:
+            newest = sorted(store.summaries(status=status, limit=ALL), key=_age, reverse=True)[:limit]
+            return [
+                run_item(summary) | {"orphaned": summary.status not in TERMINAL and not is_owned(store, summary)}
+                for summary in newest
+            ]
+
+    def get(self, run: str) -> Json:
+        async def get() -> Json:
+            async with engine(store, self.warn) as local:
+                return local.run((await local.embedded.runtime.load(summary.execution_id)).state, summary)
+
+        with opened(self.db) as store:
+            summary = find_run(store, run)
+            return asyncio.run(get())
+
+    def events(self, run: str, after: int = 0) -> Iterator[Items]:
+        with opened(self.db) as store:
+            execution = find_run(store, run).execution_id
+            while rows := store.read(execution, after, PAGE):
+                yield [event_view(execution, row) for row in rows]
+                after = rows[-1].seq
+
+    def output(self, run: str) -> Items:
+        with opened(self.db) as store:
+            return list(map(output_view, store.output(find_run(store, run).execution_id)))
+
+    def playbook(self, run: Json) -> Json | None:
+        with opened(self.db) as store:
+            stored = store.playbook(run["playbook_id"])
+        if stored is None:
+            return None
+        return {"playbook_id": run["playbook_id"], "file": stored[0], "text": stored[1].decode("utf-8", "replace")}
+
+    def contents(self, keys: Sequence[str]) -> dict[str, bytes]:
+        with opened(self.db) as store:
+            return {key: content for key in keys if (content := store.blob(key)) is not None}
+
+    def explain(self, run: str, step: str, step_run: str | None) -> Json:
+        from noetl.runtime import history
+        from noetl.runtime.report import explained
+
+        async def explain() -> Json:
+            async with engine(store, self.warn) as local:
+                explanation, state = await history.explain(local.embedded.runtime, execution, step, step_run)
+                source = local.catalog.source(state.digest)
+                return plain(explained(explanation, state, step_run, source.shown, source.places))
+
+        with opened(self.db) as store:
+            execution = find_run(store, run).execution_id
+            return asyncio.run(explain())
+
+    def replay(self, run: str, source: Source | None) -> Json:
+        from noetl.client.replay import replay_stored
+
+        async def replay() -> Json:
+            async with engine(store, self.warn) as local:
+                return await replay_stored(local.embedded.runtime, execution, source)
+
+        with opened(self.db) as store:
+            execution = find_run(store, run).execution_id
+            return asyncio.run(replay())
+
+    def verify(self, run: str | None, on_progress: OnProgress | None = None) -> Json:
+        from noetl.runtime.audit import Audit
+        from noetl.runtime.audit_process import LARGE, verify_large
+
+        with opened(self.db) as store:
+            summaries = [find_run(store, run)] if run is not None else store.summaries(limit=ALL)
+            audit, violations = Audit(store), []
+            for number, summary in enumerate(summaries, start=1):
+                title = f"run {number:,} of {len(summaries):,}"
+                report = None if on_progress is None else _reports(on_progress, title)
+                if store.seq(summary.execution_id) < LARGE:
+                    violations += audit.of(summary, report)
+                else:
+                    violations += verify_large(settings(self.db).db, store, summary, report)
+        return {"executions": len(summaries), "violations": msgspec.to_builtins(violations)}
+
+    # -- running ----------------------------------------------------------------------------------------------------
+
+    def start(self, start: Start) -> str:
+        raise UsageError("a database does not execute runs by itself: use --server URL")
+
+    def run(self, start: Start, view: View | None, timeout: float | None = None) -> Json:
+        """The run ends with this process, so `timeout` has no effect."""
+        with opened_file(self.db, "write" if start.source is None else "create") as store:
+            return asyncio.run(self._run(store, start, view))
+
+    async def _run(self, store: SqliteStore, start: Start, view: View | None) -> Json:
+        digest = _registered(store, start) if start.source is None else ""
+        execution = new_id()
+        with owned(store, execution):
+            async with engine(store, self.warn) as local:
+                if start.source is not None:
+                    digest = local.catalog.add(start.source)
+                else:
+                    local.catalog.know(digest)
+                begin = local.embedded.start(execution, digest, start.payload, {})
+                state = await run_to_end(local, execution, view, self._resume_command(execution), begin)
+                if start.source is not None:
+                    self._prune_a_few(store)
+                return local.run(state)
+
+    def fork(self, run: str, fork: Fork, view: View | None, on_forked: Callable[[Json], None]) -> Json:
+        with opened_file(self.db, "write") as store:
+            return asyncio.run(self._fork(store, find_run(store, run), fork, view, on_forked))
+
+    async def _fork(
+        self, store: SqliteStore, origin: Summary, fork: Fork, view: View | None, on_forked: Callable[[Json], None]
+    ) -> Json:
+        from noetl.runtime import history
+
+        execution = new_id()
+        with owned(store, execution):
+            async with engine(store, self.warn) as local:
+                runtime = local.embedded.runtime
+                if fork.source is None:
+                    local.catalog.know(origin.digest)
+                edit = history.Edit(local.catalog.add(fork.source) if fork.source is not None else "", fork.ctx)
+                if fork.retry:
+                    forked = await history.retry(runtime, origin.execution_id, execution, edit)
+                else:
+                    forked = await history.fork(runtime, origin.execution_id, execution, fork.at, edit)
+                on_forked(forked._asdict())
+
+                async def begin() -> Execution:
+                    return runtime.cells[execution].state
+
+                resume = self._resume_command(execution)
+                return local.run(await run_to_end(local, execution, view, resume, begin(), forked.source_seq))
+
+    def _resume_command(self, execution: str) -> str:
+        return shlex.join(["noetl", "runs", "resume", execution, *(["--db", self.db] if self.db else [])])
+
+    def watch(self, run: str, view: View | None, timeout: float | None) -> Json:
+        with opened(self.db) as store:
+            return asyncio.run(self._watch(store, find_run(store, run), view, timeout))
+
+    async def _watch(self, store: Store, summary: Summary, view: View | None, seconds: float | None) -> Json:
+        execution = summary.execution_id
+        async with engine(store, self.warn) as local:
+            state = (await local.embedded.runtime.load(execution)).state
+            if not state.over and not is_owned(store, summary):
+                self.warn(f"no process runs {execution}; continue with `{self._resume_command(execution)}`")
+            with interruptible(f"stopped watching; {execution} goes on"):
+                try:
+                    async with asyncio.timeout(seconds):
+                        return local.run(await self._follow(local, state, view))
+                except TimeoutError:
+                    raise TimedOut(f"{execution} did not end within {seconds:g} s; it goes on") from None
+
+    async def _follow(
+        self, local: Engine, state: Execution, view: View | None, owner_in: SqliteStore | None = None
+    ) -> Execution:
+        """Show a run of another process until it ends; with `owner_in` also until no process owns it any more."""
+        follower = Follower(local, state, view)
+        try:
+            while True:
+                rows = await follower.show_new()
+                if rows and rows[-1].type == e.PlaybookProcessed.name:
+                    break
+                if not rows and owner_in is not None and not Owner.is_owned(owner_in, state.id):
+                    break
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            follower.close_view()
+        return (await local.embedded.runtime.load(state.id)).state
+
+    # -- commands ---------------------------------------------------------------------------------------------------
+
+    def cancel(self, run: str, reason: str) -> Json:
+        with opened(self.db, "write") as store:
+            execution = find_run(store, run).execution_id
+            status = _decide(store, execution, Cancel(reason)).state.status
+        if status != "cancelled":
+            raise Conflict(f"cannot cancel {execution}: the run {_outcome(status)}")
+        return {"execution_id": execution, "status": status}
+
+    def pause(self, run: str) -> Json:
+        with opened(self.db, "write") as store:
+            execution = find_run(store, run).execution_id
+            status = _decide(store, execution, Pause()).state.status
+        if status != "paused":
+            raise Conflict(f"cannot pause {execution}: the run {_outcome(status)}")
+        return {"execution_id": execution, "status": status}
+
+    def signal(self, run: str, name: str, id: str, payload: Any) -> Json:
+        with opened(self.db, "write") as store:
+            execution = find_run(store, run).execution_id
+            answer = _decide(store, execution, Signal(name, id, payload))
+        word = "accepted" if answer.events else "duplicate" if id in answer.state.signal_ids else "late"
+        return {"execution_id": execution, "name": name, "id": id, "answer": word}
+
+    # -- resuming ---------------------------------------------------------------------------------------------------
+
+    def resume(self, run: str, new_view: NewView) -> Json:
+        with opened_file(self.db) as store:
+            summary = find_run(store, run)
+        return asyncio.run(self._resume(summary, new_view))
+
+    def resume_all(self, new_view: NewView, on_end: Callable[[Json], None]) -> int:
+        """All at once, each with an engine of its own, so that a waiting run does not delay the others."""
+
+        async def resume(summary: Summary) -> None:
+            on_end(await self._resume(summary, new_view))
+
+        async def resume_all() -> None:
+            done = await asyncio.gather(*map(resume, summaries), return_exceptions=True)
+            errors = [error for error in done if error is not None]
+            if errors:
+                raise next((error for error in errors if isinstance(error, Interrupted)), errors[0])
+
+        with opened_file(self.db) as store:
+            summaries = _abandoned(store)
+        asyncio.run(resume_all())
+        return len(summaries)
+
+    async def _resume(self, summary: Summary, new_view: NewView) -> Json:
+        """Run it here if no process owns it. Otherwise resume and follow it, and take over if its process dies."""
+        execution = summary.execution_id
+        with opened(self.db) as store:  # a run whose process died may have ended and left open children
+            if summary.status in TERMINAL and not open_below(store, execution):
+                raise Conflict(f"cannot resume {execution}: the run {_outcome(summary.status)}")
+        if not summary.local:
+            raise Conflict(f"{execution} belongs to a server: start `noetl server` on this database to continue it")
+        if summary.parent is not None:
+            parent = self._resume_command(summary.parent)
+            raise Conflict(f"{execution} is a child of {summary.parent}: resume that with `{parent}`")
+        while True:
+            with opened_file(self.db, "write") as store, Owner.acquire(store, execution) or nullcontext() as owner:
+                async with engine(store, self.warn) as local:
+                    if owner is not None:
+                        begin, seen = _taken_over(local, execution), store.seq(execution)
+                        resume = self._resume_command(execution)
+                        state = await run_to_end(local, execution, new_view(), resume, begin, seen)
+                    else:
+                        state = await self._resume_elsewhere(local, store, execution, new_view)
+                    if state.over:
+                        return local.run(state)
+
+    async def _resume_elsewhere(
+        self, local: Engine, store: SqliteStore, execution: str, new_view: NewView
+    ) -> Execution:
+        answer = await local.embedded.runtime.handle(execution, Resume())
+        if not answer.events and not answer.state.over:
+            raise running_elsewhere(execution)
+        with interruptible(f"stopped watching; {execution} goes on in another process"):
+            return await self._follow(local, answer.state, new_view(), store)
+
+    # -- pruning ----------------------------------------------------------------------------------------------------
+
+    def prune(self, age: float, dry_run: bool) -> tuple[int, Items]:
+        now = SystemClock().now()
+        with opened(self.db, "read" if dry_run else "write") as store:
+            if dry_run:
+                return 0, list(map(run_item, store.prunable(now - age)))
+            removed = 0
+            while batch := store.prune(now - age, PRUNE_BATCH):
+                removed += batch
+            return removed, []
+
+    def _prune_a_few(self, store: Store) -> None:
+        """Remove old runs from a database that has no server. Where nothing is old, this is one query."""
+        age = retention()
+        if age is None:
+            return
+        before = SystemClock().now() - age
+        try:
+            if store.prunable(before, 1):
+                store.prune(before, PRUNED_AFTER_RUN)
+        except StoreError as error:  # the run itself has ended, and the next one tries again
+            self.warn(f"noetl: cannot remove old runs: {error}")
+
+
+def new_id() -> str:
+    return uuid7(time.time(), os.urandom(8))
+
+
+def _age(summary: Summary) -> tuple[float, str]:
+    return summary.started, summary.execution_id
+
+
+def _reports(on_progress: OnProgress, title: str) -> Callable[[Any], None]:
+    return lambda progress: on_progress(title, progress.events, progress.total)
+
+
+def _registered(store: Store, start: Start) -> str:
+    digest = store.find(start.path, start.version)
+    if digest is None:
+        name = f"{start.path}@{start.version}" if start.version else start.path
+        raise NotFound(f"playbook {name} is not registered: `noetl catalog list` lists all playbooks")
+    return digest
+
+
+def _decide(store: Store, execution: str, command: Command) -> Answer:
+    """Decide a command on the log as it is, and append the events. A cancel reaches open children too."""
+
+    async def decide() -> Answer:
+        runtime = Runtime(store, SystemClock())
+        try:
+            answer = await runtime.handle(execution, command)
+            for child in open_below(store, execution) if isinstance(command, Cancel) else ():
+                await runtime.handle(child, Cancel("the run that started it was cancelled"))
+            return answer
+        finally:
+            runtime.thread.shutdown()
+
+    return asyncio.run(decide())
+
+
+def _outcome(status: str) -> str:
+    if status == "cancelled":
+        return "was cancelled"
+    return f"has already {status}" if status in TERMINAL else f"is {status}"
+
+
+def _abandoned(store: SqliteStore) -> list[Summary]:
+    """Runs that are paused, or that are open (or have open children) without a process."""
+    tops = {}
+    for status in OPEN:
+        for summary in store.summaries(status=status, limit=ALL):
+            while summary.parent is not None:
+                summary = find_run(store, summary.parent)
+            tops[summary.execution_id] = summary
+    return [top for top in tops.values() if top.local and (top.status == "paused" or not is_owned(store, top))]
+
+
+async def _taken_over(local: Engine, execution: str) -> Execution:
+    state = await local.embedded.adopt(execution)
+    if state.status == "paused":
+        state = (await local.embedded.runtime.handle(execution, Resume())).state
+    return state

@@ -1,0 +1,101 @@
+"""Schedules and hooks of a database. A server on the database fires them."""
+
+from __future__ import annotations
+
+import secrets
+
+import msgspec
+from msgspec.structs import replace as replaced
+
+from noetl.client.database import opened, safe_of
+from noetl.client.local import Local, not_registered
+from noetl.client.ports import ALL, Items, Json
+from noetl.errors import Conflict, NotFound, UsageError
+from noetl.server import hooks, schedules
+from noetl.server.schedules import Change
+from noetl.server.wire import ScheduleRequest
+from noetl.store.ports import Store
+from noetl.store.triggers import Firing
+
+
+class LocalSchedules(Local):
+    def put(self, name: str, request: Json, replace: bool) -> Json:
+        try:
+            wanted = msgspec.convert(request, ScheduleRequest)
+        except msgspec.ValidationError as error:
+            raise UsageError(str(error)) from None
+        now = self.now()
+        schedule = schedules.made(name, wanted, now)
+        with opened(self.db, "write") as store:
+            _check_registered(store, wanted.path, wanted.version)
+            if replace:
+                schedule, _ = schedules.put_in(store, name, wanted, now)
+            elif not store.triggers.add_schedule(schedule):
+                raise Conflict(f"schedule {name!r} exists; use --replace to change it")
+            return schedules.shown(store, schedule)
+
+    def list(self) -> Items:
+        with opened(self.db) as store:
+            return [schedules.shown(store, schedule) for schedule in store.triggers.schedules(limit=ALL)]
+
+    def get(self, name: str) -> Json:
+        with opened(self.db) as store:
+            schedule = store.triggers.schedule(name)
+            if schedule is None:
+                raise _no_schedule(name)
+            return schedules.shown(store, schedule)
+
+    def pause(self, name: str) -> Json:
+        return self._change(name, lambda old, _: schedules.paused(old, self.now()))
+
+    def resume(self, name: str) -> Json:
+        return self._change(name, lambda old, _: schedules.resumed(old, self.now()))
+
+    def _change(self, name: str, change: Change) -> Json:
+        with opened(self.db, "write") as store:
+            return schedules.shown(store, schedules.change_in(store, name, change))
+
+    def trigger(self, name: str) -> Json:
+        """Decided here; a server on the database starts the run."""
+        now = self.now()
+        firing = Firing(round(now, 3), secrets.token_hex(8))
+        with opened(self.db, "write") as store:
+            schedule = schedules.change_in(
+                store, name, lambda old, is_open: replaced(schedules.asked(old, firing, is_open, now), look=now)
+            )
+        return {"execution_id": firing.execution(schedule.id), "queued": firing in schedule.queue}
+
+    def delete(self, name: str) -> None:
+        with opened(self.db, "write") as store:
+            if not store.triggers.delete_schedule(name):
+                raise _no_schedule(name)
+
+
+def _no_schedule(name: str) -> NotFound:
+    return NotFound(f"schedule {name!r} not found: `noetl schedule list` lists all schedules")
+
+
+def _check_registered(store: Store, path: str, version: int | None) -> None:
+    if store.find(path, version) is None:
+        raise not_registered(path, version)
+
+
+class LocalHooks(Local):
+    def put(self, name: str, path: str, version: int | None, secret: str | None) -> Json:
+        with opened(self.db, "write") as store:
+            _check_registered(store, path, version)
+            hook, generated, _ = hooks.put(store, safe_of(store), name, path, version, secret, self.now())
+        return hooks.shown(hook) | {"secret": generated}
+
+    def list(self) -> Items:
+        with opened(self.db) as store:
+            return list(map(hooks.shown, store.triggers.hooks()))
+
+    def rotate(self, name: str) -> Json:
+        with opened(self.db, "write") as store:
+            hook, secret = hooks.rotate(store, safe_of(store), name, self.now())
+        return hooks.shown(hook) | {"secret": secret}
+
+    def delete(self, name: str) -> None:
+        with opened(self.db, "write") as store:
+            hooks.delete(store, name)

@@ -1,0 +1,145 @@
+"""`noetl runs replay`: a log folded again, from a database or from the API of a server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from noetl.client.ports import Json
+from noetl.client.run_views import plain, state_view
+from noetl.clock import SystemClock
+from noetl.engine.events import EVENTS, Event, ExecutionForked, ExecutionRequested, NextEvaluated, NextRequested
+from noetl.engine.history.replay import Difference
+from noetl.engine.state import Execution
+from noetl.errors import NoetlError, Unreadable
+from noetl.reference import Reference
+from noetl.runtime import history
+from noetl.runtime.catalog import Source
+from noetl.runtime.report import report
+from noetl.runtime.runtime import Runtime
+from noetl.store.codec import ZERO, chained, encode
+from noetl.store.ports import Change, Row
+from noetl.store.sqlite import InMemoryStore
+
+Contents = Callable[[Sequence[str]], dict[str, bytes]]
+COMPARED = ("status", "workload", "ctx", "steps", "progress", "result")
+
+
+async def replay_stored(runtime: Runtime, execution: str, source: Source | None) -> Json:
+    """Fold the log of a database and compare it with the stored state; with a playbook, decide the log again."""
+    if source is not None:
+        return await _decide_again(runtime, execution, source)
+    replayed = await history.replay(runtime, execution)
+    return _result(replayed.state, replayed.equal)
+
+
+def replay_remote(
+    execution: str,
+    expected: Json,
+    envelopes: list[Json],
+    text_of: Callable[[str], bytes],
+    contents: Contents,
+    source: Source | None,
+) -> Json:
+    """The same with the events of a server; `expected` is the state that the server has after the last of them."""
+
+    async def replay() -> Json:
+        runtime = Runtime(store, SystemClock())
+        try:
+            if source is not None:
+                return await _decide_again(runtime, execution, source)
+            state, at = await history.state_at(runtime, execution, len(rows))
+            replayed = state_view(state, at)
+            return _result(state, all(replayed[key] == expected[key] for key in COMPARED))
+        finally:
+            runtime.close()
+
+    events, rows, head = [event_of(envelope) for envelope in envelopes], [], ZERO
+    for envelope, event in zip(envelopes, events, strict=True):
+        at, data = seconds(envelope["timestamp"]), encode(event)
+        head = chained(head, event.name, at, data)
+        rows.append(Row(envelope["seq"], event.name, at, data, head))
+    store = _RemoteContents(contents)
+    store.commit([Change(execution, 0, rows)])
+    if source is None:
+        for event in events:
+            if isinstance(event, ExecutionRequested | ExecutionForked) and event.playbook:
+                store.put_playbook(event.playbook, "", text_of(event.playbook))
+    return asyncio.run(replay())
+
+
+async def _decide_again(runtime: Runtime, execution: str, source: Source) -> Json:
+    digest = runtime.add(source.loaded.require(), source.shown, source.places)
+    replayed = await history.replay_with(runtime, execution, digest)
+    return _result(replayed.state, replayed.equal, replayed.difference) | {
+        "first_difference": plain(replayed.difference)
+    }
+
+
+def _result(state: Execution, equal: bool, difference: Difference | None = None) -> Json:
+    shown = report(state, "", {}, 0.0)
+    return plain(
+        {
+            "execution_id": state.id,
+            "events": state.seq if difference is None else difference.seq - 1,
+            **{key: shown[key] for key in ("status", "ctx", "steps")},
+            "equal": equal,
+        }
+    )
+
+
+class _RemoteContents(InMemoryStore):
+    """Fetches the content of references when a template reads it."""
+
+    def __init__(self, contents: Contents) -> None:
+        super().__init__()
+        self.contents = contents
+
+    def blob(self, key: str) -> bytes | None:
+        return self.contents([key]).get(key)
+
+
+# -- events of the API ----------------------------------------------------------------------------------------------
+
+
+def seconds(timestamp: str) -> float:
+    return datetime.fromisoformat(timestamp).timestamp()
+
+
+def event_of(envelope: Json) -> Event:
+    """The event of an envelope; Unreadable if this version does not know it."""
+    kind, payload = EVENTS.get(envelope["event_type"]), dict(envelope["payload"])
+    if kind is None:
+        name = envelope["event_type"]
+        raise Unreadable(f"this version does not know events of type {name!r}: upgrade noetl to read this log")
+    if kind is NextEvaluated and payload.get("selected") and isinstance(payload["selected"][0], dict):
+        payload["to"] = payload.pop("selected")
+        payload.pop("routing_committed", None)
+    if kind in (NextEvaluated, NextRequested) and "to" in payload:
+        payload["to"] = [{"args": to["with"], **to} for to in payload["to"]]
+    try:
+        event: Event = msgspec.convert(_with_references(payload), kind, strict=False)
+        return event
+    except msgspec.ValidationError as error:
+        raise Unreadable(f"event {envelope['event_id']} is invalid: {error}") from None
+
+
+def row_of(envelope: Json) -> Row | None:
+    """The event as a row; None for one that this version does not know."""
+    try:
+        event = event_of(envelope)
+        return Row(envelope["seq"], event.name, seconds(envelope["timestamp"]), encode(event), b"")
+    except NoetlError:
+        return None
+
+
+def _with_references(value: Any) -> Any:
+    if isinstance(value, dict):
+        if value.keys() == set(Reference.__slots__):
+            return Reference(**value)
+        return {key: _with_references(item) for key, item in value.items()}
+    return [_with_references(item) for item in value] if isinstance(value, list) else value
