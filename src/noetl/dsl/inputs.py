@@ -37,12 +37,11 @@ def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
     """Report unknown, missing and ill-typed inputs, and remove those that are of no use."""
     known = fields(kind.inputs)
     given = set(task) | walk.defaults.get(kind.name, set())
-    common = COMMON | {"retry"} if walk.classic else COMMON
     for key in list(task):
         if key in known:
             if not _check_value(task, key, kind, walk):
                 del task[key]
-        elif key not in common:
+        elif key not in COMMON and key not in walk.task_keys:
             _refuse(task, key, kind, walk)
             del task[key]
     for name, field in known.items():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from noetl.dsl.document import ARGS, DEFINITIONS, RETRY, ROOT, TASK_SPEC
+from noetl.classic.language import DEFINITIONS, RETRY, ROOT
+from noetl.dsl.document import ARGS, TASK_SPEC
 from noetl.dsl.shape import Schema
 from noetl.model.inputs import schema as inputs_schema
 from noetl.model.kind import Kind

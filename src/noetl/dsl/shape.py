@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from noetl.dsl.inputs import check_defaults
 from noetl.dsl.problem import Check, Problems, did_you_mean
-from noetl.dsl.tree import Map, Seq, Span, key_span, span_in
+from noetl.dsl.tree import Map, Seq, Span, is_template, key_span, span_in
 from noetl.model.duration import seconds
 from noetl.model.kind import Kind
 
@@ -46,13 +46,11 @@ MIXED = Check(
 
 
 class KindSource(Protocol):
-    """Where the front end learns about tool kinds."""
+    """The tool kinds that a playbook may use."""
 
-    def get(self, name: str) -> Kind | None:
-        """The kind of that name, or None."""
+    def get(self, name: str) -> Kind | None: ...
 
-    def names(self) -> list[str]:
-        """Every kind's name."""
+    def names(self) -> list[str]: ...
 
 
 class Walk(NamedTuple):
@@ -63,11 +61,8 @@ class Walk(NamedTuple):
     kinds: KindSource
     defaults: Mapping[str, set[str]]
     """Inputs by kind that an outer scope may supply, so that no task has to."""
-
-
-def is_template(value: object) -> bool:
-    """True if a text holds template syntax."""
-    return isinstance(value, str) and ("{{" in value or "{%" in value or "{#" in value)
+    task_keys: Mapping[str, Shape]
+    """Keys of a task that only the dialect of the document has."""
 
 
 def describe(value: object) -> str:
@@ -376,6 +371,11 @@ class Fields(Shape):
         self.definition = definition
         self.rest = rest  # the shape of all other keys, where the map is free-form
         self.words = f"a map ({what})"
+
+    def extended(self, **fields: Field) -> Fields:
+        """The same map with these fields added or replaced."""
+        more = {**self.fields, **fields}
+        return Fields(self.what, more, self.retired, self.missing, self.kinds, self.rest, self.definition)
 
     def fits(self, value: Any) -> bool:
         return isinstance(value, dict)

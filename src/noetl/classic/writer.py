@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from noetl.dsl.layout import Layout
-from noetl.dsl.shape import is_template
-from noetl.dsl.tree import NOWHERE, Map, Seq, Span, span_of
+from noetl.classic.layout import Layout
+from noetl.dsl.tree import NOWHERE, Map, Seq, Span, is_template, span_of
 
 _PLAIN = re.compile(r"[A-Za-z_/$][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./-]+)*|[0-9]+(?:ms|s|m|h|d)")
 _WORDS = frozenset(["null", "true", "false"])
