@@ -15,10 +15,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
-from jinja2 import nodes
-
 from noetl.errors import TemplateFailed, TemplateSyntax
-from noetl.expression import operators
+from noetl.expression import nodes, operators
 from noetl.expression.budget import BUDGET_KEY, Budget
 from noetl.expression.data import is_storable
 from noetl.expression.fault import Fault, located
@@ -176,10 +174,10 @@ class ExpressionCompiler:
             if len(path) > MAX_DEPTH:
                 self.refuse(node, "the path is too long")
             if path[0] not in self.bound:
-                self.reads.append(Read(path, root.lineno, tolerant))
+                self.reads.append(Read(path, root.offset, tolerant))
                 return self._from_scope(path, node)
             if not self.bound[str(path[0])]:
-                self.reads.append(Read(path, root.lineno, True))
+                self.reads.append(Read(path, root.offset, True))
             return self._from_locals(path, node)
         if isinstance(node, nodes.Getattr):
             return self._step(node, node.node, node.attr, tolerant)
@@ -531,12 +529,12 @@ class ExpressionCompiler:
 
     def _filtered(self, node: nodes.Filter, subject: Closure) -> Closure:
         name = node.name
-        self.filters.append(Use(name, node.lineno))
+        self.filters.append(Use(name, node.offset))
         self._note_nested(node)
         args, kwargs = self._arguments(node)
         entry = FILTERS.get(name) or SQL_FILTERS.get(name)
         if entry is None:
-            return self._unknown("filter", name, node.lineno)
+            return self._unknown("filter", name, node.offset)
         if entry.refuses(len(args), list(kwargs)):
             self.refuse_call(node, f"filter '{name}'", entry)
         if name in TOLERANT:
@@ -549,7 +547,7 @@ class ExpressionCompiler:
         name_node = node.args[place] if place is not None and len(node.args) > place else None
         if not isinstance(name_node, nodes.Const):
             return
-        name, offset = str(name_node.value), name_node.lineno
+        name, offset = str(name_node.value), name_node.offset
         kind, uses, known = ("filter", self.filters, FILTERS) if node.name == "map" else ("test", self.tests, TESTS)
         uses.append(Use(name, offset))
         if name not in known:
@@ -592,7 +590,7 @@ class ExpressionCompiler:
 
     def failing_at(self, node: nodes.Node) -> Callable[[Exception], Exception]:
         """Like failing, but at the name of the filter or method instead of the start of its subject."""
-        source, offset = self.source, node.lineno
+        source, offset = self.source, node.offset
         if isinstance(node, nodes.Call):
             offset = self._behind(_DOT, node.node)
         return lambda error: located(error, source, offset)
@@ -657,11 +655,11 @@ class ExpressionCompiler:
 
     def _function(self, node: nodes.Call, target: nodes.Name) -> Closure:
         name = target.name
-        self.functions.append(Use(name, target.lineno))
+        self.functions.append(Use(name, target.offset))
         args, kwargs = self._arguments(node)
         entry = FUNCTIONS.get(name)
         if entry is None or name in self.bound:
-            return self._unknown("function", name, target.lineno)
+            return self._unknown("function", name, target.offset)
         if entry.refuses(len(args), list(kwargs)):
             self.refuse_call(target, f"function '{name}'", entry)
         self.simple = False
@@ -719,8 +717,8 @@ class ExpressionCompiler:
 
     def _behind(self, pattern: re.Pattern[str], node: nodes.Node) -> int:
         """Where a name stands whose node has the place of the `is` or the dot before it."""
-        match = pattern.match(self.source, node.lineno)
-        return match.end() if match else node.lineno
+        match = pattern.match(self.source, node.offset)
+        return match.end() if match else node.offset
 
     def _unknown(self, kind: str, name: str, offset: int) -> Closure:
         """Noted for the validator; an error only when it is evaluated."""
@@ -733,7 +731,7 @@ class ExpressionCompiler:
         return unknown
 
     def refuse_call(self, node: nodes.Node, what: str, entry: Entry) -> NoReturn:
-        raise TemplateSyntax(f"{what} takes {entry.signature}", self.source, node.lineno)
+        raise TemplateSyntax(f"{what} takes {entry.signature}", self.source, node.offset)
 
 
 # --- tables ------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from noetl.expression.parsing import Lexeme, lex
+from noetl.expression.lexer import Lexeme
+from noetl.expression.parsing import lex
 from noetl.expression.template import parse
 
 _PLAIN_PATH = re.compile(r"[^\W\d]\w*(\.\w+|\[-?\d+\]|\['[^'\\]*'\])*")

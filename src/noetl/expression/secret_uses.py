@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jinja2 import nodes
-
 from noetl.errors import TemplateFailed
+from noetl.expression import nodes
 from noetl.expression.filters import SQL_FILTERS
 from noetl.expression.parsing import syntax_tree
 from noetl.expression.sealed import ENCODINGS, HINT, MESSAGE

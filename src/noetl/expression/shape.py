@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jinja2 import nodes
+from noetl.expression import nodes
 
 Path = tuple[str | int, ...]
 
@@ -26,7 +26,7 @@ def start(node: nodes.Node) -> int:
             case nodes.Getattr() | nodes.Getitem() | nodes.Call() | nodes.Filter() | nodes.Test() if node.node:
                 node = node.node
             case _:
-                return node.lineno or 0
+                return node.offset or 0
 
 
 MAX_PATH = 96

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jinja2 import nodes
-
+from noetl.expression import nodes
 from noetl.expression.compile import Closure, ExpressionCompiler, Scope
 from noetl.expression.fault import Fault, undefined
 from noetl.expression.filters import sequence

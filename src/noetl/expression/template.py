@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from jinja2 import nodes
-
 from noetl.errors import TemplateError, TemplateSyntax
+from noetl.expression import nodes
 from noetl.expression.budget import BUDGET_KEY, Budget, budget_in
 from noetl.expression.compile import Closure, Comparison, Read, Unknown, Use
 from noetl.expression.data import storable

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from jinja2 import nodes
-
 from noetl.errors import TemplateError, TemplateSyntax
+from noetl.expression import nodes
 from noetl.expression.budget import Budget
 from noetl.expression.compile import Scope
 from noetl.expression.fault import located, undefined
