@@ -31,7 +31,7 @@ from noetl.expression.shape import (
     constant_key,
     constant_values,
     described,
-    path_text,
+    path_texts,
     start,
     static_path,
     string_values,
@@ -126,11 +126,11 @@ class ExpressionCompiler:
         source, offset = self.source, start(node)
         return lambda error: located(error, source, offset)
 
-    def missing(self, node: nodes.Node, part: str = "") -> Missing:
+    def missing(self, node: nodes.Node) -> Missing:
         text, hint = described(node), ""
         if isinstance(node, nodes.Getattr) and node.attr in METHOD_NAMES:
             hint = f"if the method is meant, call it: {text}()"
-        return Missing(text, start(node), part, hint)
+        return Missing(text, start(node), "", hint)
 
     # --- names and paths
 
@@ -193,7 +193,8 @@ class ExpressionCompiler:
     def _from_scope(self, path: Path, node: nodes.Node) -> Closure:
         """The hot path of every guard: one closure per length, no loop for the usual lengths."""
         name, keys = str(path[0]), path[1:]
-        gaps = [self.missing(node, path_text(path[: count + 1])) for count in range(len(path))]
+        whole = self.missing(node)
+        gaps = [Missing(whole.text, whole.offset, part, whole.hint) for part in path_texts(path)]
         absent, fail = gaps[0], self.failing(node)
 
         def one(scope: Scope, run: Any) -> Any:

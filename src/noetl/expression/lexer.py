@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 OPEN = {"(": ")", "[": "]", "{": "}"}
+CLOSE = frozenset(OPEN.values())
 
 
 class Lexeme(NamedTuple):
@@ -20,18 +21,18 @@ class Lexeme(NamedTuple):
 # Jinja's lexer takes three times as long, and is used for the rest: statements, comments, whitespace control, floats,
 # escapes, other alphabets, and every mistake.
 _TOKEN = re.compile(
-    r"""(?P<whitespace>\s+)
-    | (?P<name>[A-Za-z_]\w*)
+    r"""\s*(?:
+      (?P<name>[A-Za-z_]\w*)
     | (?P<operator>//|\*\*|==|!=|>=|<=|[-+/*%~\[\](){}<>=.:|,])
     | (?P<string>'[^'\\]*'|"[^"\\]*")
-    | (?P<integer>(?:0|[1-9]\d*)(?![\w.]))""",
+    | (?P<integer>(?:0|[1-9]\d*)(?![\w.])))""",
     re.ASCII | re.VERBOSE,
 )
 _RARE = re.compile(r"\{[%#]|\{\{[-+]|[-+]\}\}|\r")
 
 
 def scan(source: str) -> list[Lexeme] | None:
-    """The tokens of text and plain `{{ }}` expressions; None if the source has more than that."""
+    """The tokens of text and plain `{{ }}` expressions, without white space; None if the source has more than that."""
     if _RARE.search(source):
         return None
     lexemes: list[Lexeme] = []
@@ -40,19 +41,30 @@ def scan(source: str) -> list[Lexeme] | None:
         if opening > position:
             lexemes.append(Lexeme(position, opening, "data", source[position:opening]))
         lexemes.append(Lexeme(opening, opening + 2, "variable_begin", "{{"))
-        position, depth = opening + 2, 0
-        while depth > 0 or not source.startswith("}}", position):
-            match = _TOKEN.match(source, position)
-            if match is None:
-                return None
-            text = match[0]
-            depth += (text in OPEN) - (text in ")]}")
-            if depth < 0:
-                return None
-            lexemes.append(Lexeme(position, match.end(), str(match.lastgroup), text))
-            position = match.end()
-        lexemes.append(Lexeme(position, position + 2, "variable_end", "}}"))
-        position += 2
+        end = _scan_expression(source, opening + 2, lexemes)
+        if end is None:
+            return None
+        position = end
     if position < len(source):
         lexemes.append(Lexeme(position, len(source), "data", source[position:]))
     return lexemes
+
+
+def _scan_expression(source: str, position: int, lexemes: list[Lexeme]) -> int | None:
+    """Add the tokens of one expression; returns where it ends, None if it is not a plain one."""
+    depth = 0
+    while (match := _TOKEN.match(source, position)) is not None:
+        kind, position = str(match.lastgroup), match.end()
+        text = match[kind]
+        if kind == "operator":
+            if text in OPEN:
+                depth += 1
+            elif text in CLOSE:
+                if depth == 0:
+                    break
+                depth -= 1
+        lexemes.append(Lexeme(position - len(text), position, kind, text))
+    if match is None or not source.startswith("}}", position - 1):
+        return None
+    lexemes.append(Lexeme(position - 1, position + 1, "variable_end", "}}"))
+    return position + 1

@@ -33,10 +33,9 @@ def syntax_tree(source: str) -> nodes.Template:
         return _path_tree(path)
     lexemes = scan(source)
     if lexemes is not None:
-        words = [lexeme for lexeme in lexemes if lexeme.type != "whitespace"]
-        check_nesting(words, source)
+        check_nesting(lexemes, source)
         try:
-            return Parser(words).template()
+            return Parser(lexemes).template()
         except (Unusual, RecursionError):
             pass
     from noetl.expression.jinja import jinja_tree
