@@ -53,7 +53,7 @@ class Parser:
             if word.type == "data":
                 parts.append(nodes.TemplateData(word.offset, word.text))
             else:
-                parts.append(self.tuple(explicit=False))
+                parts.append(self.items(explicit=False))
                 if self.take().type != "variable_end":
                     self.give_up()
         return nodes.Template(0, [nodes.Output(parts[0].offset, parts)] if parts else [])
@@ -168,7 +168,7 @@ class Parser:
             case "integer" if len(word.text) <= INTEGER_DIGITS:
                 return nodes.Const(word.offset, int(word.text))
             case "operator" if word.text == "(":
-                value = self.tuple(explicit=True)
+                value = self.items(explicit=True)
                 self.expect(")")
                 return value
             case "operator" if word.text == "[":
@@ -177,7 +177,7 @@ class Parser:
                 return nodes.Dict(word.offset, self.listed("}", self.pair))
         raise Unusual
 
-    def tuple(self, explicit: bool) -> nodes.Expr:
+    def items(self, explicit: bool) -> nodes.Expr:
         """One expression, or several with commas; `explicit`: in parentheses, where none is an empty tuple."""
         offset, items, commas = self.word.offset, list[nodes.Expr](), False
         while self.text != ")" and self.word.type != "variable_end":

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from noetl.expression import nodes
-from noetl.expression.compile import Closure, ExpressionCompiler, Scope
+from noetl.expression.calls import filtered
+from noetl.expression.compile import ExpressionCompiler
 from noetl.expression.fault import Fault, undefined
 from noetl.expression.filters import sequence
 from noetl.expression.missing import Missing, unwrapped
@@ -18,6 +19,7 @@ from noetl.expression.run import Loop, Namespace, Run, as_namespace
 from noetl.expression.sealed import Sealed
 from noetl.expression.shape import start
 from noetl.expression.text import to_text
+from noetl.expression.uses import Closure, Scope
 
 Statement = Callable[[Scope, Run], None]
 
@@ -28,7 +30,7 @@ class Compiler(ExpressionCompiler):
     def body(self, children: list[nodes.Node]) -> Statement:
         """A closure that runs statements in order."""
         self.simple = False
-        steps: list[Statement] = [self._visit("stmt", child) for child in children]
+        steps = [self._statement(child) for child in children]
         if len(steps) == 1:
             return steps[0]
 
@@ -37,6 +39,15 @@ class Compiler(ExpressionCompiler):
                 step(scope, run)
 
         return run_all
+
+    def _statement(self, node: nodes.Node) -> Statement:
+        method = getattr(self, f"_stmt_{type(node).__name__}", None)
+        if method is None:
+            self.refuse(node, f"'{type(node).__name__.lower()}' is not available in playbooks")
+        self.enter(node)
+        statement: Statement = method(node)
+        self.depth -= 1
+        return statement
 
     def _stmt_Output(self, node: nodes.Output) -> Statement:
         parts = [self._printed(child) for child in node.nodes]
@@ -212,7 +223,7 @@ class Compiler(ExpressionCompiler):
 
     def _piped(self, pipe: nodes.Filter, subject: Closure) -> Closure:
         inner = self._piped(pipe.node, subject) if isinstance(pipe.node, nodes.Filter) else subject
-        return self._filtered(pipe, inner)
+        return filtered(self, pipe, inner)
 
     def _stmt_FilterBlock(self, node: nodes.FilterBlock) -> Statement:
         text, fail = self._captured(node.body, node.filter), self.failing(node)
