@@ -8,13 +8,11 @@ What it makes, it first asks the budget for; it raises Fault with a message for 
 from __future__ import annotations
 
 import binascii
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby as runs
 from math import ceil, floor, isfinite
 from typing import Any
-from urllib.parse import quote
 
 from noetl.expression.budget import CHARACTERS, ELEMENTS, Budget, bounded_int
 from noetl.expression.data import storable
@@ -326,18 +324,20 @@ def urlencode(budget: Budget, value: Any) -> str:
     if isinstance(value, Mapping):
         value = list(value.items())
     if not isinstance(value, list | tuple):
-        return budget.made(quote(_short(budget, value), safe="/"))
+        return _quoted(budget, value, safe="/")
     pairs = []
     for pair in budget.each(value):
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             raise Fault("urlencode takes text, a map or a list of pairs")
-        pairs.append("=".join(_quoted(budget, part) for part in pair))
+        pairs.append("=".join(_quoted(budget, part).replace("%20", "+") for part in pair))
     return budget.made("&".join(pairs))
 
 
-def _quoted(budget: Budget, value: Any) -> str:
+def _quoted(budget: Budget, value: Any, safe: str = "") -> str:
+    from urllib.parse import quote  # `noetl validate` starts without it
+
     budget.check()
-    return budget.made(quote(_short(budget, value), safe="").replace("%20", "+"))
+    return budget.made(quote(_short(budget, value), safe=safe))
 
 
 def wordcount(budget: Budget, value: Any) -> int:
@@ -731,6 +731,8 @@ def b64encode(budget: Budget, value: Any) -> str:
 
 def fromjson(budget: Budget, value: Any) -> Any:
     """The value of a JSON text."""
+    import json  # `noetl validate` starts without it
+
     text = _string(unwrapped(value), "JSON")
     budget.string(len(text))
     budget.charge(64 * sum(map(text.count, "[{,:")))  # about what each becomes in memory

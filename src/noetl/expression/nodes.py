@@ -27,72 +27,71 @@ class Node(msgspec.Struct, eq=False):
 Kind = TypeVar("Kind", bound=Node)
 
 
-class Expr(Node, eq=False):
-    pass
+class Expr(Node): ...
 
 
-class Name(Expr, eq=False):
+class Name(Expr):
     name: str
 
 
-class NSRef(Expr, eq=False):
+class NSRef(Expr):
     name: str
     attr: str
 
 
-class Const(Expr, eq=False):
+class Const(Expr):
     value: Any
 
 
-class TemplateData(Expr, eq=False):
+class TemplateData(Expr):
     data: str
 
 
-class Getattr(Expr, eq=False):
+class Getattr(Expr):
     node: Expr
     attr: str
 
 
-class Getitem(Expr, eq=False):
+class Getitem(Expr):
     node: Expr
     arg: Expr
 
 
-class Slice(Expr, eq=False):
+class Slice(Expr):
     start: Expr | None
     stop: Expr | None
     step: Expr | None
 
 
-class Tuple(Expr, eq=False):
+class Tuple(Expr):
     items: list[Expr]
 
 
-class List(Expr, eq=False):
+class List(Expr):
     items: list[Expr]
 
 
-class Pair(Node, eq=False):
+class Pair(Node):
     key: Expr
     value: Expr
 
 
-class Dict(Expr, eq=False):
+class Dict(Expr):
     items: list[Pair]
 
 
-class CondExpr(Expr, eq=False):
+class CondExpr(Expr):
     test: Expr
     expr1: Expr
     expr2: Expr | None
 
 
-class Keyword(Node, eq=False):
+class Keyword(Node):
     key: str
     value: Expr
 
 
-class Filter(Expr, eq=False):
+class Filter(Expr):
     node: Expr | None
     name: str
     args: list[Expr]
@@ -101,7 +100,7 @@ class Filter(Expr, eq=False):
     dyn_kwargs: Expr | None = None
 
 
-class Test(Expr, eq=False):
+class Test(Expr):
     node: Expr
     name: str
     args: list[Expr]
@@ -110,7 +109,7 @@ class Test(Expr, eq=False):
     dyn_kwargs: Expr | None = None
 
 
-class Call(Expr, eq=False):
+class Call(Expr):
     node: Expr
     args: list[Expr]
     kwargs: list[Keyword]
@@ -118,89 +117,77 @@ class Call(Expr, eq=False):
     dyn_kwargs: Expr | None = None
 
 
-class Concat(Expr, eq=False):
+class Concat(Expr):
     nodes: list[Expr]
 
 
-class Operand(Node, eq=False):
+class Operand(Node):
     op: str
     expr: Expr
 
 
-class Compare(Expr, eq=False):
+class Compare(Expr):
     expr: Expr
     ops: list[Operand]
 
 
-class BinExpr(Expr, eq=False):
+class BinExpr(Expr):
     left: Expr
     right: Expr
 
 
-class UnaryExpr(Expr, eq=False):
+class UnaryExpr(Expr):
     node: Expr
 
 
-class Add(BinExpr, eq=False):
-    pass
+class Add(BinExpr): ...
 
 
-class Sub(BinExpr, eq=False):
-    pass
+class Sub(BinExpr): ...
 
 
-class Mul(BinExpr, eq=False):
-    pass
+class Mul(BinExpr): ...
 
 
-class Div(BinExpr, eq=False):
-    pass
+class Div(BinExpr): ...
 
 
-class FloorDiv(BinExpr, eq=False):
-    pass
+class FloorDiv(BinExpr): ...
 
 
-class Mod(BinExpr, eq=False):
-    pass
+class Mod(BinExpr): ...
 
 
-class Pow(BinExpr, eq=False):
-    pass
+class Pow(BinExpr): ...
 
 
-class And(BinExpr, eq=False):
-    pass
+class And(BinExpr): ...
 
 
-class Or(BinExpr, eq=False):
-    pass
+class Or(BinExpr): ...
 
 
-class Not(UnaryExpr, eq=False):
-    pass
+class Not(UnaryExpr): ...
 
 
-class Neg(UnaryExpr, eq=False):
-    pass
+class Neg(UnaryExpr): ...
 
 
-class Pos(UnaryExpr, eq=False):
-    pass
+class Pos(UnaryExpr): ...
 
 
-class Output(Node, eq=False):
+class Output(Node):
     nodes: list[Expr]
 
 
-class If(Node, eq=False):
+class If(Node):
     test: Expr
     body: list[Node]
     elif_: list[If]
     else_: list[Node]
 
 
-class For(Node, eq=False):
+class For(Node):
     target: Node
     iter: Expr
     body: list[Node]
@@ -209,27 +196,27 @@ class For(Node, eq=False):
     recursive: bool
 
 
-class Assign(Node, eq=False):
+class Assign(Node):
     target: Expr
     node: Expr
 
 
-class AssignBlock(Node, eq=False):
+class AssignBlock(Node):
     target: Expr
     filter: Filter | None
     body: list[Node]
 
 
-class FilterBlock(Node, eq=False):
+class FilterBlock(Node):
     body: list[Node]
     filter: Filter
 
 
-class With(Node, eq=False):
+class With(Node):
     targets: list[Expr]
     values: list[Expr]
     body: list[Node]
 
 
-class Template(Node, eq=False):
+class Template(Node):
     body: list[Node]
