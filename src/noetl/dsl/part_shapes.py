@@ -212,14 +212,14 @@ class TaskShape(Shape):
         return True
 
     def _unknown_kind(self, value: Any, walk: Walk) -> None:
-        where, given = span_in(value, "kind"), value["kind"]
-        if is_template(given):
+        where, name = span_in(value, "kind"), value["kind"]
+        if is_template(name):
             walk.problems.add(UNKNOWN_KIND, where, "the kind of a task can't be a template", "write the kind itself")
             return
         known = sorted(walk.kinds.names())
-        hint = walk.problems.did_you_mean(given, known) or f"known kinds: {', '.join(known)}"
+        hint = walk.problems.did_you_mean(name, known) or f"known kinds: {', '.join(known)}"
         walk.problems.add(
-            UNKNOWN_KIND, where, f"no tool kind is called {describe(given).removeprefix('the text ')}", hint
+            UNKNOWN_KIND, where, f"no tool kind is called {describe(name).removeprefix('the text ')}", hint
         )
 
     def _check_common(self, value: Any, kind: str, walk: Walk) -> None:
@@ -281,11 +281,11 @@ class LoopShape(Fields):
         self.needed = needed
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
-        given = set(value) if is_map(value) else set()
+        written = set(value) if is_map(value) else set()
         if not super().check(value, span, walk):
             return False
         for keys in self.needed:
-            if not given & set(keys):
+            if not written & set(keys):
                 hint = 'write `loop: {in: "{{ workload.items }}", iterator: item}`'
                 walk.problems.add(LOOP_INCOMPLETE, span, f"the loop has no {keys[0]!r}", hint)
         return all(any(key in value for key in keys) for keys in self.needed)

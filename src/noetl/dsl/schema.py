@@ -75,9 +75,9 @@ def _with_kind_defaults(schema: Any, kinds: Mapping[str, Kind]) -> Any:
 def _open_specs(schema: Any) -> list[Any]:
     """Every object schema that has the keys a layered spec has."""
     if isinstance(schema, list):
-        return [found for item in schema for found in _open_specs(item)]
+        return [spec for item in schema for spec in _open_specs(item)]
     if not isinstance(schema, dict):
         return []
     own = schema.get("properties", {})
     here = [schema] if "max_visits" in own and "policy" in own and "additionalProperties" not in schema else []
-    return here + [found for value in schema.values() for found in _open_specs(value)]
+    return here + [spec for value in schema.values() for spec in _open_specs(value)]

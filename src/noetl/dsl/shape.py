@@ -285,8 +285,8 @@ class ListOf(Shape):
         if len(value) < self.least:
             walk.problems.add(WRONG_VALUE, span, f"{self.words} is empty", "add an item")
             return False
-        kept = [self.item.check(item, span_in(value, i), walk) for i, item in enumerate(value)]
-        drop_items(value, kept)
+        usable = [self.item.check(item, span_in(value, i), walk) for i, item in enumerate(value)]
+        drop_items(value, usable)
         return True
 
     def schema(self) -> Schema:
@@ -297,16 +297,16 @@ class ListOf(Shape):
         }
 
 
-def drop_items(seq: Any, kept: Sequence[bool]) -> None:
+def drop_items(seq: Any, usable: Sequence[bool]) -> None:
     """Remove the items of a list that are unusable."""
-    if all(kept):
+    if all(usable):
         return
     spans = [span_in(seq, i) for i in range(len(seq))]
-    lost = [item for item, keep in zip(seq, kept, strict=True) if not keep]
-    seq[:] = [item for item, keep in zip(seq, kept, strict=True) if keep]
+    lost = [item for item, keep in zip(seq, usable, strict=True) if not keep]
+    seq[:] = [item for item, keep in zip(seq, usable, strict=True) if keep]
     if isinstance(seq, Seq):
         seq.lost += lost
-        seq.item_spans = [span for span, keep in zip(spans, kept, strict=True) if keep]
+        seq.item_spans = [span for span, keep in zip(spans, usable, strict=True) if keep]
 
 
 class MapOf(Shape):
@@ -383,15 +383,15 @@ class Fields(Shape):
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         if not super().check(value, span, walk):
             return False
-        given = set(value)
+        written = set(value)
         for key in list(value):
             if not self._check_key(value, key, walk):
                 del value[key]
         if isinstance(value, Map):
-            value.lost |= given - set(value)
-        meant = {name for key in given if key in self.retired for name in self.retired[key].stands_for}
+            value.lost |= written - set(value)
+        meant = {name for key in written if key in self.retired for name in self.retired[key].stands_for}
         for key, field in self.fields.items():
-            if field.required and key not in given | meant:
+            if field.required and key not in written | meant:
                 walk.problems.add(self.missing, span, f"{self.what} has no {key!r}", f"add `{key}:`, {field.doc}")
         return True
 

@@ -89,15 +89,15 @@ def _applied(
         value = subject(scope, run)
         if type(value) is Missing:
             return value
-        given = [arg(scope, run) for arg in args]
+        positional = [arg(scope, run) for arg in args]
         named = {key: arg(scope, run) for key, arg in kwargs.items()}
-        for argument in (*given, *named.values()):
+        for argument in (*positional, *named.values()):
             if type(argument) is Missing:
                 return argument
         try:
             run.budget.check()
-            refuse_sealed(None if encodes else value, *given, *named.values())
-            result = call(run.budget, value, *given, **named)
+            refuse_sealed(None if encodes else value, *positional, *named.values())
+            result = call(run.budget, value, *positional, **named)
         except Exception as error:
             raise fail(error) from None
         run.holes = run.holes or leaves_holes
@@ -152,10 +152,10 @@ def _tested(
     fail = compiler.failing(node)
 
     def test(scope: Scope, run: Run) -> bool:
-        value, given = subject(scope, run), [arg(scope, run) for arg in args]
+        value, positional = subject(scope, run), [arg(scope, run) for arg in args]
         try:
-            refuse_sealed(value, *given)
-            return holds(entry, run.budget, value, given)
+            refuse_sealed(value, *positional)
+            return holds(entry, run.budget, value, positional)
         except Exception as error:
             raise fail(error) from None
 

@@ -308,10 +308,10 @@ def _explained(error: TemplateSyntaxError, source: str) -> TemplateSyntax:
 
 def _unexpected(expected: str, got: str, source: str, offset: int) -> TemplateSyntax:
     wanted = _TOKENS.get(expected, f"'{expected}'")
-    found = _TOKENS.get(got, f"'{got[:40]}'")
+    actual = _TOKENS.get(got, f"'{got[:40]}'")
     hint = None
     if got == "=":
         hint = "write '==' to compare"
     elif expected in ("end of print statement", "end of statement block"):
         hint = "join texts with '~', combine conditions with 'and' or 'or'"
-    return TemplateSyntax(f"unexpected {found}, expected {wanted}", source, offset, hint)
+    return TemplateSyntax(f"unexpected {actual}, expected {wanted}", source, offset, hint)

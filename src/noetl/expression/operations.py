@@ -67,18 +67,18 @@ def _dict(compiler: ExpressionCompiler, node: nodes.Dict, tolerant: bool) -> Clo
     fail = compiler.failing(node)
 
     def build(scope: Scope, run: Run) -> Any:
-        found = {}
+        built = {}
         try:
             run.budget.elements(2 * len(pairs))
             for key, value in pairs:
                 name = key(scope, run)
                 if type(name) not in SCALARS:
                     raise Fault("a key of a map must be a string or a number")
-                found[name] = value(scope, run)
+                built[name] = value(scope, run)
         except Exception as error:
             raise fail(error) from None
-        run.holes = run.holes or any(type(value) is Missing for value in found.values())
-        return found
+        run.holes = run.holes or any(type(value) is Missing for value in built.values())
+        return built
 
     return build
 

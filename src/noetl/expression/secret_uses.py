@@ -25,8 +25,8 @@ def changed_secrets(source: str) -> list[TemplateFailed]:
     """The errors of operations that would read a secret, in source order. The source must be valid."""
     if ROOT not in source:
         return []
-    found = syntax_tree(source).find_all((nodes.Expr, nodes.For))
-    offsets = sorted({start(node) for node in found if any(map(_is_secret, _looked_into(node)))})
+    candidates = syntax_tree(source).find_all((nodes.Expr, nodes.For))
+    offsets = sorted({start(node) for node in candidates if any(map(_is_secret, _looked_into(node)))})
     return [TemplateFailed(MESSAGE, source, offset, HINT) for offset in offsets]
 
 

@@ -63,13 +63,13 @@ class Compiler(ExpressionCompiler):
         value = self.expression(node)
 
         def emit(scope: Scope, run: Run) -> None:
-            found = value(scope, run)
-            if type(found) is Missing:
-                raise undefined(found, source, offset)
+            printed = value(scope, run)
+            if type(printed) is Missing:
+                raise undefined(printed, source, offset)
             try:
-                if type(found) is Sealed:
-                    run.sealed, found = True, found.content
-                run.emit(found if type(found) is str else to_text(found, run.budget))
+                if type(printed) is Sealed:
+                    run.sealed, printed = True, printed.content
+                run.emit(printed if type(printed) is str else to_text(printed, run.budget))
             except Exception as error:
                 raise fail(error) from None
 
@@ -113,14 +113,14 @@ class Compiler(ExpressionCompiler):
         fail, at_values = self.failing_at(node), self.failing(node.iter)
 
         def elements(scope: Scope, run: Run) -> Sequence[Any]:
-            found = values(scope, run)
+            items = values(scope, run)
             try:
-                found = sequence(run.budget, found)
+                items = sequence(run.budget, items)
             except Exception as error:
                 raise at_values(error) from None
-            return [e for e in found if kept(e, scope, run)] if keep is not None else found
+            return [e for e in items if passes(e, scope, run)] if keep is not None else items
 
-        def kept(element: Any, scope: Scope, run: Run) -> bool:
+        def passes(element: Any, scope: Scope, run: Run) -> bool:
             step(run)
             assign(element, scope, run)
             return bool(keep is not None and keep(scope, run))
@@ -249,9 +249,9 @@ class Compiler(ExpressionCompiler):
         self.bound = before
 
         def with_(scope: Scope, run: Run) -> None:
-            found = [value(scope, run) for value in values]
+            bound = [value(scope, run) for value in values]
             outer, run.locals = run.locals, dict(run.locals)
-            for assign, value in zip(assigns, found, strict=True):
+            for assign, value in zip(assigns, bound, strict=True):
                 assign(value, scope, run)
             body(scope, run)
             run.locals = outer

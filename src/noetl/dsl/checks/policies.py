@@ -172,12 +172,12 @@ def _check_end(tool: Map | Seq, problems: Problems) -> None:
     endless = [label for label in stuck if label not in failing]
     circle = _circle((endless or stuck)[0], ways)
     where = next(item.span for item in reversed(items) if item.label == circle[0])
-    shown = arrows(circle)
+    path = arrows(circle)
     if endless:
-        problems.add(NO_WAY_OUT, where, f"the pipeline can't end: {shown}", "add a rule with `do: break` or `do: fail`")
+        problems.add(NO_WAY_OUT, where, f"the pipeline can't end: {path}", "add a rule with `do: break` or `do: fail`")
     elif circle[0] == circle[-1] and len(circle) > 1:  # without a circle, failing is what its author meant
         hint = "add a rule with `do: break` for when the work is done"
-        problems.add(ENDS_BY_FAILURE, where, f"the pipeline ends only when a call fails: {shown}", hint)
+        problems.add(ENDS_BY_FAILURE, where, f"the pipeline ends only when a call fails: {path}", hint)
 
 
 def _ways(task: Map, labels: list[str], place: int) -> Iterator[str]:

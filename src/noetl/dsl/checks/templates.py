@@ -333,8 +333,8 @@ class _Checker:
             if comparison.path != ("event", "name") or comparison.op not in ("==", "in"):
                 continue
             if not possible & set(comparison.values):
-                shown = " or ".join(repr(value) for value in comparison.values[:3])
-                message = f"event.name is never {shown} here"
+                names = " or ".join(repr(value) for value in comparison.values[:3])
+                message = f"event.name is never {names} here"
                 hint = f"this step ends with {' or '.join(sorted(possible))}"
                 self._add(NEVER_EQUAL, site, comparison.offset, message, hint)
 
