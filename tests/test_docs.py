@@ -18,10 +18,10 @@ from tools.docs.outcomes import ERRORS
 from tools.docs.templates import NAMES
 from tools.docs.tools import EXAMPLES as KIND_EXAMPLES
 
+from noetl.classic.language import ROOT
+from noetl.classic.templates import VISIBILITY
 from noetl.cli.main import EXIT_CODES, VERBS
-from noetl.dsl.checks.scopes import PLACES, ROOTS
 from noetl.dsl.compile import load
-from noetl.dsl.document import ROOT
 from noetl.dsl.problem import CHECKS
 from noetl.dsl.shape import Fields, ListOf, MapOf, OneOf, Shape
 from noetl.engine.envelope import envelope
@@ -164,8 +164,8 @@ def test_everything_a_template_can_use_is_listed(generated: dict[str, str], entr
 
 
 def test_every_name_and_place_of_templates_is_explained() -> None:
-    assert set(NAMES) == {name for names in ROOTS.values() for name in names} | {"vars"}
-    assert set(PLACES) == set(ROOTS)
+    assert set(NAMES) == {name for names in VISIBILITY.roots.values() for name in names}
+    assert set(VISIBILITY.places) == set(VISIBILITY.roots)
 
 
 def test_every_key_of_the_language_is_listed(generated: dict[str, str]) -> None:

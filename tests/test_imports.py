@@ -10,6 +10,9 @@
     dsl, engine                         text to playbook; commands to events
     pipeline                            the tasks of a step
     nats                                connections to NATS, hints, copies of large values
+    classic                             the classic dialect
+    dsl.compile, dsl.schema             the entrances to the language: both dialects together
+    dsl.migrate                         classic text to canonical text
     tools, drawing, store
     results                             large values, stored once
     keychain                            credentials: sealed, resolved for a lease, hidden in what leaves it
@@ -44,6 +47,9 @@ LEVELS = [
     ["dsl", "engine"],
     ["pipeline"],
     ["nats"],
+    ["classic"],
+    ["dsl.compile", "dsl.schema"],
+    ["dsl.migrate"],
     ["tools", "drawing", "store"],
     ["results", "keychain"],
     ["files"],
@@ -55,7 +61,7 @@ LEVELS = [
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 
-PURE = ("errors", "model", "expression", "scope", "sql", "shell_text", "dsl", "engine", "drawing")
+PURE = ("errors", "model", "expression", "scope", "sql", "shell_text", "dsl", "engine", "classic", "drawing")
 """Parts that touch neither disk nor network nor processes; `files` does that for them."""
 WORLD = frozenset(["asyncio", "glob", "http", "io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile"])
 
@@ -74,14 +80,20 @@ class Import(NamedTuple):
     @property
     def imported(self) -> str:
         """The part of ours that is imported; empty for the package itself."""
-        return [*self.module.split("."), ""][1]
+        return part_named(self.module.split(".")[1:])
 
     def __str__(self) -> str:
         return f"{self.file.relative_to(SOURCE.parent)}:{self.line} imports {self.module}"
 
 
 def part_of(file: Path) -> str:
-    return file.relative_to(SOURCE).parts[0].removesuffix(".py")
+    return part_named([name.removesuffix(".py") for name in file.relative_to(SOURCE).parts])
+
+
+def part_named(names: list[str]) -> str:
+    """The part that a module belongs to: its top folder, or the module itself where it has a level of its own."""
+    whole = ".".join(names[:2])
+    return whole if whole in LEVEL else names[0] if names else ""
 
 
 def imports() -> Iterator[Import]:

@@ -1,11 +1,12 @@
-"""The page of the language, from the tables in noetl/dsl/document.py."""
+"""The page of the language, from the tables in noetl/dsl/document.py and noetl/classic/language.py."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from noetl.classic import language as classic
 from noetl.dsl import document as doc
-from noetl.dsl import shape
+from noetl.dsl import part_shapes, shape
 from noetl.dsl.shape import Fields, Shape
 from tools.docs.markdown import capital, code, codes, page, sentence, slug, table
 from tools.docs.problems import link
@@ -30,7 +31,7 @@ TYPES = [
 ]
 
 SECTIONS: list[tuple[str, str, Shape]] = [
-    ("The playbook", "The keys at the root.", doc.ROOT),
+    ("The playbook", "The keys at the root.", classic.ROOT),
     ("metadata", "Identifies the playbook. Other keys are allowed and kept.", doc.METADATA),
     (
         "A keychain entry",
@@ -39,16 +40,20 @@ SECTIONS: list[tuple[str, str, Shape]] = [
     ),
     ("executor", "Where and how the playbook runs.", doc.EXECUTOR),
     ("executor.spec", "Defaults and limits for the whole run.", doc.EXECUTOR_SPEC),
-    ("A step", "`workflow` is a list of steps. A token enters a step, its pipeline runs, and arcs lead on.", doc.STEP),
-    ("step.spec", "", doc.STEP_SPEC),
+    (
+        "A step",
+        "`workflow` is a list of steps. A token enters a step, its pipeline runs, and arcs lead on.",
+        classic.STEP,
+    ),
+    ("step.spec", "", classic.STEP_SPEC),
     (
         "An admission rule",
         "Decides whether a token may enter the step: `when` and `then`, or as the last one `else`. The first rule that "
         "matches wins, unless `mode` is `inclusive`.",
         doc.ADMIT_RULE,
     ),
-    ("A loop", "Runs the step's pipeline once for each item. `in` and `iterator` are required.", doc.LOOP),
-    ("loop.spec", "", doc.LOOP_SPEC),
+    ("A loop", "Runs the step's pipeline once for each item. `in` and `iterator` are required.", classic.LOOP),
+    ("loop.spec", "", classic.LOOP_SPEC),
     (
         "A task",
         "`tool` is a pipeline: a list of tasks that run in order. Write each as `- label: {kind: ...}`. The forms "
@@ -74,26 +79,26 @@ SECTIONS: list[tuple[str, str, Shape]] = [
         "workbook",
         "Tasks that several steps call by name with `kind: workbook`: a map of names to tasks, or the same map under "
         "`tasks`. In the older form it is a list whose entries have `name` and `tool`.",
-        doc.ROOT.fields["workbook"].shape,
+        classic.ROOT.fields["workbook"].shape,
     ),
 ]
 CLASSIC_SECTIONS: list[tuple[str, str, Shape]] = [
-    ("retry", "", doc.RETRY),
-    ("A sink", "", doc.SINK),
-    ("A branch", "`case` is a list of branches. A branch has `when` and `then`, or `else`.", doc.CASE.item),
-    ("A chain", "What a branch does: a list of tasks, or a map with these keys.", doc.CHAIN),
-    ("next of a chain", "A step's name, a list of steps, or a map with these keys.", doc.GOTO),
+    ("retry", "", classic.RETRY),
+    ("A sink", "", classic.SINK),
+    ("A branch", "`case` is a list of branches. A branch has `when` and `then`, or `else`.", classic.CASE.item),
+    ("A chain", "What a branch does: a list of tasks, or a map with these keys.", classic.CHAIN),
+    ("next of a chain", "A step's name, a list of steps, or a map with these keys.", classic.GOTO),
     (
         "A task of a chain",
         "An item of `then` or `else`: `- name: {tool: ...}`, `next`, `sink` or `set`.",
-        doc.CHAIN_TASK,
+        classic.CHAIN_TASK,
     ),
-    ("poll", "", doc.POLL),
+    ("poll", "", classic.POLL),
 ]
 SPECIAL: dict[Shape, str] = {
     doc.COLLECTION: "list, or a template that gives one",
-    doc.COMPUTED: "label, or a template that gives one",
-    doc.CHAIN_TARGETS: "list of labels, or of maps",
+    classic.COMPUTED: "label, or a template that gives one",
+    classic.CHAIN_TARGETS: "list of labels, or of maps",
 }
 PLURALS = {"keychain entry": "keychain entries", "branch": "branches", "rule of a task": "rules"}
 WORDS: dict[type[Shape], str] = {
@@ -106,11 +111,11 @@ WORDS: dict[type[Shape], str] = {
     shape.Number: "number of at least 0",
     shape.Duration: "duration",
     shape.Guard: "condition",
-    doc.RuntimeVersion: "version with major 2",
-    doc.TaskShape: "[task](#a-task)",
-    doc.PipelineShape: "list of [tasks](#a-task), or one",
-    doc._Workbook: "map of [tasks](#a-task), or list of [entries](#workbook)",
-    doc._ChainItem: "[tasks](#a-task-of-a-chain)",
+    part_shapes.RuntimeVersion: "version with major 2",
+    part_shapes.TaskShape: "[task](#a-task)",
+    part_shapes.PipelineShape: "list of [tasks](#a-task), or one",
+    part_shapes.WorkbookShape: "map of [tasks](#a-task), or list of [entries](#workbook)",
+    classic.ChainItemShape: "[tasks](#a-task-of-a-chain)",
 }
 
 Row = tuple[str, shape.Field]
@@ -141,16 +146,16 @@ def _section(title: str, about: str, found: Shape) -> Iterator[str]:
     if len(tables) > 1:  # one of two forms: no key of either is required by itself
         rows = [(key, field if "." in key else field._replace(required=False)) for key, field in rows]
     current = [row for row in rows if row[1].rewrite is None]
-    classic = [row for row in rows if row[1].rewrite is not None]
+    older = [row for row in rows if row[1].rewrite is not None]
     yield table(["Key", "Type", "Required", "Meaning"], map(_row, _once(current)))
     if any(fields.kinds for fields in tables):
         yield (
             "The name of a [tool kind](tools/index.md) is a key too. It holds default inputs for all tasks of that "
             "kind in this scope, and may also hold their `timeout` and `retry`: `http: {timeout: 30s}`."
         )
-    if classic:
+    if older:
         yield "In the classic dialect also:"
-        yield table(["Key", "Type", "Meaning", "In the canonical dialect"], map(_classic_row, classic))
+        yield table(["Key", "Type", "Meaning", "In the canonical dialect"], map(_classic_row, older))
     everywhere = [*doc.OLD.values(), *doc.NO_DIRECTIVE.values()]
     refused = {key: old for key, old in tables[0].retired.items() if old not in everywhere}
     if refused:
@@ -174,12 +179,15 @@ def _once(rows: list[Row]) -> Iterator[Row]:
 def _tables(found: Shape) -> list[Fields]:
     """The maps a section is about."""
     match found:
-        case doc.TaskShape():
+        case part_shapes.TaskShape():
             return [_TASK]
-        case doc._Rule(rule=rule, otherwise=otherwise) | doc._Branch(branch=rule, otherwise=otherwise):
+        case (
+            part_shapes.RuleShape(rule=rule, otherwise=otherwise)
+            | classic.BranchShape(branch=rule, otherwise=otherwise)
+        ):
             return [rule, otherwise]
-        case doc._Workbook(wrapped=wrapped):
-            return [wrapped, doc.WORKBOOK_ENTRY]
+        case part_shapes.WorkbookShape(wrapped=wrapped):
+            return [wrapped, classic.WORKBOOK_ENTRY]
         case Fields():
             return [found]
         case shape.OneOf(forms=forms):
@@ -196,7 +204,7 @@ _TASK = Fields(
         "args": shape.Field(doc.ARGS, "values that its inputs and its code see as `args`; they overlay the token's"),
         "spec": shape.Field(doc.TASK_SPEC, "knobs and the policy"),
         "retry": shape.Field(
-            doc.RETRY, "how it is retried", rewrite="write a rule with `do: retry` in the task's policy"
+            classic.RETRY, "how it is retried", rewrite="write a rule with `do: retry` in the task's policy"
         ),
     },
     retired=doc.OLD,
@@ -212,7 +220,7 @@ def _rows(prefix: str, fields: Fields) -> Iterator[Row]:
 
 def _inside(found: Shape) -> Iterator[tuple[Fields, str]]:
     """Maps inside a value that have no section of their own, with what leads from the value to them."""
-    if _linked(found) or found is doc.TARGETS:
+    if _linked(found) or found is classic.TARGETS:
         return
     match found:
         case Fields():
@@ -250,7 +258,7 @@ def _words(found: Shape) -> str:
             return codes(choices, "or")
         case shape.Integer(least=least, most=most):
             return f"whole number, {least:,} to {most:,}" if most < 1 << 40 else f"whole number, at least {least:,}"
-        case doc.Exactly(word=word):
+        case part_shapes.Exactly(word=word):
             return code(word)
         case Fields():
             return "map"
@@ -265,7 +273,7 @@ def _words(found: Shape) -> str:
 
 
 def _alternatives(found: shape.OneOf) -> str:
-    current = [form for form in found.forms if form.rewrite is None and form.shape is not doc.TARGETS]
+    current = [form for form in found.forms if form.rewrite is None and form.shape is not classic.TARGETS]
     words = list(dict.fromkeys(_words(form.shape) for form in current))
     return ", or ".join(words)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
+from noetl.classic.templates import CLASSIC_PLACES, CLASSIC_ROOTS
 from noetl.dsl.checks.scopes import PLACES, ROOTS
 from noetl.expression import FILTERS, FUNCTIONS, METHODS, SQL_FILTERS, TESTS, Entry, budget
 from tools.docs.markdown import code, codes, page, sentence, table
 from tools.docs.problems import link
-
-CLASSIC = ("case", "chain", "chain_skip", "vars", "retry")
-"""Places that only the classic dialect has."""
 
 NAMES = {
     "workload": "The inputs of the run: the `workload` of the playbook, overridden by the payload. Fixed.",
@@ -102,7 +100,7 @@ def pages() -> Iterator[tuple[str, str]]:
             "## Names",
             table(["Name", "Content"], [(code(name), NAMES[name]) for name in NAMES if name in _canonical()]),
             "### Names by place",
-            table(["Place", "Names"], _places(lambda place: place not in CLASSIC)),
+            table(["Place", "Names"], _places(ROOTS, PLACES)),
             f"A secret can be read in the inputs of a tool only ({link('NTL507')}); any other name in the wrong place "
             f"is {link('NTL505')}.",
             "### Bare names",
@@ -111,7 +109,7 @@ def pages() -> Iterator[tuple[str, str]]:
             "These names exist in classic playbooks only, beside `vars`, which can be read everywhere but in "
             "`workload`.",
             table(["Name", "Content"], [(code(name), NAMES[name]) for name in NAMES if name not in _canonical()]),
-            table(["Place", "Names"], _places(lambda place: place in CLASSIC)),
+            table(["Place", "Names"], _places(CLASSIC_ROOTS, CLASSIC_PLACES)),
             "## Missing values",
             MISSING,
             "## Filters",
@@ -138,14 +136,13 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def _canonical() -> set[str]:
-    return {name for place, names in ROOTS.items() if place not in CLASSIC for name in names}
+    return {name for names in ROOTS.values() for name in names}
 
 
-def _places(wanted: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
-    for place, names in ROOTS.items():
-        if wanted(place):
-            listed = [name for name in NAMES if name in names]
-            yield PLACES[place].removeprefix("in ").removeprefix("on ").capitalize(), codes(listed)
+def _places(roots: Mapping[str, frozenset[str]], words: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for place, names in roots.items():
+        listed = [name for name in NAMES if name in names]
+        yield words[place].removeprefix("in ").removeprefix("on ").capitalize(), codes(listed)
 
 
 def _entries(entries: Mapping[str, Entry], head: str) -> str:

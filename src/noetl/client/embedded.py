@@ -24,7 +24,7 @@ from noetl.store.ports import Row, Store, Summary
 from noetl.tools.registry import KINDS
 
 if TYPE_CHECKING:
-    from noetl.nats.connection import Say
+    from noetl.nats.connection import WriteLog
     from noetl.nats.objects import ObjectBuckets
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -61,7 +61,7 @@ async def engine(store: Store, warn: Warn) -> AsyncIterator[Engine]:
 
 
 @asynccontextmanager
-async def object_buckets(nats: NatsSettings | None, say: Say) -> AsyncIterator[ObjectBuckets | None]:
+async def object_buckets(nats: NatsSettings | None, write_log: WriteLog) -> AsyncIterator[ObjectBuckets | None]:
     """Buckets of NATS for large values; None without NATS."""
     if nats is None:
         yield None
@@ -69,7 +69,7 @@ async def object_buckets(nats: NatsSettings | None, say: Say) -> AsyncIterator[O
     from noetl.nats.connection import NatsConnection
     from noetl.nats.objects import ObjectBuckets
 
-    connection = NatsConnection(nats, say)
+    connection = NatsConnection(nats, write_log)
     running = asyncio.create_task(connection.run())
     try:
         yield ObjectBuckets(connection)

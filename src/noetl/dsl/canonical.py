@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from msgspec.structs import replace
-
 from noetl.dsl.inputs import LAYERED
-from noetl.dsl.shape import KindSource, is_template
-from noetl.dsl.tree import Mark, Span, key_span, plain, span_in, span_of
+from noetl.dsl.outline import labelled_items, workbook_tasks
+from noetl.dsl.shape import KindSource
+from noetl.dsl.tree import Map, Mark, Seq, Span, is_template, key_span, plain, span_in, span_of
 from noetl.model import playbook as model
 from noetl.model.duration import seconds
 from noetl.model.inputs import fields
 
 INHERITED = ("results", "sandbox", "on_lost", "max_visits", "retry")
-SINK = "$sink"
-"""Marks a task that stores what another one gave; no author can write it."""
 OWN_TASK_SPEC = ("pool", "exactly_once", "mode", "max_in_flight")
+
+Layers = tuple[Map, ...]
+"""The `spec` of the executor, the step and the loop, from the outside in."""
 
 
 def layered(*layers: Any) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def delay(value: Any) -> float | str | None:
 class Builder:
     """Builds the playbook and remembers where its parts stand: by `fetch`, `fetch/save`, `fetch/next/0` and so on."""
 
-    def __init__(self, root: Any, kinds: KindSource, mark: Callable[[int], Mark]) -> None:
+    def __init__(self, root: Map, kinds: KindSource, mark: Callable[[int], Mark]) -> None:
         self.root, self.kinds, self.mark = root, kinds, mark
         self.places: dict[str, Mark] = {}
         self.executor_spec = root.get("executor", {}).get("spec", {})
@@ -78,7 +78,7 @@ class Builder:
         )
 
     def executor(self) -> model.Executor:
-        given, spec = self.root.get("executor", {}), self.executor_spec
+        executor, spec = self.root.get("executor", {}), self.executor_spec
         results = layered(spec.get("result"), spec.get("results"))
         if spec:
             self._place("executor.spec", span_of(spec))
@@ -86,7 +86,7 @@ class Builder:
         inline = results.get("inline_bytes", limit if limit is not None else 65_536)
         values = {key: spec[key] for key in ("pool", "on_failure", "durability", "max_step_runs") if key in spec}
         return model.Executor(
-            profile=given.get("profile", given.get("kind", "local")),
+            profile=executor.get("profile", executor.get("kind", "local")),
             timeout=seconds(spec.get("timeout")),
             output=plain(spec.get("output")),
             inline_bytes=min(inline, 65_536),
@@ -96,12 +96,11 @@ class Builder:
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
-    def step(self, tree: Any) -> model.Step:
+    def step(self, tree: Map) -> model.Step:
         name, spec = tree["step"], tree.get("spec", {})
         loop_spec = tree.get("loop", {}).get("spec", {})
         self._place(name, span_of(tree))
         layers = (self.executor_spec, spec, loop_spec)
-        tail = self._tail(name, tree, layers)
         return model.Step(
             name=name,
             desc=tree.get("desc"),
@@ -111,10 +110,14 @@ class Builder:
             loop=self._loop(tree.get("loop")),
             tasks=tuple(self.pipeline(name, tree["tool"], layers)) if "tool" in tree else (),
             router=self._router(name, tree.get("next")),
-            tail=tail,
+            tail=self.tail(name, tree, layers),
         )
 
-    def _admit(self, step: str, tree: Any) -> model.Admit | None:
+    def tail(self, step: str, tree: Map, layers: Layers) -> model.Tail | None:
+        """What the step does between its tool and its token; nothing in the canonical dialect."""
+        return None
+
+    def _admit(self, step: str, tree: Map | None) -> model.Admit | None:
         if tree is None:
             return None
         rules = [model.AdmitRule(_guard(rule), body["allow"]) for rule, body in _rules(tree["rules"])]
@@ -122,7 +125,7 @@ class Builder:
             self._place(f"{step}/admit/{i}", span_in(tree["rules"], i))
         return model.Admit(tuple(rules), tree.get("mode", "exclusive"))
 
-    def _loop(self, tree: Any) -> model.Loop | None:
+    def _loop(self, tree: Map | None) -> model.Loop | None:
         if tree is None:
             return None
         spec = tree.get("spec", {})
@@ -130,26 +133,26 @@ class Builder:
         where = spec.get("policy", {}).get("exec", "distributed")
         return model.Loop(plain(tree["in"]), tree["iterator"], exec=where, **knobs)
 
-    def _router(self, step: str, tree: Any) -> model.Router:
+    def _router(self, step: str, tree: Map | None) -> model.Router:
         if tree is None:
             return model.Router()
         for i in range(len(tree["arcs"])):
             self._place(f"{step}/next/{i}", span_in(tree["arcs"], i))
-        return model.Router(tuple(map(_arc, tree["arcs"])), tree.get("spec", {}).get("mode", "exclusive"))
+        return model.Router(tuple(map(arc_of, tree["arcs"])), tree.get("spec", {}).get("mode", "exclusive"))
 
     # -- tasks ------------------------------------------------------------------------------------------------------
 
-    def pipeline(self, owner: str, tree: Any, layers: tuple[Any, ...]) -> Iterable[model.Task]:
-        for label, task in labelled(tree):
+    def pipeline(self, owner: str, tree: Map | Seq, layers: Layers) -> Iterable[model.Task]:
+        for label, task, *_ in labelled_items(tree):
             yield self.task(f"{owner}/{label}", label, task, layers)
 
-    def task(self, key: str, label: str, tree: Any, layers: tuple[Any, ...]) -> model.Task:
+    def task(self, key: str, label: str, tree: Map, layers: Layers) -> model.Task:
         self._place(key, span_of(tree))
-        given_args, given_spec, sink = [tree.get("args")], [tree.get("spec", {})], SINK in tree
+        args, specs = [tree.get("args")], [tree.get("spec", {})]
         while tree["kind"] == "workbook":  # resolved here, so the engine never looks into the workbook
             tree = self.workbook[tree["name"]]
-            given_args.insert(0, tree.get("args"))
-            given_spec.insert(0, tree.get("spec", {}))
+            args.insert(0, tree.get("args"))
+            specs.insert(0, tree.get("spec", {}))
         kind = self.kinds.get(tree["kind"])
         assert kind is not None, "kinds were checked"
         known = fields(kind.inputs)
@@ -170,14 +173,13 @@ class Builder:
             label=label,
             kind=kind.name,
             inputs=inputs,
-            args=layered(*given_args),
-            spec=_task_spec(layers, kind.name, given_spec),
-            policy=self._policy(key, given_spec),
+            args=layered(*args),
+            spec=_task_spec(layers, kind.name, specs),
+            policy=self._policy(key, specs),
             body=body,
-            sink=sink,
         )
 
-    def _policy(self, key: str, specs: list[Any]) -> tuple[model.Rule, ...] | None:
+    def _policy(self, key: str, specs: list[Map]) -> tuple[model.Rule, ...] | None:
         policies = [spec["policy"] for spec in specs if "policy" in spec]
         if not policies:
             return None
@@ -186,88 +188,7 @@ class Builder:
             self._place(f"{key}/rules/{i}", span_in(rules, i))
             for name in then.get("set_ctx", ()):
                 self._place(f"{key}/rules/{i}/{name}", key_span(then["set_ctx"], name))
-        return tuple(model.Rule(_guard(rule), _then(body)) for rule, body in _rules(rules))
-
-    # -- classic leftovers ------------------------------------------------------------------------------------------
-
-    def _tail(self, step: str, tree: Any, layers: tuple[Any, ...]) -> model.Tail | None:
-        if not any(key in tree for key in ("case", "vars", "sink")):
-            return None
-        if "vars" in tree:
-            self._place(f"{step}/vars/set", span_in(tree, "vars"))
-        return model.Tail(
-            view=self._view(tree.get("tool")),
-            vars=_set_task("set", tree["vars"]) if tree.get("vars") else None,
-            cases=self._cases(step, tree, layers) if "case" in tree else None,
-            sink=self._sink(f"{step}/sink/store", "store", tree["sink"], layers) if "sink" in tree else None,
-        )
-
-    def _view(self, tool: Any) -> Any:
-        """Which part of the last call's result a classic template means by `result`."""
-        tasks = [task for _, task in labelled(tool)] if tool else []
-        calls = [task for task in tasks if SINK not in task]
-        if not calls:
-            return "value"
-        tree = calls[-1]
-        while tree["kind"] == "workbook":
-            tree = self.workbook[tree["name"]]
-        kind = self.kinds.get(tree["kind"])
-        return "value" if kind is None else kind.result
-
-    def _cases(self, step: str, tree: Any, layers: tuple[Any, ...]) -> model.Cases:
-        spec = tree.get("spec", {})
-        branches = []
-        for i, branch in enumerate(tree["case"]):
-            self._place(f"{step}/case_{i}", span_in(tree["case"], i))
-            branches.append(self._branch(f"{step}/case_{i}", branch, layers))
-        return model.Cases(
-            tuple(branches),
-            mode=spec.get("case_mode", "exclusive"),
-            evaluate=spec.get("eval_mode", "on_entry"),
-            order=spec.get("branch_order", "source"),
-            next_policy=spec.get("next_policy", "end_step"),
-        )
-
-    def _branch(self, key: str, tree: Any, layers: tuple[Any, ...]) -> model.Branch:
-        chain = tree.get("then", tree.get("else"))
-        if isinstance(chain, dict):
-            chain = [{name: chain[name]} for name in ("sink", "set", "next") if name in chain]
-        items: list[model.Task | model.Goto] = []
-        taken: set[str] = {name for item in chain for name in item if name not in ("sink", "set", "next")}
-        for item in chain:
-            ((name, body),) = item.items()
-            label = _free(name, taken) if name in ("sink", "set", "next") else name
-            if name == "set":
-                self._place(f"{key}/{label}", span_in(item, name))
-                items.append(_set_task(label, body))
-            elif name == "next":
-                self._place(f"{key}/{label}", span_in(item, name))
-                items.append(_goto(label, body))
-            elif name == "sink":
-                items.append(self._sink(f"{key}/{label}", label, body, layers))
-            else:
-                items.append(self._chain_task(f"{key}/{name}", name, body, layers))
-        return model.Branch(
-            when=tree.get("when"),
-            chain=tuple(items),
-            priority=tree.get("priority", 0),
-            again=model.Rule(tree["again"]["when"], _then(tree["again"]["then"])) if "again" in tree else None,
-        )
-
-    def _chain_task(self, key: str, name: str, tree: Any, layers: tuple[Any, ...]) -> model.Task:
-        task = self.task(key, name, tree["tool"], layers)
-        changes: dict[str, Any] = {"args": layered(tree.get("args"), tree["tool"].get("args"))}
-        if poll := tree.get("poll"):
-            changes["poll"] = model.Poll(
-                poll["until"],
-                seconds(poll.get("interval", 1)) or 0.0,
-                poll.get("max_attempts"),
-                seconds(poll.get("deadline")),
-            )
-        return replace(task, **changes)
-
-    def _sink(self, key: str, label: str, tree: Any, layers: tuple[Any, ...]) -> model.Task:
-        return replace(self.task(key, label, tree["tool"], layers), sink=True)
+        return tuple(model.Rule(_guard(rule), then_of(body)) for rule, body in _rules(rules))
 
     def _place(self, key: str, span: Span) -> None:
         self.places[key] = self.mark(span.start)
@@ -278,39 +199,17 @@ class Builder:
         self.places[key] = Mark(mark.line + 1, 1) if span.style in ("|", ">") else mark
 
 
-def workbook_tasks(workbook: Any) -> dict[str, Any]:
-    """Named tasks from any form of the workbook."""
-    if isinstance(workbook, list):
-        return {entry["name"]: entry["tool"] for entry in workbook if "name" in entry and "tool" in entry}
-    if isinstance(workbook, dict):
-        tasks = workbook.get("tasks")
-        return tasks if isinstance(tasks, dict) and "kind" not in tasks else workbook
-    return {}
-
-
-def labelled(tree: Any) -> Iterable[tuple[str, Any]]:
-    """The tasks of a `tool` with their labels; a task without one is `task_N`, N its place from 1."""
-    for place, item in enumerate([tree] if isinstance(tree, dict) else tree, start=1):
-        if "kind" not in item:
-            ((label, task),) = item.items()
-            yield label, task
-        elif item["kind"] == "workbook":
-            yield f"task_{place}", item
-        else:
-            yield item.get("name", f"task_{place}"), item
-
-
-def _step_spec(spec: Any) -> dict[str, Any]:
-    found = {key: spec[key] for key in ("pool",) if key in spec}
+def _step_spec(spec: Map) -> dict[str, Any]:
+    knobs: dict[str, Any] = {"pool": spec["pool"]} if "pool" in spec else {}
     if "timeout" in spec:
-        found["timeout"] = seconds(spec["timeout"])
+        knobs["timeout"] = seconds(spec["timeout"])
     if "timers" in spec:
-        found["timers"] = {name: seconds(value) for name, value in spec["timers"].items()}
-    return found
+        knobs["timers"] = {name: seconds(value) for name, value in spec["timers"].items()}
+    return knobs
 
 
-def _task_spec(layers: tuple[Any, ...], kind: str, specs: list[Any]) -> dict[str, Any]:
-    """The knobs of a task from the outside in; within one scope, what is said of the kind is said more closely."""
+def _task_spec(layers: Layers, kind: str, specs: list[Map]) -> dict[str, Any]:
+    """The knobs of a task from the outside in; within one scope, those of its kind win."""
     inherited: list[Any] = []
     for layer in layers:
         inherited.append({key: layer[key] for key in INHERITED if key in layer})
@@ -328,17 +227,17 @@ def _store(store: Any) -> dict[str, Any]:
     return {"kind": store} if isinstance(store, str) else dict(store or {})
 
 
-def _rules(rules: Any) -> Iterable[tuple[Any, Any]]:
+def _rules(rules: Seq) -> Iterable[tuple[Map, Map]]:
     """Each rule with its `then`."""
     for rule in rules:
         yield rule, rule.get("else", rule)["then"]
 
 
-def _guard(rule: Any) -> Any:
+def _guard(rule: Map) -> model.Guard | None:
     return None if "else" in rule else rule["when"]
 
 
-def _then(tree: Any) -> model.Then:
+def then_of(tree: Map) -> model.Then:
     values = plain(tree)
     if "delay" in values:
         values["delay"] = delay(values["delay"])
@@ -347,7 +246,7 @@ def _then(tree: Any) -> model.Then:
     return model.Then(**values)
 
 
-def _arc(tree: Any) -> model.Arc:
+def arc_of(tree: Map | str) -> model.Arc:
     if not isinstance(tree, dict):
         return model.Arc(tree)
     pause = tree.get("spec", {}).get("delay")
@@ -357,34 +256,3 @@ def _arc(tree: Any) -> model.Arc:
         plain(tree.get("args", {})),
         None if pause is None else seconds(pause),
     )
-
-
-def _goto(label: str, tree: Any) -> model.Goto:
-    if isinstance(tree, str):
-        return model.Goto((model.Arc(tree),), label=label)
-    if isinstance(tree, list):
-        return model.Goto(tuple(map(_arc, tree)), label=label)
-    pause = tree.get("spec", {}).get("delay")
-    return model.Goto(
-        tuple(map(_arc, tree["to"])),
-        tree.get("policy"),
-        tree.get("priority", 0),
-        None if pause is None else seconds(pause),
-        label,
-    )
-
-
-def _set_task(label: str, values: Any) -> model.Task:
-    """`vars` and `set`: a call of nothing whose policy patches `ctx.vars`."""
-    then = model.Then("continue", set_ctx={"vars": {"$merge": plain(values)}})
-    return model.Task(label, "noop", policy=(model.Rule(None, then),))
-
-
-def _free(label: str, taken: set[str]) -> str:
-    """The label, with a number where others of its name stand before it."""
-    number, found = 1, label
-    while found in taken:
-        number += 1
-        found = f"{label}_{number}"
-    taken.add(found)
-    return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from noetl.dsl import classic, outline
-from noetl.dsl.canonical import Builder
+from noetl.classic.detect import first_construct, is_classic
+from noetl.classic.dialect import CLASSIC
+from noetl.classic.language import ROOT
 from noetl.dsl.checks import names, net, policies, size, templates
-from noetl.dsl.document import ROOT
+from noetl.dsl.dialect import CANONICAL, Dialect, DialectName
+from noetl.dsl.outline import Document
 from noetl.dsl.problem import Check, Problem, Problems
 from noetl.dsl.reader import read
 from noetl.dsl.shape import KindSource, Walk
@@ -26,11 +28,11 @@ TOO_EXPENSIVE = Check(
 
 
 class Loaded(NamedTuple):
-    """What became of a text: a playbook unless there are errors, and everything that was found."""
+    """A text after compilation: its playbook, unless there are errors, and its problems."""
 
     playbook: Playbook | None
     problems: list[Problem]
-    dialect: Literal["canonical", "classic"]
+    dialect: DialectName
     places: dict[str, Mark]
     """Where each part stands: `STEP`, `STEP/LABEL`, `STEP/next/0`, `STEP/LABEL/rules/0` and behind that a ctx key,
     `STEP/LABEL/code` for program text."""
@@ -47,22 +49,23 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
     root, problems = read(file, data)
     if root is None:
         return Loaded(None, problems.sorted(), "canonical", {})
-    is_classic = classic.is_classic(root)
-    dialect: Literal["canonical", "classic"] = "classic" if is_classic else "canonical"
-    if is_classic and strict:
-        where, construct = classic.first_construct(root)
+    dialect = CLASSIC if is_classic(root) else CANONICAL
+    if strict and dialect is CLASSIC:
+        where, construct = first_construct(root)
         message = f"{construct!r} makes this playbook a classic one, which `--strict` refuses"
         problems.add(names.CLASSIC_REFUSED, key_span(where, construct), message, "rewrite it with `noetl migrate`")
-    ROOT.check(root, root.span, Walk(problems, is_classic, kinds, _defaults(root, kinds)))
-    names.check(root, problems, is_classic)
-    policies.check(root, problems)
-    templates.check(root, problems, kinds, is_classic)
+    ROOT.check(root, root.span, Walk(problems, dialect is CLASSIC, kinds, _defaults(root, kinds), dialect.task_keys))
+    document = dialect.document(root)
+    names.check(document, problems)
+    policies.check(document, problems)
+    dialect.check(document, problems)
+    templates.check(dialect.sites(document, problems, kinds), dialect.visibility)
     if not problems.count("error"):
-        size.check(root, problems)
+        size.check(document, problems)
     if problems.count("error"):
-        return Loaded(None, problems.sorted(), dialect, {})
-    playbook, places = _build(root, problems, kinds, is_classic)
-    return Loaded(playbook, problems.sorted(), dialect, places)
+        return Loaded(None, problems.sorted(), dialect.name, {})
+    playbook, places = _build(document, dialect, problems, kinds)
+    return Loaded(playbook, problems.sorted(), dialect.name, places)
 
 
 def too_expensive(file: str, data: bytes, why: str) -> Loaded:
@@ -82,21 +85,22 @@ def _defaults(root: Map, kinds: KindSource) -> dict[str, set[str]]:
         if isinstance(step, dict):
             loop = step.get("loop")
             layers += [step.get("spec"), loop.get("spec") if isinstance(loop, dict) else None]
-    found: dict[str, set[str]] = {}
+    defaults: dict[str, set[str]] = {}
     for layer in layers:
         for name, value in layer.items() if isinstance(layer, dict) else ():
             if isinstance(value, dict) and kinds.get(name) is not None:
-                found.setdefault(name, set()).update(value)
-    return found
+                defaults.setdefault(name, set()).update(value)
+    return defaults
 
 
-def _build(root: Map, problems: Problems, kinds: KindSource, is_classic: bool) -> tuple[Playbook, dict[str, Mark]]:
-    declared = {step["step"] for step in outline.steps(root) if "join" in step.get("spec", {})}
-    if "join" in root.get("executor", {}).get("spec", {}):
-        declared |= {step["step"] for step in outline.steps(root)}
-    if is_classic:
-        classic.prepare(root, kinds)
-    builder = Builder(root, kinds, problems.text.mark)
+def _build(
+    document: Document, dialect: Dialect, problems: Problems, kinds: KindSource
+) -> tuple[Playbook, dict[str, Mark]]:
+    declared = {step["step"] for step in document.steps if "join" in step.get("spec", {})}
+    if "join" in document.executor_spec:
+        declared = set(document.step_names)
+    dialect.prepare(document.root, kinds)
+    builder = dialect.builder(document.root, kinds, problems.text.mark)
     playbook = builder.playbook()
 
     def report(check: Check, place: str, message: str, hint: str | None) -> None:

@@ -79,14 +79,14 @@ class Graph:
 
     def reach(self) -> dict[str, int]:
         """What each node leads to, itself included."""
-        found: dict[str, int] = {}
+        reached: dict[str, int] = {}
         for group in self.circles():
             bits = self.union(group)
             for name in group:
                 for to in self.after[name]:
-                    bits |= found.get(to, 0)
-            found.update(dict.fromkeys(group, bits))
-        return found
+                    bits |= reached.get(to, 0)
+            reached.update(dict.fromkeys(group, bits))
+        return reached
 
     def ways(self, start: str, through: int) -> dict[str, str]:
         """For each node that `start` leads to by nodes of the set `through`, the one before it on a shortest path."""

@@ -36,17 +36,16 @@ COMMON = frozenset(["kind", "name", "args", "spec"])
 def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
     """Report unknown, missing and ill-typed inputs, and remove those that are of no use."""
     known = fields(kind.inputs)
-    given = set(task) | walk.defaults.get(kind.name, set())
-    common = COMMON | {"retry"} if walk.classic else COMMON
+    supplied = set(task) | walk.defaults.get(kind.name, set())
     for key in list(task):
         if key in known:
             if not _check_value(task, key, kind, walk):
                 del task[key]
-        elif key not in common:
+        elif key not in COMMON and key not in walk.task_keys:
             _refuse(task, key, kind, walk)
             del task[key]
     for name, field in known.items():
-        if field.required and name not in given:
+        if field.required and name not in supplied:
             walk.problems.add(
                 MISSING_INPUT,
                 span,
@@ -54,7 +53,7 @@ def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
                 f"add `{name}:`, {field.description.lower()}",
             )
     for group in kind.one_of:
-        _check_one_of(group, set(task) if set(task) & set(group) else given, kind, span, walk)
+        _check_one_of(group, set(task) if set(task) & set(group) else supplied, kind, span, walk)
 
 
 def check_defaults(values: Any, kind: Kind, walk: Walk) -> bool:
@@ -82,15 +81,15 @@ def check_table(sink: Any, tool: Any, kind: Kind, walk: Walk) -> None:
 def _check_value(task: Any, key: str, kind: Kind, walk: Walk) -> bool:
     if kind.name == "iterator" and key == "tool":
         return True  # a pipeline, checked as such
-    found = misfit(fields(kind.inputs)[key], task[key])
-    if found is None:
+    wrong = misfit(fields(kind.inputs)[key], task[key])
+    if wrong is None:
         return True
     hint = f"`noetl tools schema {kind.name}` shows what it takes"
     container: Any = task
     last: str | int = key
-    for part in found.path:
+    for part in wrong.path:
         container, last = container[last], part
-    walk.problems.add(WRONG_INPUT, span_in(container, last), f"{key!r} of {kind.name}: {found.message}", hint)
+    walk.problems.add(WRONG_INPUT, span_in(container, last), f"{key!r} of {kind.name}: {wrong.message}", hint)
     return False
 
 
@@ -104,10 +103,10 @@ def _refuse(task: Any, key: str, kind: Kind, walk: Walk) -> None:
     walk.problems.add(UNKNOWN_INPUT, key_span(task, key), f"{kind.name} has no input {key!r}", hint)
 
 
-def _check_one_of(group: tuple[str, ...], given: set[str], kind: Kind, span: Span, walk: Walk) -> None:
-    found = [name for name in group if name in given]
-    if len(found) == 1:
+def _check_one_of(group: tuple[str, ...], supplied: set[str], kind: Kind, span: Span, walk: Walk) -> None:
+    chosen = [name for name in group if name in supplied]
+    if len(chosen) == 1:
         return
     names = ", ".join(group)
-    message = f"{kind.name} needs one of {names}" if not found else f"{kind.name} takes only one of {names}"
-    walk.problems.add(MISSING_INPUT, span, message, f"found {' and '.join(found)}" if found else f"add `{group[0]}:`")
+    message = f"{kind.name} needs one of {names}" if not chosen else f"{kind.name} takes only one of {names}"
+    walk.problems.add(MISSING_INPUT, span, message, f"found {' and '.join(chosen)}" if chosen else f"add `{group[0]}:`")

@@ -1,23 +1,23 @@
 """A classic playbook in the canonical dialect, with its comments.
 
-The rewriting (`classic.rewrite`) is applied to a tree and written back (`writer.py`). What was written compiles to the
-playbook that the tree does, and that one behaves as the classic one did. It is all or nothing: a playbook that mixes
-the dialects would be refused, so where one construct has no canonical spelling the text stays as it is and every such
-construct is listed.
+`classic.rewrite` rewrites the tree and `classic.writer` writes it back. The new text compiles to the same playbook as
+the tree, which behaves as the classic one did. It is all or nothing: a playbook that mixes the dialects would be
+refused, so where one construct has no canonical spelling the text stays as it is and every such construct is listed.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from noetl.dsl import classic, outline
+from noetl.classic.leftovers import Leftover
+from noetl.classic.rewrite import rewrite
+from noetl.classic.writer import Writer
 from noetl.dsl.canonical import Builder
 from noetl.dsl.compile import load
 from noetl.dsl.problem import Check, Problem
 from noetl.dsl.reader import read
 from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Mark, key_span, span_in
-from noetl.dsl.writer import Writer
 from noetl.errors import NoetlError
 
 NOT_CANONICAL = Check(
@@ -59,12 +59,12 @@ def migrate(file: str, data: bytes | str, kinds: KindSource) -> Migration:
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     lines = text.removeprefix(mark).replace("\r\n", "\n")
     old, new = _read(file, lines), _read(file, lines)
-    leftovers = classic.rewrite(new, kinds)
+    leftovers = rewrite(new, kinds)
     if leftovers:
         return Migration(text, False, before.problems, _listed(file, lines, leftovers))
-    for step in outline.steps(new):
+    for step in new["workflow"]:
         _order(step, STEP_ORDER)
-        _order(step.get("loop", {}), LOOP_ORDER)
+        _order(step.get("loop", Map()), LOOP_ORDER)
     written = Writer(lines, old).write(new)
     after = load(file, written, kinds)
     if after.playbook != Builder(new, kinds, lambda _: Mark(1, 1)).playbook() or after.dialect != "canonical":
@@ -78,16 +78,17 @@ def _read(file: str, text: str) -> Map:
     return root
 
 
-def _listed(file: str, text: str, leftovers: list[classic.Leftover]) -> list[Problem]:
+def _listed(file: str, text: str, leftovers: list[Leftover]) -> list[Problem]:
     _, problems = read(file, text)
     for left in leftovers:
         where = left.container
         span = key_span(where, left.key) if isinstance(where, Map) else span_in(where, left.key)
-        problems.add(NOT_CANONICAL, span, f"{left.what} has no canonical spelling (step {left.step!r})", left.hint)
+        message = f"{left.construct} has no canonical spelling (step {left.step!r})"
+        problems.add(NOT_CANONICAL, span, message, left.hint)
     return [problem for problem in problems.sorted() if problem.code == NOT_CANONICAL.code]
 
 
-def _order(node: Any, order: tuple[str, ...]) -> None:
+def _order(node: Map, order: tuple[str, ...]) -> None:
     """Put the keys of a map into their usual order; others follow."""
     pairs = sorted(node.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
     node.clear()

@@ -1,67 +1,170 @@
-"""The parts of a checked document, of either dialect, for checks to walk over.
+"""The parts of a checked document, for checks to walk over.
 
-Nothing here judges. Each function yields parts together with the container and key that hold them, which is how a
-part's place is found (`span_in(container, key)`).
+Nothing here judges. Parts come with the container and key that hold them, which is how the place of a part is found
+(`span_in(container, key)`). `Document` knows the canonical dialect; `noetl.classic` derives its own from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
 
-from noetl.dsl.shape import is_template
-from noetl.dsl.tree import Span, key_span, span_in
+from noetl.dsl.tree import Map, Seq, Span, is_template, key_span, span_in
 
 
 class TaskSite(NamedTuple):
     """A task, the step it belongs to, and the labels it can see and jump to."""
 
-    step: Any
+    step: Map
     label: str
-    tree: Any
+    tree: Map
     labels: tuple[str, ...]
     outer: tuple[TaskSite, ...] = ()
     """The iterator tasks around it, innermost last."""
     place: str = "pipeline"
-    """`pipeline`, `chain` (of a classic case), `sink`, or `workbook`."""
+    """`pipeline` or `workbook`; in the classic dialect also `chain` and `sink`."""
     visible: frozenset[str] = frozenset()
     """The labels of its pipeline, as one set for all tasks of it."""
+
+
+class LabelledTask(NamedTuple):
+    """A task of a `tool` with its label, and the container and key whose place is the label's."""
+
+    label: str
+    task: Map
+    item: Map
+    key: str
+
+    @property
+    def span(self) -> Span:
+        return key_span(self.item, self.key) if self.key == self.label else span_in(self.item, self.key)
 
 
 class Target(NamedTuple):
     """A step's name where an arc or a `next` leads to it."""
 
     name: str
-    container: Any
+    container: Map | Seq
     key: Any
 
+    @property
+    def args(self) -> Iterable[str]:
+        """The names of the args that the token carries."""
+        return self.container.get("args", ()) if isinstance(self.container, dict) and self.key == "step" else ()
 
-def steps(root: Any) -> list[Any]:
-    """The steps that have a name."""
-    return [step for step in root.get("workflow", []) if "step" in step]
+
+class Document:
+    """A document of the canonical dialect whose shapes are sound."""
+
+    step_actions: ClassVar = frozenset(["tool", "next"])
+    """Keys of which a step needs one to do anything."""
+    collections: ClassVar[tuple[str, ...]] = ("in",)
+    iterators: ClassVar[tuple[str, ...]] = ("iterator",)
+    """Keys of a loop that hold its collection and the name of its item."""
+    declares_credentials: ClassVar = True
+    """Whether `auth` can only name entries of the keychain."""
+
+    def __init__(self, root: Map) -> None:
+        self.root = root
+        self.executor_spec: Map = root.get("executor", {}).get("spec", Map())
+        self._tasks: dict[int, list[TaskSite]] = {}
+
+    @cached_property
+    def steps(self) -> list[Map]:
+        """The steps that have a name."""
+        return [step for step in self.root.get("workflow", []) if "step" in step]
+
+    @cached_property
+    def step_names(self) -> frozenset[str]:
+        return frozenset(step["step"] for step in self.steps)
+
+    def tasks(self, step: Map) -> list[TaskSite]:
+        """Every task of a step, those inside iterators too."""
+        if id(step) not in self._tasks:
+            self._tasks[id(step)] = list(self.find_tasks(step))
+        return self._tasks[id(step)]
+
+    def find_tasks(self, step: Map) -> Iterator[TaskSite]:
+        if "tool" in step:
+            yield from pipeline(step, step["tool"])
+
+    @cached_property
+    def all_tasks(self) -> list[TaskSite]:
+        """The tasks of all steps."""
+        return [site for step in self.steps for site in self.tasks(step)]
+
+    @cached_property
+    def workbook(self) -> list[tuple[str, TaskSite]]:
+        """The tasks of the workbook, each with the name of the entry it belongs to."""
+        return [
+            (name, site)
+            for name, task in workbook_tasks(self.root.get("workbook")).items()
+            if isinstance(task, dict) and "kind" in task
+            for site in pipeline(Map(), task, (), "workbook")
+        ]
+
+    def pipelines(self, step: Map) -> Iterator[Map | Seq]:
+        """The `tool` of the step and of its iterators."""
+        if "tool" in step:
+            yield step["tool"]
+        yield from (site.tree["tool"] for site in self.tasks(step) if is_iterator(site.tree))
+
+    def loops(self, step: Map) -> list[Map]:
+        """The loop of the step, and its iterator tasks."""
+        own = [step["loop"]] if "loop" in step else []
+        return own + [site.tree for site in self.tasks(step) if site.tree.get("kind") == "iterator"]
+
+    def layers(self, step: Map) -> tuple[Map, Map]:
+        """The `spec` of a step and of its loop, which may hold defaults of kinds."""
+        return step.get("spec", Map()), step.get("loop", {}).get("spec", Map())
+
+    def iterator_key(self, loop: Map) -> str:
+        return next((key for key in self.iterators if key in loop), self.iterators[-1])
+
+    def step_args(self, step: Map) -> Iterable[str]:
+        """Names of args that all tasks of the step have."""
+        return ()
+
+    def variables(self) -> Iterable[str]:
+        """Keys of `ctx.vars` that some step writes."""
+        return ()
+
+    def targets(self, step: Map) -> Iterator[Target]:
+        """Every step that this one leads to; computed targets are left out."""
+        for target in self.all_targets(step):
+            if isinstance(target.name, str) and not is_template(target.name):
+                yield target
+
+    def all_targets(self, step: Map) -> Iterator[Target]:
+        """Everything that this step leads to, computed targets with the template that gives their name."""
+        if "next" in step:
+            yield from next_targets(step)
+
+    def is_parallel(self, step: Map) -> bool:
+        """True if the items of the step's loop run concurrently."""
+        return bool(step.get("loop", {}).get("spec", {}).get("mode") == "parallel")
+
+    def repeated_size(self, step: Map, tasks: int) -> int:
+        """About how many characters the step repeats when it is built with that many tasks."""
+        return 0
 
 
-def labelled_items(tool: Any) -> Iterator[tuple[str, Any, Any, str]]:
-    """Label, task, and the container and key whose place is the label's."""
-    items = [tool] if isinstance(tool, dict) else tool
-    for place, item in enumerate(items, start=1):
-        if not isinstance(item, dict) or not item:
+def labelled_items(tool: Any) -> Iterator[LabelledTask]:
+    """The tasks of a `tool` with their labels; a task without one is `task_N`, N its place from 1."""
+    for place, item in enumerate([tool] if isinstance(tool, Map) else tool, start=1):
+        if not isinstance(item, Map) or not item:
             continue
         if "kind" not in item:
             ((label, task),) = item.items()
-            yield label, task, item, label
+            yield LabelledTask(label, task, item, label)
         elif "name" in item and item["kind"] != "workbook":
-            yield item["name"], item, item, "name"
+            yield LabelledTask(item["name"], item, item, "name")
         else:
-            yield f"task_{place}", item, item, "kind"
+            yield LabelledTask(f"task_{place}", item, item, "kind")
 
 
-def label_span(label: str, item: Any, key: str) -> Span:
-    """Where the label of one of the `labelled_items` stands."""
-    return key_span(item, key) if key == label else span_in(item, key)
-
-
-def _lost_labels(tool: Any) -> Iterator[str]:
+def _refused_labels(tool: Any) -> Iterator[str]:
     """Labels of tasks that were refused: still names that others may refer to."""
     for item in getattr(tool, "lost", ()):
         if isinstance(item, dict):
@@ -70,83 +173,49 @@ def _lost_labels(tool: Any) -> Iterator[str]:
                 yield label
 
 
-def pipeline(step: Any, tool: Any, outer: tuple[TaskSite, ...] = (), place: str = "pipeline") -> Iterator[TaskSite]:
+def pipeline(step: Map, tool: Any, outer: tuple[TaskSite, ...] = (), place: str = "pipeline") -> Iterator[TaskSite]:
     """The tasks of a `tool`, and those inside iterators."""
     items = list(labelled_items(tool))
-    labels = (*(label for label, *_ in items), *_lost_labels(tool))
+    labels = (*(item.label for item in items), *_refused_labels(tool))
     visible = frozenset(labels)
     for label, task, *_ in items:
         site = TaskSite(step, label, task, labels, outer, place, visible)
         yield site
-        if task.get("kind") == "iterator" and "tool" in task:
+        if is_iterator(task):
             yield from pipeline(step, task["tool"], (*outer, site), place)
 
 
-def tasks(step: Any) -> Iterator[TaskSite]:
-    """Every task of a step: its pipeline, the chains of its case, its sink."""
-    if "tool" in step:
-        yield from pipeline(step, step["tool"])
-    for branch in step.get("case", []):
-        items = list(chain_items(branch))
-        labels = tuple(name for name, *_ in items if name not in ("next", "set"))
-        visible = frozenset(labels)
-        for name, body, *_ in items:
-            if name == "sink":
-                yield TaskSite(step, name, body["tool"], labels, (), "sink", visible)
-            elif name not in ("next", "set"):
-                yield TaskSite(step, name, body["tool"], labels, (), "chain", visible)
-    if "sink" in step:
-        yield TaskSite(step, "sink", step["sink"]["tool"], ("sink",), (), "sink", frozenset(["sink"]))
+def is_iterator(task: Map) -> bool:
+    return task.get("kind") == "iterator" and "tool" in task
 
 
-def workbook(root: Any) -> Iterator[tuple[str, TaskSite]]:
-    """The named tasks of the workbook."""
-    from noetl.dsl.canonical import workbook_tasks
-
-    for name, task in workbook_tasks(root.get("workbook")).items():
-        if isinstance(task, dict) and "kind" in task:
-            for site in pipeline({}, task, (), "workbook"):
-                yield name, site
+def callee(task: Map) -> str | None:
+    """The name of the workbook task that this one calls."""
+    name = task.get("name") if task.get("kind") == "workbook" else None
+    return name if isinstance(name, str) else None
 
 
-def chain_items(branch: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Name, body and container of each item of a branch, in either form of `then`."""
-    chain = branch.get("then", branch.get("else"))
-    if isinstance(chain, dict):
-        yield from ((name, chain[name], chain) for name in ("sink", "set", "next") if name in chain)
-        return
-    for item in chain or []:
-        ((name, body),) = item.items()
-        yield name, body, item
+def workbook_tasks(workbook: Any) -> dict[str, Map]:
+    """Named tasks from any form of the workbook."""
+    if isinstance(workbook, list):
+        return {entry["name"]: entry["tool"] for entry in workbook if "name" in entry and "tool" in entry}
+    if isinstance(workbook, dict):
+        tasks = workbook.get("tasks")
+        return tasks if isinstance(tasks, dict) and "kind" not in tasks else workbook
+    return {}
 
 
-def rules(task: Any) -> Iterator[tuple[Any, Any, bool]]:
+def rules(task: Map) -> Iterator[tuple[Map, Map, bool]]:
     """Each rule of a task's policy, its `then`, and whether it is `else`."""
     for rule in task.get("spec", {}).get("policy", {}).get("rules", []):
-        body = rule.get("else", rule)
-        yield rule, body["then"], "else" in rule
+        yield rule, rule.get("else", rule)["then"], "else" in rule
 
 
-def targets(step: Any) -> Iterator[Target]:
-    """Every step that this one leads to; computed targets are not known and left out."""
-    for target in all_targets(step):
-        if isinstance(target.name, str) and not is_template(target.name):
-            yield target
-
-
-def all_targets(step: Any) -> Iterator[Target]:
-    """Everything that this step leads to, computed targets with the template that gives their name."""
-    found = [_next_targets(step, "next")] if "next" in step else []
-    for branch in step.get("case", []):
-        found += [_next_targets(container, "next") for name, _, container in chain_items(branch) if name == "next"]
-    for some in found:
-        yield from some
-
-
-def _next_targets(container: Any, key: str) -> Iterator[Target]:
-    following = container[key]
+def next_targets(container: Map) -> Iterator[Target]:
+    """The targets of a `next` in any of its forms."""
+    following = container["next"]
     if isinstance(following, str):
-        yield Target(following, container, key)
+        yield Target(following, container, "next")
         return
     if isinstance(following, dict):
         following = following.get("arcs", following.get("to", []))
@@ -155,9 +224,3 @@ def _next_targets(container: Any, key: str) -> Iterator[Target]:
             yield Target(item, following, i)
         elif "step" in item:
             yield Target(item["step"], item, "step")
-
-
-def is_parallel(step: Any) -> bool:
-    """True if the step's items run side by side."""
-    loop = step.get("loop", {})
-    return loop.get("mode") in ("parallel", "async") or loop.get("spec", {}).get("mode") == "parallel"

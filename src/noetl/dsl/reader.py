@@ -143,9 +143,9 @@ def _decode(data: bytes | str) -> tuple[str, tuple[Check, int, str, str | None] 
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:
             good = data[: error.start].decode("utf-8")
-            shown = data.decode("utf-8", "replace")
+            replaced = data.decode("utf-8", "replace")
             message = f"byte 0x{data[error.start]:02x} is not valid UTF-8"
-            return shown, (ENCODING, len(good), message, "save the file as UTF-8")
+            return replaced, (ENCODING, len(good), message, "save the file as UTF-8")
     text = text.removeprefix("\ufeff")
     if match := _FORBIDDEN.search(text):
         message = f"the text contains the control character U+{ord(match.group()):04X}"
@@ -220,8 +220,8 @@ class _Composer:
             where = getattr(error, "position", 0)
             self._fail(ENCODING, where if isinstance(where, int) else 0, "the text can't be read as YAML")
         if not isinstance(self.root, Map):
-            found = "empty" if self.root is None else f"a {_words(self.root)}, not a map"
-            self._fail(NOT_A_MAP, 0, f"the document is {found}", "start with `apiVersion: noetl.io/v2`")
+            content = "empty" if self.root is None else f"a {_words(self.root)}, not a map"
+            self._fail(NOT_A_MAP, 0, f"the document is {content}", "start with `apiVersion: noetl.io/v2`")
         return self.root  # type: ignore[no-any-return]
 
     def _document(self, event: Any) -> None:

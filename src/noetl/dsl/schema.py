@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from noetl.dsl.document import ARGS, DEFINITIONS, RETRY, ROOT, TASK_SPEC
+from noetl.classic.language import DEFINITIONS, RETRY, ROOT
+from noetl.dsl.document import ARGS, TASK_SPEC
 from noetl.dsl.shape import Schema
 from noetl.model.inputs import schema as inputs_schema
 from noetl.model.kind import Kind
@@ -74,9 +75,9 @@ def _with_kind_defaults(schema: Any, kinds: Mapping[str, Kind]) -> Any:
 def _open_specs(schema: Any) -> list[Any]:
     """Every object schema that has the keys a layered spec has."""
     if isinstance(schema, list):
-        return [found for item in schema for found in _open_specs(item)]
+        return [spec for item in schema for spec in _open_specs(item)]
     if not isinstance(schema, dict):
         return []
     own = schema.get("properties", {})
     here = [schema] if "max_visits" in own and "policy" in own and "additionalProperties" not in schema else []
-    return here + [found for value in schema.values() for found in _open_specs(value)]
+    return here + [spec for value in schema.values() for spec in _open_specs(value)]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from noetl.dsl.inputs import check_defaults
 from noetl.dsl.problem import Check, Problems, did_you_mean
-from noetl.dsl.tree import Map, Seq, Span, key_span, span_in
+from noetl.dsl.tree import Map, Seq, Span, is_template, key_span, span_in
 from noetl.model.duration import seconds
 from noetl.model.kind import Kind
 
@@ -46,13 +46,11 @@ MIXED = Check(
 
 
 class KindSource(Protocol):
-    """Where the front end learns about tool kinds."""
+    """The tool kinds that a playbook may use."""
 
-    def get(self, name: str) -> Kind | None:
-        """The kind of that name, or None."""
+    def get(self, name: str) -> Kind | None: ...
 
-    def names(self) -> list[str]:
-        """Every kind's name."""
+    def names(self) -> list[str]: ...
 
 
 class Walk(NamedTuple):
@@ -63,11 +61,8 @@ class Walk(NamedTuple):
     kinds: KindSource
     defaults: Mapping[str, set[str]]
     """Inputs by kind that an outer scope may supply, so that no task has to."""
-
-
-def is_template(value: object) -> bool:
-    """True if a text holds template syntax."""
-    return isinstance(value, str) and ("{{" in value or "{%" in value or "{#" in value)
+    task_keys: Mapping[str, Shape]
+    """Keys of a task that only the dialect of the document has."""
 
 
 def describe(value: object) -> str:
@@ -290,8 +285,8 @@ class ListOf(Shape):
         if len(value) < self.least:
             walk.problems.add(WRONG_VALUE, span, f"{self.words} is empty", "add an item")
             return False
-        kept = [self.item.check(item, span_in(value, i), walk) for i, item in enumerate(value)]
-        drop_items(value, kept)
+        usable = [self.item.check(item, span_in(value, i), walk) for i, item in enumerate(value)]
+        drop_items(value, usable)
         return True
 
     def schema(self) -> Schema:
@@ -302,16 +297,16 @@ class ListOf(Shape):
         }
 
 
-def drop_items(seq: Any, kept: Sequence[bool]) -> None:
+def drop_items(seq: Any, usable: Sequence[bool]) -> None:
     """Remove the items of a list that are unusable."""
-    if all(kept):
+    if all(usable):
         return
     spans = [span_in(seq, i) for i in range(len(seq))]
-    lost = [item for item, keep in zip(seq, kept, strict=True) if not keep]
-    seq[:] = [item for item, keep in zip(seq, kept, strict=True) if keep]
+    lost = [item for item, keep in zip(seq, usable, strict=True) if not keep]
+    seq[:] = [item for item, keep in zip(seq, usable, strict=True) if keep]
     if isinstance(seq, Seq):
         seq.lost += lost
-        seq.item_spans = [span for span, keep in zip(spans, kept, strict=True) if keep]
+        seq.item_spans = [span for span, keep in zip(spans, usable, strict=True) if keep]
 
 
 class MapOf(Shape):
@@ -377,21 +372,26 @@ class Fields(Shape):
         self.rest = rest  # the shape of all other keys, where the map is free-form
         self.words = f"a map ({what})"
 
+    def extended(self, **fields: Field) -> Fields:
+        """The same map with these fields added or replaced."""
+        more = {**self.fields, **fields}
+        return Fields(self.what, more, self.retired, self.missing, self.kinds, self.rest, self.definition)
+
     def fits(self, value: Any) -> bool:
         return isinstance(value, dict)
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         if not super().check(value, span, walk):
             return False
-        given = set(value)
+        written = set(value)
         for key in list(value):
             if not self._check_key(value, key, walk):
                 del value[key]
         if isinstance(value, Map):
-            value.lost |= given - set(value)
-        meant = {name for key in given if key in self.retired for name in self.retired[key].stands_for}
+            value.lost |= written - set(value)
+        meant = {name for key in written if key in self.retired for name in self.retired[key].stands_for}
         for key, field in self.fields.items():
-            if field.required and key not in given | meant:
+            if field.required and key not in written | meant:
                 walk.problems.add(self.missing, span, f"{self.what} has no {key!r}", f"add `{key}:`, {field.doc}")
         return True
 

@@ -88,6 +88,20 @@ def key_span(container: Any, key: str) -> Span:
     return span_of(container)
 
 
+def is_template(value: object) -> bool:
+    """True if a text holds template syntax."""
+    return isinstance(value, str) and ("{{" in value or "{%" in value or "{#" in value)
+
+
+def text_size(node: Any) -> int:
+    """About how many characters a node takes as text."""
+    if isinstance(node, dict):
+        return 2 + sum(len(key) + 3 + text_size(value) for key, value in node.items())
+    if isinstance(node, list):
+        return 2 + sum(1 + text_size(item) for item in node)
+    return len(node) + 2 if isinstance(node, str) else 0 if node is None else 8
+
+
 def unshare(node: Any, seen: set[int] | None = None) -> None:
     """Give every place a node of its own: an alias is one object at several places, and rewriting one changes all."""
     seen = set() if seen is None else seen

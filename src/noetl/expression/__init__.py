@@ -9,7 +9,7 @@ and parser give us the grammar and the syntax tree. Its code generator and its r
 tree is compiled into Python closures (`compile.py`, `statements.py`), for four reasons.
 
 *Escapes.* Every escape from Jinja's sandbox, known or to come, goes through attribute access on Python
-objects, through str.format, or through generated code. Here is no generated code; `a.b` is a key of a map or
+objects, through str.format, or through generated code. There is no generated code here; `a.b` is a key of a map or
 a field of a View and never a Python attribute (`missing.lookup` is the only place that looks things up);
 methods are a short list of our own functions and can be called but not held; str.format and `%` are parsed
 by us (`text.py`). It is deny by default: a node, filter, test, function or method without an entry does
@@ -36,7 +36,6 @@ TemplateFailed or BudgetExceeded from an evaluation. An Interruption raised by a
 from __future__ import annotations
 
 from noetl.expression.budget import BUDGET_KEY, Budget, decision_budget
-from noetl.expression.compile import Comparison, Read, Unknown, Use
 from noetl.expression.filters import FILTERS, SQL_FILTERS, Entry
 from noetl.expression.functions import FUNCTIONS, METHODS, NOW_KEY
 from noetl.expression.missing import Interruption, Missing, View, kind_of, lookup, unwrapped
@@ -46,6 +45,7 @@ from noetl.expression.render import prepare, render
 from noetl.expression.sealed import Sealed, revealed
 from noetl.expression.secret_uses import changed_secrets
 from noetl.expression.template import Template, parse
+from noetl.expression.uses import Comparison, Read, Unknown, Use
 
 __all__ = [
     "BUDGET_KEY",

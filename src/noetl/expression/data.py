@@ -7,7 +7,7 @@ often as it would be stored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -64,43 +64,40 @@ def _number(value: int | float) -> int | float:
 
 def _list(values: list[Any] | tuple[Any, ...], budget: Budget, depth: int) -> Any:
     _enter(len(values), budget, depth)
-    size = 0
-    same = type(values) is list
-    found = []
-    for value in values if len(values) <= LONG else budget.each(values):
-        kind = type(value)
-        if kind is str and len(value) <= LONG and value.isascii():
-            size += len(value)
-            new = value
-        else:
-            new = storable(value, budget, depth + 1)
-            same = same and new is value
-        found.append(new)
-    budget.allowance.store(size)
-    return values if same else found
+    new = _storable_all(values, budget, depth)
+    return values if new is None and type(values) is list else new or list(values)
 
 
 def _map(values: Mapping[Any, Any], budget: Budget, depth: int) -> Any:
     _enter(2 * len(values), budget, depth)
     size = 0
-    same = type(values) is dict
-    found = {}
     for key in values if len(values) <= LONG else budget.each(list(values)):
         if type(key) is not str:
             hint = "write it in quotes, or use `| string`"
             raise Fault(f"the map key {str(key)[:40]!r} is not text", hint)
         size += len(_text(key, budget))
-        value = values[key]
-        kind = type(value)
-        if kind is str and len(value) <= LONG and value.isascii():
+    budget.allowance.store(size)
+    new = _storable_all(list(values.values()), budget, depth)
+    if new is None:
+        return values if type(values) is dict else dict(values)
+    return dict(zip(values, new, strict=True))
+
+
+def _storable_all(values: Sequence[Any], budget: Budget, depth: int) -> list[Any] | None:
+    """The storable forms of values; None if all can be stored as they are."""
+    size = 0
+    same = True
+    storables = []
+    for value in values if len(values) <= LONG else budget.each(values):
+        if type(value) is str and len(value) <= LONG and value.isascii():
             size += len(value)
             new = value
         else:
             new = storable(value, budget, depth + 1)
             same = same and new is value
-        found[key] = new
+        storables.append(new)
     budget.allowance.store(size)
-    return values if same else found
+    return None if same else storables
 
 
 def _enter(count: int, budget: Budget, depth: int) -> None:

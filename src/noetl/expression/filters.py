@@ -8,13 +8,11 @@ What it makes, it first asks the budget for; it raises Fault with a message for 
 from __future__ import annotations
 
 import binascii
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby as runs
 from math import ceil, floor, isfinite
 from typing import Any
-from urllib.parse import quote
 
 from noetl.expression.budget import CHARACTERS, ELEMENTS, Budget, bounded_int
 from noetl.expression.data import storable
@@ -45,10 +43,10 @@ class Entry:
         code, defaults = self.call.__code__, self.call.__defaults__ or ()
         names = code.co_varnames[2 : code.co_argcount]
         plain = len(names) - len(defaults)
-        shown = [n if i < plain else f"{n}={defaults[i - plain]!r}" for i, n in enumerate(names)]
+        parameters = [n if i < plain else f"{n}={defaults[i - plain]!r}" for i, n in enumerate(names)]
         if code.co_flags & 0x04:
-            shown.append("...")  # *args
-        return f"({', '.join(shown)})"
+            parameters.append("...")  # *args
+        return f"({', '.join(parameters)})"
 
     def refuses(self, positional: int, keywords: Sequence[str]) -> bool:
         """Whether a call with so many arguments can't work, whatever the values are."""
@@ -311,8 +309,8 @@ def truncate(
     length, leeway = _whole(length, "length", low=len(end)), _whole(leeway, "leeway")
     if len(text) <= length + leeway:
         return text
-    kept = text[: length - len(end)]
-    return budget.made((kept if killwords else kept.rsplit(" ", 1)[0]) + end)
+    beginning = text[: length - len(end)]
+    return budget.made((beginning if killwords else beginning.rsplit(" ", 1)[0]) + end)
 
 
 def upper(budget: Budget, value: Any) -> str:
@@ -326,18 +324,20 @@ def urlencode(budget: Budget, value: Any) -> str:
     if isinstance(value, Mapping):
         value = list(value.items())
     if not isinstance(value, list | tuple):
-        return budget.made(quote(_short(budget, value), safe="/"))
+        return _quoted(budget, value, safe="/")
     pairs = []
     for pair in budget.each(value):
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             raise Fault("urlencode takes text, a map or a list of pairs")
-        pairs.append("=".join(_quoted(budget, part) for part in pair))
+        pairs.append("=".join(_quoted(budget, part).replace("%20", "+") for part in pair))
     return budget.made("&".join(pairs))
 
 
-def _quoted(budget: Budget, value: Any) -> str:
+def _quoted(budget: Budget, value: Any, safe: str = "") -> str:
+    from urllib.parse import quote  # `noetl validate` starts without it
+
     budget.check()
-    return budget.made(quote(_short(budget, value), safe="").replace("%20", "+"))
+    return budget.made(quote(_short(budget, value), safe=safe))
 
 
 def wordcount(budget: Budget, value: Any) -> int:
@@ -493,16 +493,16 @@ def groupby(
     """Pairs of a value of `attribute` and the elements that have it."""
     get = getter(attribute)
 
-    def shown(element: Any) -> Any:
+    def key_of(element: Any) -> Any:
         key = get(element)
         return default if isinstance(key, Missing) and default is not None else key
 
     def key(element: Any) -> Any:
-        return _folded(budget, shown(element), case_sensitive)
+        return _folded(budget, key_of(element), case_sensitive)
 
     values = _sorted(budget, sequence(budget, value), key)
     budget.elements(len(values))
-    return [Group((shown(group[0]), group)) for _, part in runs(values, key) if (group := list(part))]
+    return [Group((key_of(group[0]), group)) for _, part in runs(values, key) if (group := list(part))]
 
 
 def items(budget: Budget, value: Any) -> list[Any]:
@@ -675,8 +675,8 @@ def sort(
     gets = [getter(a) for a in attribute.split(",")] if isinstance(attribute, str) else [getter(attribute)]
 
     def key(element: Any) -> Any:
-        found = [_folded(budget, _sort_key(get(element)), case_sensitive) for get in gets]
-        return found[0] if len(found) == 1 else found
+        keys = [_folded(budget, _sort_key(get(element)), case_sensitive) for get in gets]
+        return keys[0] if len(keys) == 1 else keys
 
     return _sorted(budget, sequence(budget, value), key, reverse)
 
@@ -685,10 +685,10 @@ def sum_(budget: Budget, value: Any, attribute: Any = None, start: Any = 0) -> A
     """The sum of the elements, or of one field of each."""
     get, total = getter(attribute), start
     for element in budget.each(sequence(budget, value)):
-        found = get(element)
-        if isinstance(found, Missing):
-            return found
-        total = add(total, found, budget)
+        number = get(element)
+        if isinstance(number, Missing):
+            return number
+        total = add(total, number, budget)
     return total
 
 
@@ -697,14 +697,14 @@ def unique(budget: Budget, value: Any, case_sensitive: Any = False, attribute: A
     get, values = getter(attribute), sequence(budget, value)
     budget.elements(2 * len(values) if len(values) <= ELEMENTS // 2 else len(values))
     seen: set[Any] = set()
-    kept = []
+    distinct = []
     for element in budget.each(values):
         key = _folded(budget, get(element), case_sensitive)
         mark = key if type(key) in SCALARS else ("json", to_json(key, budget))
         if mark not in seen:
             seen.add(mark)
-            kept.append(element)
-    return kept
+            distinct.append(element)
+    return distinct
 
 
 # --- encodings ---------------------------------------------------------------------------------------
@@ -731,14 +731,16 @@ def b64encode(budget: Budget, value: Any) -> str:
 
 def fromjson(budget: Budget, value: Any) -> Any:
     """The value of a JSON text."""
+    import json  # `noetl validate` starts without it
+
     text = _string(unwrapped(value), "JSON")
     budget.string(len(text))
     budget.charge(64 * sum(map(text.count, "[{,:")))  # about what each becomes in memory
     try:
-        found = json.loads(text, parse_constant=_no_constant)
+        parsed = json.loads(text, parse_constant=_no_constant)
     except ValueError as error:
         raise Fault(f"this is not JSON: {clipped(str(error))}") from None
-    return storable(found, budget)
+    return storable(parsed, budget)
 
 
 def _no_constant(name: str) -> Any:

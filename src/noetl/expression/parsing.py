@@ -1,76 +1,23 @@
-"""Source text to Jinja's syntax tree, with exact character offsets and messages for people.
+"""Source text to the syntax tree, with exact character offsets and messages for people.
 
-Jinja counts lines; a playbook's author wants the column too. So we walk the raw tokens of Jinja's lexer,
-find each in the source, and hand the parser tokens whose `lineno` is their character offset. From then on
-every node's `lineno` is an offset. Mistakes that Jinja explains poorly (unclosed things, `&&`, `=`) and
-constructs that playbooks do not have are found in the tokens, before the parser sees them.
+Plain `{{ }}` expressions have a lexer and a parser of their own (`lexer.py`, `parser.py`). All other templates, and
+every mistake, go through Jinja's (`jinja.py`), which is imported when the first of them comes: it takes a third of the
+time in which `noetl validate` starts.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterator
-from functools import cache
-from itertools import pairwise
-from math import isfinite
-from typing import Any, NamedTuple, NoReturn
-
-from jinja2 import Environment, nodes
-from jinja2.exceptions import TemplateSyntaxError
-from jinja2.lexer import Token, TokenStream, operators
-from jinja2.parser import Parser
 
 from noetl.errors import TemplateSyntax
+from noetl.expression import nodes
+from noetl.expression.lexer import OPEN, Lexeme, scan
+from noetl.expression.parser import CONSTANTS, KEYWORDS, Parser, Unusual
 
 SOURCE_CHARACTERS = 1 << 16
 MAX_NESTING = 32  # brackets and blocks; Jinja's parser takes 13 Python frames per bracket
 MAX_PREFIXES = 32  # `not not not`, `- - -`
 MAX_ELSES = 64  # a if b else c if d else ...
-NUMBER_CHARACTERS = 1233  # digits of 4096 bits
-
-_BLOCKS = frozenset({"if", "for", "with", "filter", "set"})
-_REFUSED = {
-    "macro": "macros are not available in playbooks; use a workbook task",
-    "call": "call blocks are not available in playbooks",
-    "include": "a playbook string can't include another template",
-    "import": "a playbook string can't import another template",
-    "from": "a playbook string can't import another template",
-    "extends": "a playbook string can't extend another template",
-    "block": "template blocks are not available in playbooks",
-    "do": "the 'do' statement is not available in playbooks; templates have no side effects",
-    "autoescape": "autoescape is not available; use the filter 'escape'",
-    "trans": "translations are not available in playbooks",
-    "pluralize": "translations are not available in playbooks",
-    "debug": "the debug statement is not available in playbooks",
-    "break": "loops in templates have no break; filter with {% for x in xs if ... %}",
-    "continue": "loops in templates have no continue; filter with {% for x in xs if ... %}",
-}
-_CHARACTER_HINTS = {
-    "&": "write 'and' instead of '&&'",
-    "!": "write 'not' instead of '!'",
-    "?": "write 'a if condition else b'",
-    "$": "write the name without '$'",
-    "'": "the string that starts here is never closed",
-    '"': "the string that starts here is never closed",
-    "`": "use ' or \" for strings",
-}
-_IGNORED = frozenset({"comment_begin", "comment", "comment_end", "whitespace", "raw_begin", "raw_end", "linecomment"})
-_OPEN = {"(": ")", "[": "]", "{": "}"}
-
-
-class Lexeme(NamedTuple):
-    """A raw token and where it stands in the source."""
-
-    offset: int
-    end: int
-    type: str
-    text: str
-
-
-@cache
-def _environment() -> Environment:
-    return Environment(keep_trailing_newline=True)
 
 
 def has_syntax(source: str) -> bool:
@@ -82,176 +29,45 @@ def syntax_tree(source: str) -> nodes.Template:
     """The tree of a template; only ever raises TemplateSyntax."""
     if len(source) > SOURCE_CHARACTERS:
         raise TemplateSyntax(f"the template is longer than {SOURCE_CHARACTERS:,} characters", source, 0)
-    if (path := _PATH.fullmatch(source)) and path[1] not in _WORDS:
-        return _path_tree(source, path)
-    lexemes = lex(source)
-    _check(lexemes, source)
-    tokens = list(_tokens(lexemes, source))
-    try:
-        return _OffsetParser(tokens).parse()
-    except TemplateSyntaxError as error:
-        raise _explained(error, source) from None
-    except RecursionError:
-        raise TemplateSyntax("the template is nested too deeply", source, 0) from None
-    except Exception as error:  # a defect in Jinja's parser is still the author's template
-        raise TemplateSyntax(f"the template can't be parsed: {error}", source, 0) from None
+    if (path := _PATH.fullmatch(source)) and path[1] not in KEYWORDS and path[1] not in CONSTANTS:
+        return _path_tree(path)
+    lexemes = scan(source)
+    if lexemes is not None:
+        check_nesting(lexemes, source)
+        try:
+            return Parser(lexemes).template()
+        except (Unusual, RecursionError):
+            pass
+    from noetl.expression.jinja import jinja_tree
 
-
-# Half of all templates are one plain path. Its tree is made by hand, at a fifth of the cost of lexing and parsing.
-_PATH = re.compile(r"\{\{\s*([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*)\s*\}\}", re.ASCII)
-_WORDS = frozenset(["true", "false", "none", "True", "False", "None", "not", "and", "or", "in", "is", "if", "else"])
-
-
-def _path_tree(source: str, path: re.Match[str]) -> nodes.Template:
-    node: nodes.Expr = nodes.Name(path[1], "load", lineno=path.start(1))
-    offset = path.start(2)
-    for attribute in path[2].split(".")[1:]:
-        node = nodes.Getattr(node, attribute, "load", lineno=offset)
-        offset += len(attribute) + 1
-    return nodes.Template([nodes.Output([node], lineno=path.start(1))], lineno=0)
-
-
-class _Stream(Environment):
-    """An environment whose token stream is already there."""
-
-    def __init__(self, tokens: list[Token]) -> None:
-        self.tokens = tokens
-        self.extensions: dict[str, Any] = {}
-
-    def _tokenize(self, *args: Any, **kwargs: Any) -> TokenStream:
-        return TokenStream(iter(self.tokens), None, None)
-
-
-class _OffsetParser(Parser):
-    """Jinja's parser over tokens that count characters."""
-
-    def __init__(self, tokens: list[Token]) -> None:
-        super().__init__(_Stream(tokens), "")
-
-    def parse(self) -> nodes.Template:
-        return nodes.Template(self.subparse(), lineno=0)
-
-
-# --- lexing ------------------------------------------------------------------------------------------
+    return jinja_tree(lex(source) if lexemes is None else lexemes, source)
 
 
 def lex(source: str) -> list[Lexeme]:
     """The raw tokens with their offsets."""
-    return _scan(source) or _lex(source)
+    lexemes = scan(source)
+    if lexemes is not None:
+        return lexemes
+    from noetl.expression.jinja import jinja_lexemes
+
+    return jinja_lexemes(source)
 
 
-# The tokens that nearly all expressions are made of. Jinja's lexer takes three times as long, and is asked for the
-# rest: statements, comments, whitespace control, floats, escapes, other alphabets, and every mistake.
-_TOKEN = re.compile(
-    r"""(?P<whitespace>\s+)
-    | (?P<name>[A-Za-z_]\w*)
-    | (?P<operator>//|\*\*|==|!=|>=|<=|[-+/*%~\[\](){}<>=.:|,])
-    | (?P<string>'[^'\\]*'|"[^"\\]*")
-    | (?P<integer>(?:0|[1-9]\d*)(?![\w.]))""",
-    re.ASCII | re.VERBOSE,
-)
-_RARE = re.compile(r"\{[%#]|\{\{[-+]|[-+]\}\}|\r")
+# Half of all templates are one plain path, whose tree needs no parser.
+_PATH = re.compile(r"\{\{\s*([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*)\s*\}\}", re.ASCII)
 
 
-def _scan(source: str) -> list[Lexeme] | None:
-    """The tokens of text and plain `{{ }}` expressions; None if the source has more than that."""
-    if _RARE.search(source):
-        return None
-    found: list[Lexeme] = []
-    position = 0
-    while (opening := source.find("{{", position)) >= 0:
-        if opening > position:
-            found.append(Lexeme(position, opening, "data", source[position:opening]))
-        found.append(Lexeme(opening, opening + 2, "variable_begin", "{{"))
-        position, depth = opening + 2, 0
-        while depth > 0 or not source.startswith("}}", position):
-            match = _TOKEN.match(source, position)
-            if match is None:
-                return None
-            text = match[0]
-            depth += (text in _OPEN) - (text in ")]}")
-            if depth < 0:
-                return None
-            found.append(Lexeme(position, match.end(), str(match.lastgroup), text))
-            position = match.end()
-        found.append(Lexeme(position, position + 2, "variable_end", "}}"))
-        position += 2
-    if position < len(source):
-        found.append(Lexeme(position, len(source), "data", source[position:]))
-    return found
+def _path_tree(path: re.Match[str]) -> nodes.Template:
+    node: nodes.Expr = nodes.Name(path.start(1), path[1])
+    offset = path.start(2)
+    for attribute in path[2].split(".")[1:]:
+        node = nodes.Getattr(offset, node, attribute)
+        offset += len(attribute) + 1
+    return nodes.Template(0, [nodes.Output(path.start(1), [node])])
 
 
-def _lex(source: str) -> list[Lexeme]:
-    place = _places(source)
-    normal = source.replace("\r\n", "\n").replace("\r", "\n")  # as the lexer does
-    found: list[Lexeme] = []
-    position = 0
-    tokens = _environment().lexer.tokeniter(source, None)
-    while True:
-        try:
-            _, kind, text = next(tokens)
-        except StopIteration:
-            return found
-        except TemplateSyntaxError as error:
-            _fail_lexing(str(error.message), found, source, place(position), normal[position : position + 1])
-        except Exception as error:
-            raise TemplateSyntax(f"the template can't be read: {error}", source, place(position)) from None
-        start = normal.find(text, position)
-        position = start + len(text)
-        found.append(Lexeme(place(start), place(position), kind, text))
-
-
-def _places(source: str) -> Any:
-    """From offsets in the text with line ends normalised to offsets in the source."""
-    if "\r\n" not in source:
-        return lambda offset: offset
-    ends = [match.start() for match in re.finditer("\r\n", source)]
-    shifted = [end - number for number, end in enumerate(ends)]  # where each stands after normalising
-    return lambda offset: offset + bisect_right(shifted, offset - 1)
-
-
-def _fail_lexing(message: str, found: list[Lexeme], source: str, offset: int, character: str) -> NoReturn:
-    opened = [lexeme for lexeme in found if lexeme.type.endswith("_begin")]
-    start = opened[-1] if opened else None
-    if message.startswith("Missing end of") and start is not None:
-        closing = "'#}'" if start.type == "comment_begin" else "'{% endraw %}'"
-        raise TemplateSyntax(f"'{start.text.strip()}' is never closed", source, start.offset, f"add {closing}")
-    brackets = _open_brackets(found)
-    if "expected" in message and brackets:
-        raise _unclosed(brackets[-1], source)
-    if message.startswith("unexpected '") and start is not None:
-        closing = "}}" if start.type == "variable_begin" else "%}"
-        hint = f"close '{start.text[:2]}' with '{closing}'" if character == "}" else None
-        raise TemplateSyntax(f"unexpected '{character}'", source, offset, hint)
-    raise TemplateSyntax(f"unexpected character {character!r}", source, offset, _CHARACTER_HINTS.get(character))
-
-
-def _unclosed(lexeme: Lexeme, source: str) -> TemplateSyntax:
-    closing = _OPEN[lexeme.text]
-    return TemplateSyntax(f"'{lexeme.text}' is never closed", source, lexeme.offset, f"add '{closing}'")
-
-
-def _open_brackets(lexemes: list[Lexeme]) -> list[Lexeme]:
-    stack: list[Lexeme] = []
-    for lexeme in lexemes:
-        if lexeme.type == "operator" and lexeme.text in _OPEN:
-            stack.append(lexeme)
-        elif lexeme.type == "operator" and lexeme.text in ")]}" and stack:
-            stack.pop()
-    return stack
-
-
-# --- checks on the raw tokens ------------------------------------------------------------------------
-
-
-def _check(lexemes: list[Lexeme], source: str) -> None:
-    words = [lexeme for lexeme in lexemes if lexeme.type not in _IGNORED]
-    _check_closed(words, source)
-    _check_operators(words, source)
-    _check_statements(words, source)
-
-
-def _check_closed(words: list[Lexeme], source: str) -> None:
+def check_nesting(words: list[Lexeme], source: str) -> None:
+    """Refuse expressions that are nested too deeply or never closed."""
     opened: Lexeme | None = None
     depth = prefixes = elses = 0
     for word in words:
@@ -260,170 +76,29 @@ def _check_closed(words: list[Lexeme], source: str) -> None:
         elif word.type in ("variable_end", "block_end"):
             opened = None
         elif word.type == "operator":
-            depth += (word.text in _OPEN) - (word.text in ")]}")
+            depth += (word.text in OPEN) - (word.text in ")]}")
         elses += word.text == "else"
         prefixes = prefixes + 1 if word.text in ("not", "-", "+") else 0
         if depth > MAX_NESTING or prefixes > MAX_PREFIXES or elses > MAX_ELSES:
             raise TemplateSyntax("the expression is nested too deeply", source, word.offset)
     if opened is None:
         return
-    if brackets := _open_brackets(words):
-        raise _unclosed(brackets[-1], source)
+    if brackets := open_brackets(words):
+        raise unclosed(brackets[-1], source)
     closing = "}}" if opened.type == "variable_begin" else "%}"
     raise TemplateSyntax(f"'{opened.text[:2]}' is never closed", source, opened.offset, f"add '{closing}'")
 
 
-def _check_operators(words: list[Lexeme], source: str) -> None:
-    for word, following in pairwise(words):
-        if word.type != "operator" or following.type != "operator" or word.end != following.offset:
-            continue
-        if word.text == following.text == "|":
-            raise TemplateSyntax("'||' is not an operator", source, word.offset, "write 'or' instead of '||'")
-        if word.text == following.text == "{":
-            raise TemplateSyntax(
-                "'{{' inside an expression", source, word.offset, "inside '{{ }}' write names without braces"
-            )
+def unclosed(lexeme: Lexeme, source: str) -> TemplateSyntax:
+    closing = OPEN[lexeme.text]
+    return TemplateSyntax(f"'{lexeme.text}' is never closed", source, lexeme.offset, f"add '{closing}'")
 
 
-def _check_statements(words: list[Lexeme], source: str) -> None:
+def open_brackets(lexemes: list[Lexeme]) -> list[Lexeme]:
     stack: list[Lexeme] = []
-    for number, word in enumerate(words[:-1]):
-        if word.type != "block_begin" or words[number + 1].type != "name":
-            continue
-        tag = words[number + 1]
-        if tag.text in _REFUSED:
-            raise TemplateSyntax(_REFUSED[tag.text], source, tag.offset)
-        if tag.text in _BLOCKS and not (tag.text == "set" and _assigns(words, number)):
-            stack.append(tag)
-        elif tag.text.startswith("end") and stack and tag.text == f"end{stack[-1].text}":
-            stack.pop()
-        if len(stack) > MAX_NESTING:
-            raise TemplateSyntax("the blocks are nested too deeply", source, tag.offset)
-    if stack and not _mismatched(words, stack):
-        tag = stack[-1]
-        raise TemplateSyntax(
-            f"'{{% {tag.text} %}}' is never closed", source, tag.offset, f"add '{{% end{tag.text} %}}'"
-        )
-
-
-def _assigns(words: list[Lexeme], number: int) -> bool:
-    """Whether the statement that starts here is `set x = ...` and so has no body."""
-    for place in range(number, len(words)):
-        word = words[place]
-        if word.type == "block_end":
-            return False
-        if word.type == "operator" and word.text == "=":
-            return True
-        if word.type == "operator" and word.text == "|":
-            return False  # {% set x | filter(a=1) %}
-    return False
-
-
-def _mismatched(words: list[Lexeme], stack: list[Lexeme]) -> bool:
-    """An end tag of another kind behind the open block: Jinja's message about that is good."""
-    behind = (word for word in words if word.offset > stack[-1].offset and word.type == "name")
-    return any(word.text in {f"end{tag}" for tag in _BLOCKS} for word in behind)
-
-
-# --- tokens for the parser ---------------------------------------------------------------------------
-
-
-def _tokens(lexemes: list[Lexeme], source: str) -> Iterator[Token]:
     for lexeme in lexemes:
-        if lexeme.type in _IGNORED:
-            continue
-        yield _token(lexeme, source)
-
-
-def _token(lexeme: Lexeme, source: str) -> Token:
-    offset, text = lexeme.offset, lexeme.text
-    match lexeme.type:
-        case "operator":
-            return Token(offset, operators[text], text)
-        case "name" if not text.isidentifier():
-            raise TemplateSyntax(f"'{text[:40]}' is not a name", source, offset)
-        case "string":
-            return Token(offset, "string", _unescaped(text[1:-1], source, offset))
-        case "integer" | "float":
-            return Token(offset, lexeme.type, _number(text, source, offset))
-    return Token(offset, lexeme.type, text)
-
-
-def _number(text: str, source: str, offset: int) -> Any:
-    digits = text.replace("_", "")
-    if len(digits) > NUMBER_CHARACTERS:
-        raise TemplateSyntax("the number is too large", source, offset)
-    try:
-        value = float(digits) if _is_float(digits) else int(digits, 0)
-    except ValueError:
-        raise TemplateSyntax(f"'{text[:40]}' is not a number", source, offset) from None
-    if isinstance(value, float) and not isfinite(value):
-        raise TemplateSyntax("the number is too large", source, offset)
-    return value
-
-
-def _is_float(digits: str) -> bool:
-    return "." in digits or ("e" in digits.lower() and not digits.lower().startswith("0x"))
-
-
-_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|.)", re.S)
-_SIMPLE = {
-    "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
-    "\\": "\\", "'": "'", '"': '"', "\n": "",
-}  # fmt: skip
-
-
-def _unescaped(text: str, source: str, offset: int) -> str:
-    """The value of a string literal. Unknown escapes stay as they are, so '\\d+' needs no doubling."""
-    if "\\" not in text:
-        return text
-
-    def character(match: re.Match[str]) -> str:
-        code = match[1]
-        if code in _SIMPLE:
-            return _SIMPLE[code]
-        if len(code) > 1 or code in "01234567":
-            number = int(code, 8) if code[0] in "01234567" else int(code[1:], 16)
-            if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
-                raise TemplateSyntax(f"'\\{code}' is not a character", source, offset)
-            return chr(number)
-        if code in "xuU":
-            raise TemplateSyntax(f"'\\{code}' needs more hexadecimal digits", source, offset)
-        return match[0]
-
-    return _ESCAPE.sub(character, text)
-
-
-# --- messages ----------------------------------------------------------------------------------------
-
-_GOT = re.compile(r"expected token '(?P<expected>.*)', got '(?P<got>.*)'$", re.S)
-_TOKENS = {
-    "end of print statement": "'}}'",
-    "end of statement block": "'%}'",
-    "begin of print statement": "'{{'",
-    "begin of statement block": "'{%'",
-}
-
-
-def _explained(error: TemplateSyntaxError, source: str) -> TemplateSyntax:
-    message, offset = str(error.message), min(max(error.lineno, 0), len(source))
-    if message.startswith(("Expected an expression", "unexpected 'end of")):
-        return TemplateSyntax("an expression is missing here", source, offset)
-    if match := _GOT.match(message):
-        return _unexpected(match["expected"], match["got"], source, offset)
-    if message.startswith("Encountered unknown tag"):
-        tag = message.split("'")[1]
-        hint = message.split(". ", 1)[1].replace("Jinja", "it") if ". " in message else None
-        return TemplateSyntax(f"unknown statement '{tag}'", source, offset, hint)
-    return TemplateSyntax(message[:1].lower() + message[1:].rstrip("."), source, offset)
-
-
-def _unexpected(expected: str, got: str, source: str, offset: int) -> TemplateSyntax:
-    wanted = _TOKENS.get(expected, f"'{expected}'")
-    found = _TOKENS.get(got, f"'{got[:40]}'")
-    hint = None
-    if got == "=":
-        hint = "write '==' to compare"
-    elif expected in ("end of print statement", "end of statement block"):
-        hint = "join texts with '~', combine conditions with 'and' or 'or'"
-    return TemplateSyntax(f"unexpected {found}, expected {wanted}", source, offset, hint)
+        if lexeme.type == "operator" and lexeme.text in OPEN:
+            stack.append(lexeme)
+        elif lexeme.type == "operator" and lexeme.text in ")]}" and stack:
+            stack.pop()
+    return stack

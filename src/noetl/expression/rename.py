@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from noetl.expression.parsing import Lexeme, lex
+from noetl.expression.lexer import Lexeme
+from noetl.expression.parsing import lex
 from noetl.expression.template import parse
 
 _PLAIN_PATH = re.compile(r"[^\W\d]\w*(\.\w+|\[-?\d+\]|\['[^'\\]*'\])*")
@@ -52,16 +53,16 @@ def _edit(words: list[Lexeme], number: int, wanted: Mapping[tuple[str, ...], str
 
 def _keys(words: list[Lexeme], number: int) -> list[tuple[str, int]]:
     """The name and the constant keys behind it, each with the offset where it ends."""
-    found = [(words[number].text, words[number].end)]
+    keys = [(words[number].text, words[number].end)]
     number += 1
     while number + 2 < len(words):
         first, second, third = words[number : number + 3]
         if first.text == "." and second.type == "name":
-            found.append((second.text, second.end))
+            keys.append((second.text, second.end))
             number += 2
         elif first.text == "[" and second.type == "string" and third.text == "]":
-            found.append((second.text[1:-1], third.end))
+            keys.append((second.text[1:-1], third.end))
             number += 3
         else:
             break
-    return found
+    return keys

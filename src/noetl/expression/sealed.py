@@ -66,9 +66,9 @@ def encoding(call: Callable[..., Any]) -> Callable[..., Any]:
 
     def encode(budget: Budget, value: Any, *args: Any, **more: Any) -> Any:
         before = budget.memory
-        found = _holds_secret(value, budget)
+        is_secret = _holds_secret(value, budget)
         budget.memory = before  # nothing was made
-        if not found:
+        if not is_secret:
             return call(budget, value, *args, **more)
         return Sealed(call(budget, _revealed_inside(value), *args, **more))
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jinja2 import nodes
-
 from noetl.errors import TemplateFailed
+from noetl.expression import nodes
 from noetl.expression.filters import SQL_FILTERS
 from noetl.expression.parsing import syntax_tree
 from noetl.expression.sealed import ENCODINGS, HINT, MESSAGE
@@ -26,8 +25,8 @@ def changed_secrets(source: str) -> list[TemplateFailed]:
     """The errors of operations that would read a secret, in source order. The source must be valid."""
     if ROOT not in source:
         return []
-    found = syntax_tree(source).find_all((nodes.Expr, nodes.For))
-    offsets = sorted({start(node) for node in found if any(map(_is_secret, _looked_into(node)))})
+    candidates = syntax_tree(source).find_all((nodes.Expr, nodes.For))
+    offsets = sorted({start(node) for node in candidates if any(map(_is_secret, _looked_into(node)))})
     return [TemplateFailed(MESSAGE, source, offset, HINT) for offset in offsets]
 
 

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from jinja2 import nodes
+from noetl.expression import nodes
 
 Path = tuple[str | int, ...]
 
 
+_FIRST = {
+    **dict.fromkeys(nodes.BinExpr.__subclasses__(), "left"),
+    **dict.fromkeys((nodes.Getattr, nodes.Getitem, nodes.Call, nodes.Filter, nodes.Test), "node"),
+    nodes.Compare: "expr",
+    nodes.CondExpr: "expr1",
+    nodes.Concat: "nodes",
+    nodes.Tuple: "items",
+}
+"""For nodes that have the place of a later token: the part that they start with."""
+
+
 def start(node: nodes.Node) -> int:
-    """Where the text of a node starts. Jinja gives operators the place of a later token."""
-    while True:
-        match node:
-            case nodes.BinExpr():
-                node = node.left
-            case nodes.Compare():
-                node = node.expr
-            case nodes.CondExpr():
-                node = node.expr1
-            case nodes.Concat() if node.nodes:
-                node = node.nodes[0]
-            case nodes.Tuple() if node.items:
-                node = node.items[0]
-            case nodes.Getattr() | nodes.Getitem() | nodes.Call() | nodes.Filter() | nodes.Test() if node.node:
-                node = node.node
-            case _:
-                return node.lineno or 0
+    """Where the text of a node starts."""
+    while (name := _FIRST.get(type(node))) is not None:
+        first = getattr(node, name)
+        first = (first[0] if first else None) if isinstance(first, list) else first
+        if first is None:
+            break
+        node = first
+    return node.offset
 
 
 MAX_PATH = 96
@@ -52,12 +54,12 @@ def described(node: nodes.Node | None) -> str:
     return "(...)"
 
 
-def path_text(path: Path) -> str:
-    """A path as it is written in a template."""
-    text = str(path[0])
+def path_texts(path: Path) -> list[str]:
+    """A path and all its beginnings, the shortest first, as they are written in a template."""
+    texts = [str(path[0])]
     for key in path[1:]:
-        text += f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]"
-    return text
+        texts.append(texts[-1] + (f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]"))
+    return texts
 
 
 def static_path(node: nodes.Node | None) -> tuple[Path, nodes.Name] | None:

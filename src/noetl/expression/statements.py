@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jinja2 import nodes
-
-from noetl.expression.compile import Closure, ExpressionCompiler, Scope
+from noetl.expression import nodes
+from noetl.expression.calls import filtered
+from noetl.expression.compile import ExpressionCompiler
 from noetl.expression.fault import Fault, undefined
 from noetl.expression.filters import sequence
 from noetl.expression.missing import Missing, unwrapped
@@ -19,6 +19,7 @@ from noetl.expression.run import Loop, Namespace, Run, as_namespace
 from noetl.expression.sealed import Sealed
 from noetl.expression.shape import start
 from noetl.expression.text import to_text
+from noetl.expression.uses import Closure, Scope
 
 Statement = Callable[[Scope, Run], None]
 
@@ -29,7 +30,7 @@ class Compiler(ExpressionCompiler):
     def body(self, children: list[nodes.Node]) -> Statement:
         """A closure that runs statements in order."""
         self.simple = False
-        steps: list[Statement] = [self._visit("stmt", child) for child in children]
+        steps = [self._statement(child) for child in children]
         if len(steps) == 1:
             return steps[0]
 
@@ -38,6 +39,15 @@ class Compiler(ExpressionCompiler):
                 step(scope, run)
 
         return run_all
+
+    def _statement(self, node: nodes.Node) -> Statement:
+        method = getattr(self, f"_stmt_{type(node).__name__}", None)
+        if method is None:
+            self.refuse(node, f"'{type(node).__name__.lower()}' is not available in playbooks")
+        self.enter(node)
+        statement: Statement = method(node)
+        self.depth -= 1
+        return statement
 
     def _stmt_Output(self, node: nodes.Output) -> Statement:
         parts = [self._printed(child) for child in node.nodes]
@@ -53,13 +63,13 @@ class Compiler(ExpressionCompiler):
         value = self.expression(node)
 
         def emit(scope: Scope, run: Run) -> None:
-            found = value(scope, run)
-            if type(found) is Missing:
-                raise undefined(found, source, offset)
+            printed = value(scope, run)
+            if type(printed) is Missing:
+                raise undefined(printed, source, offset)
             try:
-                if type(found) is Sealed:
-                    run.sealed, found = True, found.content
-                run.emit(found if type(found) is str else to_text(found, run.budget))
+                if type(printed) is Sealed:
+                    run.sealed, printed = True, printed.content
+                run.emit(printed if type(printed) is str else to_text(printed, run.budget))
             except Exception as error:
                 raise fail(error) from None
 
@@ -103,14 +113,14 @@ class Compiler(ExpressionCompiler):
         fail, at_values = self.failing_at(node), self.failing(node.iter)
 
         def elements(scope: Scope, run: Run) -> Sequence[Any]:
-            found = values(scope, run)
+            items = values(scope, run)
             try:
-                found = sequence(run.budget, found)
+                items = sequence(run.budget, items)
             except Exception as error:
                 raise at_values(error) from None
-            return [e for e in found if kept(e, scope, run)] if keep is not None else found
+            return [e for e in items if passes(e, scope, run)] if keep is not None else items
 
-        def kept(element: Any, scope: Scope, run: Run) -> bool:
+        def passes(element: Any, scope: Scope, run: Run) -> bool:
             step(run)
             assign(element, scope, run)
             return bool(keep is not None and keep(scope, run))
@@ -213,7 +223,7 @@ class Compiler(ExpressionCompiler):
 
     def _piped(self, pipe: nodes.Filter, subject: Closure) -> Closure:
         inner = self._piped(pipe.node, subject) if isinstance(pipe.node, nodes.Filter) else subject
-        return self._filtered(pipe, inner)
+        return filtered(self, pipe, inner)
 
     def _stmt_FilterBlock(self, node: nodes.FilterBlock) -> Statement:
         text, fail = self._captured(node.body, node.filter), self.failing(node)
@@ -239,9 +249,9 @@ class Compiler(ExpressionCompiler):
         self.bound = before
 
         def with_(scope: Scope, run: Run) -> None:
-            found = [value(scope, run) for value in values]
+            bound = [value(scope, run) for value in values]
             outer, run.locals = run.locals, dict(run.locals)
-            for assign, value in zip(assigns, found, strict=True):
+            for assign, value in zip(assigns, bound, strict=True):
                 assign(value, scope, run)
             body(scope, run)
             run.locals = outer

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from jinja2 import nodes
-
 from noetl.errors import TemplateError, TemplateSyntax
+from noetl.expression import nodes
 from noetl.expression.budget import BUDGET_KEY, Budget, budget_in
-from noetl.expression.compile import Closure, Comparison, Read, Unknown, Use
 from noetl.expression.data import storable
 from noetl.expression.fault import Fault, located, undefined
 from noetl.expression.missing import Missing, View
@@ -19,6 +17,7 @@ from noetl.expression.parsing import has_syntax, syntax_tree
 from noetl.expression.run import Run
 from noetl.expression.sealed import Sealed
 from noetl.expression.statements import Compiler, Statement
+from noetl.expression.uses import Closure, Comparison, Read, Unknown, Use
 
 CACHED = 4096
 

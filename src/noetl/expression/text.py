@@ -6,7 +6,6 @@ everything here walks a value in Python and pays for each element from the budge
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from string import Formatter
@@ -79,6 +78,8 @@ def _write_items(items: Any, opening: str, closing: str, parts: list[str], budge
 
 def to_json(value: Any, budget: Budget, indent: int | None = None) -> str:
     """Plain JSON with sorted keys, so that equal values give equal text."""
+    import json  # `noetl validate` starts without it
+
     value = unwrapped(value)
     _measure(value, budget, 0, indent or 0)
     separators = (",", ": ") if indent else (", ", ": ")

@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 from noetl.errors import TemplateError, TemplateFailed, TemplateSyntax
 from noetl.expression import Budget, parse, revealed
 from noetl.expression.fault import located
-from noetl.expression.parsing import Lexeme, lex
+from noetl.expression.lexer import Lexeme
+from noetl.expression.parsing import lex
 from noetl.expression.text import to_json
 from noetl.shell_text.code import TEMPLATE, by_programs
 from noetl.shell_text.scan import Context, Part, Plan, Scanner

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from jinja2 import nodes
-
 from noetl.errors import TemplateError, TemplateSyntax
+from noetl.expression import nodes
 from noetl.expression.budget import Budget
-from noetl.expression.compile import Scope
 from noetl.expression.fault import located, undefined
 from noetl.expression.filters import SQL_FILTERS
 from noetl.expression.missing import Missing
@@ -25,6 +23,7 @@ from noetl.expression.shape import start
 from noetl.expression.statements import Compiler, Statement
 from noetl.expression.template import as_data
 from noetl.expression.text import to_json, to_text
+from noetl.expression.uses import Scope
 
 
 class TemplatePosition(NamedTuple):

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from noetl.classic.layout import Layout
 from noetl.cli import migrate as verb
 from noetl.dsl.compile import load
-from noetl.dsl.layout import Layout
 from noetl.dsl.migrate import Migration, migrate
 from noetl.tools.registry import KINDS
 

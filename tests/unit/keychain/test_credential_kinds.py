@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from noetl.dsl.document import CREDENTIAL, PLUGIN_KIND, CredentialKind
+from noetl.dsl.document import CREDENTIAL
+from noetl.dsl.part_shapes import PLUGIN_KIND, CredentialKind
 from noetl.keychain.kinds import PLUGIN, SHAPES, faults, fields_of, is_known, password_of, secrets_in
 
 ACCOUNT = {

@@ -155,14 +155,14 @@ class _Fork:
             once |= reach[branch]
         self.apart = once & ~self.shared
 
-    def meetings(self, told: set[str]) -> Iterator[tuple[str, str, str]]:
+    def meetings(self, reported: set[str]) -> Iterator[tuple[str, str, str]]:
         """The steps where branches first meet, except those in `told`, each with the first two branches.
 
         Later steps are not reported: branches meet there only because they met before. Each source step belongs to one
         branch, so each arc is visited once, however many branches there are.
         """
         graph, starts = self.graph, self.graph.union(self.branches)
-        border = [name for name in self._border() if name not in told]
+        border = [name for name in self._border() if name not in reported]
         sources = 0
         for name in border:
             sources |= graph.sources[name]
@@ -184,8 +184,8 @@ class _Fork:
         graph, starts = self.graph, set(self.branches)
         if self.apart.bit_count() < self.shared.bit_count():
             sources = [*graph.among(self.apart), *self.branches]
-            found = self.shared & graph.union({*starts, *(to for name in sources for to in graph.after[name])})
-            return list(graph.among(found))
+            border = self.shared & graph.union({*starts, *(to for name in sources for to in graph.after[name])})
+            return list(graph.among(border))
         own = self.apart | graph.union(starts)
         return [name for name in graph.among(self.shared) if name in starts or graph.sources[name] & own]
 
@@ -200,16 +200,16 @@ def _check_forks(playbook: Playbook, graph: Graph, declared: set[str], report: R
     joins = {step.name for step in playbook.steps if step.join == "all"}
     behind = Graph({name: [] if name in joins else out for name, out in graph.after.items()})
     reach = behind.reach()
-    told = declared | joins
+    reported = declared | joins
     races = _Races(playbook, behind, report)
     for step in playbook.steps:
         for targets in _side_by_side(step):
             times = Counter(target for target in targets if target in reach)
             fork = _Fork(step.name, list(times), behind, reach)
-            twice = [(name, name, name) for name in times if times[name] > 1 and name not in told]
-            told.update(name for name, _, _ in twice)  # reported once per step
-            for name, left, right in [*twice, *fork.meetings(told)]:
-                told.add(name)
+            twice = [(name, name, name) for name in times if times[name] > 1 and name not in reported]
+            reported.update(name for name, _, _ in twice)  # reported once per step
+            for name, left, right in [*twice, *fork.meetings(reported)]:
+                reported.add(name)
                 _report_meeting(report, name, fork.path(left, name), fork.path(right, name))
             races.check(fork)
 
@@ -241,7 +241,7 @@ class _Races:
         self.all_writers = 0
         for bits in self.writers.values():
             self.all_writers |= bits
-        self.told: set[tuple[str, str, str]] = set()
+        self.reported: set[tuple[str, str, str]] = set()
         self.seen: set[frozenset[int]] = set()
 
     def check(self, fork: _Fork) -> None:
@@ -266,9 +266,9 @@ class _Races:
     def _report(self, fork: _Fork, key: str, first: dict[str, str]) -> None:
         (branch, left), *others = first.items()
         for other, right in others:
-            if (left, right, key) in self.told:
+            if (left, right, key) in self.reported:
                 continue
-            self.told.add((left, right, key))
+            self.reported.add((left, right, key))
             paths = f"{arrows(fork.path(branch, left))} and {arrows(fork.path(other, right))}"
             message = f"both {left!r} and {right!r} write the ctx key {key!r} side by side: {paths}"
             hint = f"use two keys, or a reducer such as `{key}: {{$append: ...}}`"
@@ -277,7 +277,7 @@ class _Races:
 
 def _writes(step: Step) -> dict[str, str]:
     """Keys of ctx that a step writes without a reducer, with the place where."""
-    found: dict[str, str] = {}
+    writes: dict[str, str] = {}
 
     def visit(tasks: tuple[Task, ...], owner: str) -> None:
         for task in tasks:
@@ -285,11 +285,11 @@ def _writes(step: Step) -> dict[str, str]:
             for i, rule in enumerate(task.policy or ()):
                 for name, value in rule.then.set_ctx.items():
                     if not (isinstance(value, dict) and any(part.startswith("$") for part in value)):
-                        found.setdefault(name, f"{key}/rules/{i}/{name}")
+                        writes.setdefault(name, f"{key}/rules/{i}/{name}")
             visit(task.body, key)
 
     visit(step.tasks, step.name)
-    return found
+    return writes
 
 
 # -- circles --------------------------------------------------------------------------------------------------------
@@ -298,14 +298,14 @@ def _writes(step: Step) -> dict[str, str]:
 def _check_endless(playbook: Playbook, ways: dict[str, list[Way]], report: Report) -> None:
     """Walk along the arcs that are certain: a walk that comes back to itself goes on until a limit ends the run."""
     certain = {name: next((way.target for way in out if way.certain), None) for name, out in ways.items()}
-    told: set[str] = set()
+    reported: set[str] = set()
     for step in playbook.steps:
         path: dict[str, None] = {}
         name: str | None = step.name
-        while name is not None and name not in path and name not in told:
+        while name is not None and name not in path and name not in reported:
             path[name] = None
             name = certain.get(name)
-        told.update(path)
+        reported.update(path)
         if name is None or name not in path:
             continue
         circle = list(path)[list(path).index(name) :]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from noetl.dsl import outline
 from noetl.dsl.graph import arrows
-from noetl.dsl.outline import TaskSite
+from noetl.dsl.outline import Document, TaskSite, labelled_items, rules
 from noetl.dsl.problem import Check, Problems, few
-from noetl.dsl.tree import key_span, span_in, span_of
+from noetl.dsl.tree import Map, Seq, key_span, span_in, span_of
 
 UNKNOWN_LABEL = Check(
     "NTL304", "error", "a jump leads to a task that does not exist", "A jump stays inside its own pipeline."
@@ -83,37 +81,33 @@ KNOBS = {
 KIND_KNOBS = {"mode": "iterator", "max_in_flight": "iterator", "exactly_once": "postgres"}
 
 
-def check(root: Any, problems: Problems) -> None:
-    """All checks of policies, on a tree whose shapes are sound."""
-    for step in outline.steps(root):
-        sites = list(outline.tasks(step))
-        for site in sites:
-            _check_task(site, problems)
-        for tool in _pipelines(step, sites):
+def check(document: Document, problems: Problems) -> None:
+    """All checks of policies, on a document whose shapes are sound."""
+    for step in document.steps:
+        parallel = document.is_parallel(step)
+        for site in document.tasks(step):
+            _check_task(site, parallel, problems)
+        for tool in document.pipelines(step):
             _check_end(tool, problems)
-    for _, site in outline.workbook(root):
-        _check_task(site, problems)
+    for _, site in document.workbook:
+        _check_task(site, False, problems)
 
 
-def _pipelines(step: Any, sites: list[TaskSite]) -> Iterator[Any]:
-    if "tool" in step:
-        yield step["tool"]
-    yield from (site.tree["tool"] for site in sites if site.tree.get("kind") == "iterator" and "tool" in site.tree)
-
-
-def _check_task(site: TaskSite, problems: Problems) -> None:
+def _check_task(site: TaskSite, parallel: bool, problems: Problems) -> None:
     _check_kind_knobs(site, problems)
-    found = list(outline.rules(site.tree))
-    for i, (rule, then, otherwise) in enumerate(found):
-        if otherwise and i < len(found) - 1:
+    parallel = parallel or any(outer.tree.get("spec", {}).get("mode") == "parallel" for outer in site.outer)
+    policy = list(rules(site.tree))
+    for i, (rule, then, otherwise) in enumerate(policy):
+        if otherwise and i < len(policy) - 1:
             problems.add(ELSE_PLACE, span_of(rule), "`else` is not the last rule", "move it to the end")
         _check_then(site, rule, then, otherwise, problems)
-    rules = site.tree.get("spec", {}).get("policy", {}).get("rules", [])
-    if found and not any(otherwise for *_, otherwise in found) and not getattr(rules, "lost", ()):
+        _check_patches(then, parallel and site.place == "pipeline", problems)
+    written = site.tree.get("spec", {}).get("policy", {}).get("rules", [])
+    if policy and not any(otherwise for *_, otherwise in policy) and not getattr(written, "lost", ()):
         hint = (
             "add `- else: {then: {do: continue}}`, and a rule for errors: `when: \"{{ outcome.status == 'error' }}\"`"
         )
-        problems.add(NO_ELSE, span_of(rules), f"the rules of {site.label!r} have no `else`", hint)
+        problems.add(NO_ELSE, span_of(written), f"the rules of {site.label!r} have no `else`", hint)
 
 
 def _check_kind_knobs(site: TaskSite, problems: Problems) -> None:
@@ -128,45 +122,33 @@ def _check_kind_knobs(site: TaskSite, problems: Problems) -> None:
         problems.add(IDLE_KNOB, span_in(spec, "timeout"), f"{kind} has one time limit, not connect and read", hint)
 
 
-def _check_then(site: TaskSite, rule: Any, then: Any, otherwise: bool, problems: Problems) -> None:
+def _check_then(site: TaskSite, rule: Map, then: Map, otherwise: bool, problems: Problems) -> None:
     do = then.get("do")
     for knob, owners in KNOBS.items():
         if knob in then and do is not None and do not in owners:
             message = f"{knob!r} has no meaning with `do: {do}`"
             problems.add(STRAY_KNOB, key_span(then, knob), message, f"it belongs to {' and '.join(owners)}")
     if do == "jump" and "to" not in then:
-        problems.add(
-            JUMP_WITHOUT_TO,
-            span_in(then, "do"),
-            "the jump has no 'to'",
-            f"labels here: {few(site.labels)}",
-        )
+        problems.add(JUMP_WITHOUT_TO, span_in(then, "do"), "the jump has no 'to'", f"labels here: {few(site.labels)}")
     elif do == "jump" and then["to"] not in site.labels:
         hint = problems.did_you_mean(then["to"], site.labels) or f"labels here: {few(site.labels)}"
         problems.add(UNKNOWN_LABEL, span_in(then, "to"), f"no task here is called {then['to']!r}", hint)
     if do == "skip" and otherwise:  # that its guard can't look at the outcome is seen by the template checks
         problems.add(SKIP_RULE, span_of(rule), "`do: skip` can't stand in `else`", "give it a `when`")
-    _check_patches(site, then, problems)
 
 
-def _check_patches(site: TaskSite, then: Any, problems: Problems) -> None:
+def _check_patches(then: Map, parallel: bool, problems: Problems) -> None:
     for patch in ("set_ctx", "set_iter"):
         for key, value in then.get(patch, {}).items():
             if not isinstance(value, dict) or not any(name.startswith("$") for name in value):
-                if patch == "set_ctx" and site.place == "pipeline" and _side_by_side(site):
+                if patch == "set_ctx" and parallel:
                     message = f"items that run side by side write ctx key {key!r}"
                     hint = f"use `set_iter`, or a reducer: `{key}: {{$append: ...}}`"
                     problems.add(PARALLEL_CTX, key_span(then[patch], key), message, hint)
             elif len(value) != 1 or next(iter(value)) not in REDUCERS:
-                given = ", ".join(value)
+                names = ", ".join(value)
                 hint = problems.did_you_mean(next(iter(value)), REDUCERS) or f"reducers: {', '.join(REDUCERS)}"
-                problems.add(BAD_REDUCER, span_in(then[patch], key), f"{given[:60]!r} is not a reducer", hint)
-
-
-def _side_by_side(site: TaskSite) -> bool:
-    """True if several items may be at this task at once."""
-    inside = (outer.tree.get("spec", {}).get("mode") == "parallel" for outer in site.outer)
-    return outline.is_parallel(site.step) or any(inside)
+                problems.add(BAD_REDUCER, span_in(then[patch], key), f"{names[:60]!r} is not a reducer", hint)
 
 
 # -- can the pipeline end? ------------------------------------------------------------------------------------------
@@ -174,12 +156,12 @@ def _side_by_side(site: TaskSite) -> bool:
 END, FAIL = "(end)", "(fail)"
 
 
-def _check_end(tool: Any, problems: Problems) -> None:
+def _check_end(tool: Map | Seq, problems: Problems) -> None:
     """Follow every directive: a task from which neither the end nor a failure can be reached runs for ever."""
     if getattr(tool, "lost", ()):
         return  # a task that was refused may be the one that ends it
-    items = list(outline.labelled_items(tool))
-    labels = [label for label, *_ in items]
+    items = list(labelled_items(tool))
+    labels = [item.label for item in items]
     ways = {label: set(_ways(task, labels, i)) for i, (label, task, *_) in enumerate(items)}
     reached = _reachable(labels[0], ways) if labels else set()
     ending = _leads_to(END, ways)
@@ -189,26 +171,26 @@ def _check_end(tool: Any, problems: Problems) -> None:
         return
     endless = [label for label in stuck if label not in failing]
     circle = _circle((endless or stuck)[0], ways)
-    where = {label: outline.label_span(label, item, key) for label, _, item, key in items}[circle[0]]
-    shown = arrows(circle)
+    where = next(item.span for item in reversed(items) if item.label == circle[0])
+    path = arrows(circle)
     if endless:
-        problems.add(NO_WAY_OUT, where, f"the pipeline can't end: {shown}", "add a rule with `do: break` or `do: fail`")
+        problems.add(NO_WAY_OUT, where, f"the pipeline can't end: {path}", "add a rule with `do: break` or `do: fail`")
     elif circle[0] == circle[-1] and len(circle) > 1:  # without a circle, failing is what its author meant
         hint = "add a rule with `do: break` for when the work is done"
-        problems.add(ENDS_BY_FAILURE, where, f"the pipeline ends only when a call fails: {shown}", hint)
+        problems.add(ENDS_BY_FAILURE, where, f"the pipeline ends only when a call fails: {path}", hint)
 
 
-def _ways(task: Any, labels: list[str], place: int) -> Iterator[str]:
+def _ways(task: Map, labels: list[str], place: int) -> Iterator[str]:
     """Where the pipeline may go from a task."""
     after = labels[place + 1] if place + 1 < len(labels) else END
-    found = list(outline.rules(task))
+    policy = list(rules(task))
     can_fail = task.get("kind") != "noop" or "result" in task
-    if not found:
+    if not policy:
         yield after
         if can_fail:
             yield FAIL
         return
-    for rule, then, otherwise in found:
+    for rule, then, otherwise in policy:
         match then.get("do"):
             case "continue" | "skip":
                 yield after

@@ -6,17 +6,16 @@ A *root* is a namespace or a local that the engine provides. A *bare name* is a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from noetl.dsl import outline
 from noetl.dsl.graph import Graph
-from noetl.dsl.outline import TaskSite
+from noetl.dsl.outline import Document, TaskSite, labelled_items, rules
+from noetl.dsl.tree import Map
 
 BASE = frozenset(["workload", "ctx", "steps", "execution_id"])
 TOKEN = frozenset(["args", "args_by"])
 PIPELINE = BASE | TOKEN | {"iter", "tasks", "_prev", "_task", "_attempt"}
-CLASSIC_RESULT = frozenset(["result", "response", "this"])
 
 ROOTS: dict[str, frozenset[str]] = {
     "workload": frozenset(["workload", "execution_id"]),
@@ -27,15 +26,8 @@ ROOTS: dict[str, frozenset[str]] = {
     "skip": PIPELINE,
     "rule": PIPELINE | {"outcome"},
     "arc": BASE | TOKEN | {"event"},
-    "case": BASE | TOKEN | CLASSIC_RESULT | {"event"},
-    "chain": PIPELINE | CLASSIC_RESULT | {"event", "keychain"},
-    "chain_skip": PIPELINE | CLASSIC_RESULT | {"event"},
-    "vars": BASE | TOKEN | CLASSIC_RESULT | {"event", "iter"},
-    "retry": PIPELINE
-    | CLASSIC_RESULT
-    | {"outcome", "attempt", "max_attempts", "status_code", "error", "success", "data"},
 }
-"""Roots by place. `vars` is one everywhere in the classic dialect but in `workload`."""
+"""Roots by place."""
 
 PLACES = {
     "workload": "in `workload`",
@@ -46,11 +38,6 @@ PLACES = {
     "skip": "in a skip rule",
     "rule": "in a rule of a task",
     "arc": "on an arc",
-    "case": "in a case's condition",
-    "chain": "in a chain",
-    "chain_skip": "in a sink's condition",
-    "vars": "in `vars`",
-    "retry": "in a retry's condition",
 }
 """Places in words."""
 
@@ -83,31 +70,45 @@ HOME = {
 }
 """For a root seen in the wrong place: where it lives, and what to read instead."""
 
-RETRY_NAMES = frozenset(["attempt", "max_attempts", "status_code", "success"])
+Home = tuple[str, str | None]
+
+
+class Visibility(NamedTuple):
+    """What templates can see in a dialect, by the place where they stand."""
+
+    roots: Mapping[str, frozenset[str]]
+    places: Mapping[str, str]
+    """Places in words."""
+    bare: Mapping[str, frozenset[str]] = {}
+    """Bare names that the engine provides."""
+    homes: Mapping[str, Home] = {}
+    """More names with a place of their own, like `HOME`, that a template may read elsewhere with a default."""
+
+
+VISIBILITY = Visibility(ROOTS, PLACES)
 
 
 class Arriving:
     """Args that a token may carry when it comes to a step: each arc adds its own to those the token already has."""
 
-    def __init__(self, root: Any, final: str | None) -> None:
+    def __init__(self, document: Document, final: str | None) -> None:
         self._bit: dict[str, int] = {}
         own: dict[tuple[str, str], int] = {}
-        arcs: dict[str, list[str]] = {step["step"]: [] for step in outline.steps(root)}
-        for step in outline.steps(root):
-            for target in outline.targets(step):
+        arcs: dict[str, list[str]] = {step["step"]: [] for step in document.steps}
+        for step in document.steps:
+            for target in document.targets(step):
                 arcs[step["step"]].append(target.name)
-                given = target.container.get("args", {}) if target.key == "step" else {}
                 arc = (step["step"], target.name)
-                own[arc] = own.get(arc, 0) | self._bits(given)
+                own[arc] = own.get(arc, 0) | self._bits(target.args)
         graph = Graph(arcs)
-        self._found = {final: self._bits(["summary"])} if final in arcs else {}
+        self._arriving = {final: self._bits(["summary"])} if final in arcs else {}
         for group in reversed(graph.circles()):  # sources first
             bits = 0
             for name in group:
-                bits |= self._found.get(name, 0)
+                bits |= self._arriving.get(name, 0)
                 for source in graph.before[name]:
-                    bits |= self._found.get(source, 0) | own[source, name]
-            self._found.update(dict.fromkeys(group, bits))
+                    bits |= self._arriving.get(source, 0) | own[source, name]
+            self._arriving.update(dict.fromkeys(group, bits))
 
     def _bits(self, names: Iterable[str]) -> int:
         bits = 0
@@ -116,7 +117,7 @@ class Arriving:
         return bits
 
     def brings(self, step: str, arg: str) -> bool:
-        return bool(self._found.get(step, 0) & self._bit.get(arg, 0))
+        return bool(self._arriving.get(step, 0) & self._bit.get(arg, 0))
 
 
 class Names(NamedTuple):
@@ -142,75 +143,61 @@ class Local(NamedTuple):
     args: frozenset[str] = frozenset()
 
 
-def names_of(root: Any) -> Names:
+def names_of(document: Document) -> Names:
     """Everything that some part of the document provides under a name."""
-    ctx: set[str] = set()
-    variables: set[str] = set()
-    args: set[str] = set()
-    for step in outline.steps(root):
-        variables |= set(step.get("vars", {}))
-        for site in outline.tasks(step):
-            for _, then, _ in outline.rules(site.tree):
-                ctx |= set(then.get("set_ctx", {}))
-        for branch in step.get("case", []):
-            for name, body, _ in outline.chain_items(branch):
-                if name == "set":
-                    variables |= set(body)
-        for target in outline.all_targets(step):
-            if isinstance(target.container, dict) and target.key == "step":
-                args |= set(target.container.get("args", {}))
-    final = root.get("executor", {}).get("spec", {}).get("final_step")
+    root, final = document.root, document.executor_spec.get("final_step")
+    args = {name for step in document.steps for target in document.all_targets(step) for name in target.args}
+    then = (then for site in document.all_tasks for _, then, _ in rules(site.tree))
     return Names(
         workload=frozenset(root.get("workload", {})),
-        ctx=frozenset(ctx),
-        vars=frozenset(variables),
+        ctx=frozenset(key for part in then for key in part.get("set_ctx", {})),
+        vars=frozenset(document.variables()),
         args=frozenset(args | ({"summary"} if final else set())),
-        steps=frozenset(step["step"] for step in outline.steps(root)),
+        steps=document.step_names,
         keychain=frozenset(entry["name"] for entry in root.get("keychain", []) if "name" in entry),
-        arriving=Arriving(root, final),
+        arriving=Arriving(document, final),
     )
 
 
 class Locals:
     """Finds what tasks can see beside the names of the whole document. What a step's tasks share is found once."""
 
-    def __init__(self) -> None:
+    def __init__(self, document: Document) -> None:
+        self.document = document
         self._iter: dict[int, frozenset[str]] = {}
         self._args: dict[int, frozenset[str]] = {}
         self._steps: dict[int, Local] = {}
 
     def of(self, site: TaskSite) -> Local:
         """The names that one task can see."""
-        found, labels = self._of_step(site.step), site.visible
+        iteration, labels = self._iteration(site.step), site.visible
         if site.outer:
-            found |= {outer.tree.get("iterator", "") for outer in site.outer}
+            iteration |= {outer.tree.get("iterator", "") for outer in site.outer}
             labels = labels.union(*(outer.visible for outer in site.outer))
-        args = self._args_of(site.step)
-        return Local(found, labels, args.union(own) if (own := site.tree.get("args")) else args)
+        args = self._step_args(site.step)
+        return Local(iteration, labels, args.union(own) if (own := site.tree.get("args")) else args)
 
-    def _args_of(self, step: Any) -> frozenset[str]:
-        if "args" not in step:
-            return frozenset()
-        if id(step) not in self._args:
-            self._args[id(step)] = frozenset(step["args"])
-        return self._args[id(step)]
-
-    def of_step(self, step: Any) -> Local:
-        """What a step's own classic parts can see: the names of its pipeline."""
+    def of_step(self, step: Map) -> Local:
+        """What the parts of a step outside of its tasks can see: the names of its pipeline."""
         if id(step) not in self._steps:
-            items = outline.labelled_items(step["tool"]) if "tool" in step else ()
-            visible = frozenset(label for label, *_ in items)
-            self._steps[id(step)] = self.of(TaskSite(step, "", {}, (), visible=visible))
+            items = labelled_items(step["tool"]) if "tool" in step else ()
+            visible = frozenset(item.label for item in items)
+            self._steps[id(step)] = self.of(TaskSite(step, "", Map(), (), visible=visible))
         return self._steps[id(step)]
 
-    def _of_step(self, step: Any) -> frozenset[str]:
+    def _step_args(self, step: Map) -> frozenset[str]:
+        if id(step) not in self._args:
+            self._args[id(step)] = frozenset(self.document.step_args(step))
+        return self._args[id(step)]
+
+    def _iteration(self, step: Map) -> frozenset[str]:
         if not step:  # of a task in the workbook
             return frozenset(["index", "parent"])
         if id(step) not in self._iter:
             loop = step.get("loop", {})
-            found = {"index", "parent"} | {name for key in ("iterator", "element") if (name := loop.get(key))}
-            for site in outline.tasks(step):
-                for _, then, _ in outline.rules(site.tree):
-                    found |= set(then.get("set_iter", {}))
-            self._iter[id(step)] = frozenset(found)
+            names = {"index", "parent"} | {name for key in self.document.iterators if (name := loop.get(key))}
+            for site in self.document.tasks(step):
+                for _, then, _ in rules(site.tree):
+                    names |= set(then.get("set_iter", {}))
+            self._iter[id(step)] = frozenset(names)
         return self._iter[id(step)]

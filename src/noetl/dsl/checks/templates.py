@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from noetl.dsl import outline
 from noetl.dsl.checks.names import UNKNOWN_CREDENTIAL
 from noetl.dsl.checks.policies import SKIP_RULE
-from noetl.dsl.checks.scopes import HOME, PLACES, RETRY_NAMES, ROOTS, Local, Locals, Names, names_of
-from noetl.dsl.outline import TaskSite
+from noetl.dsl.checks.scopes import HOME, Home, Local, Locals, Names, Visibility, names_of
+from noetl.dsl.outline import Document, TaskSite, callee, rules
 from noetl.dsl.problem import Check, Problems, few
-from noetl.dsl.shape import TEMPLATE_HERE, KindSource, is_template
-from noetl.dsl.tree import key_span, span_in
+from noetl.dsl.shape import TEMPLATE_HERE, KindSource
+from noetl.dsl.tree import Map, Seq, is_template, key_span, span_in
 from noetl.errors import TemplateError, TemplateSyntax
 from noetl.expression import FILTERS, FUNCTIONS, TESTS, Read, Template, changed_secrets, parse
 from noetl.model.kind import Kind
@@ -129,7 +128,8 @@ WRITERS = {
 }
 """For a key that nothing writes, by namespace: the check, its message and advice."""
 
-LOOP_INDEX, VARS = frozenset(["loop_index"]), frozenset(["vars"])
+VARS: frozenset[str] = frozenset(["vars"])
+NONE: frozenset[str] = frozenset()
 BOUNDARY = ("step.done", "step.failed", "loop.done")
 
 
@@ -137,12 +137,12 @@ class Site(NamedTuple):
     """A template, where it stands, and what it can see."""
 
     value: str
-    container: Any
+    container: Map | Seq
     key: Any
     place: str
     local: Local = Local()
     task: TaskSite | None = None
-    step: Any = None
+    step: Map | None = None
     guard: bool = False
     bound: str = ""
     """`sql`, `snowflake`, `shell` or `words` (of a command without a shell) where a value is never spliced."""
@@ -150,16 +150,16 @@ class Site(NamedTuple):
     """Whether it stands in the task's own `args`, which it can't see yet."""
 
 
-def check(root: Any, problems: Problems, kinds: KindSource, classic: bool) -> None:
-    """All checks of templates, on a tree whose shapes are sound."""
-    checker = _Checker(names_of(root), problems, kinds, classic)
-    for site in _sites(root, problems, kinds):
+def check(sites: SiteFinder, visibility: Visibility) -> None:
+    """All checks of templates, on a document whose shapes are sound."""
+    checker = _Checker(names_of(sites.document), sites.problems, sites.kinds, visibility)
+    for site in sites.find():
         checker.check(site)
 
 
 class _Checker:
-    def __init__(self, names: Names, problems: Problems, kinds: KindSource, classic: bool) -> None:
-        self.names, self.problems, self.kinds, self.classic = names, problems, kinds, classic
+    def __init__(self, names: Names, problems: Problems, kinds: KindSource, visibility: Visibility) -> None:
+        self.names, self.problems, self.kinds, self.visibility = names, problems, kinds, visibility
         self.everywhere = names.everywhere()
 
     def check(self, site: Site) -> None:
@@ -188,7 +188,7 @@ class _Checker:
             if site.bound in ("shell", "words"):
                 from noetl.shell_text import check_words, prepare_shell
 
-                prepare_shell(site.value) if site.bound == "shell" else check_words(site.container)
+                prepare_shell(site.value) if site.bound == "shell" else check_words(list(site.container))
             else:
                 from noetl.sql import prepare_sql
 
@@ -212,7 +212,7 @@ class _Checker:
             known = {"filter": FILTERS, "test": TESTS, "function": FUNCTIONS}.get(unknown.kind, {})
             hint = self.problems.did_you_mean(unknown.name, known) or "docs/reference/templates.md lists what exists"
             self._add(UNKNOWN_FILTER, site, unknown.offset, f"no {unknown.kind} is called {unknown.name!r}", hint)
-        for error in changed_secrets(template.source) if "keychain" in ROOTS[site.place] else ():
+        for error in changed_secrets(template.source) if "keychain" in self.visibility.roots[site.place] else ():
             self._add(CHANGED_SECRET, site, error.offset, error.message, error.hint)
         for name, offset in template.filters:
             if name in ("ident", "raw_sql") and site.bound not in ("sql", "snowflake"):
@@ -225,13 +225,10 @@ class _Checker:
 
     def _check_read(self, site: Site, read: Read) -> None:
         root = read.path[0]
-        visible = ROOTS[site.place]
-        if self.classic and site.place != "workload":
-            visible = visible | {"vars"}
-        if root in visible:
+        if root in self.visibility.roots[site.place]:
             self._check_path(site, read)
         elif root == "keychain":
-            message = f"a secret can't be read {PLACES[site.place]}"
+            message = f"a secret can't be read {self.visibility.places[site.place]}"
             self._add(SECRET_HERE, site, read.offset, message, "give the tool the credential by `auth`")
         elif root == "outcome" and site.place == "skip":
             message = "a rule with `do: skip` can't look at `outcome`: it is decided before the tool runs"
@@ -245,40 +242,35 @@ class _Checker:
         """Where bare names come from; sets that are not united, since a document may have very many names."""
         if site.place == "workload":
             return (self.names.workload,)
-        found = (self.everywhere, *site.local)
-        return (*found, LOOP_INDEX) if self.classic and site.place not in ("admit", "loop", "output") else found
+        return (self.everywhere, *site.local, self.visibility.bare.get(site.place, NONE))
 
     def _unknown(self, site: Site, read: Read) -> None:
-        root = str(read.path[0])
-        if root in HOME and (self.classic or root != "vars" or not any("vars" in names for names in self._bare(site))):
-            home, hint = HOME[root]
-            self._add(WRONG_PLACE, site, read.offset, f"{root!r} can't be seen {PLACES[site.place]}: {home}", hint)
+        root, place = str(read.path[0]), self.visibility.places[site.place]
+        home: Home | None = HOME.get(root) or self.visibility.homes.get(root)
+        if home is not None:
+            where, advice = home
+            self._add(WRONG_PLACE, site, read.offset, f"{root!r} can't be seen {place}: {where}", advice)
             return
-        if self.classic and root in RETRY_NAMES:
-            message = f"{root!r} can't be seen {PLACES[site.place]}: it exists in `retry_when` and `stop_when`"
-            self._add(WRONG_PLACE, site, read.offset, message)
-            return
-        guess = self.problems.did_you_mean(root, *self._bare(site), ROOTS[site.place])
+        guess = self.problems.did_you_mean(root, *self._bare(site), self.visibility.roots[site.place])
         hint = guess or f"give it a default in `workload`, or write `workload.{root}`"
-        self._add(UNKNOWN_NAME, site, read.offset, f"nothing provides {root!r} {PLACES[site.place]}", hint)
+        self._add(UNKNOWN_NAME, site, read.offset, f"nothing provides {root!r} {place}", hint)
 
     def _check_hidden(self, site: Site, read: Read) -> None:
         root = str(read.path[0])
         local, names = site.local, self.names
-        arriving = names.arriving.brings((site.step or {}).get("step", ""), root)
+        arriving = names.arriving.brings(site.step.get("step", "") if site.step else "", root)
         providers = [
-            ("an arg", arriving or (root in local.args and not site.own_args)),
-            ("a ctx key", root in names.ctx),
-            ("an iter key", root in local.iter),
-            ("a workload key", root in names.workload),
-            ("a task", root in local.labels),
-            ("a step", root in names.steps and root not in local.labels),
+            ("an arg", "args", arriving or (root in local.args and not site.own_args)),
+            ("a ctx key", "ctx", root in names.ctx),
+            ("an iter key", "iter", root in local.iter),
+            ("a workload key", "workload", root in names.workload),
+            ("a task", "tasks", root in local.labels),
+            ("a step", "steps", root in names.steps and root not in local.labels),
         ]
-        found = [what for what, there in providers if there]
-        if len(found) > 1:
-            message = f"{root!r} is {found[0]} here and hides {found[1]} of that name"
-            long = {"an arg": "args", "a ctx key": "ctx", "an iter key": "iter", "a workload key": "workload"}
-            home = long.get(found[0], "tasks" if found[0] == "a task" else "steps")
+        matching = [(what, home) for what, home, provides in providers if provides]
+        if len(matching) > 1:
+            (first, home), (second, _), *_ = matching
+            message = f"{root!r} is {first} here and hides {second} of that name"
             self._add(HIDDEN, site, read.offset, message, f"write `{home}.{root}`")
 
     def _check_path(self, site: Site, read: Read) -> None:
@@ -336,13 +328,13 @@ class _Checker:
         if site.place == "admit":
             possible = set(BOUNDARY)
         else:
-            possible = {"loop.done" if "loop" in site.step else "step.done", "step.failed"}
+            possible = {"loop.done" if "loop" in (site.step or {}) else "step.done", "step.failed"}
         for comparison in template.string_comparisons:
             if comparison.path != ("event", "name") or comparison.op not in ("==", "in"):
                 continue
             if not possible & set(comparison.values):
-                shown = " or ".join(repr(value) for value in comparison.values[:3])
-                message = f"event.name is never {shown} here"
+                names = " or ".join(repr(value) for value in comparison.values[:3])
+                message = f"event.name is never {names} here"
                 hint = f"this step ends with {' or '.join(sorted(possible))}"
                 self._add(NEVER_EQUAL, site, comparison.offset, message, hint)
 
@@ -350,46 +342,42 @@ class _Checker:
 # -- where templates stand ------------------------------------------------------------------------------------------
 
 
-def _sites(root: Any, problems: Problems, kinds: KindSource) -> Iterator[Site]:
-    walk = _Walker(problems, kinds)
-    yield from walk.data(root, "workload", "workload")
-    spec = root.get("executor", {}).get("spec", {})
-    yield from walk.data(spec, "output", "output")
-    for name, value in spec.items():
-        if isinstance(value, dict) and kinds.get(name) is not None:
-            yield from walk.data(spec, name, "input")
-    for step in outline.steps(root):
-        yield from walk.step(step)
-    calls = _calls(root, walk.locals)
-    for name, site in outline.workbook(root):
-        local, called = walk.locals.of(site), calls.get(name, Local())
-        seen = Local(local.iter | called.iter, local.labels | called.labels, local.args | called.args)
-        yield from walk.task(site, seen)
+class SiteFinder:
+    """Finds every template of a document, and gives each its place."""
 
+    task_keys: ClassVar = frozenset(["kind", "name", "spec"])
+    """Keys of a task that are neither inputs nor args."""
 
-def _calls(root: Any, find: Locals) -> dict[str, Local]:
-    """What the callers of each workbook task can see: its templates see it too."""
-    found: dict[str, tuple[set[str], ...]] = {}
-    last: dict[str, Local] = {}
-    for step in outline.steps(root):
-        for site in outline.tasks(step):
-            name = site.tree.get("name") if site.tree.get("kind") == "workbook" else None
-            if isinstance(name, str):
-                local = find.of(site)
-                united = found.setdefault(name, (set(), set(), set()))
-                for whole, part, before in zip(united, local, last.get(name, Local()), strict=True):
+    def __init__(self, document: Document, problems: Problems, kinds: KindSource) -> None:
+        self.document, self.problems, self.kinds = document, problems, kinds
+        self.locals = Locals(document)
+
+    def find(self) -> Iterator[Site]:
+        spec = self.document.executor_spec
+        yield from self.data(self.document.root, "workload", "workload")
+        yield from self.data(spec, "output", "output")
+        yield from self.defaults(spec)
+        for step in self.document.steps:
+            yield from self.step(step)
+        callers = self._callers()
+        for name, site in self.document.workbook:
+            local, called = self.locals.of(site), callers.get(name, Local())
+            seen = Local(local.iter | called.iter, local.labels | called.labels, local.args | called.args)
+            yield from self.task(site, seen)
+
+    def _callers(self) -> dict[str, Local]:
+        """What the callers of each workbook task can see: its templates see it too."""
+        united: dict[str, tuple[set[str], ...]] = {}
+        last: dict[str, Local] = {}
+        for site in self.document.all_tasks:
+            if (name := callee(site.tree)) is not None:
+                local = self.locals.of(site)
+                unions = united.setdefault(name, (set(), set(), set()))
+                for whole, part, before in zip(unions, local, last.get(name, Local()), strict=True):
                     if part is not before:  # the tasks of a pipeline share most of their sets
                         whole |= part
                 last[name] = local
-    return {name: Local(*map(frozenset, united)) for name, united in found.items()}
-
-
-class _Walker:
-    """Finds every template of a document, and gives each its place."""
-
-    def __init__(self, problems: Problems, kinds: KindSource) -> None:
-        self.problems, self.kinds = problems, kinds
-        self.locals = Locals()
+        return {name: Local(*map(frozenset, unions)) for name, unions in united.items()}
 
     def data(self, container: Any, key: Any, place: str, **more: Any) -> Iterator[Site]:
         """Templates in a value, at any depth."""
@@ -402,110 +390,65 @@ class _Walker:
         elif isinstance(value, dict):
             for inner in value:
                 if is_template(inner):
-                    message = "keys of a map are not rendered"
-                    self.problems.add(
-                        TEMPLATE_HERE,
-                        key_span(value, inner),
-                        message,
-                        "build the map in a template as a whole",
-                    )
+                    hint = "build the map in a template as a whole"
+                    self.problems.add(TEMPLATE_HERE, key_span(value, inner), "keys of a map are not rendered", hint)
                 yield from self.data(value, inner, place, **more)
         elif isinstance(value, list):
             for i in range(len(value)):
                 yield from self.data(value, i, place, **more)
 
-    def guard(self, container: Any, key: str, place: str, **more: Any) -> Iterator[Site]:
+    def guard(self, container: Map, key: str, place: str, **more: Any) -> Iterator[Site]:
         if isinstance(container.get(key), str):
             yield Site(container[key], container, key, place, guard=True, **more)
 
-    def step(self, step: Any) -> Iterator[Site]:
-        spec = step.get("spec", {})
-        for rule in spec.get("policy", {}).get("admit", {}).get("rules", []):
+    def defaults(self, layer: Map, **more: Any) -> Iterator[Site]:
+        """Templates in the default inputs of kinds."""
+        for name, value in layer.items():
+            if isinstance(value, dict) and self.kinds.get(name) is not None:
+                yield from self.data(layer, name, "input", **more)
+
+    def step(self, step: Map) -> Iterator[Site]:
+        for rule in step.get("spec", {}).get("policy", {}).get("admit", {}).get("rules", []):
             yield from self.guard(rule, "when", "admit", step=step)
-        loop = step.get("loop", {})
-        for key in ("in", "collection"):
-            yield from self.data(loop, key, "loop", step=step)
-        for layer in (spec, loop.get("spec", {})):
-            for name, value in layer.items():
-                if isinstance(value, dict) and self.kinds.get(name) is not None:
-                    yield from self.data(layer, name, "input", step=step, local=self.locals.of_step(step))
-        for site in outline.tasks(step):
+        for key in self.document.collections:
+            yield from self.data(step.get("loop", {}), key, "loop", step=step)
+        for layer in self.document.layers(step):
+            yield from self.defaults(layer, step=step, local=self.locals.of_step(step))
+        for site in self.document.tasks(step):
             yield from self.task(site, self.locals.of(site))
         yield from self.routing(step)
-        yield from self.classic(step)
 
-    def routing(self, step: Any) -> Iterator[Site]:
+    def routing(self, step: Map) -> Iterator[Site]:
         following = step.get("next")
         if isinstance(following, dict):
             for arc in following.get("arcs", []):
                 yield from self.guard(arc, "when", "arc", step=step)
                 yield from self.data(arc, "args", "arc", step=step)
-        elif isinstance(following, list):
-            for target in following:
-                if isinstance(target, dict):
-                    yield from self.data(target, "args", "case", step=step)
+
+    def input_place(self, site: TaskSite) -> str:
+        """The place of templates in the inputs of a task."""
+        return "input"
 
     def task(self, site: TaskSite, local: Local) -> Iterator[Site]:
         kind = self.kinds.get(site.tree["kind"])
-        place = "chain" if site.place in ("chain", "sink") else "input"
+        place = self.input_place(site)
         more = {"local": local, "task": site, "step": site.step}
         for key in site.tree:
-            if key in ("kind", "name", "spec", "retry") or (kind and key in kind.verbatim):
+            if key in self.task_keys or (kind and key in kind.verbatim):
                 continue
             if kind and kind.name == "iterator" and key == "tool":
                 continue
             own = key == "args"
             for inner, bound in _parts(site.tree, key, kind):
                 yield from self.data(*inner, place, bound=bound, own_args=own, **more)
-        for rule, then, _ in outline.rules(site.tree):
+        for rule, then, _ in rules(site.tree):
             at = "skip" if then.get("do") == "skip" else "rule"
             yield from self.guard(rule, "when", at, **more)
             for key in ("delay", "set_iter", "set_ctx"):
                 yield from self.data(then, key, at, **more)
-        yield from self.retry(site.tree, more)
-
-    def retry(self, holder: Any, more: dict[str, Any]) -> Iterator[Site]:
-        for key in ("retry_when", "stop_when"):
-            yield from self.guard(holder.get("retry", {}), key, "retry", **more)
-
-    def classic(self, step: Any) -> Iterator[Site]:
-        more = {"step": step, "local": self.locals.of_step(step)}
-        yield from self.data(step, "args", "input", **more)
-        yield from self.data(step, "vars", "vars", **more)
-        yield from self.retry(step, more)
-        if "sink" in step:
-            yield from self.sink(step["sink"], more)
-        for branch in step.get("case", []):
-            yield from self.branch(branch, step)
-
-    def sink(self, sink: Any, more: dict[str, Any]) -> Iterator[Site]:
-        yield from self.guard(sink, "when", "chain_skip", **more)
-        yield from self.data(sink, "args", "chain", **more)
-        yield from self.retry(sink, more)
-
-    def branch(self, branch: Any, step: Any) -> Iterator[Site]:
-        items = list(outline.chain_items(branch))
-        labels = frozenset(name for name, *_ in items)
-        own = self.locals.of_step(step)
-        more = {"step": step, "local": Local(own.iter, own.labels | labels, own.args)}
-        yield from self.guard(branch, "when", "case", step=step, local=own)
-        yield from self.retry(branch, more)
-        chain = branch.get("then", branch.get("else"))
-        yield from self.retry(chain if isinstance(chain, dict) else {}, more)
-        for name, body, container in items:
-            if name == "next":
-                yield from self.data(container, "next", "chain", **more)
-            elif name == "set":
-                yield from self.data(container, "set", "chain", **more)
-            elif name == "sink":
-                yield from self.sink(body, more)
-            else:
-                yield from self.data(body, "args", "chain", **more)
-                yield from self.retry(body, more)
-                yield from self.guard(body.get("poll", {}), "until", "retry", **more)
 
 
-def _parts(task: Any, key: str, kind: Kind | None) -> Iterator[tuple[tuple[Any, Any], str]]:
+def _parts(task: Map, key: str, kind: Kind | None) -> Iterator[tuple[tuple[Any, Any], str]]:
     """The input, or its parts where only some of them are bound: `source.query`, commands that are texts."""
     if kind is None or not (kind.sql or kind.shell):
         yield (task, key), ""

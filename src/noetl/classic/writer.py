@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from noetl.dsl.layout import Layout
-from noetl.dsl.shape import is_template
-from noetl.dsl.tree import NOWHERE, Map, Seq, Span, span_of
+from noetl.classic.layout import Layout
+from noetl.dsl.tree import NOWHERE, Map, Seq, Span, is_template, span_of
 
 _PLAIN = re.compile(r"[A-Za-z_/$][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./-]+)*|[0-9]+(?:ms|s|m|h|d)")
 _WORDS = frozenset(["null", "true", "false"])
@@ -38,14 +37,14 @@ class Writer:
         self.layout, self.old = Layout(text), old
         self.values = {(span.start, span.end): value for value, span in _nodes(old)}
         self.indent, self.dash = _indentation(self.layout, old)
-        self.told: set[int] = set()  # lines whose comment is written
+        self.written_lines: set[int] = set()  # lines whose comment is written
         self.anchored: set[int] = set()  # anchors that are written
 
     def write(self, root: Map) -> str:
         layout, start = self.layout, self.old.span.start
         first, last = layout.line(start), layout.line(layout.end(self.old.span))
         head = layout.lines[:first]
-        self.told.update(range(first))
+        self.written_lines.update(range(first))
         if not _is_block(layout, self.old) and layout.before(start).strip():
             head.append(layout.before(start).rstrip())
         units = [unit for key in root for unit in self._units(root, key)]
@@ -76,7 +75,7 @@ class Writer:
 
     def _place_lost(self, units: list[_Unit], first: int, last: int) -> None:
         for line, offset in sorted(self.layout.comments.items()):
-            if line in self.told or not first <= line <= last:
+            if line in self.written_lines or not first <= line <= last:
                 continue
             home = [unit for unit in units if unit.origin is not None and unit.origin <= line]
             unit = max(home, key=lambda unit: unit.origin or 0)
@@ -172,7 +171,7 @@ class Writer:
             return False
         layout, end = self.layout, self.layout.end(span)
         lines = range(layout.line((key or span).start), layout.line(end))
-        if any(line in self.told and line in layout.comments for line in lines):
+        if any(line in self.written_lines and line in layout.comments for line in lines):
             return False
         inside = [target for at, target in layout.aliases if span.start <= at < end]
         return all(target in self.anchored or span.start <= target < end for target in inside)
@@ -182,10 +181,10 @@ class Writer:
         layout = self.layout
         self.anchored.update(at for at in layout.anchors if start <= at < end)
         behind = _COMMENT.match(layout.behind(end)) if layout.line(end) in layout.comments else None
-        self.told.update(range(layout.line(start), layout.line(end)))
+        self.written_lines.update(range(layout.line(start), layout.line(end)))
         text = layout.text[start:end].removesuffix("\n")
-        if behind and layout.line(end) not in self.told:
-            self.told.add(layout.line(end))
+        if behind and layout.line(end) not in self.written_lines:
+            self.written_lines.add(layout.line(end))
             text += behind.group()
         first, *rest = text.split("\n")
         return [" " * column + first, *(_moved(line, column - base) for line in rest)]
@@ -196,9 +195,9 @@ class Writer:
         if at is None or layout.before(at.start).strip(" -"):
             return []
         line = first = layout.line(at.start)
-        while first > 0 and layout.is_quiet(first - 1) and first - 1 not in self.told:
+        while first > 0 and layout.is_quiet(first - 1) and first - 1 not in self.written_lines:
             first -= 1
-        self.told.update(range(first, line))
+        self.written_lines.update(range(first, line))
         source = layout.before(at.start)
         base = len(source) - len(source.lstrip(" "))
         return [_moved(text.rstrip(), column - base) for text in layout.lines[first:line]]
@@ -208,9 +207,9 @@ class Writer:
         if at is None:
             return ""
         layout, line = self.layout, self.layout.line(at.start)
-        if line in self.told or line not in layout.comments:
+        if line in self.written_lines or line not in layout.comments:
             return ""
-        self.told.add(line)
+        self.written_lines.add(line)
         return "  " + layout.behind(layout.comments[line]).rstrip()
 
 

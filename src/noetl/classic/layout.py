@@ -71,12 +71,12 @@ class Layout:
         self._ends.append(end)
 
     def _find_comments(self) -> dict[int, int]:
-        found: dict[int, int] = {}
+        comments: dict[int, int] = {}
         for match in _HASH.finditer(self.text):
             line = self.line(match.start())
-            if line not in found and not self.in_scalar(match.start()):
-                found[line] = match.start()
-        return found
+            if line not in comments and not self.in_scalar(match.start()):
+                comments[line] = match.start()
+        return comments
 
     def in_scalar(self, offset: int) -> bool:
         """True if the offset lies in the text of a scalar."""

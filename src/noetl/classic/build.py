@@ -1,0 +1,129 @@
+"""Builds the model of classic steps: `vars`, `case` and `sink` become the `Tail` of their step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from noetl.classic.chains import chain_items
+from noetl.dsl.canonical import Builder, Layers, arc_of, layered, then_of
+from noetl.dsl.outline import labelled_items
+from noetl.dsl.tree import Map, Seq, plain, span_in
+from noetl.model import playbook as model
+from noetl.model.duration import seconds
+
+SINK = "$sink"
+"""Marks a task that stores the result of another one; no author can write it."""
+
+
+class ClassicBuilder(Builder):
+    """Builds a playbook from a tree that `prepare` made ready."""
+
+    def task(self, key: str, label: str, tree: Map, layers: Layers) -> model.Task:
+        task = super().task(key, label, tree, layers)
+        return replace(task, sink=True) if SINK in tree else task
+
+    def tail(self, step: str, tree: Map, layers: Layers) -> model.Tail | None:
+        if not any(key in tree for key in ("case", "vars", "sink")):
+            return None
+        if "vars" in tree:
+            self._place(f"{step}/vars/set", span_in(tree, "vars"))
+        return model.Tail(
+            view=self._view(tree.get("tool")),
+            vars=_set_task("set", tree["vars"]) if tree.get("vars") else None,
+            cases=self._cases(step, tree, layers) if "case" in tree else None,
+            sink=self._sink(f"{step}/sink/store", "store", tree["sink"], layers) if "sink" in tree else None,
+        )
+
+    def _view(self, tool: Map | Seq | None) -> Any:
+        """Which part of the last call's result a classic template means by `result`."""
+        calls = [item.task for item in labelled_items(tool) if SINK not in item.task] if tool else []
+        if not calls:
+            return "value"
+        tree = calls[-1]
+        while tree["kind"] == "workbook":
+            tree = self.workbook[tree["name"]]
+        kind = self.kinds.get(tree["kind"])
+        return "value" if kind is None else kind.result
+
+    def _cases(self, step: str, tree: Map, layers: Layers) -> model.Cases:
+        spec = tree.get("spec", {})
+        branches = []
+        for i, branch in enumerate(tree["case"]):
+            self._place(f"{step}/case_{i}", span_in(tree["case"], i))
+            branches.append(self._branch(f"{step}/case_{i}", branch, layers))
+        return model.Cases(
+            tuple(branches),
+            mode=spec.get("case_mode", "exclusive"),
+            evaluate=spec.get("eval_mode", "on_entry"),
+            order=spec.get("branch_order", "source"),
+            next_policy=spec.get("next_policy", "end_step"),
+        )
+
+    def _branch(self, key: str, tree: Map, layers: Layers) -> model.Branch:
+        chain = list(chain_items(tree))
+        links: list[model.Task | model.Goto] = []
+        taken = {item.name for item in chain if item.is_call}
+        for item in chain:
+            name, body, container = item
+            label = name if item.is_call else _free(name, taken)
+            place = f"{key}/{label}"
+            match name:
+                case "set":
+                    self._place(place, span_in(container, name))
+                    links.append(_set_task(label, body))
+                case "next":
+                    self._place(place, span_in(container, name))
+                    links.append(_goto(label, body))
+                case "sink":
+                    links.append(self._sink(place, label, body, layers))
+                case _:
+                    links.append(self._chain_task(place, name, body, layers))
+        return model.Branch(
+            when=tree.get("when"),
+            chain=tuple(links),
+            priority=tree.get("priority", 0),
+            again=model.Rule(tree["again"]["when"], then_of(tree["again"]["then"])) if "again" in tree else None,
+        )
+
+    def _chain_task(self, key: str, name: str, tree: Map, layers: Layers) -> model.Task:
+        task = self.task(key, name, tree["tool"], layers)
+        poll = None
+        if "poll" in tree:
+            poll = model.Poll(
+                tree["poll"]["until"],
+                seconds(tree["poll"].get("interval", 1)) or 0.0,
+                tree["poll"].get("max_attempts"),
+                seconds(tree["poll"].get("deadline")),
+            )
+        return replace(task, args=layered(tree.get("args"), tree["tool"].get("args")), poll=poll)
+
+    def _sink(self, key: str, label: str, tree: Map, layers: Layers) -> model.Task:
+        return replace(self.task(key, label, tree["tool"], layers), sink=True)
+
+
+def _goto(label: str, tree: Map | Seq | str) -> model.Goto:
+    if isinstance(tree, str):
+        return model.Goto((model.Arc(tree),), label=label)
+    if isinstance(tree, list):
+        return model.Goto(tuple(map(arc_of, tree)), label=label)
+    pause = tree.get("spec", {}).get("delay")
+    delay = None if pause is None else seconds(pause)
+    return model.Goto(tuple(map(arc_of, tree["to"])), tree.get("policy"), tree.get("priority", 0), delay, label)
+
+
+def _set_task(label: str, values: Map) -> model.Task:
+    """`vars` and `set`: a call of nothing whose policy patches `ctx.vars`."""
+    then = model.Then("continue", set_ctx={"vars": {"$merge": plain(values)}})
+    return model.Task(label, "noop", policy=(model.Rule(None, then),))
+
+
+def _free(label: str, taken: set[str]) -> str:
+    """The label, with a number where others of its name stand before it."""
+    number, free = 1, label
+    while free in taken:
+        number += 1
+        free = f"{label}_{number}"
+    taken.add(free)
+    return free

@@ -1,0 +1,160 @@
+"""The names that only classic templates have, in canonical terms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from noetl.classic.detect import tasks_of
+from noetl.classic.nodes import as_list, as_map, copy_spans, list_at, map_at, pairs_of
+from noetl.dsl.outline import workbook_tasks
+from noetl.dsl.shape import KindSource
+from noetl.dsl.tree import Map, Seq, is_template
+from noetl.errors import TemplateSyntax
+from noetl.expression import rename
+
+Names = Mapping[str, str]
+"""Classic names, each with the expression that replaces it."""
+
+_BRACES = re.compile(r"\{\{[-+]?(.*?)[-+]?\}\}", re.DOTALL)
+
+
+class CallNames:
+    """How the result of a call reads in canonical terms, by the place where a template reads it."""
+
+    def __init__(self, root: Map, kinds: KindSource) -> None:
+        self.kinds = kinds
+        self.tools = workbook_tasks(root.get("workbook"))
+        entries = as_list(root.get("workbook"))
+        self.entries: dict[str, Map] = {entry["name"]: entry for entry in entries if "name" in entry}
+
+    def tool_of(self, task: Map) -> Map:
+        """The workbook task that a task calls; empty if it calls none."""
+        name = task.get("name")
+        return as_map(self.tools.get(name)) if task.get("kind") == "workbook" and isinstance(name, str) else Map()
+
+    def sinks_of(self, task: Map) -> list[Map]:
+        """The sinks of the workbook entries that a task calls."""
+        sinks = []
+        while task.get("kind") == "workbook" and task.get("name") in self.entries:
+            entry = self.entries[task["name"]]
+            sinks += [entry["sink"]] if "sink" in entry else []
+            task = entry["tool"]
+        return sinks
+
+    def in_rule(self, task: Map) -> Names:
+        """Names as they read in a rule of the task's policy."""
+        result = f"outcome.result{self._view(task)}"
+        return {
+            **_envelope("outcome.result", result, "outcome.error", "outcome.http.status", "outcome.status"),
+            "attempt": "_attempt",
+            "status_code": "outcome.http.status",
+            "error": "outcome.error.message",
+            "success": "outcome.status == 'ok'",
+            "data": result,
+        }
+
+    def in_pipeline(self, label: str, call: Map) -> Names:
+        """Names as they read in a later task of the same pipeline."""
+        own = path_of("tasks", label)
+        result = f"{own}.result{self._view(call)}"
+        return _envelope(f"{own}.result", result, f"{own}.error", f"{own}.http.status", f"{own}.status")
+
+    def after_step(self, step: Map) -> Names:
+        """Names as they read once the step has ended."""
+        own, tasks = path_of("steps", step["step"]), tasks_of(step.get("tool"))
+        view = self._view(tasks[-1]) if tasks else ""
+        result = f"{own}.result{view}"
+        if "loop" in step and view:
+            result = f"{own}.result | map(attribute='{view[1:]}') | list"
+        code = f"{own}.result.status | default({own}.error.details.status)"
+        status = f"'ok' if {own}.status == 'succeeded' else 'error'"
+        return _envelope(f"{own}.result", result, f"{own}.error", code, status)
+
+    def _view(self, task: Map) -> str:
+        """Where the classic `result` of a call lies in its value: nothing, `.data` or `.rows`."""
+        name = (self.tool_of(task) if task.get("kind") == "workbook" else task).get("kind")
+        kind = self.kinds.get(name) if isinstance(name, str) else None
+        return "" if kind is None or kind.result == "value" else f".{kind.result}"
+
+
+def _envelope(value: str, result: str, error: str, code: str, status: str) -> dict[str, str]:
+    """The names `result`, `response.*` and `this.*` in canonical terms."""
+    names = {"result": result, "result.rows": result if result.endswith(".rows") else f"({result}).rows"}
+    for envelope in ("response", "this"):
+        names |= {
+            envelope: value,
+            f"{envelope}.data": result,
+            f"{envelope}.error": error,
+            f"{envelope}.status": status,
+            f"{envelope}.status_code": code,
+            f"{envelope}.headers": f"{value}.headers",
+        }
+    return names
+
+
+def path_of(root: str, name: str) -> str:
+    """How a template reads a step or task, whose name may have dashes and dots."""
+    return f"{root}.{name}" if name.isidentifier() else f"{root}['{name}']"
+
+
+def renamed(node: Any, names: Names) -> Any:
+    """A copy of the node with names replaced in its templates; a task's code and retry have names of their own."""
+    if isinstance(node, Map):
+        copy = map_at(node)
+        copy_spans(copy, node)
+        for key, value in node.items():
+            own = "kind" in node and key in ("code", "retry")
+            copy[key] = renamed(value, {} if own else names)
+        return copy
+    if isinstance(node, Seq):
+        items = list_at(node, (renamed(item, names) for item in node))
+        copy_spans(items, node)
+        return items
+    return renamed_text(node, names) if names else node
+
+
+def renamed_text(value: Any, names: Names) -> Any:
+    """A template with names replaced; any other value as it is."""
+    return _renamed_template(value, tuple(names.items())) if is_template(value) else value
+
+
+@lru_cache(maxsize=1024)
+def _renamed_template(value: str, names: tuple[tuple[str, str], ...]) -> str:
+    """Cached, because the args of a step are renamed for each of its tasks."""
+    try:
+        return rename(value, dict(names))
+    except TemplateSyntax:
+        return value  # reported by the template checks
+
+
+def expression_of(guard: Any, names: Names) -> str:
+    """The expression inside a guard's braces."""
+    if isinstance(guard, bool):
+        return str(guard).lower()
+    text = str(renamed_text(guard, names)).strip()
+    expression = _BRACES.fullmatch(text)
+    return expression.group(1).strip() if expression else repr(text)
+
+
+def templates_in(container: Map | Seq, kinds: KindSource, key: Any) -> Iterator[tuple[Map | Seq, Any, str]]:
+    """Every template of a value with the container and key that hold it; program code is not one."""
+    value = container[key]
+    if is_template(value):
+        yield container, key, value
+        return
+    kind = kinds.get(value["kind"]) if isinstance(value, Map) and isinstance(value.get("kind"), str) else None
+    for inner, _ in pairs_of(value):
+        if kind is None or inner not in kind.verbatim:
+            yield from templates_in(value, kinds, inner)
+
+
+def rename_everywhere(root: Map, kinds: KindSource) -> None:
+    """Replace the names that read the same in every place."""
+    names = {"vars": "ctx.vars", "loop_index": "iter.index"}
+    for section in root:
+        if section not in ("metadata", "workload"):
+            for container, key, value in templates_in(root, kinds, section):
+                container[key] = renamed_text(value, names)

@@ -1,0 +1,102 @@
+"""Edits of a document's tree that keep the place of each part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from noetl.dsl.tree import Map, Seq, span_of
+
+
+def as_map(node: Any) -> Map:
+    """The node, or an empty map where it is not one."""
+    return node if isinstance(node, Map) else Map()
+
+
+def as_list(node: Any) -> Seq:
+    """The node, or an empty list where it is not one."""
+    return node if isinstance(node, Seq) else Seq()
+
+
+def map_at(node: Any, values: Mapping[str, Any] | None = None, **more: Any) -> Map:
+    """A new map at the place of the node; values that are None are left out."""
+    new = Map(span_of(node))
+    new.update({key: value for key, value in {**(values or {}), **more}.items() if value is not None})
+    return new
+
+
+def list_at(node: Any, items: Iterable[Any] = ()) -> Seq:
+    """A new list at the place of the node."""
+    new = Seq(span_of(node))
+    new.extend(items)
+    return new
+
+
+def copy_spans(copy: Map | Seq, node: Map | Seq) -> None:
+    """Let a copy stand where the original stands."""
+    if isinstance(node, Seq) and isinstance(copy, Seq):
+        copy.item_spans = list(node.item_spans)
+    elif isinstance(node, Map) and isinstance(copy, Map):
+        copy.spans.update(node.spans)
+
+
+def merged(below: Map, above: Map) -> Map:
+    """Add the values of one map to another; they win."""
+    copy_spans(below, above)
+    below.update(above)
+    return below
+
+
+def part_of(node: Map, keys: Iterable[str]) -> Map:
+    """A copy of a map with some of its keys."""
+    part = map_at(node)
+    for key in keys:
+        part[key] = node[key]
+        if key in node.spans:
+            part.spans[key] = node.spans[key]
+    return part
+
+
+def rename_key(node: Map, old: str, new: str) -> None:
+    """Give a key another name in place, so that order and positions stay."""
+    pairs = list(node.items())
+    node.clear()
+    node.update({new if key == old else key: value for key, value in pairs})
+    if old in node.spans:
+        node.spans[new] = node.spans[old]
+
+
+def put_after(node: Map, before: str, key: str, value: Any) -> None:
+    """Add a key after another one."""
+    pairs = list(node.items())
+    node.clear()
+    for name, old in pairs:
+        node[name] = old
+        if name == before:
+            node[key] = value
+    node.setdefault(key, value)
+
+
+def insert_item(items: Seq, position: int, item: Map) -> None:
+    items.insert(position, item)
+    items.item_spans.insert(position, item.span)
+
+
+def position_of(items: Seq, item: Any) -> int:
+    """The index of this very item; equal ones don't count."""
+    return next(i for i, other in enumerate(items) if other is item)
+
+
+def free_label(label: str, taken: set[str], reserved: Iterable[str] = ()) -> str:
+    """The label, with a number where it is taken or reserved; it is then taken."""
+    number, free = 1, label
+    while free in taken or free in reserved:
+        number += 1
+        free = f"{label}_{number}"
+    taken.add(free)
+    return free
+
+
+def pairs_of(node: Any) -> Iterator[tuple[Any, Any]]:
+    """Keys or indexes of a map or list, with their values."""
+    yield from list(node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ())

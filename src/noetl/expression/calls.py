@@ -1,0 +1,258 @@
+"""Filters, tests, functions and methods to closures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from noetl.errors import TemplateFailed, TemplateSyntax
+from noetl.expression import nodes
+from noetl.expression.budget import Budget
+from noetl.expression.fault import Fault
+from noetl.expression.filters import FILTERS, SQL_FILTERS, TOLERANT, Entry
+from noetl.expression.functions import FUNCTIONS, METHOD_NAMES, method_of
+from noetl.expression.missing import NOTHING, Missing
+from noetl.expression.predicates import TESTS, holds
+from noetl.expression.run import Loop, Run
+from noetl.expression.sealed import ENCODINGS, encoding, refuse_sealed
+from noetl.expression.uses import Closure, Scope, Unknown, Use
+
+if TYPE_CHECKING:
+    from noetl.expression.compile import ExpressionCompiler
+
+DOT = re.compile(r"\.\s*")
+_IS = re.compile(r"is\s+(not\s+)?")
+
+
+def _arguments(compiler: ExpressionCompiler, node: Any) -> tuple[list[Closure], dict[str, Closure]]:
+    if node.dyn_args is not None or node.dyn_kwargs is not None:
+        compiler.refuse(node, "'*' and '**' arguments are not available in playbooks")
+    names = [keyword.key for keyword in node.kwargs]
+    if len(set(names)) != len(names):
+        compiler.refuse(node, "an argument is given twice")
+    positional = [compiler.expression(arg) for arg in node.args]
+    return positional, {keyword.key: compiler.expression(keyword.value) for keyword in node.kwargs}
+
+
+def _filter(compiler: ExpressionCompiler, node: nodes.Filter, tolerant: bool) -> Closure:
+    if node.node is None:
+        compiler.refuse(node, "a filter needs a value")
+    subject = compiler.expression(node.node, tolerant or node.name in TOLERANT)
+    return filtered(compiler, node, subject)
+
+
+def filtered(compiler: ExpressionCompiler, node: nodes.Filter, subject: Closure) -> Closure:
+    name = node.name
+    compiler.filters.append(Use(name, node.offset))
+    _note_nested(compiler, node)
+    args, kwargs = _arguments(compiler, node)
+    entry = FILTERS.get(name) or SQL_FILTERS.get(name)
+    if entry is None:
+        return _unknown(compiler, "filter", name, node.offset)
+    if entry.refuses(len(args), list(kwargs)):
+        _refuse_call(compiler, node, f"filter '{name}'", entry)
+    if name in TOLERANT:
+        return _defaulted(compiler, node, subject, args, kwargs)
+    return _applied(compiler, node, entry, subject, args, kwargs)
+
+
+def _note_nested(compiler: ExpressionCompiler, node: nodes.Filter) -> None:
+    """Names of filters and tests that are arguments: map('upper'), select('odd')."""
+    place = {"map": 0, "select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}.get(node.name)
+    name_node = node.args[place] if place is not None and len(node.args) > place else None
+    if not isinstance(name_node, nodes.Const):
+        return
+    name, offset = str(name_node.value), name_node.offset
+    kind, uses, known = ("filter", compiler.filters, FILTERS) if node.name == "map" else ("test", compiler.tests, TESTS)
+    uses.append(Use(name, offset))
+    if name not in known:
+        compiler.unknown.append(Unknown(kind, name, offset))
+
+
+def _applied(
+    compiler: ExpressionCompiler,
+    node: nodes.Expr,
+    entry: Entry,
+    subject: Closure,
+    args: list[Closure],
+    kwargs: dict[str, Closure],
+) -> Closure:
+    compiler.simple = False
+    call, gap, fail = entry.call, compiler.missing(node), compiler.failing_at(node)
+    leaves_holes = call is FILTERS["map"].call
+    encodes = isinstance(node, nodes.Filter) and node.name in ENCODINGS
+    if encodes:
+        call = encoding(call)
+
+    def apply(scope: Scope, run: Run) -> Any:
+        value = subject(scope, run)
+        if type(value) is Missing:
+            return value
+        positional = [arg(scope, run) for arg in args]
+        named = {key: arg(scope, run) for key, arg in kwargs.items()}
+        for argument in (*positional, *named.values()):
+            if type(argument) is Missing:
+                return argument
+        try:
+            run.budget.check()
+            refuse_sealed(None if encodes else value, *positional, *named.values())
+            result = call(run.budget, value, *positional, **named)
+        except Exception as error:
+            raise fail(error) from None
+        run.holes = run.holes or leaves_holes
+        return gap if result is NOTHING else result
+
+    return apply
+
+
+def _defaulted(
+    compiler: ExpressionCompiler, node: nodes.Filter, subject: Closure, args: list[Closure], kwargs: dict[str, Closure]
+) -> Closure:
+    """default is the filter of guards, so it has a closure of its own."""
+    fallback = args[0] if args else kwargs.get("default_value", lambda scope, run: "")
+    boolean = args[1] if len(args) > 1 else kwargs.get("boolean")
+
+    def defaulted(scope: Scope, run: Any) -> Any:
+        value = subject(scope, run)
+        return fallback(scope, run) if type(value) is Missing else value
+
+    def defaulted_if_false(scope: Scope, run: Any) -> Any:
+        value = subject(scope, run)
+        absent = type(value) is Missing or (not value and boolean is not None and boolean(scope, run))
+        return fallback(scope, run) if absent else value
+
+    return defaulted if boolean is None else defaulted_if_false
+
+
+def _test(compiler: ExpressionCompiler, node: nodes.Test, tolerant: bool) -> Closure:
+    name = node.name
+    offset = compiler.behind(_IS, node)
+    compiler.tests.append(Use(name, offset))
+    subject = compiler.expression(node.node, name in ("defined", "undefined"))
+    args, kwargs = _arguments(compiler, node)
+    entry = TESTS.get(name)
+    if entry is None:
+        return _unknown(compiler, "test", name, offset)
+    if kwargs or entry.refuses(len(args), ()):
+        _refuse_call(compiler, node, f"test '{name}'", entry)
+    if name == "defined":
+        return lambda scope, run: type(subject(scope, run)) is not Missing
+    if name == "undefined":
+        return lambda scope, run: type(subject(scope, run)) is Missing
+    if name == "none":
+        return lambda scope, run: subject(scope, run) is None
+    return _tested(compiler, node, entry, subject, args)
+
+
+def _tested(
+    compiler: ExpressionCompiler, node: nodes.Test, entry: Entry, subject: Closure, args: list[Closure]
+) -> Closure:
+    compiler.simple = False
+    fail = compiler.failing(node)
+
+    def test(scope: Scope, run: Run) -> bool:
+        value, positional = subject(scope, run), [arg(scope, run) for arg in args]
+        try:
+            refuse_sealed(value, *positional)
+            return holds(entry, run.budget, value, positional)
+        except Exception as error:
+            raise fail(error) from None
+
+    return test
+
+
+def _call(compiler: ExpressionCompiler, node: nodes.Call, tolerant: bool) -> Closure:
+    if isinstance(node.node, nodes.Getattr):
+        return _method(compiler, node, node.node, tolerant)
+    if isinstance(node.node, nodes.Name):
+        return _function(compiler, node, node.node)
+    return compiler.refuse(node, "only functions and methods can be called")
+
+
+def _function(compiler: ExpressionCompiler, node: nodes.Call, target: nodes.Name) -> Closure:
+    name = target.name
+    compiler.functions.append(Use(name, target.offset))
+    args, kwargs = _arguments(compiler, node)
+    entry = FUNCTIONS.get(name)
+    if entry is None or name in compiler.bound:
+        return _unknown(compiler, "function", name, target.offset)
+    if entry.refuses(len(args), list(kwargs)):
+        _refuse_call(compiler, target, f"function '{name}'", entry)
+    compiler.simple = False
+    call, fail = entry.call, compiler.failing(target)
+
+    def invoke(scope: Scope, run: Run) -> Any:
+        given = [arg(scope, run) for arg in args]
+        named = {key: arg(scope, run) for key, arg in kwargs.items()}
+        for argument in given:
+            if type(argument) is Missing:
+                return argument
+        run.holes = run.holes or any(type(argument) is Missing for argument in named.values())
+        try:
+            run.budget.check()
+            return call(run.budget, scope, *given, **named)
+        except Exception as error:
+            raise fail(error) from None
+
+    return invoke
+
+
+def _method(compiler: ExpressionCompiler, node: nodes.Call, target: nodes.Getattr, tolerant: bool) -> Closure:
+    name = target.attr
+    if _is_loop(compiler, target.node) and name == "cycle":
+        return _cycle(compiler, node)
+    subject = compiler.expression(target.node, tolerant)
+    args, kwargs = _arguments(compiler, node)
+    if name not in METHOD_NAMES:
+        return _unknown(compiler, "method", name, compiler.behind(DOT, target))
+
+    def method(budget: Budget, value: Any, *given: Any, **named: Any) -> Any:
+        entry = method_of(value, name)
+        if entry.refuses(len(given), list(named)):
+            raise Fault(f"method '{name}' takes {entry.signature}")
+        return entry.call(budget, value, *given, **named)
+
+    return _applied(compiler, node, Entry(method, ""), subject, args, kwargs)
+
+
+def _is_loop(compiler: ExpressionCompiler, node: nodes.Expr) -> bool:
+    return isinstance(node, nodes.Name) and node.name == "loop" and "loop" in compiler.bound
+
+
+def _cycle(compiler: ExpressionCompiler, node: nodes.Call) -> Closure:
+    compiler.simple = False
+    args, kwargs = _arguments(compiler, node)
+    fail = compiler.failing(node)
+    if not args or kwargs:
+        compiler.refuse(node, "loop.cycle takes the values to choose from")
+
+    def cycle(scope: Scope, run: Run) -> Any:
+        loop = run.locals["loop"]
+        if not isinstance(loop, Loop):
+            raise fail(Fault("'loop' is not the loop here"))
+        return args[loop.index0 % len(args)](scope, run)
+
+    return cycle
+
+
+def _unknown(compiler: ExpressionCompiler, kind: str, name: str, offset: int) -> Closure:
+    """Noted for the validator; an error only when it is evaluated."""
+    compiler.unknown.append(Unknown(kind, name, offset))
+    message, source = f"no {kind} is called '{name[:60]}'", compiler.source
+
+    def unknown(scope: Scope, run: Any) -> NoReturn:
+        raise TemplateFailed(message, source, offset)
+
+    return unknown
+
+
+def _refuse_call(compiler: ExpressionCompiler, node: nodes.Node, what: str, entry: Entry) -> NoReturn:
+    raise TemplateSyntax(f"{what} takes {entry.signature}", compiler.source, node.offset)
+
+
+CALLS: Mapping[type[nodes.Node], Callable[[ExpressionCompiler, Any, bool], Closure]] = {
+    nodes.Filter: _filter,
+    nodes.Test: _test,
+    nodes.Call: _call,
+}

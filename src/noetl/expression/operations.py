@@ -1,0 +1,267 @@
+"""Literals, operators and comparisons to closures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from noetl.expression import nodes, operators
+from noetl.expression.budget import BUDGET_KEY, Budget
+from noetl.expression.data import is_storable
+from noetl.expression.fault import Fault
+from noetl.expression.missing import SCALARS, Missing
+from noetl.expression.run import Run
+from noetl.expression.sealed import refuse_sealed
+from noetl.expression.shape import constant_values, start, static_path, string_values
+from noetl.expression.uses import Closure, Comparison, Scope
+
+if TYPE_CHECKING:
+    from noetl.expression.compile import ExpressionCompiler
+
+
+def _const(compiler: ExpressionCompiler, node: nodes.Const, tolerant: bool) -> Closure:
+    value = node.value
+    compiler.simple = compiler.simple and is_storable(value)
+    return lambda scope, run: value
+
+
+def _data(compiler: ExpressionCompiler, node: nodes.TemplateData, tolerant: bool) -> Closure:
+    value = node.data
+    return lambda scope, run: value
+
+
+def _list(compiler: ExpressionCompiler, node: nodes.List, tolerant: bool) -> Closure:
+    return _elements(compiler, node, list)
+
+
+def _tuple(compiler: ExpressionCompiler, node: nodes.Tuple, tolerant: bool) -> Closure:
+    return _elements(compiler, node, tuple)
+
+
+def _elements(
+    compiler: ExpressionCompiler, node: nodes.List | nodes.Tuple, make: Callable[[list[Any]], Any]
+) -> Closure:
+    constants = constant_values(node)
+    if constants is not None:
+        compiler.simple = compiler.simple and all(map(is_storable, constants))
+        return lambda scope, run: make(constants)  # a fresh one: the caller may keep and change it
+    compiler.simple = False
+    parts = [compiler.expression(child) for child in node.items]
+    fail = compiler.failing(node)
+
+    def build(scope: Scope, run: Run) -> Any:
+        values = [part(scope, run) for part in parts]
+        try:
+            run.budget.elements(len(values))
+        except Exception as error:
+            raise fail(error) from None
+        run.holes = run.holes or any(type(value) is Missing for value in values)
+        return make(values)
+
+    return build
+
+
+def _dict(compiler: ExpressionCompiler, node: nodes.Dict, tolerant: bool) -> Closure:
+    compiler.simple = False
+    pairs = [(compiler.expression(pair.key), compiler.expression(pair.value)) for pair in node.items]
+    fail = compiler.failing(node)
+
+    def build(scope: Scope, run: Run) -> Any:
+        built = {}
+        try:
+            run.budget.elements(2 * len(pairs))
+            for key, value in pairs:
+                name = key(scope, run)
+                if type(name) not in SCALARS:
+                    raise Fault("a key of a map must be a string or a number")
+                built[name] = value(scope, run)
+        except Exception as error:
+            raise fail(error) from None
+        run.holes = run.holes or any(type(value) is Missing for value in built.values())
+        return built
+
+    return build
+
+
+def _binary(compiler: ExpressionCompiler, node: nodes.BinExpr, tolerant: bool) -> Closure:
+    compiler.simple = False
+    operate = _OPERATORS[type(node)]
+    left, right = compiler.expression(node.left, tolerant), compiler.expression(node.right, tolerant)
+    fail = compiler.failing(node)
+
+    def binary(scope: Scope, run: Run) -> Any:
+        a, b = left(scope, run), right(scope, run)
+        if type(a) is Missing:
+            return a
+        if type(b) is Missing:
+            return b
+        try:
+            refuse_sealed(a, b)
+            return operate(a, b, run.budget)
+        except Exception as error:
+            raise fail(error) from None
+
+    return binary
+
+
+def _unary(compiler: ExpressionCompiler, node: nodes.UnaryExpr, tolerant: bool) -> Closure:
+    if isinstance(node.node, nodes.Const) and type(node.node.value) in (int, float):
+        number = -node.node.value if isinstance(node, nodes.Neg) else node.node.value
+        compiler.simple = compiler.simple and is_storable(number)
+        return lambda scope, run: number
+    compiler.simple = False
+    operate = operators.negative if isinstance(node, nodes.Neg) else operators.positive
+    inner, fail = compiler.expression(node.node, tolerant), compiler.failing(node)
+
+    def unary(scope: Scope, run: Run) -> Any:
+        value = inner(scope, run)
+        if type(value) is Missing:
+            return value
+        try:
+            return operate(value, run.budget)
+        except Exception as error:
+            raise fail(error) from None
+
+    return unary
+
+
+def _concat(compiler: ExpressionCompiler, node: nodes.Concat, tolerant: bool) -> Closure:
+    compiler.simple = False
+    parts, fail = [compiler.expression(child, tolerant) for child in node.nodes], compiler.failing(node)
+
+    def concat(scope: Scope, run: Run) -> Any:
+        values = [part(scope, run) for part in parts]
+        for value in values:
+            if type(value) is Missing:
+                return value
+        try:
+            return operators.concatenate(values, run.budget)
+        except Exception as error:
+            raise fail(error) from None
+
+    return concat
+
+
+def _and(compiler: ExpressionCompiler, node: nodes.And, tolerant: bool) -> Closure:
+    left, right = compiler.expression(node.left, tolerant), compiler.expression(node.right, tolerant)
+    return lambda scope, run: left(scope, run) and right(scope, run)
+
+
+def _or(compiler: ExpressionCompiler, node: nodes.Or, tolerant: bool) -> Closure:
+    left, right = compiler.expression(node.left, True), compiler.expression(node.right, tolerant)
+    return lambda scope, run: left(scope, run) or right(scope, run)
+
+
+def _not(compiler: ExpressionCompiler, node: nodes.Not, tolerant: bool) -> Closure:
+    inner = compiler.expression(node.node)
+    return lambda scope, run: not inner(scope, run)
+
+
+def _conditional(compiler: ExpressionCompiler, node: nodes.CondExpr, tolerant: bool) -> Closure:
+    test, yes = compiler.expression(node.test), compiler.expression(node.expr1, tolerant)
+    if node.expr2 is None:
+        gap = compiler.missing(node)
+        return lambda scope, run: yes(scope, run) if test(scope, run) else gap
+    no = compiler.expression(node.expr2, tolerant)
+    return lambda scope, run: yes(scope, run) if test(scope, run) else no(scope, run)
+
+
+def _compare(compiler: ExpressionCompiler, node: nodes.Compare, tolerant: bool) -> Closure:
+    _note_comparisons(compiler, node)
+    left = compiler.expression(node.expr)
+    links = [(operand.op, _compared(compiler, operand, node)) for operand in node.ops]
+    if len(links) == 1:
+        return _single(compiler, left, *links[0])
+
+    def chain(scope: Scope, run: Any) -> bool:
+        a = left(scope, run)
+        for _, (right, compare, _constant) in links:
+            b = right(scope, run)
+            if not compare(a, b, scope, run):
+                return False
+            a = b
+        return True
+
+    return chain
+
+
+def _compared(compiler: ExpressionCompiler, operand: nodes.Operand, node: nodes.Compare) -> tuple[Closure, Any, Any]:
+    """The right side, how to compare with it, and its value if it is constant."""
+    right, compare, fail = compiler.expression(operand.expr), _COMPARE[operand.op], compiler.failing(node)
+
+    def checked(a: Any, b: Any, scope: Scope, run: Any) -> bool:
+        try:
+            return compare(a, b, scope.get(BUDGET_KEY) if run is None else run.budget)
+        except Exception as error:
+            raise fail(error) from None
+
+    return right, checked, operand.expr
+
+
+def _single(compiler: ExpressionCompiler, left: Closure, op: str, link: tuple[Closure, Any, nodes.Expr]) -> Closure:
+    right, compare, expr = link
+    if isinstance(expr, nodes.Const) and op in ("eq", "ne"):
+        value = expr.value
+        if op == "eq":
+            return lambda scope, run: left(scope, run) == value
+        return lambda scope, run: left(scope, run) != value
+    constants = constant_values(expr)
+    if constants is not None and op in ("in", "notin"):
+        known = tuple(constants)
+        if op == "in":
+            return lambda scope, run: left(scope, run) in known
+        return lambda scope, run: left(scope, run) not in known
+    return lambda scope, run: compare(left(scope, run), right(scope, run), scope, run)
+
+
+def _note_comparisons(compiler: ExpressionCompiler, node: nodes.Compare) -> None:
+    left = node.expr
+    for operand in node.ops:
+        right, op = operand.expr, _SYMBOLS.get(operand.op, "")
+        for side, other in ((left, right), (right, left) if op in ("==", "!=") else (None, None)):
+            path = static_path(side) if side is not None else None
+            values = string_values(other, op)
+            if op and path is not None and values and path[0][0] not in compiler.bound:
+                compiler.comparisons.append(Comparison(path[0], op, values, start(node)))
+        left = right
+
+
+_OPERATORS: dict[type[nodes.Node], operators.Binary] = {
+    nodes.Add: operators.add,
+    nodes.Sub: operators.subtract,
+    nodes.Mul: operators.multiply,
+    nodes.Div: operators.divide,
+    nodes.FloorDiv: operators.floor_divide,
+    nodes.Mod: operators.modulo,
+    nodes.Pow: operators.power,
+}
+
+_COMPARE: dict[str, Callable[[Any, Any, Budget | None], bool]] = {
+    "eq": operators.equal,
+    "ne": lambda a, b, budget: not operators.equal(a, b, budget),
+    "lt": lambda a, b, budget: operators.ordered(a, b, "<", budget),
+    "lteq": lambda a, b, budget: operators.ordered(a, b, "<=", budget),
+    "gt": lambda a, b, budget: operators.ordered(a, b, ">", budget),
+    "gteq": lambda a, b, budget: operators.ordered(a, b, ">=", budget),
+    "in": operators.contains,
+    "notin": lambda a, b, budget: not operators.contains(a, b, budget),
+}
+
+_SYMBOLS = {"eq": "==", "ne": "!=", "in": "in", "notin": "not in"}
+
+OPERATIONS: Mapping[type[nodes.Node], Callable[[ExpressionCompiler, Any, bool], Closure]] = {
+    nodes.Const: _const,
+    nodes.TemplateData: _data,
+    nodes.List: _list,
+    nodes.Tuple: _tuple,
+    nodes.Dict: _dict,
+    **dict.fromkeys(_OPERATORS, _binary),
+    nodes.Neg: _unary,
+    nodes.Pos: _unary,
+    nodes.Concat: _concat,
+    nodes.And: _and,
+    nodes.Or: _or,
+    nodes.Not: _not,
+    nodes.CondExpr: _conditional,
+    nodes.Compare: _compare,
+}

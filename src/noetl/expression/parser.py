@@ -1,0 +1,276 @@
+"""Tokens of plain `{{ }}` expressions to the syntax tree, at a tenth of what Jinja's parser takes.
+
+It knows what nearly all templates are made of and raises `Unusual` for the rest: statements, mistakes and the odd
+corners of the grammar are left to Jinja's own parser (`jinja.py`), which then has the last word and the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from noetl.expression import nodes
+from noetl.expression.lexer import Lexeme
+
+KEYWORDS = frozenset(["not", "and", "or", "in", "is", "if", "else"])
+CONSTANTS = {"true": True, "True": True, "false": False, "False": False, "none": None, "None": None}
+INTEGER_DIGITS = 400
+
+_OR, _AND, _NOT, _COMPARE, _SUM, _CONCAT, _PRODUCT, _POWER, _UNARY = range(1, 10)
+_COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "lteq", ">": "gt", ">=": "gteq", "in": "in", "not": "notin"}
+_BINARY: dict[str, tuple[int, Callable[[int, nodes.Expr, nodes.Expr], nodes.Expr]]] = {
+    "or": (_OR, nodes.Or),
+    "and": (_AND, nodes.And),
+    "+": (_SUM, nodes.Add),
+    "-": (_SUM, nodes.Sub),
+    "*": (_PRODUCT, nodes.Mul),
+    "/": (_PRODUCT, nodes.Div),
+    "//": (_PRODUCT, nodes.FloorDiv),
+    "%": (_PRODUCT, nodes.Mod),
+    "**": (_POWER, nodes.Pow),
+}
+
+
+_END = Lexeme(0, 0, "end", "")
+
+
+class Unusual(Exception):
+    """The template has more than plain expressions, or a mistake."""
+
+
+class Parser:
+    """One pass over the tokens of a template, without white space. A text tells a token: no string is a bare word."""
+
+    def __init__(self, words: list[Lexeme]) -> None:
+        self.words = iter(words)
+        self.word = next(self.words, _END)
+        self.text = self.word.text
+
+    def template(self) -> nodes.Template:
+        parts: list[nodes.Expr] = []
+        while self.word.type != "end":
+            word = self.take()
+            if word.type == "data":
+                parts.append(nodes.TemplateData(word.offset, word.text))
+            else:
+                parts.append(self.items(explicit=False))
+                if self.take().type != "variable_end":
+                    self.give_up()
+        return nodes.Template(0, [nodes.Output(parts[0].offset, parts)] if parts else [])
+
+    def take(self) -> Lexeme:
+        """The current token; the next one becomes current."""
+        word = self.word
+        self.word = next(self.words, _END)
+        self.text = self.word.text
+        return word
+
+    def skip(self, text: str) -> bool:
+        """Take the current token if it is this one."""
+        if self.text != text:
+            return False
+        self.take()
+        return True
+
+    def expect(self, text: str) -> int:
+        if self.text != text:
+            self.give_up()
+        return self.take().offset
+
+    def name(self) -> Lexeme:
+        if self.word.type != "name":
+            self.give_up()
+        return self.take()
+
+    def give_up(self) -> NoReturn:
+        raise Unusual
+
+    # --- expressions
+
+    def expression(self) -> nodes.Expr:
+        offset, value = self.word.offset, self.binary(_OR)
+        while self.skip("if"):
+            test = self.binary(_OR)
+            otherwise = self.expression() if self.skip("else") else None
+            value = nodes.CondExpr(offset, test, value, otherwise)
+        return value
+
+    def binary(self, level: int) -> nodes.Expr:
+        """Operands joined by operators that bind at least as tightly as `level`."""
+        offset = self.word.offset
+        if self.text == "not" and level <= _NOT:
+            self.take()
+            left: nodes.Expr = nodes.Not(offset, self.binary(_NOT))
+        else:
+            left = self.unary()
+        while True:
+            text = self.text
+            if text in _BINARY:
+                precedence, make = _BINARY[text]
+                if precedence < level:
+                    return left
+                self.take()
+                left = make(offset, left, self.binary(_NOT if text == "and" else precedence + 1))
+            elif text in _COMPARISONS:
+                if level > _COMPARE:
+                    return left
+                left = nodes.Compare(offset, left, self.operands())
+            elif text == "~":
+                if level > _CONCAT:
+                    return left
+                values = [left]
+                while self.skip("~"):
+                    values.append(self.binary(_PRODUCT))
+                left = nodes.Concat(offset, values)
+            else:
+                return left
+
+    def operands(self) -> list[nodes.Operand]:
+        operands = []
+        while self.text in _COMPARISONS:
+            word = self.take()
+            if word.text == "not":
+                self.expect("in")
+            operands.append(nodes.Operand(word.offset, _COMPARISONS[word.text], self.binary(_SUM)))
+        return operands
+
+    def unary(self, filtered: bool = True) -> nodes.Expr:
+        offset = self.word.offset
+        if self.skip("-"):
+            node: nodes.Expr = nodes.Neg(offset, self.unary(False))
+        elif self.skip("+"):
+            node = nodes.Pos(offset, self.unary(False))
+        else:
+            node = self.postfix(self.primary())
+        while filtered:
+            if self.text == "|":
+                node = self.filter(node)
+            elif self.text == "is":
+                node = self.test(node)
+            elif self.text == "(":
+                node = self.call(node)
+            else:
+                break
+        return node
+
+    def primary(self) -> nodes.Expr:
+        word = self.take()
+        match word.type:
+            case "name" if word.text in CONSTANTS:
+                return nodes.Const(word.offset, CONSTANTS[word.text])
+            case "name" if word.text not in KEYWORDS:
+                return nodes.Name(word.offset, word.text)
+            case "string":
+                text = word.text[1:-1]
+                while self.word.type == "string":
+                    text += self.take().text[1:-1]
+                return nodes.Const(word.offset, text)
+            case "integer" if len(word.text) <= INTEGER_DIGITS:
+                return nodes.Const(word.offset, int(word.text))
+            case "operator" if word.text == "(":
+                value = self.items(explicit=True)
+                self.expect(")")
+                return value
+            case "operator" if word.text == "[":
+                return nodes.List(word.offset, self.listed("]", self.expression))
+            case "operator" if word.text == "{":
+                return nodes.Dict(word.offset, self.listed("}", self.pair))
+        raise Unusual
+
+    def items(self, explicit: bool) -> nodes.Expr:
+        """One expression, or several with commas; `explicit`: in parentheses, where none is an empty tuple."""
+        offset, items, commas = self.word.offset, list[nodes.Expr](), False
+        while self.text != ")" and self.word.type != "variable_end":
+            items.append(self.expression())
+            if not self.skip(","):
+                break
+            commas = True
+        if not commas and len(items) == 1:
+            return items[0]
+        return nodes.Tuple(offset, items) if items or explicit else self.give_up()
+
+    def listed(self, closing: str, item: Callable[[], nodes.Kind]) -> list[nodes.Kind]:
+        items: list[nodes.Kind] = []
+        while not self.skip(closing):
+            items.append(item())
+            if self.text != closing:
+                self.expect(",")
+        return items
+
+    def pair(self) -> nodes.Pair:
+        key = self.expression()
+        self.expect(":")
+        return nodes.Pair(key.offset, key, self.expression())
+
+    def postfix(self, node: nodes.Expr) -> nodes.Expr:
+        while True:
+            if self.text == ".":
+                node = self.attribute(node)
+            elif self.text == "[":
+                offset = self.take().offset
+                arg = self.subscript()
+                self.expect("]")
+                node = nodes.Getitem(offset, node, arg)
+            elif self.text == "(":
+                node = self.call(node)
+            else:
+                return node
+
+    def attribute(self, node: nodes.Expr) -> nodes.Expr:
+        offset = self.take().offset
+        if self.word.type == "integer":
+            return nodes.Getitem(offset, node, self.primary())
+        return nodes.Getattr(offset, node, self.name().text)
+
+    def subscript(self) -> nodes.Expr:
+        offset = self.word.offset
+        first = None if self.text == ":" else self.expression()
+        if first is not None and self.text != ":":
+            return first
+        self.take()
+        stop = None if self.text in (":", "]") else self.expression()
+        step = self.expression() if self.skip(":") and self.text != "]" else None
+        return nodes.Slice(offset, first, stop, step)
+
+    def call(self, node: nodes.Expr) -> nodes.Expr:
+        return nodes.Call(self.word.offset, node, *self.arguments())
+
+    def arguments(self) -> tuple[list[nodes.Expr], list[nodes.Keyword]]:
+        self.expect("(")
+        args: list[nodes.Expr] = []
+        kwargs: list[nodes.Keyword] = []
+        while not self.skip(")"):
+            first, value = self.word, self.expression()
+            if self.text == "=" and isinstance(value, nodes.Name) and value.offset == first.offset:
+                self.take()
+                kwargs.append(nodes.Keyword(value.offset, value.name, self.expression()))
+            elif kwargs:
+                self.give_up()
+            else:
+                args.append(value)
+            if self.text != ")":
+                self.expect(",")
+        return args, kwargs
+
+    def dotted_name(self) -> Lexeme:
+        word = self.name()
+        return self.give_up() if self.text == "." else word
+
+    def filter(self, node: nodes.Expr) -> nodes.Expr:
+        self.take()
+        word = self.dotted_name()
+        args, kwargs = self.arguments() if self.text == "(" else ([], [])
+        return nodes.Filter(word.offset, node, word.text, args, kwargs)
+
+    def test(self, node: nodes.Expr) -> nodes.Expr:
+        offset = self.take().offset
+        negated = self.skip("not")
+        name = self.dotted_name().text
+        args: list[nodes.Expr] = []
+        kwargs: list[nodes.Keyword] = []
+        if self.text == "(":
+            args, kwargs = self.arguments()
+        elif self.text in ("[", "{") or (self.word.type != "operator" and self.text not in ("else", "or", "and", "}}")):
+            args = [self.postfix(self.primary())]
+        test = nodes.Test(offset, node, name, args, kwargs)
+        return nodes.Not(offset, test) if negated else test
