@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from noetl.engine.history.verify import INVARIANTS
-
 from tools.docs.markdown import code, page, sentence, table
 
 INTRO = """These invariants hold for every execution, even if its process is killed at any moment. `noetl verify` reads
