@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,11 +12,12 @@ import msgspec
 
 from noetl.cli.output import emit
 from noetl.cli.report import format_duration
-from noetl.client.ports import LoggedEvent, View
+from noetl.client.ports import Items, View
 from noetl.engine import events as e
 from noetl.model.identity import TaskId
 from noetl.printable import printable
 from noetl.store.codec import decode
+from noetl.store.ports import Row
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -38,9 +39,8 @@ class EventLines:
     def begin(self, name: str, execution: str, seen: int) -> None:
         pass
 
-    def show(self, events: Sequence[LoggedEvent]) -> None:
-        for event in events:
-            emit(event.envelope(), "jsonl")
+    def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
+        emit(envelopes(), "jsonl")
 
     def close(self) -> None:
         pass
@@ -83,13 +83,12 @@ class Lines:
         self.seen = seen
         click.echo(f"{printable(name)} {execution}", err=True)
 
-    def show(self, events: Sequence[LoggedEvent]) -> None:
-        for row, _ in events:
-            if row is None or row.type not in PRINTED or (row.type == e.TaskDone.name and b'"retry"' not in row.data):
-                continue  # not even decoded
-            for line in self._lines(decode(row.type, row.data), row.at):
-                if row.seq > self.seen:
-                    click.echo(printable(line), err=True)
+    def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
+        for row in rows:  # most are not even decoded
+            if row.type in PRINTED and (row.type != e.TaskDone.name or b'"retry"' in row.data):
+                for line in self._lines(decode(row.type, row.data), row.at):
+                    if row.seq > self.seen:
+                        click.echo(printable(line), err=True)
 
     def close(self) -> None:
         pass
@@ -238,10 +237,9 @@ class Tree:
     def begin(self, name: str, execution: str, seen: int) -> None:
         self.name, self.execution = name, execution
 
-    def show(self, events: Sequence[LoggedEvent]) -> None:
-        for row, _ in events:
-            if row is not None:
-                self._take(decode(row.type, row.data), row.at)
+    def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
+        for row in rows:
+            self._take(decode(row.type, row.data), row.at)
         if self.live is None:
             from rich.console import Console
             from rich.live import Live

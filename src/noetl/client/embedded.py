@@ -7,11 +7,10 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetl.client.database import opener
-from noetl.client.ports import Json, LoggedEvent, View, Warn
+from noetl.client.ports import Json, View, Warn
 from noetl.client.run_views import event_view, run_view
 from noetl.clock import SystemClock
 from noetl.engine.state import Execution
@@ -165,7 +164,7 @@ class Follower:
         rows = await loop.run_in_executor(self.runtime.thread, self.runtime.store.read, self.execution, self.seq)
         self.seq = rows[-1].seq if rows else self.seq
         if self.view is not None:
-            self.view.show([LoggedEvent(row, partial(event_view, self.execution, row)) for row in rows])
+            self.view.show(rows, lambda: [event_view(self.execution, row) for row in rows])
         return rows
 
     async def close(self) -> None:

@@ -21,7 +21,6 @@ from noetl.client.ports import (
     Fork,
     Items,
     Json,
-    LoggedEvent,
     NewView,
     OnProgress,
     Start,
@@ -203,7 +202,8 @@ class HttpRuns:
         view.begin(str(self._get(execution)["name"]), execution, 0)
         try:
             for envelope in self._follow(execution, deadline):
-                view.show([LoggedEvent(row_of(envelope), envelope.copy)])
+                row = row_of(envelope)
+                view.show([row] if row is not None else [], [envelope].copy)
         finally:
             view.close()
 

@@ -53,22 +53,15 @@ class Fork(NamedTuple):
     retry: bool = False
 
 
-class LoggedEvent(NamedTuple):
-    """An event of a log that is being followed."""
-
-    row: Row | None
-    """None for an event of a newer version."""
-    envelope: Callable[[], Json]
-
-
 class View(Protocol):
     """Shows the events of a run."""
 
     def begin(self, name: str, execution: str, seen: int) -> None:
         """Called first. The events up to `seen` are old."""
 
-    def show(self, events: Sequence[LoggedEvent]) -> None:
-        """Called with new events, or without any so that times can be updated."""
+    def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
+        """Called with new events, or without any so that times can be updated. Events of a newer version have only an
+        envelope."""
 
     def close(self) -> None:
         """Called last."""
