@@ -123,20 +123,20 @@ def _is_large(value: Any) -> bool:
     """Whether a value is large enough to block other tasks. Stops as soon as it is."""
     room, todo = LARGE, [value]
     while todo and room > 0:
-        one = todo.pop()
-        if isinstance(one, str | bytes):
-            room -= len(one)
-        elif isinstance(one, msgspec.Raw):
-            room -= len(bytes(one))
-        elif isinstance(one, dict):
-            room -= 8 * len(one)
-            todo += one.keys() if room > 0 else ()
-            todo += one.values() if room > 0 else ()
-        elif isinstance(one, list | tuple):
-            room -= 8 * len(one)
-            todo += one if room > 0 else ()
-        elif isinstance(one, Outcome):
-            todo += (one.result, one.extra)
+        part = todo.pop()
+        if isinstance(part, str | bytes):
+            room -= len(part)
+        elif isinstance(part, msgspec.Raw):
+            room -= len(bytes(part))
+        elif isinstance(part, dict):
+            room -= 8 * len(part)
+            todo += part.keys() if room > 0 else ()
+            todo += part.values() if room > 0 else ()
+        elif isinstance(part, list | tuple):
+            room -= 8 * len(part)
+            todo += part if room > 0 else ()
+        elif isinstance(part, Outcome):
+            todo += (part.result, part.extra)
     return room <= 0
 
 
@@ -175,25 +175,25 @@ class _Pass:
         others = False
         todo = [value]
         while todo:
-            one = todo.pop()
-            if isinstance(one, str):
-                words.add(one)
-            elif isinstance(one, dict):
-                todo += one.keys()
-                todo += one.values()
-            elif isinstance(one, list | tuple):
-                todo += one
-            elif isinstance(one, bytes | msgspec.Raw):
+            part = todo.pop()
+            if isinstance(part, str):
+                words.add(part)
+            elif isinstance(part, dict):
+                todo += part.keys()
+                todo += part.values()
+            elif isinstance(part, list | tuple):
+                todo += part
+            elif isinstance(part, bytes | msgspec.Raw):
                 others = True
-            elif isinstance(one, Sealed):
-                todo.append(one.content)
+            elif isinstance(part, Sealed):
+                todo.append(part.content)
                 others = True
-            elif isinstance(one, Outcome):
-                todo += (one.result, one.error, one.extra)
-            elif isinstance(one, Error):
-                todo += (one.message, one.details)
-            elif self.numbers and isinstance(one, int | float):
-                words.add(repr(one))
+            elif isinstance(part, Outcome):
+                todo += (part.result, part.error, part.extra)
+            elif isinstance(part, Error):
+                todo += (part.message, part.details)
+            elif self.numbers and isinstance(part, int | float):
+                words.add(repr(part))
         return others
 
     def _rebuilt(self, value: Any) -> Any:
@@ -280,9 +280,9 @@ class _Form:
 
     def __init__(self, secret: str, gates: Iterable[str]) -> None:
         self.secret = secret
-        known = set(gates)
+        unique = set(gates)
         # The empty gate is in every text: if one encoding has no core, the pattern is always tried.
-        self.gates = (b"",) if "" in known else tuple(sorted(gate.encode() for gate in known))
+        self.gates = (b"",) if "" in unique else tuple(sorted(gate.encode() for gate in unique))
 
     def spans(self, data: bytes, gate: bytes) -> Iterator[Span]:
         """Where the secret is. Searches no farther from a gate than the longest encoding, and nowhere twice."""
@@ -302,17 +302,17 @@ class _Form:
             at = data.find(gate, last + len(gate))
 
     def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
-        for found in self.matches(data, low, high):
-            yield found.span()
+        for match in self.matches(data, low, high):
+            yield match.span()
 
     def matches(self, data: bytes, low: int, high: int) -> Iterator[re.Match[bytes]]:
         """The matches of the pattern, searched in chunks."""
         high, stretch = min(high, len(data)), max(STRETCH, self.width)
         for start in range(low, high, stretch):
             end = start + stretch
-            for found in self.pattern.finditer(data, start, min(high, end + self.width)):
-                if found.start() < end:
-                    yield found
+            for match in self.pattern.finditer(data, start, min(high, end + self.width)):
+                if match.start() < end:
+                    yield match
 
     @cached_property
     def pattern(self) -> re.Pattern[bytes]:
@@ -365,16 +365,17 @@ class _Spelled(_Form):
     The secret is taken apart into pieces: a run of letters and digits or one other character, with the backslashes
     before it. A run of backslashes in a text belongs to one piece as a whole, which makes it one step however long it
     is. The pattern does not begin with such a run, else it would be tried at every one of 15 million backslashes: it
-    begins behind it, and what was found is extended to the left.
+    begins after it, and a match is extended to the left.
     """
 
     def __init__(self, secret: str) -> None:
         super().__init__(secret, [_core(secret)])
-        self.pieces = [(len(found[1]), found[2]) for found in _PIECE.finditer(secret) if found[0]]
+        self.pieces = [(len(match[1]), match[2]) for match in _PIECE.finditer(secret) if match[0]]
 
     @cached_property
     def width(self) -> int:
-        return sum(len(_encoded(one)) * (1 if _ALPHANUMERIC.fullmatch(one) else WIDEST) for one in self.secret)
+        widths = ((character, 1 if _ALPHANUMERIC.fullmatch(character) else WIDEST) for character in self.secret)
+        return sum(len(_encoded(character)) * width for character, width in widths)
 
     def source(self) -> bytes:
         first, *others = self.pieces
@@ -384,8 +385,8 @@ class _Spelled(_Form):
         count, rest = self.pieces[0]
         bare = not rest or (count == 0 and _ALPHANUMERIC.fullmatch(rest) is not None)
         most = 0 if bare else LEVELS * (count + 1)
-        for found in self.matches(data, low, high):
-            start, end = found.span()
+        for match in self.matches(data, low, high):
+            start, end = match.span()
             yield _before_backslashes(data, start, most) if most else start, end
 
 
@@ -396,8 +397,8 @@ def _before_backslashes(data: bytes, start: int, most: int) -> int:
         while at > 0 and data[at - 1] == 0x5C and start - at < most:
             at -= 1
     elif data[at - 2 : at].lower() == b"5c":
-        while most > 0 and (found := _QUOTED_BEFORE.search(data[max(0, at - 7) : at])) is not None:
-            at, most = at - len(found[0]), most - 1
+        while most > 0 and (match := _QUOTED_BEFORE.search(data[max(0, at - 7) : at])) is not None:
+            at, most = at - len(match[0]), most - 1
     return at
 
 
@@ -409,7 +410,7 @@ def _first(count: int, rest: str) -> bytes:
     if _ALPHANUMERIC.fullmatch(rest):
         return _behind(rest.encode(), count)
     plain, escapes = _plain(rest), _escapes(rest)
-    spellings = [_behind(one, count) for one in plain] + [_behind(one, count + 1) for one in escapes]
+    spellings = [_behind(pattern, count) for pattern in plain] + [_behind(pattern, count + 1) for pattern in escapes]
     return b"(?:%s)" % b"|".join(spellings)
 
 
@@ -446,12 +447,12 @@ def _plain(character: str) -> list[bytes]:
 def _escapes(character: str) -> list[bytes]:
     """The spellings of a character that do, from behind it on."""
     raw = _encoded(character)
-    found = [_unicode_escape(character), *_long_escape(character), _hex_escape(raw)]
+    escapes = [_unicode_escape(character), *_long_escape(character), _hex_escape(raw)]
     if character in _CONTROL:
-        found.append(_CONTROL[character].encode())
+        escapes.append(_CONTROL[character].encode())
     if 0x80 <= ord(character) < 0x100:
-        found.append(_hex_escape(bytes([ord(character)])))
-    return found
+        escapes.append(_hex_escape(bytes([ord(character)])))
+    return escapes
 
 
 def _quoted(raw: bytes) -> bytes:
@@ -477,7 +478,7 @@ def _hex_escape(raw: bytes) -> bytes:
 
 def _any_case(digits: bytes) -> bytes:
     pairs = (bytes([digit]) for digit in digits)
-    return b"".join(b"[%s%s]" % (one, one.upper()) if one.isalpha() else one for one in pairs)
+    return b"".join(b"[%s%s]" % (digit, digit.upper()) if digit.isalpha() else digit for digit in pairs)
 
 
 # -- encoded ----------------------------------------------------------------------------------------------------------
@@ -508,9 +509,9 @@ class _Base64(_Form):
     def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
         """Ends of lines are taken out first. `ends` and `taken` lead back from what is left to the text."""
         ends, taken, total, part = [0], [low], 0, data[low:high]
-        for found in _BREAK.finditer(part):
-            ends.append(found.start() - total)
-            total += len(found[0])
+        for line_end in _BREAK.finditer(part):
+            ends.append(line_end.start() - total)
+            total += len(line_end[0])
             taken.append(low + total)
         for match in self.pattern.finditer(_BREAK.sub(b"", part) if total else part):
             start, end = match.span()
@@ -565,11 +566,11 @@ def _escaped(secret: str) -> Iterator[bytes]:
     from json import dumps
     from urllib.parse import quote, quote_plus
 
-    known = secret.encode("utf-8", "replace").decode()
+    encodable = secret.encode("utf-8", "replace").decode()
     for text in (
         dumps(secret)[1:-1],
         dumps(secret, ensure_ascii=False)[1:-1],
-        quote(known, safe=""),
-        quote_plus(known),
+        quote(encodable, safe=""),
+        quote_plus(encodable),
     ):
         yield _encoded(text)

@@ -102,10 +102,10 @@ class SqlStore:
         if before:
             high, limit = min(high, self._db.key(before)), limit + 1  # the range includes `before` itself
         if status is None:
-            found = self._summaries("list_executions", low, high, limit)
+            summaries = self._summaries("list_executions", low, high, limit)
         else:
-            found = self._summaries("list_executions_of_status", status, low, high, limit)
-        return [summary for summary in found if summary.execution_id != before][: limit - bool(before)]
+            summaries = self._summaries("list_executions_of_status", status, low, high, limit)
+        return [summary for summary in summaries if summary.execution_id != before][: limit - bool(before)]
 
     def children(self, parent: str) -> list[Summary]:
         return self._summaries("list_children", self._db.key(parent))

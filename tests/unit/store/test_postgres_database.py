@@ -148,9 +148,9 @@ def test_a_closed_store_says_so(store: PostgresStore) -> None:
 
 
 def test_a_bad_id_spoils_nothing(store: PostgresStore) -> None:
-    with pytest.raises(StoreError, match="not the id of an execution"):
+    with pytest.raises(StoreError, match="not an execution id"):
         store.commit([change(A, 0), change("x", 0)])
-    with pytest.raises(StoreError, match="not the id of an execution"):
+    with pytest.raises(StoreError, match="not an execution id"):
         store.append_output([("x", "t", 1.5, "stdout", "line")])
     assert store.seq(A) == 0
     assert store.commit([change(A, 0)]) == [True]
