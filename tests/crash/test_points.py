@@ -6,6 +6,7 @@ import ast
 import asyncio
 import tokenize
 from collections import Counter
+from collections.abc import Iterable
 from io import BytesIO
 from itertools import pairwise
 
@@ -13,8 +14,10 @@ import pytest
 
 from crash import points
 from crash.cases import CASES
-from crash.proof import Nursery
+from crash.proof import Nursery, Reference, surveyed
 
+SURVEYS = 3
+"""How often all playbooks are run again, at most: a point may be come by, or not, by chance."""
 BY_NO_PLAYBOOK = {
     "runtime.embedded:Embedded.drive:1": "the state is dropped only after the store has failed, and then the run ends",
     "runtime.family:Family._child:4": "an execution that has the id of a child and another parent: nobody makes one",
@@ -110,13 +113,22 @@ def test_there_are_enough_reference_playbooks() -> None:
     assert len(CASES) >= 12
 
 
+def points_of(references: Iterable[Reference]) -> set[str]:
+    return {point for one in references for point in (*one.started, *one.resumed)}
+
+
 def test_every_point_is_come_by(nursery: Nursery) -> None:
     """A new await is a point by itself; this fails until a playbook comes by it."""
-    hit = {point for one in nursery.survey.values() for point in (*one.started, *one.resumed)}
+    hit = points_of(nursery.survey.values())
     every = points.all_points()
     excused = {point for point in every if point.rpartition(" ")[0] in BY_NO_PLAYBOOK or point in BY_NO_PLAYBOOK}
     assert hit <= set(every)
-    missed = sorted(set(every) - hit - excused)
+    missing, needless = set(every) - hit - excused, excused & hit
+    for _ in range(SURVEYS):  # what happens side by side takes turns as it likes, on a busy machine above all
+        if missing or needless:
+            again = points_of(surveyed(nursery, case) for case in CASES.values())
+            missing, needless = missing - again, needless & again
+    missed = sorted(missing)
     assert not missed, "no reference playbook comes by these:\n" + "\n".join(missed)
-    assert sorted(excused & hit) == [], "these are come by and need no excuse"
+    assert sorted(needless) == [], "these are come by and need no excuse"
     assert all(any(point.startswith(place) for point in every) for place in BY_NO_PLAYBOOK)

@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import pkgutil
+import resource
 import select
 import signal
 import socket
@@ -45,7 +46,10 @@ class Process:
         stderr: int | IO[Any] = subprocess.PIPE,
         cwd: Path | str | None = None,
         env: Mapping[str, str] | None = None,
+        code: str = "",
+        memory: int = 0,
     ) -> None:
+        """`code` is Python that runs instead of `noetl`; `memory` is how much more it may have than it begins with."""
         env = dict(os.environ if env is None else env)
         assert _read_at_start(env) == _read_at_start(os.environ), "Python reads these variables when it starts"
         words = [os.fsdecode(word) for word in args]
@@ -56,7 +60,7 @@ class Process:
         theirs_in = os.open(os.devnull, os.O_RDONLY) if stdin == subprocess.DEVNULL else os.dup(_number(stdin))
         self._status, status = os.pipe()
         with tempfile.TemporaryFile() as request:
-            request.write(json.dumps([words, str(cwd or os.getcwd()), env]).encode())
+            request.write(json.dumps([words, str(cwd or os.getcwd()), env, code, memory]).encode())
             request.seek(0)
             self.pid = _server().fork([request.fileno(), theirs_in, theirs_out, theirs_err, status])
         for descriptor in {theirs_in, theirs_out, theirs_err, status}:
@@ -91,13 +95,13 @@ class Process:
 
 
 def run(
-    args: Sequence[str | bytes], *, stdin: bytes = b"", timeout: float, cwd: Path | str | None = None, env: Any = None
+    args: Sequence[str | bytes], *, stdin: bytes = b"", timeout: float, **options: Any
 ) -> subprocess.CompletedProcess[bytes]:
     """The command to its end."""
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin)
         given.seek(0)
-        process = Process(args, stdin=given, stdout=out, stderr=err, cwd=cwd, env=env)
+        process = Process(args, stdin=given, stdout=out, stderr=err, **options)
         try:
             code = process.wait(timeout)
         finally:
@@ -168,6 +172,8 @@ class _Request(NamedTuple):
     words: list[str]
     cwd: str
     env: dict[str, str]
+    code: str
+    memory: int
 
 
 def _serve(channel: socket.socket) -> None:
@@ -244,9 +250,10 @@ def _become_command(descriptors: list[int]) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    from noetl.cli.start import main
-
-    main()
+    if request.memory:
+        has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (has + request.memory, has + request.memory))
+    exec(request.code or "from noetl.cli.start import main\nmain()", {"__name__": "__main__"})
     sys.exit()
 
 

@@ -1,20 +1,18 @@
 """Hostile playbooks: each ends soon with an answer, in little memory, and never with a crash.
 
-The worst ones are read in a process of their own with 512 MiB of memory and a minute, both far more than they need.
+The worst ones are read in a process of their own with 448 MiB of memory and a minute, both far more than they need.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-import resource
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.servers import forked
 
 from noetl.dsl.compile import Loaded, load
 from noetl.dsl.problem import MAX_PROBLEMS, Problem
@@ -26,7 +24,7 @@ from rich_playbooks import CANONICAL, CLASSIC  # isort: skip
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: a, path: a}\n"
 LAST = "workflow: [{step: s, tool: {kind: noop}}]\n"
-MEMORY = 512 << 20
+MEMORY = 448 << 20
 SECONDS = 60
 
 CHILD = """
@@ -58,13 +56,7 @@ class Apart:
 
     def __call__(self, text: str | bytes) -> Answer:
         self.file.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
-        done = subprocess.run(
-            [sys.executable, "-c", CHILD, str(self.file)],
-            capture_output=True,
-            timeout=SECONDS,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
-            check=False,
-        )
+        done = forked.run([str(self.file)], code=CHILD, memory=MEMORY, timeout=SECONDS)
         assert done.returncode == 0, done.stderr.decode()[-2000:]
         return Answer(**json.loads(done.stdout))
 
