@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from bench.engine import HEAD, _no_children
+from bench.engine import HEAD, no_children
 from bench.verify import write
 from tests.conformance.memory import MemoryStore
 from tests.verifying import MANY, check_databases, verified
@@ -26,7 +26,7 @@ def run() -> MemoryStore:
     store = MemoryStore()
 
     async def whole() -> None:
-        engine = Embedded(store, KINDS, SystemClock(), _no_children)
+        engine = Embedded(store, KINDS, SystemClock(), no_children)
         await engine.start(EXECUTION, engine.runtime.add(load("x.yaml", TEXT, KINDS).require()), {}, {})
         await engine.drive(EXECUTION)
         await engine.close()

@@ -53,7 +53,7 @@ def test_time_limit_is_kept() -> None:
 def test_unknown_kind_is_told() -> None:
     with pytest.raises(NotFound, match="pigeon"):
         call_tool("pigeon")
-    with pytest.raises(TypeError, match="no tool"):
+    with pytest.raises(TypeError, match="not a tool"):
         call_tool(SimpleNamespace())
 
 
@@ -258,7 +258,7 @@ def test_functions_that_can_not_be_called_are_seen() -> None:
     tool = made(lambda inputs: None)
     tool.close = lambda now: None
     said = faults(tool)
-    assert said.count("no `async def`") == 2
+    assert said.count("not an `async def`") == 2
     assert said.count("takes other arguments") == 2
 
 
@@ -292,11 +292,11 @@ def test_heavy_import_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         (Outcome(result=[b"in a list"]), "can't be stored"),
         (Outcome(result=float("nan")), "can't be stored"),
         (Outcome(result=1, extra={"mine": {}}), "adds 'mine'"),
-        (Outcome(result=1, extra={"own": {"a": object()}}), "what JSON can't"),
+        (Outcome(result=1, extra={"own": {"a": object()}}), "values that JSON does not have"),
         (Outcome("error"), "has no error"),
-        (failed("odd", "x"), "'odd' is no kind of error"),
-        (failed("internal", "x"), "'internal' is no kind of error"),
-        (failed("other.thing", "x"), "'other.thing' is no kind of error"),
+        (failed("odd", "x"), "'odd' is not an error kind"),
+        (failed("internal", "x"), "'internal' is not an error kind"),
+        (failed("other.thing", "x"), "'other.thing' is not an error kind"),
         (failed("sql", " "), "no message"),
         (failed("sql", "x", what=object()), "error.details"),
         ({"status": "ok"}, "not an Outcome"),

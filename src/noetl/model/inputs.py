@@ -37,7 +37,7 @@ class Field(NamedTuple):
     @property
     def words(self) -> str:
         """The type in words; that an optional input may also be null goes unsaid."""
-        words = [_words(one) for one in _telling(self.type)]
+        words = [_words(option) for option in _telling(self.type)]
         return _joined(words, comma="," if any(" of " in word for word in words) else "")
 
     @property
@@ -94,9 +94,9 @@ def schema(kind: Kind) -> dict[str, Any]:
 
 def check_value(field: Field, value: object) -> str | None:
     """What is wrong with a literal for this input, or None. Never stricter than the tool itself."""
-    if (found := misfit(field, value)) is None:
+    if (wrong := misfit(field, value)) is None:
         return None
-    return f"{_at(found.path)}: {found.message}" if found.path else found.message
+    return f"{_at(wrong.path)}: {wrong.message}" if wrong.path else wrong.message
 
 
 def misfit(field: Field, value: object) -> Misfit | None:
@@ -135,10 +135,10 @@ def _with_nested(these: Iterable[Field]) -> Iterator[Field]:
 
 def _structs(kind: inspect.Type) -> Iterator[tuple[str, inspect.StructType]]:
     """Maps with known keys among the values of a type, each with the way to them."""
-    for one in _alternatives(kind):
-        match one:
+    for option in _alternatives(kind):
+        match option:
             case inspect.StructType():
-                yield "", one
+                yield "", option
             case inspect.CollectionType(item_type=item):
                 yield from ((f"[]{suffix}", struct) for suffix, struct in _structs(item))
             case inspect.DictType(value_type=item):
@@ -150,7 +150,7 @@ def _alternatives(kind: inspect.Type) -> tuple[inspect.Type, ...]:
         case inspect.Metadata(type=inner):
             return _alternatives(inner)
         case inspect.UnionType(types=types):
-            return tuple(one for each in types for one in _alternatives(each))
+            return tuple(option for each in types for option in _alternatives(each))
         case _:
             return (kind,)
 
@@ -185,19 +185,19 @@ def _words(kind: inspect.Type, plural: bool = False) -> str:
 
 def _of(item: inspect.Type) -> str:
     kinds = _telling(item)
-    if any(isinstance(one, inspect.AnyType) for one in kinds):
+    if any(isinstance(option, inspect.AnyType) for option in kinds):
         return ""
-    if {type(one) for one in kinds} >= {inspect.StrType, inspect.FloatType, inspect.BoolType}:
-        containers = [one for one in kinds if isinstance(one, inspect.CollectionType | inspect.DictType)]
-        return f" of {_joined(['scalars', *(_words(one, plural=True) for one in containers)])}"
-    return f" of {_joined([_words(one, plural=True) for one in kinds])}"
+    if {type(option) for option in kinds} >= {inspect.StrType, inspect.FloatType, inspect.BoolType}:
+        containers = [option for option in kinds if isinstance(option, inspect.CollectionType | inspect.DictType)]
+        return f" of {_joined(['scalars', *(_words(option, plural=True) for option in containers)])}"
+    return f" of {_joined([_words(option, plural=True) for option in kinds])}"
 
 
 def _telling(kind: inspect.Type) -> list[inspect.Type]:
     """The alternatives that a reader wants to hear of: not null, and `number` covers whole ones."""
-    kinds = [one for one in _alternatives(kind) if not isinstance(one, inspect.NoneType)]
-    if any(isinstance(one, inspect.FloatType) for one in kinds):
-        kinds = [one for one in kinds if not isinstance(one, inspect.IntType)]
+    kinds = [option for option in _alternatives(kind) if not isinstance(option, inspect.NoneType)]
+    if any(isinstance(option, inspect.FloatType) for option in kinds):
+        kinds = [option for option in kinds if not isinstance(option, inspect.IntType)]
     return kinds
 
 
@@ -225,10 +225,10 @@ def _at(path: Path) -> str:
 def _misfit(kind: inspect.Type, value: object, path: Path) -> Misfit | None:
     if isinstance(value, str) and ("{{" in value or "{%" in value):
         return None
-    fitting = [one for one in _alternatives(kind) if _fits(one, value)]
+    fitting = [option for option in _alternatives(kind) if _fits(option, value)]
     if not fitting:
         return Misfit(path, _refusal(kind, value))
-    inside = [_inside(one, value, path) for one in fitting]
+    inside = [_inside(option, value, path) for option in fitting]
     return None if None in inside else inside[0]
 
 
@@ -268,13 +268,13 @@ def _inside(kind: inspect.Type, value: Any, path: Path) -> Misfit | None:
             parts = _keys(kind, value, path)
         case _:
             return None
-    return next((found for found in parts if found is not None), None)
+    return next((wrong for wrong in parts if wrong is not None), None)
 
 
 def _entry(kind: inspect.DictType, key: object, value: object, path: Path) -> Misfit | None:
     if isinstance(kind.key_type, inspect.StrType) and not isinstance(key, str):
-        found = f"found {_found(key)} ({_literal(key)})"
-        return Misfit(path, f"expected text as a key, {found}: put it in quotes")
+        actual = f"found {_found(key)} ({_literal(key)})"
+        return Misfit(path, f"expected text as a key, {actual}: put it in quotes")
     return _misfit(kind.value_type, value, (*path, str(key)))
 
 
@@ -304,7 +304,7 @@ def _out_of_bounds(kind: inspect.IntType | inspect.FloatType, value: float, path
 
 
 def _refusal(kind: inspect.Type, value: object) -> str:
-    wanted = [_article(one) for one in _telling(kind)]
+    wanted = [_article(option) for option in _telling(kind)]
     expected = f"expected {_joined(wanted)}, found"
     if isinstance(value, str) and any(word.startswith("one of") for word in wanted):
         return f"{expected} {value!r}"
@@ -361,14 +361,14 @@ def _object(node: dict[str, Any], definitions: dict[str, Any], seen: tuple[str, 
 
 def _admit(node: dict[str, Any], definitions: dict[str, Any], seen: tuple[str, ...]) -> dict[str, Any]:
     """The same schema, but a template will do as well."""
-    told = {key: node[key] for key in ("description", "default", "examples") if node.get(key) is not None}
+    annotations = {key: node[key] for key in ("description", "default", "examples") if node.get(key) is not None}
     shape = {key: value for key, value in node.items() if key not in ("description", "default", "examples")}
-    options = [_inner(one, definitions, seen) for one in shape.get("anyOf", [shape])]
-    if any(one in ({}, {"type": "string"}) for one in options):
+    options = [_inner(option, definitions, seen) for option in shape.get("anyOf", [shape])]
+    if any(option in ({}, {"type": "string"}) for option in options):
         options = [{}] if {} in options else options
     else:
         options.append(TEMPLATE)
-    return (options[0] if len(options) == 1 else {"anyOf": options}) | told
+    return (options[0] if len(options) == 1 else {"anyOf": options}) | annotations
 
 
 def _inner(node: dict[str, Any], definitions: dict[str, Any], seen: tuple[str, ...]) -> dict[str, Any]:

@@ -168,10 +168,10 @@ class Tail(Part, frozen=True):
     @property
     def chains(self) -> dict[str, tuple[Task | Goto, ...]]:
         """Everything it may run, by name: `vars`, `case_0` and so on, `sink`."""
-        found: dict[str, tuple[Task | Goto, ...]] = {"vars": (self.vars,)} if self.vars else {}
+        chains: dict[str, tuple[Task | Goto, ...]] = {"vars": (self.vars,)} if self.vars else {}
         for i, branch in enumerate(self.cases.branches if self.cases else ()):
-            found[f"case_{i}"] = branch.chain
-        return found | ({"sink": (self.sink,)} if self.sink else {})
+            chains[f"case_{i}"] = branch.chain
+        return chains | ({"sink": (self.sink,)} if self.sink else {})
 
 
 class Step(Part, frozen=True):

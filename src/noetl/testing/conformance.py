@@ -50,8 +50,8 @@ Check = Callable[[Tool, Examples], Iterator[str]]
 
 def check_kind(tool: Any, examples: Examples = ()) -> list[str]:
     """All that is wrong with a tool kind: its module or its name. Nothing is wrong if the list is empty."""
-    found = tool_of(tool)
-    return [f"{check.__name__}: {fault}" for check in CHECKS for fault in check(found, examples)]
+    subject = tool_of(tool)
+    return [f"{check.__name__}: {fault}" for check in CHECKS for fault in check(subject, examples)]
 
 
 # -- what the kind says of itself -------------------------------------------------------------------------------------
@@ -68,11 +68,11 @@ def description(tool: Tool, examples: Examples) -> Iterator[str]:
         yield f"the time limit is {kind.timeout}"
     if not kind.inputs.__struct_config__.forbid_unknown_fields:
         yield "the inputs take keys that they do not know: set forbid_unknown_fields=True"
-    known = {row.name for row in _rows(kind)}
-    for name in sorted(known & (EVERY_TASK - _named_by(kind))):
+    names = {row.name for row in _rows(kind)}
+    for name in sorted(names & (EVERY_TASK - _named_by(kind))):
         yield f"an input can't be called {name!r}: every task has that key"
-    said = {*kind.sql, *kind.shell, *kind.verbatim, *(name for group in kind.one_of for name in group)}
-    for name in sorted(one for one in said if known and one.partition(".")[0] not in known):
+    mentioned = {*kind.sql, *kind.shell, *kind.verbatim, *(name for group in kind.one_of for name in group)}
+    for name in sorted(path for path in mentioned if names and path.partition(".")[0] not in names):
         yield f"{name!r} is named, but there is no such input"
 
 
@@ -88,7 +88,7 @@ def functions(tool: Tool, examples: Examples) -> Iterator[str]:
             continue
         name = getattr(function, "__name__", str(function))
         if not inspect.iscoroutinefunction(function):
-            yield f"`{name}` is no `async def`"
+            yield f"`{name}` is not an `async def`"
         try:
             inspect.signature(function).bind(*arguments)
         except TypeError as error:
@@ -175,20 +175,20 @@ def secrecy(tool: Tool, examples: Examples) -> Iterator[str]:
     """No error shows a secret, and no line of the log half of one: what is cut is redacted first."""
     for number, example in _short(examples):
         for words, variant in [("", example), *odd_variants(example)] if example.secrets else ():
-            told: list[str] = []
-            context = {**variant.context, "log": lambda stream, line, told=told: told.append(line)}
+            lines: list[str] = []
+            context = {**variant.context, "log": lambda stream, line, lines=lines: lines.append(line)}
             ((_, outcome),) = made(tool, [("", msgspec.structs.replace(variant, context=context))])
             error = "" if isinstance(outcome, Outcome) and outcome.ok else str(outcome)
-            shown = error + str(hiding(example.secrets)(told))
-            if any(half in shown for secret in example.secrets for half in _halves(secret)):
+            visible = error + str(hiding(example.secrets)(lines))
+            if any(half in visible for secret in example.secrets for half in _halves(secret)):
                 yield f"example {number}{words}: shows a secret of its credential"
 
 
 def cancelling(tool: Tool, examples: Examples) -> Iterator[str]:
     """A call that is cancelled ends, with CancelledError."""
     for number, example in enumerate(examples):
-        if example.lasts and (said := cancelled(tool, example)) is not None:
-            yield f"example {number} {said}"
+        if example.lasts and (fault := cancelled(tool, example)) is not None:
+            yield f"example {number} {fault}"
 
 
 def leftovers(tool: Tool, examples: Examples) -> Iterator[str]:
@@ -205,7 +205,10 @@ def closing(tool: Tool, examples: Examples) -> Iterator[str]:
     """`close` can be called twice, and where nothing was ever opened."""
     if tool.close is None:
         return
-    for what, calls in (("before any call", []), *((f"after example {n}", [one]) for n, one in _short(examples))):
+    for what, calls in (
+        ("before any call", []),
+        *((f"after example {n}", [example]) for n, example in _short(examples)),
+    ):
         try:
             closed_twice(tool, calls)
         except Exception as error:  # whatever it raises is what is wrong with it
@@ -234,7 +237,7 @@ CHECKS: tuple[Check, ...] = (
 def _outcomes(tool: Tool, examples: Examples) -> Iterator[tuple[int, Made]]:
     """What the examples come to, by their numbers."""
     short = list(_short(examples))
-    for (number, _), (_, outcome) in zip(short, made(tool, [("", one) for _, one in short]), strict=True):
+    for (number, _), (_, outcome) in zip(short, made(tool, [("", example) for _, example in short]), strict=True):
         yield number, outcome
 
 
@@ -249,22 +252,22 @@ def _short(examples: Examples) -> Iterator[tuple[int, Example]]:
 
 def _misshapen(kind: Kind, outcome: object) -> Iterator[str]:
     if not isinstance(outcome, Outcome):
-        yield f"it gives {type(outcome).__name__}, not an Outcome"
+        yield f"it returns {type(outcome).__name__}, not an Outcome"
         return
     if outcome.ok == (outcome.error is not None):
         yield f"its status is {outcome.status!r}, and it has {'an' if outcome.error else 'no'} error"
     if outcome.error is not None:
         name = outcome.error.kind
         if name == "internal" or (name not in ERROR_KINDS and not name.startswith(f"{kind.name}.")):
-            yield f"{name!r} is no kind of error for it: take one of the list, or one that begins with '{kind.name}.'"
+            yield f"{name!r} is not an error kind: use one of the list, or one that starts with '{kind.name}.'"
         if not outcome.error.message.strip():
             yield "its error has no message"
         if not _is_plain(outcome.error.details):
-            yield "`error.details` hold what JSON can't"
+            yield "`error.details` hold values that JSON does not have"
     if not _is_storable(outcome.result):
         yield f"its result can't be stored: {str(outcome.result)[:SHOWN]}"
     if not _is_plain(outcome.extra):
-        yield "its own field holds what JSON can't"
+        yield "its own field holds values that JSON does not have"
     for name in outcome.extra.keys() - {kind.outcome}:
         yield f"it adds {name!r} to the outcome, and its KIND has outcome={kind.outcome!r}"
 

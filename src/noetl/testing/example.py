@@ -30,7 +30,7 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> list[str]:
         """The texts of the credentials that must never be shown."""
-        return [one for one in secrets_of(self.credentials) if len(one) >= LONG_ENOUGH]
+        return [secret for secret in secrets_of(self.credentials) if len(secret) >= LONG_ENOUGH]
 
 
 def odd_variants(example: Example) -> Iterator[tuple[str, Example]]:
@@ -38,7 +38,7 @@ def odd_variants(example: Example) -> Iterator[tuple[str, Example]]:
     inputs = example.inputs
     yield " with an unknown key", _with(example, {**inputs, "no_such_input": 1})
     for name, value in inputs.items():
-        yield f" without {name!r}", _with(example, {key: one for key, one in inputs.items() if key != name})
+        yield f" without {name!r}", _with(example, {key: value for key, value in inputs.items() if key != name})
         yield f" with a list of lists for {name!r}", _with(example, {**inputs, name: [[[]]]})
         if isinstance(value, str):
             for odd in ODD_TEXTS:

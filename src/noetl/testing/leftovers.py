@@ -32,33 +32,33 @@ def traces() -> Traces:
 def left_since(before: Traces) -> list[str]:
     """What is there now and was not before; what is on its way out gets a moment."""
     give_up = time.monotonic() + GRACE_SECONDS
-    while (found := _more(before, traces())) and time.monotonic() < give_up:
+    while (leftovers := _more(before, traces())) and time.monotonic() < give_up:
         time.sleep(0.02)
-    return found
+    return leftovers
 
 
 def _more(before: Traces, now: Traces) -> list[str]:
-    found = [f"a thread is left: {name}" for name in sorted(now.threads - before.threads)]
-    found += [f"a process is left: {_command(pid)}" for pid in sorted(now.processes - before.processes)]
+    leftovers = [f"a thread is left: {name}" for name in sorted(now.threads - before.threads)]
+    leftovers += [f"a process is left: {_command(pid)}" for pid in sorted(now.processes - before.processes)]
     new = sorted(target for number, target in now.files.items() if before.files.get(number) != target)
-    return found + [f"a file is left open: {target}" for target in new]
+    return leftovers + [f"a file is left open: {target}" for target in new]
 
 
 def _children() -> list[int]:
     """The processes that this one has started and that are still there."""
-    found = []
+    children = []
     for task in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):
-            found += [int(pid) for pid in task.read_text().split()]
-    return found
+            children += [int(pid) for pid in task.read_text().split()]
+    return children
 
 
 def _files() -> dict[str, str]:
-    found = {}
+    files = {}
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # the one that lists them is gone already
-            found[entry.name] = os.readlink(entry)
-    return found
+            files[entry.name] = os.readlink(entry)
+    return files
 
 
 def _command(pid: int) -> str:

@@ -161,21 +161,21 @@ class _Stage:
             return None
         parked = [parked for state in live for run in state.runs.values() for parked in run.parked.values()]
         children = {state.id for state in live}
-        if any(one.until == "child" and one.key not in children for one in parked):
+        if any(wait.until == "child" and wait.key not in children for wait in parked):
             return None  # a child is about to start, or has ended and nobody knows yet
         return min((at for state in live for at in state.timers.values()), default=None)
 
     def _finished(self, state: Execution, source: Source) -> Finished:
-        found = report(state, source.shown, source.places, 0)
+        run = report(state, source.shown, source.places, 0)
         rows = self.store.read(state.id)
         events = [envelope(state.id, row.seq, row.at, decode(row.type, row.data)) for row in rows]
         lines = [(task, stream, line) for _, task, _, stream, line in self.store.output(state.id)]
         return Finished(
-            found["status"],
-            self._opened(found["result"]),
-            self._opened(found["ctx"]),
-            self._opened(found["steps"]),
-            found["error"],
+            run["status"],
+            self._opened(run["result"]),
+            self._opened(run["ctx"]),
+            self._opened(run["steps"]),
+            run["error"],
             events,
             lines,
         )
@@ -192,11 +192,11 @@ class _Stage:
         return value
 
 
-def _safe(store: InMemoryStore, given: Credentials) -> Safe:
+def _safe(store: InMemoryStore, credentials: Credentials) -> Safe:
     """The credentials of the test, sealed with a key that nobody will ever know."""
     key = os.urandom(KEY_BYTES).hex()
     safe = Safe(store.credentials, MasterKeySource(MasterKeySettings(key=key, file="")))
-    for name, fields in given.items():
+    for name, fields in credentials.items():
         plain = {field: value for field, value in fields.items() if field != "kind"}
         safe.put(name, str(fields.get("kind", "")), plain, now=time.time())
     return safe
@@ -220,7 +220,7 @@ def _run_of(stand: Stand) -> Run:
     async def run(inputs: Any, context: Context) -> Outcome:
         if isinstance(stand, Outcome):
             return stand
-        said = stand(inputs, context)
-        return await said if inspect.isawaitable(said) else said
+        outcome = stand(inputs, context)
+        return await outcome if inspect.isawaitable(outcome) else outcome
 
     return run

@@ -35,12 +35,12 @@ class Tool(NamedTuple):
     """The name of its module."""
 
 
-def tool_of(given: Any) -> Tool:
+def tool_of(subject: Any) -> Tool:
     """The tool that is meant: by the name of an installed kind, its module, or an object that has `KIND` and `run`."""
-    module = _module(given) if isinstance(given, str) else given
+    module = _module(subject) if isinstance(subject, str) else subject
     kind, run = getattr(module, "KIND", None), getattr(module, "run", None)
     if not isinstance(kind, Kind) or run is None:
-        raise TypeError(f"{given!r} is no tool: it needs a `KIND` and an `async def run(inputs, context)`")
+        raise TypeError(f"{subject!r} is not a tool: it needs a `KIND` and an `async def run(inputs, context)`")
     home = getattr(module, "__spec__", None)
     return Tool(kind, run, getattr(module, "close", None), home.name if home else module.__module__)
 
@@ -62,9 +62,9 @@ def call_tool(
     do not fit give an outcome of kind `input`. `credentials` are what `auth` can name. Other keywords are fields of the
     context. An exception that the tool lets out is raised here; a worker makes an outcome of kind `internal` of it.
     """
-    found = tool_of(tool)
+    subject = tool_of(tool)
     return asyncio.run(
-        _and_close(found, calling(found, inputs or {}, tool_context(found.kind, credentials, **context)))
+        _and_close(subject, calling(subject, inputs or {}, tool_context(subject.kind, credentials, **context)))
     )
 
 
@@ -103,7 +103,7 @@ def tool_context(kind: Kind | None = None, credentials: Credentials | None = Non
 
     `redact` hides what is in the credentials, as a worker's does.
     """
-    given = credentials or {}
+    by_name = credentials or {}
     plain: dict[str, Any] = {
         "execution": "test",
         "action": "0" * 32,
@@ -114,19 +114,19 @@ def tool_context(kind: Kind | None = None, credentials: Credentials | None = Non
         "args": {},
         "prev": None,
         "log": lambda stream, line: None,
-        "credential": _credential(given),
-        "redact": hiding(secrets_of(given)),
+        "credential": _credential(by_name),
+        "redact": hiding(secrets_of(by_name)),
     }
     return Context(**plain | fields)
 
 
-def _credential(given: Credentials) -> Callable[[str | Mapping[str, Any]], Awaitable[dict[str, Any]]]:
+def _credential(by_name: Credentials) -> Callable[[str | Mapping[str, Any]], Awaitable[dict[str, Any]]]:
     async def credential(auth: str | Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(auth, Mapping):
             return dict(auth)
-        if not isinstance(auth, str) or auth not in given:
+        if not isinstance(auth, str) or auth not in by_name:
             raise Failure("auth", f"the keychain has no entry {auth!r}")
-        return dict(given[auth])
+        return dict(by_name[auth])
 
     return credential
 
@@ -155,7 +155,7 @@ def _texts(value: Any) -> list[str]:
 
 def hiding(secrets: list[str]) -> Redact:
     """Hides these texts in a value of any plain type; what is shorter than a credential may be stays."""
-    long = sorted({one for one in secrets if len(one) >= 6}, key=len, reverse=True)
+    long = sorted({secret for secret in secrets if len(secret) >= 6}, key=len, reverse=True)
 
     def redact(value: Any, /) -> Any:
         match value:

@@ -38,7 +38,7 @@ def cancelled(tool: Tool, example: Example) -> str | None:
 def tasks_left(tool: Tool, example: Example) -> list[str]:
     """Make a call in an event loop of its own, and close; the tasks that are left there."""
 
-    async def one() -> list[str]:
+    async def main() -> list[str]:
         call = asyncio.create_task(_caught(tool, example))
         await asyncio.wait([call], timeout=CANCEL_AFTER_SECONDS if example.lasts else None)
         call.cancel()
@@ -47,7 +47,7 @@ def tasks_left(tool: Tool, example: Example) -> list[str]:
         await _closed(tool, asyncio.sleep(0))
         return [str(task.get_coro()) for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
-    return asyncio.run(one())
+    return asyncio.run(main())
 
 
 def closed_twice(tool: Tool, examples: Sequence[Example]) -> None:

@@ -12,12 +12,12 @@ from textwrap import dedent, indent
 from typing import Any
 
 import msgspec
-from noetl.engine.turn import Turn
 
 from noetl.dsl.compile import load
 from noetl.engine import events as e
 from noetl.engine.commands import Command
 from noetl.engine.decide import decide
+from noetl.engine.decision import Decision
 from noetl.engine.evolve import evolve
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
@@ -61,7 +61,7 @@ class Scenario:
         return self
 
     def when(self, command: Command, at: float = 0.0) -> Scenario:
-        decision = Turn(self.state, at)
+        decision = Decision(self.state, at)
         decide(decision, command)
         self.events = list(decision.events)
         self.log += [(event, at) for event in self.events]
