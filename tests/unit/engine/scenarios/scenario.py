@@ -90,7 +90,6 @@ class Scenario:
         folded = self._fold()
         for state in (self.state, folded):
             state.changed = state.listening = False
-            state.outbox.clear()
         assert folded == self.state
         assert thaw(freeze(folded), self.net) == folded
 
