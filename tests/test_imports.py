@@ -1,7 +1,7 @@
 """Imports point one way. A part may import the parts on the lines above its own, never one below.
 
     errors                              imported by all, imports nothing of ours
-    model, printable                    printable: text of others on a terminal
+    model, printable, timestamps        printable: text of others on a terminal; timestamps: RFC 3339
     clock, settings, log                time, the environment, lines on standard error
     file_access                         which files a playbook may name
     expression                          templates
@@ -34,7 +34,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "noetl"
 LEVELS = [
     ["errors"],
-    ["model", "printable"],
+    ["model", "printable", "timestamps"],
     ["clock", "settings", "log"],
     ["file_access"],
     ["expression"],
