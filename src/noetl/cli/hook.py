@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import click
+import msgspec
 
 from noetl.cli.exec import parted
 from noetl.cli.local import opened, safe_of
@@ -15,6 +16,7 @@ from noetl.clock import SystemClock
 from noetl.errors import NotFound, UsageError
 from noetl.files import STDIN, read_file
 from noetl.server import hooks
+from noetl.server.models.hooks import HookView
 
 SECRET_HELP = "The secret, if the sender has one: with @ in a file, with - on standard input. Else one is made."
 
@@ -47,7 +49,7 @@ def add_command(name: str, path: str, secret: str | None, place: Place, output: 
             if store.find(where, version) is None:
                 raise NotFound(f"no playbook is registered as {path}: `noetl register` does that")
             hook, new, _ = hooks.put(store, safe_of(store), name, where, version, given, SystemClock().now())
-        made = hooks.shown(hook) | {"secret": new}
+        made = msgspec.to_builtins(HookView.of(hook)) | {"secret": new}
     _tell(made, output)
 
 
@@ -63,7 +65,7 @@ def list_command(place: Place, output: str | None) -> None:
             found = remote.get("/hooks")["items"]
     else:
         with opened(place.db) as store:
-            found = [hooks.shown(one) for one in store.triggers.hooks()]
+            found = [msgspec.to_builtins(HookView.of(one)) for one in store.triggers.hooks()]
     emit(found, output or "table")
 
 
@@ -81,7 +83,7 @@ def rotate_command(name: str, place: Place, output: str | None) -> None:
     else:
         with opened(place.db, "write") as store:
             hook, secret = hooks.rotate(store, safe_of(store), name, SystemClock().now())
-        made = hooks.shown(hook) | {"secret": secret}
+        made = msgspec.to_builtins(HookView.of(hook)) | {"secret": secret}
     _tell(made, output)
 
 

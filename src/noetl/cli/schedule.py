@@ -17,7 +17,7 @@ from noetl.cli.run import payload_of
 from noetl.clock import SystemClock
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.server import schedules
-from noetl.server.wire import ScheduleRequest
+from noetl.server.models.schedules import ScheduleRequest
 from noetl.store.ports import Store
 from noetl.store.triggers import Firing
 
@@ -116,7 +116,8 @@ def _added(store: Store, name: str, request: dict[str, Any], replaces: bool) -> 
         made, _ = schedules.put_in(store, name, wanted, now)
     elif not store.triggers.add_schedule(made):
         raise Conflict(f"there is a schedule {name!r} already: --replace changes it")
-    return schedules.shown(store, made)
+    shown: dict[str, Any] = msgspec.to_builtins(schedules.view(store, made))
+    return shown
 
 
 def _checked(request: dict[str, Any]) -> ScheduleRequest:
@@ -138,7 +139,7 @@ def list_command(place: Place, output: str | None) -> None:
             found = list(remote.pages("/schedules", ALL))
     else:
         with opened(place.db) as store:
-            found = [schedules.shown(store, one) for one in store.triggers.schedules(limit=ALL)]
+            found = [msgspec.to_builtins(schedules.view(store, one)) for one in store.triggers.schedules(limit=ALL)]
     emit(found if output is not None else [_line(one) for one in found], output or "table")
 
 
@@ -158,7 +159,7 @@ def show_command(name: str, place: Place, output: str | None) -> None:
             one = store.triggers.schedule(name)
             if one is None:
                 raise _missing(name)
-            found = schedules.shown(store, one)
+            found = msgspec.to_builtins(schedules.view(store, one))
     emit(found, output or "yaml")
 
 
@@ -189,7 +190,9 @@ def _changed(place: Place, name: str, verb: str) -> dict[str, Any]:
             return answer
     change, now = {"pause": schedules.paused, "resume": schedules.resumed}[verb], SystemClock().now()
     with opened(place.db, "write") as store:
-        return schedules.shown(store, schedules.change_in(store, name, lambda old, _: change(old, now)))
+        changed = schedules.change_in(store, name, lambda old, _: change(old, now))
+        shown: dict[str, Any] = msgspec.to_builtins(schedules.view(store, changed))
+        return shown
 
 
 @command.command("trigger")

@@ -110,7 +110,7 @@ async def running(store: Store, found: socket.socket, how: Serving) -> AsyncIter
         traces=how.traces or "",
     )
     app = create_app(service, options)
-    api: Api = app.state.api
+    api: Api = app.api
     ended = asyncio.Event()
     background = [asyncio.create_task(_kept_up(work, how.log)) for work in (service.run, api.scheduler.run)]
     background.append(asyncio.create_task(api.health.run()))

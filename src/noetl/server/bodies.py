@@ -9,7 +9,7 @@ RETRY_SECONDS = 5
 
 
 class BodyMemory:
-    """Counts the bytes of all request bodies in memory and limits their sum."""
+    """Limits the bytes of all request bodies in memory."""
 
     def __init__(self, limit: int = ANONYMOUS_BYTES) -> None:
         self.limit, self.held = limit, 0

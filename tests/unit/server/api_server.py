@@ -107,7 +107,7 @@ class ApiServer:
         self.loop = asyncio.get_running_loop()
         self.service = Service(self.store, self.clock, _nothing, open_credential=_credential)
         self.app = create_app(self.service, self.settings)
-        self.app.state.api.log._stream = self.log
+        self.app.api.log._stream = self.log
         engine = asyncio.create_task(self.service.run())
         worker = Worker("local", LocalLink(self.service, "default", Output(self.clock)), KINDS, self.clock, 16)
         claiming = asyncio.create_task(_claim(worker))
@@ -121,7 +121,7 @@ class ApiServer:
             task.cancel()
         await asyncio.gather(claiming, engine, return_exceptions=True)
         await worker.stop()
-        self.app.state.api.close()
+        self.app.api.close()
         self.service.close()
 
     @property
@@ -138,7 +138,7 @@ class ApiServer:
         return done.result(SECONDS)
 
     def close(self) -> None:
-        self.loop.call_soon_threadsafe(self.app.state.api.stop)
+        self.loop.call_soon_threadsafe(self.app.api.stop)
         self.ear.should_exit = True
         self._thread.join(SECONDS)
         assert not self._thread.is_alive()

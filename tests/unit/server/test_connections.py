@@ -289,7 +289,7 @@ def test_bodies_of_strangers_have_a_limit_in_sum() -> None:
 
 def test_held_bodies_of_strangers_are_refused_beyond_the_limit() -> None:
     server = ApiServer()
-    memory = server.app.state.api.anonymous_bodies
+    memory = server.app.api.anonymous_bodies
     memory.limit = 40_000
     try:
         with ExitStack() as stack:
