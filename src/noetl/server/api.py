@@ -52,7 +52,7 @@ class Api:
         if settings.traces:
             self.traces = open_traces(settings.traces, service.store, self.in_store, settings.version)
         self.streams = Streams(service.store, self.in_store)
-        observer = Observer(service.runtime.told, self.log, self.metrics, self.traces, self.streams.moved)
+        observer = Observer(service.runtime.told, self.log, self.metrics, self.traces, self.streams.wake)
         service.runtime.told, service.runtime.committed = observer.on_events, observer.on_commit
         self.scheduler = Scheduler(self)
         self.closing = asyncio.Event()
@@ -67,7 +67,7 @@ class Api:
             raise Refused(503, "this server has no master key to encrypt credentials with")
         return self.settings.safe
 
-    async def look(self, execution: str) -> tuple[Execution, Summary]:
+    async def load(self, execution: str) -> tuple[Execution, Summary]:
         """An execution as it is stored now, also if another server has changed it; NotFound if there is none."""
         cell = self.runtime.cells.get(execution)
         if cell is not None and cell.state.over and await self.in_store(self.store.seq, execution) == cell.state.seq:
@@ -80,12 +80,12 @@ class Api:
         (summary,) = await self.in_store(lambda: self.store.summaries(prefix=execution, limit=1))
         return state, summary
 
-    async def look_at_end(self, execution: str) -> tuple[Execution, Summary]:
+    async def load_ended(self, execution: str) -> tuple[Execution, Summary]:
         """The same after its end was awaited; without a store query if the end is known to be stored."""
         cell = self.runtime.cells.get(execution)
         if cell is not None and cell.summary is not None and cell.state.over and cell.stored == cell.state.seq:
             return cell.state, cell.summary
-        return await self.look(execution)
+        return await self.load(execution)
 
     def stop(self) -> None:
         """End long polls and event streams, so that the server can stop."""

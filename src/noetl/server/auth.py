@@ -96,8 +96,7 @@ class Authenticator:
             raise Refused(403, "send the CSRF token of the session in X-CSRF-Token", kind="csrf")
         return caller
 
-    def forget(self) -> None:
-        """Empty the cache after something was revoked."""
+    def clear_cache(self) -> None:
         self._cache.clear()
 
     async def _cached(self, kind: Kind, hash: bytes, find: Callable[[bytes], Awaitable[Caller]]) -> Caller:

@@ -87,7 +87,7 @@ class Call(Request):
             parts = []
             async for part in self.stream():
                 if self.identity is None:
-                    self.api.anonymous_bodies.take(len(part))
+                    self.api.anonymous_bodies.reserve(len(part))
                     self._unauthenticated_bytes += len(part)
                 if part:
                     parts.append(part)
@@ -96,7 +96,7 @@ class Call(Request):
 
     def release(self) -> None:
         """Give back the memory of the request body."""
-        self.api.anonymous_bodies.give_back(self._unauthenticated_bytes)
+        self.api.anonymous_bodies.release(self._unauthenticated_bytes)
         self._unauthenticated_bytes = 0
 
     def too_large(self) -> Refused:

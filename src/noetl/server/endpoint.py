@@ -1,6 +1,6 @@
 """How a route is declared: a decorator names its method and path, the function's signature its types.
 
-    @routes.post("/tokens", status=201)
+    @routes.add("POST", "/tokens", status=201)
     async def add_token(call: Call, body: TokenRequest) -> NewToken: ...
 
 `body` is the JSON body and `query` the query string, both msgspec structs that are decoded and checked before the
@@ -67,19 +67,7 @@ class Routes:
         self.prefix = prefix
         self.endpoints: list[Endpoint] = []
 
-    def get(self, path: str, **declared: Any) -> Callable[[Function], Function]:
-        return self._add("GET", path, **declared)
-
-    def post(self, path: str, **declared: Any) -> Callable[[Function], Function]:
-        return self._add("POST", path, **declared)
-
-    def put(self, path: str, **declared: Any) -> Callable[[Function], Function]:
-        return self._add("PUT", path, **declared)
-
-    def delete(self, path: str, **declared: Any) -> Callable[[Function], Function]:
-        return self._add("DELETE", path, **declared)
-
-    def _add(
+    def add(
         self,
         method: str,
         path: str,

@@ -11,22 +11,19 @@ from noetl.server.metrics import Metrics
 from noetl.server.traces import Traces
 
 OnEvents = Callable[[Execution, list[e.Event]], None]
-Moved = Callable[[str, int], None]
+OnChange = Callable[[str, int], None]
 """Takes the id and the last seq of an execution whose log has grown."""
 
 
 class Observer:
     """Is told of stored events, after `then`, which acts on them."""
 
-    def __init__(
-        self, then: OnEvents, log: Log, metrics: Metrics, traces: Traces | None = None, moved: Moved | None = None
-    ) -> None:
-        self.then, self.log, self.metrics, self.traces, self.moved = then, log, metrics, traces, moved
+    def __init__(self, then: OnEvents, log: Log, metrics: Metrics, traces: Traces | None, on_change: OnChange) -> None:
+        self.then, self.log, self.metrics, self.traces, self.on_change = then, log, metrics, traces, on_change
 
     def on_events(self, state: Execution, events: list[e.Event]) -> None:
         self.then(state, events)
-        if self.moved is not None:
-            self.moved(state.id, state.seq)
+        self.on_change(state.id, state.seq)
         self.metrics.count("noetl_events_total", len(events))
         for event in events:
             note = NOTES.get(type(event))

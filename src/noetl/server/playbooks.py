@@ -50,9 +50,9 @@ class Playbooks:
         return digest
 
     async def _add(self, caller: str, text: bytes) -> str:
-        return await self.keep(text, await self.compiler.compile(caller, text))
+        return await self.save(text, await self.compiler.compile(caller, text))
 
-    async def keep(self, text: bytes, compiled: Compiled) -> str:
+    async def save(self, text: bytes, compiled: Compiled) -> str:
         """Store a compiled playbook; Refused if this server cannot run all of it."""
         loaded = compiled.require()
         check_path(loaded.playbook.path)
@@ -64,7 +64,7 @@ class Playbooks:
             self._digests.popitem(last=False)
         return loaded.digest
 
-    async def named(self, path: str, version: int | None) -> str:
+    async def registered(self, path: str, version: int | None) -> str:
         """The digest of a registered playbook, which is loaded; NotFound if it does not exist."""
         digest = None if "\0" in path else await self.runtime.thread.look(self.store.find, path, version)
         if digest is None:
@@ -72,7 +72,7 @@ class Playbooks:
         self._check((await self.runtime.net(digest)).playbook)
         return digest
 
-    async def know(self, digest: str) -> Playbook:
+    async def load(self, digest: str) -> Playbook:
         """Load a stored playbook; NotFound if there is none."""
         if not DIGEST.fullmatch(digest):
             raise NotFound(f"playbook {digest[:64]!r} not found")
@@ -80,7 +80,7 @@ class Playbooks:
 
     async def find(self, parent: Execution, request: dict[str, Any]) -> str:
         """The digest of the playbook of a child execution."""
-        return await self.named(str(request.get("path") or ""), _version(request.get("version")))
+        return await self.registered(str(request.get("path") or ""), _version(request.get("version")))
 
     def _check(self, playbook: Playbook) -> None:
         """Refused if this server cannot run all of it; its settings may have changed since the registration."""

@@ -50,12 +50,12 @@ class Followed:
         self.streams = 0
         self.seq = 0
         """The last seq that its streams were notified of."""
-        self.moved = asyncio.Event()
+        self.changed = asyncio.Event()
 
     def wake(self, seq: int) -> None:
         self.seq = max(self.seq, seq)
-        self.moved.set()
-        self.moved = asyncio.Event()
+        self.changed.set()
+        self.changed = asyncio.Event()
 
 
 class Streams:
@@ -98,7 +98,7 @@ class Streams:
         if not followed.streams:
             del self.followed[execution]
 
-    def moved(self, execution: str, seq: int) -> None:
+    def wake(self, execution: str, seq: int) -> None:
         """Wake the streams of an execution after a commit on this server."""
         if (followed := self.followed.get(execution)) is not None:
             followed.wake(seq)
@@ -149,7 +149,7 @@ async def stream(
     try:
         yield b": events of an execution\nretry: 1000\n\n"
         while not api.closing.is_set():
-            moved = followed.moved
+            changed = followed.changed
             rows = await api.in_store(api.store.read, execution, after, EVENTS_PER_READ)
             if rows:
                 if not await is_authorized():
@@ -162,8 +162,8 @@ async def stream(
             if len(rows) == EVENTS_PER_READ:
                 continue
             await asyncio.sleep(MIN_READ_SECONDS)
-            while not moved.is_set() and not api.closing.is_set():
-                await _wait(moved, min(CHECK_SECONDS, KEEP_ALIVE_SECONDS))
+            while not changed.is_set() and not api.closing.is_set():
+                await _wait(changed, min(CHECK_SECONDS, KEEP_ALIVE_SECONDS))
                 if not await is_authorized():
                     return
                 if loop.time() > next_comment:

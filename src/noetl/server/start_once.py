@@ -14,7 +14,7 @@ async def start_once(
     """Start an execution of a registered playbook, unless it was started before; NoetlError if it cannot start."""
     if await is_started(api, execution):
         return
-    digest = await api.playbooks.named(path, version)
+    digest = await api.playbooks.registered(path, version)
     await api.playbooks.check_keychain(api.runtime.playbook(digest))
     if execution in api.runtime.cells:  # started in the meantime
         return

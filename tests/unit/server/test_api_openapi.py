@@ -40,6 +40,7 @@ def test_every_reference_leads_somewhere() -> None:
 
     def walk(value: Any) -> None:
         if isinstance(value, dict):
+            assert not isinstance(value.get("items"), bool), "client generators know no tuples"
             if isinstance(value.get("$ref"), str):
                 assert value["$ref"].rpartition("/")[2] in found["components"]["schemas"]
             for item in value.values():

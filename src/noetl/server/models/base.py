@@ -26,7 +26,6 @@ def text(description: str) -> msgspec.Meta:
     return msgspec.Meta(pattern=r"^[^\0]*$", description=description)
 
 
-Text = Annotated[str, text("")]
 Cursor = Annotated[str, text("The `next` of the page before this one.")]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1_000, description="Maximum number of items.")]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="Only items after this number.")]

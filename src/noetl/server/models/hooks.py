@@ -35,19 +35,14 @@ class HookPage(msgspec.Struct, frozen=True):
     items: list[HookView]
 
 
-class HookSecret(msgspec.Struct, frozen=True):
+class HookSecret(HookView, frozen=True):
     """A hook. `secret` is a generated secret, which is sent only once; else null."""
 
-    name: str
-    path: str
-    version: int | None
-    created: str
-    updated: str
     secret: str | None
 
     @classmethod
-    def of(cls, hook: Hook, secret: str | None) -> HookSecret:
-        return cls(hook.name, hook.path, hook.version, rfc3339(hook.created), rfc3339(hook.updated), secret)
+    def with_secret(cls, hook: Hook, secret: str | None) -> HookSecret:
+        return cls(**msgspec.structs.asdict(HookView.of(hook)), secret=secret)
 
 
 class Delivered(msgspec.Struct, frozen=True):

@@ -36,13 +36,13 @@ MAX_LIFETIME_SECONDS = 10 * 365 * 86_400.0
 # -- tokens ---------------------------------------------------------------------------------------------------------
 
 
-@routes.get("/tokens")
+@routes.add("GET", "/tokens")
 async def tokens(call: Call) -> TokenPage:
     """All tokens, including revoked and expired ones; never their secrets."""
     return TokenPage(list(map(TokenItem.of, await call.in_store(call.api.store.access.tokens))))
 
 
-@routes.post("/tokens", answers={201: NewToken})
+@routes.add("POST", "/tokens", answers={201: NewToken})
 async def add_token(call: Call, body: TokenRequest) -> Response:
     """Create a token. Its secret is sent only in this response."""
     if body.pool is not None and body.role != "worker":
@@ -59,25 +59,25 @@ async def add_token(call: Call, body: TokenRequest) -> Response:
     return json_response(answer, 201, {"Location": f"{PREFIX}/tokens/{token.id}"})
 
 
-@routes.delete("/tokens/{name}")
+@routes.add("DELETE", "/tokens/{name}")
 async def revoke_token(call: Call) -> None:
     """Revoke a token by its id. Other servers may accept it for two more seconds."""
     id, api = call.path_params["name"], call.api
     if not await call.in_store(api.store.access.revoke_token, id, api.clock.now()):
         raise NotFound(f"there is no valid token {id!r}")
-    api.authenticator.forget()
+    api.authenticator.clear_cache()
 
 
 # -- users ----------------------------------------------------------------------------------------------------------
 
 
-@routes.get("/users")
+@routes.add("GET", "/users")
 async def users(call: Call) -> UserPage:
     """The people who can sign in."""
     return UserPage(list(map(UserView.of, await call.in_store(call.api.store.access.users))))
 
 
-@routes.post("/users", answers={201: UserView})
+@routes.add("POST", "/users", answers={201: UserView})
 async def add_user(call: Call, body: UserRequest) -> Response:
     """Create a user."""
     if not is_name(body.name):
@@ -90,7 +90,7 @@ async def add_user(call: Call, body: UserRequest) -> Response:
     return json_response(UserView.of(user), 201, {"Location": f"{PREFIX}/users/{user.name}"})
 
 
-@routes.put("/users/{name}")
+@routes.add("PUT", "/users/{name}")
 async def change_user(call: Call, body: UserChange) -> UserView:
     """Change the role or the password of a user. A new password ends the sessions."""
     api, name = call.api, call.path_params["name"]
@@ -108,17 +108,17 @@ async def change_user(call: Call, body: UserChange) -> UserView:
     if body.password is not None:
         await api.sessions.end_all(name)
     await api.sessions.publish(user)
-    api.authenticator.forget()
+    api.authenticator.clear_cache()
     return UserView.of(user)
 
 
-@routes.delete("/users/{name}")
+@routes.add("DELETE", "/users/{name}")
 async def delete_user(call: Call) -> None:
     """Delete a user, and end the sessions."""
     name = call.path_params["name"]
     if not await call.api.sessions.delete_user(name):
         raise NotFound(f"there is no user {name!r}")
-    call.api.authenticator.forget()
+    call.api.authenticator.clear_cache()
 
 
 def _check_role(role: Role) -> None:

@@ -11,13 +11,13 @@ from noetl.store.ports import SealedCredential
 routes = Routes()
 
 
-@routes.get("/credentials")
+@routes.add("GET", "/credentials")
 async def list_all(call: Call) -> CredentialPage:
     """The credentials, their kinds and restrictions."""
     return CredentialPage(list(map(CredentialView.of, await call.in_store(call.api.store.credentials.all))))
 
 
-@routes.put("/credentials/{path}")
+@routes.add("PUT", "/credentials/{path}")
 async def put(call: Call, body: CredentialRequest) -> CredentialView:
     """Store a credential, or replace it."""
     name, safe, now = call.path_params["path"], call.api.safe(), call.api.clock.now()
@@ -32,7 +32,7 @@ async def put(call: Call, body: CredentialRequest) -> CredentialView:
     return CredentialView.of(sealed)
 
 
-@routes.delete("/credentials/{path}")
+@routes.add("DELETE", "/credentials/{path}")
 async def delete(call: Call) -> None:
     """Delete a credential."""
     name = call.path_params["path"]

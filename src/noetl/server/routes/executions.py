@@ -63,7 +63,8 @@ IDEMPOTENCY_KEY = Header("Idempotency-Key", "Requests with the same key and cont
 # -- starting -------------------------------------------------------------------------------------------------------
 
 
-@routes.post(
+@routes.add(
+    "POST",
     "/executions",
     limit=PAYLOAD_BYTES,
     headers=(PREFER, IDEMPOTENCY_KEY),
@@ -93,7 +94,7 @@ async def started(call: Call, execution: str, answer: msgspec.Struct) -> Respons
         headers["Preference-Applied"] = f"wait={seconds}"
         state = await call.until_disconnect(call.api.service.wait(execution, seconds))
         if state.over:
-            return _view(call, *await call.api.look_at_end(execution), headers)
+            return _view(call, *await call.api.load_ended(execution), headers)
     return json_response(answer, 202, headers)
 
 
@@ -105,7 +106,7 @@ async def _playbook(call: Call, request: StartRequest) -> str:
         raise Refused(422, "`version` requires `path`")
     playbooks = call.api.playbooks
     if request.path is not None:
-        return await playbooks.named(request.path, request.version)
+        return await playbooks.registered(request.path, request.version)
     if request.playbook_id is not None:
         return await _stored(call, request.playbook_id)
     if call.caller.role not in WRITE:
@@ -118,7 +119,7 @@ async def _stored(call: Call, digest: str) -> str:
     """The digest of a stored playbook. Only authors may use one that is stored but not registered."""
     not_found = NotFound(f"playbook {digest[:64]!r} not found")
     try:
-        playbook = await call.api.playbooks.know(digest)
+        playbook = await call.api.playbooks.load(digest)
     except NotFound:
         raise not_found from None
     if call.caller.role not in WRITE:
@@ -154,10 +155,10 @@ async def once(call: Call, execution: str, operation: str = "") -> str:
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
-@routes.get("/executions/{id}", answers={200: ExecutionView, 304: None})
+@routes.add("GET", "/executions/{id}", answers={200: ExecutionView, 304: None})
 async def show_one(call: Call) -> Response:
     """An execution: the output of `noetl run`, and its progress."""
-    state, summary = await call.api.look(call.path_params["id"])
+    state, summary = await call.api.load(call.path_params["id"])
     if state.over and call.headers.get("if-none-match") == _tag(state):
         return Response(status_code=304, headers={"ETag": _tag(state)})
     return _view(call, state, summary)
@@ -173,7 +174,7 @@ def _view(call: Call, state: Execution, summary: Summary, headers: dict[str, str
     return json_response(view, headers={"ETag": _tag(state)} | (headers or {}))
 
 
-@routes.get("/executions")
+@routes.add("GET", "/executions")
 async def list_all(call: Call, query: ExecutionQuery) -> ExecutionPage:
     """Executions, newest first."""
     if query.cursor and not is_id(query.cursor):
@@ -203,7 +204,7 @@ def _page(store: Store, query: ExecutionQuery) -> tuple[list[Summary], str | Non
     return page, cursor
 
 
-@routes.get("/executions/{id}/events", answers={200: EventPage, 204: None})
+@routes.add("GET", "/executions/{id}/events", answers={200: EventPage, 204: None})
 async def events(call: Call, query: AfterQuery) -> Response:
     """The event log. With `Accept: text/event-stream` a stream until the end; `Last-Event-ID` resumes it."""
     execution, store = call.path_params["id"], call.api.store
@@ -226,7 +227,7 @@ async def _stream(call: Call, execution: str, after: int) -> Response:
         if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 16):
             raise Refused(422, "Last-Event-ID must be the seq of an event")
         after = int(last_event_id)
-        state, _ = await call.api.look(execution)
+        state, _ = await call.api.load(execution)
         if state.over and after >= state.seq:
             return Response(status_code=204)  # tells a browser not to reconnect
     else:
@@ -234,11 +235,11 @@ async def _stream(call: Call, execution: str, after: int) -> Response:
     return sse.EventStream(call.api, call.caller.key, sse.stream(call.api, execution, after, call.is_still_authorized))
 
 
-@routes.get("/executions/{id}/state")
+@routes.add("GET", "/executions/{id}/state")
 async def state(call: Call, query: StateQuery) -> StateView:
     """The state after an event: the fold of the log up to there."""
     api, execution = call.api, call.path_params["id"]
-    current, _ = await api.look(execution)
+    current, _ = await api.load(execution)
     file = api.runtime.loaded_playbook(current.digest).file
     at = current.seq if query.at is None else query.at
     if at > current.seq:
@@ -251,14 +252,14 @@ async def state(call: Call, query: StateQuery) -> StateView:
     return StateView.of(past, moment, file)
 
 
-@routes.get("/executions/{id}/vars")
+@routes.add("GET", "/executions/{id}/vars")
 async def variables(call: Call) -> VarsView:
     """The variables of a classic playbook."""
-    state, _ = await call.api.look(call.path_params["id"])
+    state, _ = await call.api.load(call.path_params["id"])
     return VarsView(state.id, state.ctx.get("vars", {}))
 
 
-@routes.get("/executions/{id}/logs")
+@routes.add("GET", "/executions/{id}/logs")
 async def logs(call: Call, query: LogQuery) -> LogPage:
     """The standard output and error of the tasks of an execution."""
     execution = call.path_params["id"]
@@ -286,7 +287,7 @@ def _log_page(store: Store, execution: str, after: int, limit: int) -> tuple[lis
 # -- commands -------------------------------------------------------------------------------------------------------
 
 
-@routes.post("/executions/{id}/cancel", optional=True, status=202)
+@routes.add("POST", "/executions/{id}/cancel", optional=True, status=202)
 async def cancel(call: Call, body: CancelRequest) -> ExecutionStatus:
     """Cancel an execution and its children."""
     state = (await call.api.service.handle(call.path_params["id"], Cancel(body.reason))).state
@@ -295,7 +296,7 @@ async def cancel(call: Call, body: CancelRequest) -> ExecutionStatus:
     return ExecutionStatus.of(state)
 
 
-@routes.post("/executions/{id}/pause", optional=True, status=202)
+@routes.add("POST", "/executions/{id}/pause", optional=True, status=202)
 async def pause(call: Call, body: Nothing) -> ExecutionStatus:
     """Start no further tasks; running ones finish."""
     state = (await call.api.service.handle(call.path_params["id"], Pause())).state
@@ -304,7 +305,7 @@ async def pause(call: Call, body: Nothing) -> ExecutionStatus:
     return ExecutionStatus.of(state)
 
 
-@routes.post("/executions/{id}/resume", optional=True, status=202)
+@routes.add("POST", "/executions/{id}/resume", optional=True, status=202)
 async def resume(call: Call, body: Nothing) -> ExecutionStatus:
     """Continue after a pause."""
     answer = await call.api.service.handle(call.path_params["id"], Resume())
@@ -320,7 +321,7 @@ def _reason(state: Execution) -> str:
     return f"the run {'was' if state.over else 'is'} {state.shown_status}"
 
 
-@routes.post("/executions/{id}/signals", limit=PAYLOAD_BYTES, headers=(IDEMPOTENCY_KEY,), status=202)
+@routes.add("POST", "/executions/{id}/signals", limit=PAYLOAD_BYTES, headers=(IDEMPOTENCY_KEY,), status=202)
 async def signal(call: Call, body: SignalRequest) -> SignalAnswer:
     """Send a signal to an execution. A signal that nothing waits for yet is stored."""
     id = body.id or call.headers.get("idempotency-key") or uuid7(call.api.clock.now(), os.urandom(8))

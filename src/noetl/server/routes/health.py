@@ -25,13 +25,13 @@ OPEN = ("pending", "running", "waiting", "paused", "cancelling")
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-@routes.get("/livez")
+@routes.add("GET", "/livez")
 async def live(call: Call) -> Liveness:
     """Whether the server responds."""
     return Liveness()
 
 
-@routes.get("/readyz", answers={200: Readiness, 503: Readiness})
+@routes.add("GET", "/readyz", answers={200: Readiness, 503: Readiness})
 async def ready(call: Call) -> Response:
     """Whether the server can work, and the status of its dependencies. `nats` is not required."""
     api = call.api
@@ -44,7 +44,7 @@ async def ready(call: Call) -> Response:
     return json_response(Readiness("ok" if is_ready else "down", checks, dependencies), 200 if is_ready else 503)
 
 
-@routes.get("/metrics", answers={200: "text/plain"})
+@routes.add("GET", "/metrics", answers={200: "text/plain"})
 async def metrics(call: Call) -> Response:
     """Metrics for Prometheus."""
     return Response(call.api.metrics.text(await _gauges(call.api)), media_type=PROMETHEUS)
@@ -79,13 +79,13 @@ def _stored(store: Store) -> dict[str, dict[Labels, float]]:
     }
 
 
-@routes.get("/version")
+@routes.add("GET", "/version")
 async def version(call: Call) -> Version:
     """The version of the server."""
     return Version("noetl", call.api.settings.version, "v1")
 
 
-@routes.get(f"{PREFIX}/openapi.json", answers={200: JSON})
+@routes.add("GET", f"{PREFIX}/openapi.json", answers={200: JSON})
 async def openapi(call: Call) -> Response:
     """This document."""
     return json_response(call.app.openapi)

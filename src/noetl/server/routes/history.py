@@ -22,7 +22,7 @@ routes = Routes()
 MAX_NAME_LENGTH = 1_000
 
 
-@routes.get("/executions/{id}/explain")
+@routes.add("GET", "/executions/{id}/explain")
 async def explain(call: Call, query: ExplainQuery) -> ExplainView:
     """Why a step ran as it did: each arc, rule and gate that was evaluated, with its values; why a token is held, what
     a join waits for, why a step never ran."""
@@ -34,7 +34,8 @@ async def explain(call: Call, query: ExplainQuery) -> ExplainView:
     return ExplainView(**explained(explanation, state, run, file.name, file.places))
 
 
-@routes.post(
+@routes.add(
+    "POST",
     "/executions/{id}/fork",
     optional=True,
     limit=PAYLOAD_BYTES,
@@ -49,7 +50,8 @@ async def fork(call: Call, body: ForkRequest) -> Response:
     return await _started(call, await history.fork(call.api.runtime, call.path_params["id"], id, body.at, edit))
 
 
-@routes.post(
+@routes.add(
+    "POST",
     "/executions/{id}/retry",
     optional=True,
     limit=PAYLOAD_BYTES,
@@ -68,7 +70,7 @@ async def _edit(call: Call, request: RetryRequest) -> Edit:
     """The changes, after the same check of the keychain as for any start."""
     playbooks = call.api.playbooks
     if request.playbook is None:
-        state, _ = await call.api.look(call.path_params["id"])
+        state, _ = await call.api.load(call.path_params["id"])
         await playbooks.check_keychain(state.net.playbook)
         return Edit("", request.ctx)
     if call.caller.role not in WRITE:

@@ -30,7 +30,7 @@ SIGNED = (
 )
 
 
-@routes.post("/hooks/{name}", raw=(JSON,), headers=SIGNED, status=202)
+@routes.add("POST", "/hooks/{name}", raw=(JSON,), headers=SIGNED, status=202)
 async def deliver(call: Call) -> Delivered:
     """Start the playbook of a hook. The body is its payload; the signature authorizes the sender."""
     name = call.path_params["name"]
@@ -101,13 +101,13 @@ async def _execution(call: Call, name: str, signature: str, body: bytes) -> tupl
 # -- administration -------------------------------------------------------------------------------------------------
 
 
-@routes.get("/hooks")
+@routes.add("GET", "/hooks")
 async def list_all(call: Call) -> HookPage:
     """The hooks by name, without their secrets."""
     return HookPage(list(map(HookView.of, await call.in_store(call.api.store.triggers.hooks))))
 
 
-@routes.put("/hooks/{name}", answers={200: HookSecret, 201: HookSecret})
+@routes.add("PUT", "/hooks/{name}", answers={200: HookSecret, 201: HookSecret})
 async def put(call: Call, body: HookRequest) -> Response:
     """Create or change a hook. A generated secret is sent only in this response."""
     api, path, version = call.api, body.path, body.version
@@ -116,18 +116,18 @@ async def put(call: Call, body: HookRequest) -> Response:
     safe, name, now = api.safe(), call.path_params["name"], api.clock.now()
     hook, secret, is_new = await call.in_store(hooks.put, api.store, safe, name, path, version, body.secret, now)
     location = {"Location": f"{PREFIX}/hooks/{name}"} if is_new else None
-    return json_response(HookSecret.of(hook, secret), 201 if is_new else 200, location)
+    return json_response(HookSecret.with_secret(hook, secret), 201 if is_new else 200, location)
 
 
-@routes.delete("/hooks/{name}")
+@routes.add("DELETE", "/hooks/{name}")
 async def delete(call: Call) -> None:
     """Delete a hook and its secret."""
     await call.in_store(hooks.delete, call.api.store, call.path_params["name"])
 
 
-@routes.post("/hooks/{name}/rotate", optional=True)
+@routes.add("POST", "/hooks/{name}/rotate", optional=True)
 async def rotate(call: Call, body: Nothing) -> HookSecret:
     """Replace the secret of a hook. The old one is invalid at once."""
     api = call.api
     hook, secret = await call.in_store(hooks.rotate, api.store, api.safe(), call.path_params["name"], api.clock.now())
-    return HookSecret.of(hook, secret)
+    return HookSecret.with_secret(hook, secret)

@@ -16,7 +16,7 @@ MAX_LISTED = 1_000
 MAX_AGE_SECONDS = 100 * 366 * 86_400.0
 
 
-@routes.post("/executions/prune")
+@routes.add("POST", "/executions/prune")
 async def prune(call: Call, body: PruneRequest) -> Pruned:
     """Remove a batch of executions that ended long ago, with all their data; if `more` is true, send it again.
 
@@ -37,14 +37,14 @@ async def prune(call: Call, body: PruneRequest) -> Pruned:
     return Pruned(removed, removed == BATCH)
 
 
-@routes.get("/executions/{id}/verify")
+@routes.add("GET", "/executions/{id}/verify")
 async def verify(call: Call) -> Verified:
     """Check the log of an execution against every invariant."""
     verified = await call.until_disconnect(call.api.upkeep.verify(call.path_params["id"]))
     return Verified(verified.executions, verified.violations)
 
 
-@routes.get("/verify")
+@routes.add("GET", "/verify")
 async def verify_all(call: Call, query: VerifyQuery) -> VerifiedPage:
     """Check the logs of executions, newest first; a page takes a few seconds at most."""
     if query.cursor and not is_id(query.cursor):

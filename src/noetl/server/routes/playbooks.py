@@ -30,7 +30,7 @@ TEXT = (YAML, "application/x-yaml", "text/yaml", BYTES)
 """Client generators know no YAML, so plain bytes are accepted as well."""
 
 
-@routes.post("/playbooks", raw=TEXT, answers={201: Registered})
+@routes.add("POST", "/playbooks", raw=TEXT, answers={201: Registered})
 async def register(call: Call) -> Response:
     """Register a playbook under its `metadata.path`. The same text keeps its version."""
     api = call.api
@@ -39,13 +39,13 @@ async def register(call: Call) -> Response:
     playbook = compiled.require().playbook
     path, label = playbook.path, playbook.version or ""
     check_path(path)
-    digest = await api.playbooks.keep(text, compiled)
+    digest = await api.playbooks.save(text, compiled)
     version = await call.in_store(api.store.register, path, digest, str(label), api.clock.now())
     registered = Registered(digest, path, version, list(map(Finding.of, compiled.problems)))
     return json_response(registered, 201, {"Location": f"{PREFIX}/playbooks/{quote(path)}?version={version}"})
 
 
-@routes.get("/playbooks")
+@routes.add("GET", "/playbooks")
 async def list_all(call: Call, query: PlaybookQuery) -> PlaybookPage:
     """Registered playbooks by path, each with its current version."""
     items = await call.in_store(_items, call.api.store, query)
@@ -57,14 +57,14 @@ def _items(store: Store, query: PlaybookQuery) -> list[PlaybookItem]:
     return [PlaybookItem.of(path, store.versions(path, 1)[0]) for path in paths]
 
 
-@routes.post("/playbooks/validate", raw=TEXT)
+@routes.add("POST", "/playbooks/validate", raw=TEXT)
 async def validate(call: Call, query: ValidateQuery) -> Validity:
     """Check a playbook: every problem, with its place."""
     compiled = await call.api.playbooks.compiler.check(call.caller.key, await call.body(), strict=query.strict)
     return Validity(compiled.valid, list(map(Finding.of, compiled.problems)))
 
 
-@routes.get("/playbooks/{path}", answers={200: PlaybookText, 304: None})
+@routes.add("GET", "/playbooks/{path}", answers={200: PlaybookText, 304: None})
 async def show_one(call: Call, query: VersionQuery) -> Response:
     """The text of a playbook and its versions. With `Accept: application/yaml` only the text."""
     store, path = call.api.store, call.path_params["path"]

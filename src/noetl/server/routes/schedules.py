@@ -25,7 +25,7 @@ routes = Routes()
 IDEMPOTENCY_KEY = Header("Idempotency-Key", "Requests with the same key count once.")
 
 
-@routes.post("/schedules", answers={201: ScheduleView})
+@routes.add("POST", "/schedules", answers={201: ScheduleView})
 async def add(call: Call, body: NewSchedule) -> Response:
     """Create a schedule. Its playbook must be registered."""
     schedule = schedules.made(body.name, body, call.api.clock.now())
@@ -35,7 +35,7 @@ async def add(call: Call, body: NewSchedule) -> Response:
     return await _created(call, schedule)
 
 
-@routes.get("/schedules")
+@routes.add("GET", "/schedules")
 async def list_all(call: Call, query: Page) -> SchedulePage:
     """Schedules by name."""
     page = await call.in_store(call.api.store.triggers.schedules, query.cursor, query.limit + 1)
@@ -44,13 +44,13 @@ async def list_all(call: Call, query: Page) -> SchedulePage:
     return SchedulePage(views, following)
 
 
-@routes.get("/schedules/{name}")
+@routes.add("GET", "/schedules/{name}")
 async def show_one(call: Call) -> ScheduleView:
     """A schedule: its next firing, and the outcomes of its latest ones."""
     return await _view(call, await _schedule(call))
 
 
-@routes.put("/schedules/{name}", answers={200: ScheduleView, 201: ScheduleView})
+@routes.add("PUT", "/schedules/{name}", answers={200: ScheduleView, 201: ScheduleView})
 async def put(call: Call, body: ScheduleRequest) -> Response:
     """Change or create a schedule. If its times stay the same, its next firing does, too."""
     name, api = call.path_params["name"], call.api
@@ -59,28 +59,28 @@ async def put(call: Call, body: ScheduleRequest) -> Response:
     return await _created(call, schedule) if is_new else json_response(await _view(call, schedule))
 
 
-@routes.delete("/schedules/{name}")
+@routes.add("DELETE", "/schedules/{name}")
 async def delete(call: Call) -> None:
     """Delete a schedule. Executions that it has started continue."""
     if not await call.in_store(call.api.store.triggers.delete_schedule, call.path_params["name"]):
         raise _not_found(call)
 
 
-@routes.post("/schedules/{name}/pause", optional=True)
+@routes.add("POST", "/schedules/{name}/pause", optional=True)
 async def pause(call: Call, body: Nothing) -> ScheduleView:
     """Start nothing until it is resumed."""
     now = call.api.clock.now()
     return await _view(call, await _change(call, lambda old, _: schedules.paused(old, now)))
 
 
-@routes.post("/schedules/{name}/resume", optional=True)
+@routes.add("POST", "/schedules/{name}/resume", optional=True)
 async def resume(call: Call, body: Nothing) -> ScheduleView:
     """Continue with the next firing. Firings during the pause are not made up for."""
     now = call.api.clock.now()
     return await _view(call, await _change(call, lambda old, _: schedules.resumed(old, now)))
 
 
-@routes.post("/schedules/{name}/trigger", optional=True, headers=(IDEMPOTENCY_KEY,), answers={202: Triggered})
+@routes.add("POST", "/schedules/{name}/trigger", optional=True, headers=(IDEMPOTENCY_KEY,), answers={202: Triggered})
 async def trigger(call: Call, body: Nothing) -> Response:
     """Fire now, in addition to the times of the schedule, even if it is paused. Its overlap policy applies."""
     api = call.api

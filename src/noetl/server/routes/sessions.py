@@ -21,7 +21,7 @@ routes = Routes()
 LOGIN_BYTES = 16_384
 
 
-@routes.post("/sessions", limit=LOGIN_BYTES, answers={201: NewSession})
+@routes.add("POST", "/sessions", limit=LOGIN_BYTES, answers={201: NewSession})
 async def login(call: Call, body: LoginRequest) -> Response:
     """Sign in. The response sets the cookie of the session."""
     api = call.api
@@ -43,7 +43,7 @@ async def login(call: Call, body: LoginRequest) -> Response:
     return json_response(answer, 201, {"Set-Cookie": cookie(secret, int(LONGEST_SECONDS))})
 
 
-@routes.get("/sessions")
+@routes.add("GET", "/sessions")
 async def list_all(call: Call, query: SessionQuery) -> SessionPage:
     """The caller, and the caller's sessions."""
     caller = call.caller
@@ -60,17 +60,17 @@ async def list_all(call: Call, query: SessionQuery) -> SessionPage:
     return SessionPage(caller.name, caller.role, csrf, views)
 
 
-@routes.delete("/sessions", answers={204: None})
+@routes.add("DELETE", "/sessions", answers={204: None})
 async def logout(call: Call) -> Response:
     """Sign out."""
     if call.caller.session is None:
         raise Refused(422, "a token has no session; revoke it with DELETE /api/v1/tokens/ID")
     await call.api.sessions.end(call.caller.session)
-    call.api.authenticator.forget()
+    call.api.authenticator.clear_cache()
     return Response(status_code=204, headers={"Set-Cookie": cookie("", 0)})
 
 
-@routes.delete("/sessions/{name}")
+@routes.add("DELETE", "/sessions/{name}")
 async def end(call: Call) -> None:
     """End a session by its id: one's own, or as admin any."""
     id, sessions, caller = call.path_params["name"], call.api.sessions, call.caller
@@ -78,4 +78,4 @@ async def end(call: Call) -> None:
     session = next((session for session in await sessions.of(user) if session.id == id), None)
     if session is None or not await sessions.end(session):
         raise NotFound(f"there is no session {id!r}")
-    call.api.authenticator.forget()
+    call.api.authenticator.clear_cache()

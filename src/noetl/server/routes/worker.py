@@ -56,7 +56,7 @@ MAX_NAME_LENGTH = 200
 # -- work -----------------------------------------------------------------------------------------------------------
 
 
-@routes.post("/worker/claim", answers={200: list[dict[str, Any]]})
+@routes.add("POST", "/worker/claim", answers={200: list[dict[str, Any]]})
 async def claim(call: Call, body: wire.ClaimRequest) -> Response:
     """Lease ready work of a pool. If there is none, wait for it up to `wait` seconds."""
     command = _claim(call, body)
@@ -72,7 +72,7 @@ async def claim(call: Call, body: wire.ClaimRequest) -> Response:
     return Response(wire.encode_works(works), media_type=JSON)
 
 
-@routes.post("/worker/report", limit=wire.CONTENT_BYTES)
+@routes.add("POST", "/worker/report", limit=wire.CONTENT_BYTES)
 async def report(call: Call, body: list[wire.ReportRequest]) -> list[wire.Verdicts]:
     """Report outcomes under leases. All reports of the list are decided and committed together."""
     if len(body) > MAX_REPORTS:
@@ -165,7 +165,7 @@ async def _return(call: Call, works: list[Work]) -> None:
         await call.api.runtime.handle(work.execution, Report(work.fence, (), hand_back=True))
 
 
-@routes.post("/worker/heartbeat", limit=16 * MIB)
+@routes.add("POST", "/worker/heartbeat", limit=16 * MIB)
 async def heartbeat(call: Call, body: wire.Heartbeat) -> wire.Pulse:
     """Record a heartbeat; return revoked leases and paused executions."""
     worker, pool = _name(call, body.worker), _pool(call, body.pool)
@@ -185,7 +185,7 @@ async def heartbeat(call: Call, body: wire.Heartbeat) -> wire.Pulse:
 # -- credentials, playbooks and content -----------------------------------------------------------------------------
 
 
-@routes.post("/worker/secrets")
+@routes.add("POST", "/worker/secrets")
 async def secrets(call: Call, body: wire.SecretRequest) -> StoredCredential:
     """A decrypted credential, for an execution of which the worker holds a lease."""
     if len(body.name) > MAX_NAME_LENGTH or len(body.execution) > MAX_NAME_LENGTH:
@@ -204,7 +204,7 @@ async def secrets(call: Call, body: wire.SecretRequest) -> StoredCredential:
     return credential
 
 
-@routes.get("/worker/playbooks/{hash}", answers={200: YAML})
+@routes.add("GET", "/worker/playbooks/{hash}", answers={200: YAML})
 async def playbook(call: Call) -> Response:
     """The text of a playbook by its digest, for a worker with a lease of one of its executions."""
     stored = await call.in_store(call.api.store.playbook, call.path_params["hash"])
@@ -213,7 +213,7 @@ async def playbook(call: Call) -> Response:
     return Response(stored[1], headers=IMMUTABLE, media_type=YAML)
 
 
-@routes.get("/worker/blobs/{hash}", answers={200: BYTES})
+@routes.add("GET", "/worker/blobs/{hash}", answers={200: BYTES})
 async def get_blob(call: Call) -> Response:
     """Stored content by its hash, for a worker with a lease of an execution that refers to it."""
     content = await call.in_store(call.api.store.blob, call.path_params["hash"]) if await _may_read(call) else None
@@ -231,7 +231,7 @@ class BlobQuery(QueryString, frozen=True):
     bucket: Annotated[str, text("The NATS bucket of the playbook for large results, to store it there as well.")] = ""
 
 
-@routes.put("/worker/blobs/{hash}", raw=(BYTES,), limit=wire.CONTENT_BYTES)
+@routes.add("PUT", "/worker/blobs/{hash}", raw=(BYTES,), limit=wire.CONTENT_BYTES)
 async def put_blob(call: Call, query: BlobQuery) -> None:
     """Store content before the report that refers to it."""
     api, execution, key = call.api, query.execution, call.path_params["hash"]

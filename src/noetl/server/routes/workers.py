@@ -16,13 +16,13 @@ MAX_PARSED_BYTES = 8 << 20
 """Content up to this size is parsed to find out whether it is JSON."""
 
 
-@routes.get("/workers")
+@routes.add("GET", "/workers")
 async def workers(call: Call) -> WorkerPage:
     """The workers at their last heartbeats."""
     return WorkerPage(list(map(WorkerView.of, await call.in_store(call.api.store.workers))))
 
 
-@routes.get("/results/{hash}", answers={200: BYTES})
+@routes.add("GET", "/results/{hash}", answers={200: BYTES})
 async def result(call: Call) -> Response:
     """The content of a reference by its key: JSON, or the bytes of a file."""
     key = call.path_params["hash"]
