@@ -6,7 +6,7 @@ RUN_LOCKS := requirements/run.txt requirements/build.txt
 DEV_LOCK := requirements/dev.txt
 IMAGE_EXTRAS := server postgres nats otel object duckdb
 
-.PHONY: run test setup check bench soak docs lock clean bytecode
+.PHONY: run test setup check bench cost soak docs lock clean bytecode
 
 run: .venv/run.stamp bytecode
 	@$(BIN)/noetl graph examples/hello.yaml
@@ -29,7 +29,10 @@ soak: .venv/dev.stamp
 	$(BIN)/python -m pytest -n auto -m slow -p tests.soak_summary
 
 docs: .venv/dev.stamp
-	$(BIN)/python -m docs.generate
+	$(BIN)/python -m tools.docs
+
+cost: .venv/dev.stamp
+	$(BIN)/python -m bench.cost
 
 lock: .venv/bin/python
 	$(PIP) install uv

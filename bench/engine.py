@@ -70,7 +70,7 @@ def run(text: str, tenths_of: int = 0) -> Ran:
 
 async def _run(path: Path, text: str, tenths_of: int) -> Ran:
     store = SqliteStore(path)
-    engine = Embedded(store, KINDS, SystemClock(), _no_children)
+    engine = Embedded(store, KINDS, SystemClock(), no_children)
     digest = engine.runtime.add(load("bench.yaml", text, KINDS).require())
     execution = uuid7(time.time(), os.urandom(8))
     marks: list[float] = []
@@ -98,7 +98,7 @@ async def _watch(engine: Embedded, execution: str, total: int, marks: list[float
             marks.append(time.perf_counter())
 
 
-async def _no_children(parent: Execution, request: dict[str, object]) -> str:
+async def no_children(parent: Execution, request: dict[str, object]) -> str:
     raise AssertionError("there are no children in a benchmark")
 
 

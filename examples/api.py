@@ -1,9 +1,9 @@
-"""A small HTTP API on this machine, for the examples to call. Needs nothing but Python.
+"""A small HTTP API on this machine for the examples. Needs only Python.
 
     python examples/api.py &          serves on http://127.0.0.1:8000
-    python examples/api.py 8123 &     on another port; 0 takes any that is free
+    python examples/api.py 8123 &     on another port; 0 takes any free port
 
-The first line it prints is its address. It keeps everything in memory and forgets it when it ends.
+The first line of its output is its address. It keeps everything in memory.
 
     /items?page=1&size=50             {"items": [...], "next_page": 2, "has_more": true}; 120 items in all
     /flaky?key=a&failures=2           503 for the first two requests with that key, then {"key": "a", "requests": 3}

@@ -1,11 +1,11 @@
-"""Every check has an example that it finds and one that it lets pass; the reference shows both (docs/_problems.py)."""
+"""Every check has an example that it reports and one that it accepts; the reference shows both."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from docs._problems import EXAMPLES, example
+from tools.docs.problems import EXAMPLES, example
 
 from noetl.dsl.checks import net
 from noetl.dsl.compile import TOO_EXPENSIVE, load

@@ -5,17 +5,18 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from docs import generate
-from docs._events import ALIASES, ENVELOPE
-from docs._fields import fields
-from docs._markdown import slug
-from docs._outcomes import ERRORS
-from docs._templates import NAMES
-from docs._tools import EXAMPLES as KIND_EXAMPLES
+from tools.docs import generate
+from tools.docs.events import ALIASES, ENVELOPE
+from tools.docs.fields import fields
+from tools.docs.markdown import slug
+from tools.docs.outcomes import ERRORS
+from tools.docs.templates import NAMES
+from tools.docs.tools import EXAMPLES as KIND_EXAMPLES
 
 from noetl.cli.main import EXIT_CODES, VERBS
 from noetl.dsl.checks.scopes import PLACES, ROOTS
@@ -32,7 +33,7 @@ from noetl.settings import VARIABLES
 from noetl.tools.registry import BUILTIN, KINDS
 
 HOME = Path(__file__).parents[1]
-PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md"))]
+PAGES = [HOME / "README.md", HOME / "CONTRIBUTING.md", *sorted((HOME / "docs").rglob("*.md"))]
 PROBLEMS = HOME / "docs" / "reference" / "problems"
 FENCE = re.compile(r"^( *)(```+|~~~+)(\w*)[^\n]*\n(.*?)^\1\2 *$", re.MULTILINE | re.DOTALL)
 INLINE_CODE = re.compile(r"`[^`\n]+`")
@@ -46,35 +47,42 @@ def generated() -> dict[str, str]:
 
 
 def test_generated_pages_are_not_stale(generated: dict[str, str]) -> None:
-    folder = generate.REFERENCE
-    on_disk = {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in folder.rglob("*.md")}
-    stale = sorted(name for name in generated.keys() | on_disk.keys() if generated.get(name) != on_disk.get(name))
+    folders = [generate.DOCS / name for name in generate.GENERATED_FOLDERS]
+    files = {file.relative_to(generate.DOCS).as_posix() for folder in folders for file in folder.rglob("*.*")}
+    fresh = {**generated, generate.OPENAPI: generate.openapi()}
+    stale = sorted(name for name in fresh.keys() | files if fresh.get(name) != _on_disk(name))
     assert not stale, "run `make docs`"
+
+
+def _on_disk(name: str) -> str | None:
+    path = generate.DOCS / name
+    return path.read_text("utf-8") if path.exists() else None
 
 
 def test_pages_come_out_the_same_every_time(generated: dict[str, str]) -> None:
     assert generate.pages() == generated
 
 
-def test_every_check_has_a_page(generated: dict[str, str]) -> None:
+def test_every_check_has_a_section_that_the_index_links_to(generated: dict[str, str]) -> None:
+    index = generated["reference/problems/index.md"]
     for code in CHECKS:
-        assert f"problems/{code}.md" in generated
-        assert f"({code}.md)" in generated["problems/index.md"]
+        (page,) = re.findall(rf"\[{code}\]\((\w+\.md)#{code.lower()}\)", index)
+        assert f"\n## {code}\n" in generated[f"reference/problems/{page}"]
 
 
 def test_every_kind_has_a_page(generated: dict[str, str]) -> None:
     for kind in BUILTIN:
-        assert f"tools/{kind}.md" in generated
-        assert f"({kind}.md)" in generated["tools/index.md"]
+        assert f"reference/tools/{kind}.md" in generated
+        assert f"({kind}.md)" in generated["reference/tools/index.md"]
 
 
 def test_every_verb_is_described(generated: dict[str, str]) -> None:
     for verb in VERBS:
-        assert f"## noetl {verb}\n" in generated["cli.md"]
+        assert f"## noetl {verb}\n" in generated["reference/cli.md"]
 
 
 def test_every_exit_code_is_told(generated: dict[str, str]) -> None:
-    told = set(re.findall(r"^\| (\d+) \|", generated["cli.md"], re.MULTILINE))
+    told = set(re.findall(r"^\| (\d+) \|", generated["reference/cli.md"], re.MULTILINE))
     assert told == {"0", "1", *map(str, EXIT_CODES.values())}
 
 
@@ -82,8 +90,8 @@ def test_every_event_is_described_with_its_fields(generated: dict[str, str]) -> 
     for name, kind in EVENTS.items():
         if not name:
             continue  # the base of all
-        assert f"](#{slug(name)})" in generated["events.md"]
-        _, _, section = generated["events.md"].partition(f"\n### {name}\n")
+        assert f"](#{slug(name)})" in generated["reference/events.md"]
+        _, _, section = generated["reference/events.md"].partition(f"\n### {name}\n")
         section = re.split(r"^##", section, maxsplit=1, flags=re.MULTILINE)[0]
         assert [one.name for one in fields(kind)] == re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE), name
 
@@ -97,22 +105,22 @@ def test_every_variable_that_is_read_is_listed(generated: dict[str, str]) -> Non
     source = (HOME / "src" / "noetl" / "settings.py").read_text("utf-8")
     read = set(re.findall(r"\bNOETL_[A-Z_]+\b", source.partition("VARIABLES:")[0]))
     assert read <= VARIABLES.keys()
-    assert re.findall(r"^\| `(\w+)` \|", generated["settings.md"], re.MULTILINE) == list(VARIABLES)
+    assert re.findall(r"^\| `(\w+)` \|", generated["reference/settings.md"], re.MULTILINE) == list(VARIABLES)
 
 
 def test_every_metric_is_listed(generated: dict[str, str]) -> None:
-    assert re.findall(r"^\| `(\w+)` \|", generated["metrics.md"], re.MULTILINE) == list(METRICS)
+    assert re.findall(r"^\| `(\w+)` \|", generated["reference/metrics.md"], re.MULTILINE) == list(METRICS)
 
 
 def test_every_invariant_is_listed(generated: dict[str, str]) -> None:
-    assert re.findall(r"^\| `(\w+)` \|", generated["invariants.md"], re.MULTILINE) == list(INVARIANTS)
+    assert re.findall(r"^\| `(\w+)` \|", generated["reference/invariants.md"], re.MULTILINE) == list(INVARIANTS)
 
 
 def test_every_kind_of_error_in_the_source_is_explained(generated: dict[str, str]) -> None:
     made = set(_error_kinds())
     assert made == set(ERRORS)
     for kind in made:
-        assert f"| `{kind}` |" in generated["outcomes.md"]
+        assert f"| `{kind}` |" in generated["reference/outcomes.md"]
 
 
 MAKERS = {"failed": 0, "_failed": 0, "Failure": 0, "Error": 0, "as_fault": 0, "Refused": 1}
@@ -140,16 +148,17 @@ def _is_text(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def test_kinds_that_this_version_can_not_run_are_marked(generated: dict[str, str]) -> None:
-    for kind in BUILTIN:
-        marked = "**Arrives later:**" in generated[f"tools/{kind}.md"]
-        runs = KINDS.runner(kind) is not None or kind in ("iterator", "workbook")
-        assert marked is not runs, kind
+INTERPRETED = {"iterator", "workbook"}
+"""Kinds without a runner: the pipeline runs the one, and the compiler replaces the other."""
+
+
+def test_every_kind_can_be_run() -> None:
+    assert {kind for kind in BUILTIN if KINDS.runner(kind) is None} == INTERPRETED
 
 
 @pytest.mark.parametrize("entries", [FILTERS, SQL_FILTERS, TESTS, FUNCTIONS, *METHODS.values()])
 def test_everything_a_template_can_use_is_listed(generated: dict[str, str], entries: dict[str, object]) -> None:
-    rows = [line for line in generated["templates.md"].split("\n") if line.startswith("| `")]
+    rows = [line for line in generated["reference/templates.md"].split("\n") if line.startswith("| `")]
     listed = {name for row in rows for name in re.findall(r"`([^`]+)`", row.split(" | ")[0])}
     assert set(entries) <= listed
 
@@ -161,7 +170,7 @@ def test_every_name_and_place_of_templates_is_explained() -> None:
 
 def test_every_key_of_the_language_is_listed(generated: dict[str, str]) -> None:
     for key in _keys(ROOT, set()):
-        assert re.search(rf"^\| `(?:[\w.\[\]]+\.)?{key}` \|", generated["language.md"], re.MULTILINE), key
+        assert re.search(rf"^\| `(?:[\w.\[\]]+\.)?{key}` \|", generated["reference/language.md"], re.MULTILINE), key
 
 
 def _keys(shape: Shape, seen: set[int]) -> set[str]:
@@ -198,31 +207,39 @@ def test_there_is_no_example_without_a_kind() -> None:
     assert {path.name for path in KIND_EXAMPLES.iterdir()} == {f"{kind}.yaml" for kind in BUILTIN}
 
 
-@pytest.mark.parametrize("path", [path for path in PAGES if PROBLEMS not in path.parents], ids=str)
-def test_playbooks_shown_in_the_docs_have_no_errors(path: Path) -> None:
+def test_playbooks_shown_in_the_docs_have_no_errors() -> None:
+    pages = [path for path in PAGES if PROBLEMS not in path.parents]
+    assert [error for path in pages for error in _errors(path)] == []
+
+
+def _errors(path: Path) -> Iterator[str]:
+    """The errors of the playbooks that a page shows."""
     for match in FENCE.finditer(path.read_text("utf-8")):
         text = dedent(match.group(4))
         if match.group(3) == "yaml" and re.search(r"^apiVersion:", text, re.MULTILINE):
-            found = load(path.name, text, KINDS).problems
-            assert [str(problem) for problem in found if problem.severity == "error"] == []
+            problems = load(path.name, text, KINDS).problems
+            yield from (f"{path}: {problem}" for problem in problems if problem.severity == "error")
 
 
-@pytest.mark.parametrize("path", PAGES, ids=str)
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_lead_somewhere() -> None:
+    assert [f"{path}: {target}" for path in PAGES for target in _broken_links(path)] == []
+
+
+def _broken_links(path: Path) -> Iterator[str]:
     for target in LINK.findall(_prose(path)):
         if re.match(r"[a-z]+:", target):
             continue
         name, _, anchor = target.partition("#")
         goal = (path.parent / name).resolve() if name else path
-        assert goal.exists(), target
-        if anchor and goal.suffix == ".md":
-            assert anchor in _anchors(goal), target
+        if not goal.exists() or (anchor and goal.suffix == ".md" and anchor not in _anchors(goal)):
+            yield target
 
 
 def _prose(path: Path) -> str:
     return INLINE_CODE.sub("", FENCE.sub("", path.read_text("utf-8")))
 
 
+@cache
 def _anchors(path: Path) -> set[str]:
     """Anchors as GitHub makes them; a heading that comes twice gets a number."""
     found: set[str] = set()
@@ -232,3 +249,21 @@ def _anchors(path: Path) -> set[str]:
             anchor, count = f"{slug(title)}-{count}", count + 1
         found.add(anchor)
     return found
+
+
+def test_the_glossary_for_contributors_names_only_what_is_in_the_code() -> None:
+    text = (HOME / "docs" / "glossary.md").read_text("utf-8").partition("\n## For contributors\n")[2]
+    names = re.findall(r"^\*\*[^*]+\*\* \(`(\w+)`\)\.", text, re.MULTILINE)
+    source = "\n".join(file.read_text("utf-8") for file in (HOME / "src" / "noetl").rglob("*.py"))
+    stale = [name for name in names if not re.search(rf"\b(?:class|def) {name}\b|\b{name}: ", source)]
+    assert names
+    assert stale == []
+
+
+def test_files_named_in_contributing_exist() -> None:
+    text = FENCE.sub("", (HOME / "CONTRIBUTING.md").read_text("utf-8"))
+    paths = [path for path in re.findall(r"`([\w./]+/[\w./]*|\w+\.py)`", text) if not re.search(r"[A-Z]{4}", path)]
+    roots = (HOME, HOME / "src" / "noetl", HOME / "src" / "noetl" / "store" / "sqlite")
+    missing = [path for path in paths if not any((root / path).exists() for root in roots)]
+    assert paths
+    assert missing == []

@@ -424,6 +424,7 @@ class WorkerSuite:
         assert first == worker("w-1", slots=4, leases={A: [1, 7], B: [2]}, beat=AT + 1)
         assert second == worker("w-2", pool="gpu", version="2.1", beat=AT + 10)
         assert (first.busy, second.busy) == (3, 0)
+        assert (store.worker_session("w-1"), store.worker_session("w-3")) == (first, None)
         store.forget_worker("w-2")
         store.forget_worker("never")
         assert [one.worker for one in store.workers()] == ["w-1"]

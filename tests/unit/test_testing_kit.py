@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Annotated, Any
 
 import pytest
-from docs._outcomes import ERRORS
 from msgspec import Meta, Struct
+from tools.docs.outcomes import ERRORS
 
 from noetl.errors import FileMissing, NotFound, PlaybookInvalid
 from noetl.model.kind import Kind

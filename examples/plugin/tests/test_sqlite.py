@@ -1,4 +1,4 @@
-"""kind: sqlite, by the suite that every tool can use and by tests of its own."""
+"""kind: sqlite: the conformance suite for tools, and its own tests."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ server knows the position of the run, the next task, its visit and attempt, the 
 the task waits for and the inputs of that child. It rejects a fact that contradicts them, and then stores nothing of the
 report.
 
-    check_fact(state, fence, fact, previous)     raises Inadmissible with the reason
+    check_fact(state, fence, fact, previous, budget)     raises Inadmissible with the reason
 
 Facts are checked one by one, each against the state after the previous ones. The rules accept every fact that
 `noetl.pipeline` emits, also after a lost worker, a pause, a fork or a retry: both use the same formulas on the same
@@ -49,22 +49,22 @@ class Inadmissible(NoetlError):
     """A worker reported a fact that does not follow from its lease. Nothing of the report is stored."""
 
 
-def check_fact(state: Execution, fence: int, fact: e.Event, previous: e.Event | None) -> None:
+def check_fact(state: Execution, fence: int, fact: e.Event, previous: e.Event | None, budget: Budget) -> None:
     """Raise Inadmissible unless the holder of the lease may report this fact now. `previous` is the one before it in
-    the same report."""
+    the same report, whose facts share the budget for templates."""
     check = CHECKS.get(type(fact))
     if check is None:
         raise Inadmissible(f"{fact.name}: workers must not report this event")
-    Facts(state, fence, previous).check(check, fact)
+    Facts(state, fence, previous, budget).check(check, fact)
 
 
 class Facts:
     """The facts of one lease, and what they are checked against."""
 
-    __slots__ = ("fence", "plan", "previous", "run", "state")
+    __slots__ = ("budget", "fence", "plan", "previous", "run", "state")
 
-    def __init__(self, state: Execution, fence: int, previous: e.Event | None) -> None:
-        self.state, self.fence, self.previous = state, fence, previous
+    def __init__(self, state: Execution, fence: int, previous: e.Event | None, budget: Budget) -> None:
+        self.state, self.fence, self.previous, self.budget = state, fence, previous, budget
         self.run: Run = state.runs[state.leases[fence].run]
         self.plan: StepPlan = state.net.steps[self.run.step]
 
@@ -276,7 +276,14 @@ def _poll_count(facts: Facts, task: TaskId, count: int) -> None:
 # -- items and steps ------------------------------------------------------------------------------------------------
 
 
-def _iteration(facts: Facts, fact: e.IterationStarted | e.IterationDone) -> None:
+def _iteration_started(facts: Facts, fact: e.IterationStarted) -> None:
+    facts.holds(fact.index)
+    resumes = facts.state.leases[facts.fence].facts == 0
+    started = progress_key(fact.index, "") in facts.run.progress
+    require(resumes or not started, f"item {fact.index} was started under this lease")
+
+
+def _iteration_done(facts: Facts, fact: e.IterationDone) -> None:
     facts.holds(fact.index)
 
 
@@ -371,7 +378,7 @@ class Known(NamedTuple):
 
     scope: Scope
     budget: Budget
-    """Shared by all templates of a fact. Values beyond it are not derived."""
+    """Shared by all templates of a report. Values beyond it are not derived."""
 
     def with_args(self, own: Any) -> Known:
         """The same for the inputs of a task, which see its own args too."""
@@ -388,7 +395,8 @@ class Known(NamedTuple):
         if timed or not all(name in STABLE and name in self.scope for name in names):
             return UNKNOWN
         try:
-            return render(source, self.scope, self.budget)
+            with self.budget.allowance:
+                return render(source, self.scope, self.budget)
         except (TemplateError, Need):  # stored values are not loaded for this
             return UNKNOWN
 
@@ -413,7 +421,7 @@ def _known(facts: Facts, index: int | None, chain: str) -> Known:
         items = run.loop.items
         if isinstance(items, list):
             scope["iter"] = {loop.iterator: items[index], "index": index, **facts.progress(index, "").iter}
-    return Known(scope, Budget())
+    return Known(scope, facts.budget)
 
 
 def _fits(written: Any, told: Any, known: Known) -> bool:
@@ -535,8 +543,8 @@ CHECKS: dict[type[e.Event], Callable[[Facts, Any], None]] = {
     e.PollStarted: _poll_started,
     e.PollIteration: _poll_iteration,
     e.PollFinished: _poll_finished,
-    e.IterationStarted: _iteration,
-    e.IterationDone: _iteration,
+    e.IterationStarted: _iteration_started,
+    e.IterationDone: _iteration_done,
     e.IterationFailed: _iteration_failed,
     e.StepDone: _step_done,
     e.StepFailed: _step_failed,

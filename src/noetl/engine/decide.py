@@ -48,6 +48,7 @@ from noetl.engine.start import start
 from noetl.engine.state import MAX_CTX_BYTES, Execution, Run
 from noetl.engine.turn import Turn
 from noetl.errors import TemplateFailed
+from noetl.expression import Budget
 from noetl.model.outcome import Error, Outcome, failed
 from noetl.reference import Reference, spell
 
@@ -118,11 +119,12 @@ def _report(turn: Turn, report: Report) -> None:
     _look_into(turn, report.facts[known:], report.blobs)
     turn.blobs += report.blobs
     previous: e.Event | None = None
+    budget = Budget()
     for fact in report.facts[known:]:
         if report.fence not in turn.state.leases:
             return
         if report.foreign:
-            check_fact(turn.state, report.fence, fact, previous)
+            check_fact(turn.state, report.fence, fact, previous, budget)
             previous = fact
         ACCEPT.get(type(fact), _accept)(turn, report.fence, fact)
     lease = turn.state.leases.get(report.fence)

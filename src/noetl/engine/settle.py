@@ -25,6 +25,11 @@ from noetl.reference import CHUNKS, Reference
 
 MAX_FIRINGS = 1_000
 MAX_TOKENS = 10_000
+MAX_LIST_BYTES = 64 << 20
+"""A larger stored list is opened, which fails: it can't be handed out to workers."""
+MAX_ITEMS = 1 << 30
+MAX_IDLE_ITEMS = 1_000_000
+"""Items of a loop without tasks: its result is made at once."""
 
 
 def settle(turn: Turn) -> None:
@@ -198,14 +203,19 @@ def _deliver(turn: Turn) -> bool:
     state = turn.state
     if not state.listening:
         return False
-    for name, kept in state.signals.items():
-        for run in state.runs.values() if kept else ():
-            for key, parked in run.parked.items():
-                if parked.until == "signal" and parked.key == name:
-                    number, payload = kept[0]
-                    index = None if key == NO_LOOP else key
-                    turn.emit(e.StepResumed(run.id, index, Outcome(result=payload), number))
-                    return True
+    first: dict[str, tuple[str, int]] = {}
+    """By signal, the run that has waited for it longest. There may be thousands of signals and of waiting items."""
+    for run in state.runs.values():
+        for key, parked in run.parked.items():
+            if parked.until == "signal":
+                first.setdefault(parked.key, (run.id, key))
+    for name, kept in state.signals.items() if first else ():
+        if kept and name in first:
+            run_id, key = first[name]
+            number, payload = kept[0]
+            index = None if key == NO_LOOP else key
+            turn.emit(e.StepResumed(run_id, index, Outcome(result=payload), number))
+            return True
     state.listening = False
     return False
 
@@ -294,17 +304,29 @@ def _start_loop(turn: Turn, plan: StepPlan, run: str, items: Any) -> None:
         turn.fail(run, items)
         return
     total = length_of(items) or 0
+    if not plan.step.tasks and total > MAX_IDLE_ITEMS:
+        limit = f"a loop over {total:,} items without tasks (limit {MAX_IDLE_ITEMS:,})"
+        turn.fail(run, Error("limit", limit))
+        return
     turn.emit(e.LoopStarted(run, total, items if isinstance(items, Reference) else list(items)))
     if not total or not plan.step.tasks:
         result = [None] * total if plan.step.loop and plan.step.loop.collect else None
         turn.emit(e.LoopDone(run, total, total, 0, result))
 
 
+def _most_items(stored: Reference) -> int:
+    """How many items a stored list can have, whatever the worker says that stored it; -1 if it is to be opened."""
+    if stored.schema_hint == CHUNKS:
+        return MAX_ITEMS
+    is_list = stored.schema_hint == "list" and stored.size <= MAX_LIST_BYTES
+    return stored.size // 2 if is_list else -1  # an item takes two bytes: a digit and a comma
+
+
 def length_of(items: Any) -> int | None:
     """How many items a collection has; None if it is not a list. A stored list is not opened if its length is known."""
     if isinstance(items, Reference):
         known = items.preview.get("count") if isinstance(items.preview, dict) else None
-        if isinstance(known, int) and items.schema_hint in ("list", CHUNKS):
+        if type(known) is int and 0 <= known <= _most_items(items):
             return known
         items = items.content()
     return len(items) if isinstance(items, list | tuple) else None

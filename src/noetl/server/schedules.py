@@ -18,6 +18,7 @@ from noetl.errors import Conflict, NotFound, UsageError
 from noetl.server import timing
 from noetl.server.models.schedules import ScheduleRequest, ScheduleView
 from noetl.server.roles import is_name
+from noetl.store.codec import check_value
 from noetl.store.ports import Store
 from noetl.store.triggers import Fired, Firing, Schedule
 from noetl.timestamps import rfc3339
@@ -90,6 +91,8 @@ def _described(old: Schedule, request: ScheduleRequest, now: float) -> Schedule:
     if len(given) != 1:
         raise UsageError("say when by one of: cron, every, at")
     timing.zone_of(request.timezone)
+    for value in (request.payload, request.ctx):
+        check_value(value)
     new = replace(
         old,
         path=request.path,

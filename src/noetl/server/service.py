@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from noetl.clock import Clock
 from noetl.engine import events as e
 from noetl.engine.commands import Claim, Command, Lost, Report, Start, TimerDue
-from noetl.engine.state import Execution
-from noetl.errors import NoetlError, NotFound, StoreError
+from noetl.engine.state import LEASE_SECONDS, Execution
+from noetl.errors import Conflict, NoetlError, NotFound, StoreError
 from noetl.model.identity import uuid7
 from noetl.model.playbook import Playbook
 from noetl.runtime.family import Family, Find
@@ -53,6 +53,7 @@ next one that is handed out are one commit, and nobody waits in the queue at eac
 KEPT_CLAIMS = 1_000
 KEPT_FINISHED = 10_000
 KEPT_PARENTS = 10_000
+KEPT_SESSIONS = 10_000
 KEPT_TURNS = 10_000
 """So many executions wait here for their turn; the others wait in the store."""
 AT_ONCE = 100
@@ -343,9 +344,13 @@ class Service:
         """Record a heartbeat; return revoked leases and paused executions.
 
         `number` counts the heartbeats of a process. One that was overtaken on its way says nothing about leases that
-        were granted since.
+        were granted since. Conflict if a process that was started later has the name of this one.
         """
-        reborn, overtaken = await self._is_reborn(session), self._is_overtaken(session, number)
+        previous = await self._in_store(self.store.worker_session, session.worker)
+        if previous is not None and self._is_superseded(session, previous):
+            name = session.worker.rpartition("@")[0] or session.worker
+            raise Conflict(f"another process runs as worker {name!r}: stop it, or start this one with another --name")
+        reborn, overtaken = _is_reborn(session, previous), self._is_overtaken(session, number)
         await self._in_store(self.store.beat, session)
         held = await self._in_store(self.store.held, session.worker)
         known = {(lease.execution, lease.fence) for lease in held}
@@ -357,19 +362,19 @@ class Service:
         paused = {lease.execution for lease in held if lease.paused}
         return [lease for lease in named if lease not in known], [one for one in session.leases if one in paused]
 
-    async def _is_reborn(self, session: WorkerSession) -> bool:
-        """Whether a process that had the worker's name before is gone: another one bears it now."""
-        started, _ = self.sessions.get(session.worker, (None, 0))
-        if started == session.started:
-            return False
-        self.sessions[session.worker] = (session.started, 0)
-        before = {one.worker: one.started for one in await self._in_store(self.store.workers)}
-        return before.get(session.worker, session.started) != session.started
+    def _is_superseded(self, session: WorkerSession, previous: WorkerSession) -> bool:
+        """Whether a process that was started later has the worker's name and is alive. Otherwise the two would take
+        each other's leases at every heartbeat."""
+        return previous.started > session.started and self.clock.now() - previous.beat < LEASE_SECONDS
 
     def _is_overtaken(self, session: WorkerSession, number: int) -> bool:
         """Whether a later heartbeat of the process has arrived before this one."""
-        started, latest = self.sessions[session.worker]
-        self.sessions[session.worker] = (started, max(latest, number))
+        started, latest = self.sessions.pop(session.worker, (session.started, 0))
+        if started != session.started:
+            latest = 0
+        self.sessions[session.worker] = (session.started, max(latest, number))
+        while len(self.sessions) > KEPT_SESSIONS:
+            del self.sessions[next(iter(self.sessions))]
         return number < latest
 
     async def _take_back(self, session: WorkerSession, held: Iterable[Held], seconds: float) -> None:
@@ -564,6 +569,11 @@ def described(error: Exception) -> str:
         return str(error)
     *_, last = traceback.extract_tb(error.__traceback__) or [None]
     return type(error).__name__ + (f" in {last.name}, line {last.lineno}" if last is not None else "")
+
+
+def _is_reborn(session: WorkerSession, previous: WorkerSession | None) -> bool:
+    """Whether the process that had the worker's name before is gone, because another one has it now."""
+    return previous is not None and previous.started != session.started
 
 
 def _concerns_others(event: e.Event) -> bool:

@@ -11,7 +11,7 @@ stored is named by its path.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from hashlib import sha256
 from math import isfinite
@@ -39,6 +39,14 @@ _LONGEST = str(LARGEST).encode().translate(_ZEROS)
 _LONGEST_NEGATIVE = str(SMALLEST).encode().translate(_ZEROS)
 
 
+MAX_DEPTH = 300
+MAX_VALUE_DEPTH = 200
+"""Nested lists and maps in an event, and in one value before it is part of an event. Functions that walk over values
+recurse, and loops and children put results into each other."""
+CONTAINERS = (dict, list, tuple, msgspec.Struct)
+_TOO_DEEP = "the data is nested too deeply to be stored"
+
+
 # -- encode and decode ----------------------------------------------------------------------------------------------
 
 
@@ -47,11 +55,35 @@ def encode(event: Event) -> bytes:
     try:
         data = _encode(event)
         check = _checks[event.name]
+        if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_too_deep(event, MAX_DEPTH):
+            raise Unstorable(f"{event.name}: {_TOO_DEEP}")
         if check is None or (not (b"$" in data and _marked(data)) and not _has_long(data) and check(data) == event):
             return data
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
         pass  # the careful way says what is wrong
     return _encode_carefully(event)
+
+
+def check_value(value: Any) -> None:
+    """Unstorable unless the value can be part of an event."""
+    if _is_too_deep(value, MAX_VALUE_DEPTH):
+        raise Unstorable(_TOO_DEEP)
+    _written(value, ())
+
+
+def _is_too_deep(value: Any, limit: int) -> bool:
+    level = [value] if isinstance(value, CONTAINERS) else []
+    for _ in range(limit):
+        level = [part for one in level for part in _parts(one) if isinstance(part, CONTAINERS)]
+        if not level:
+            return False
+    return True
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, msgspec.Struct):
+        return (getattr(value, name) for name in value.__struct_fields__)
+    return value.values() if isinstance(value, dict) else value
 
 
 def decode(name: str, data: bytes) -> Event:
@@ -130,7 +162,7 @@ def _encode_carefully(event: Event) -> bytes:
     except Unstorable as error:
         raise Unstorable(f"{event.name}: {error}") from None
     except RecursionError:
-        raise Unstorable(f"{event.name}: the data is nested too deeply to be stored") from None
+        raise Unstorable(f"{event.name}: {_TOO_DEEP}") from None
     except msgspec.DecodeError as error:
         raise Unstorable(f"{event.name}: {error}") from None
     return data

@@ -251,6 +251,9 @@ class MemoryStore:
     def beat(self, session: WorkerSession, now: float | None = None) -> None:
         self.sessions[session.worker] = msgspec.structs.replace(session, beat=_or_clock(now))
 
+    def worker_session(self, name: str) -> WorkerSession | None:
+        return self.sessions.get(name)
+
     def workers(self) -> list[WorkerSession]:
         return [self.sessions[name] for name in sorted(self.sessions)]
 

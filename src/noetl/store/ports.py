@@ -290,6 +290,9 @@ class Work(Protocol):
     def beat(self, session: WorkerSession, now: float | None = None) -> None:
         """A worker has been heard."""
 
+    def worker_session(self, name: str) -> WorkerSession | None:
+        """The worker of a name as it was last heard."""
+
     def workers(self) -> list[WorkerSession]:
         """The workers that have been heard, by name."""
 

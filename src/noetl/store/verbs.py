@@ -189,6 +189,9 @@ class SqlVerbs:
         row = (session.worker, session.pool, session.slots, session.host, session.started, leases, session.version, now)
         self._written([("put_worker", row)])
 
+    def worker_session(self, name: str) -> WorkerSession | None:
+        return next((_session(*row) for row in self._rows("find_worker", (name,))), None)
+
     def workers(self) -> list[WorkerSession]:
         return [_session(*row) for row in self._rows("list_workers", ())]
 

@@ -15,7 +15,7 @@ from threading import Event, Thread
 import httpx2
 
 from noetl.clock import uptime
-from noetl.errors import AuthError
+from noetl.errors import AuthError, Conflict
 from noetl.log import Level
 from noetl.worker import wire
 from noetl.worker.http_link import HttpLink, api, headers, refusal
@@ -114,15 +114,25 @@ class Heart(Thread):
         if isinstance(error, AuthError):  # it answers, and whoever is refused says so
             self._in_loop(lambda: self.refused(error))
             return
+        if isinstance(error, Conflict):
+            self._in_loop(self._yield)
         if not self.missing:
             self.missing = True
-            self.say("warning", f"the server does not answer: {str(error) or type(error).__name__}")
+            reason = str(error) or type(error).__name__
+            refused = isinstance(error, Conflict)
+            self.say("warning", reason if refused else f"the server does not answer: {reason}")
 
     # -- in the loop ------------------------------------------------------------------------------------------------
 
     def _in_loop(self, act: Callable[[], None]) -> None:
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(act)
+
+    def _yield(self) -> None:
+        """Another process has the worker's name and its leases: drop all work and claim none until it is gone."""
+        self.link.known.clear()
+        for execution, fence in list(self.worker.leases):
+            self.worker.revoke(execution, fence)
 
     def _obey(self, message: wire.Heartbeat, pulse: wire.Pulse, sent: float) -> None:
         named = {(execution, fence) for execution, fences in message.leases.items() for fence in fences}

@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import httpx2
 import msgspec
@@ -57,6 +58,9 @@ APART_BYTES = 32 << 10
 KEPT_BYTES = 32 << 20
 """How much of stored content is kept, for it is often read by many leases at once."""
 READ_BYTES = 64 << 20
+MAX_PLAYBOOKS = 100
+MAX_PLAYBOOK_BYTES = 4 << 20
+"""Maximum number and total text size of the cached playbooks. In memory they take up to twenty times as much."""
 PASSING = frozenset([408, 425, 429, 502, 503, 504])
 """Answers that mean: not now."""
 
@@ -77,8 +81,7 @@ class HttpLink:
         self.held: dict[Key, int] = {}
         """Leases that the worker itself does not list: on their way to it, or back. How often each."""
         self.paused_executions: frozenset[str] = frozenset()
-        self.playbooks: dict[str, Loaded] = {}
-        self.plans: dict[tuple[str, str], PipelinePlan] = {}
+        self.playbooks = CompiledPlaybooks()
         self.contents = Kept()
         self.reports = Reports(lambda batch: self.call("POST", "/report", batch))
         self.process = secrets.token_hex(8)
@@ -135,14 +138,17 @@ class HttpLink:
 
     async def arrived(self, works: list[Work], requested: float) -> list[Work]:
         """Work with all that is needed to begin it. What can't be run here fails, and says why."""
-        able = []
+        if not self.known.is_set():  # another process has the name of this worker since
+            for work in works:
+                await self.report(work.execution, Report(work.fence, (), hand_back=True))
+            return []
+        able: list[Work] = []
         leases = [(work.execution, work.fence) for work in works]
         self.terms.grant(leases, requested)
         with self._holding(leases):
             for work in works:
                 try:
-                    await self._know(work)
-                    able.append(work)
+                    able.append(LinkedWork(**msgspec.structs.asdict(work), compiled=await self._know(work)))
                 except (NoetlError, msgspec.MsgspecError) as error:
                     if isinstance(error, AuthError):
                         raise
@@ -150,14 +156,16 @@ class HttpLink:
                     await self.report(work.execution, Report(work.fence, (StepFailed(work.run, why),)))
         return able
 
-    async def _know(self, work: Work) -> None:
-        if work.digest not in self.playbooks:
+    async def _know(self, work: Work) -> CompiledPlaybook:
+        compiled = self.playbooks.get(work.digest)
+        if compiled is None:
             text = await self.call("GET", f"/playbooks/{work.digest}")
-            loaded = load("playbook", text, KINDS)
-            if loaded.require().digest != work.digest:
+            compiled = CompiledPlaybook(load("playbook", text, KINDS), len(text))
+            if compiled.playbook.digest != work.digest:
                 raise NoetlError("this worker reads the playbook in another way: is it of another version of noetl?")
-            self.playbooks[work.digest] = loaded
-        self.plan(work.digest, work.step)
+            self.playbooks.add(compiled)
+        compiled.plan(work.step)
+        return compiled
 
     def _claim_id(self) -> str:
         self.number += 1
@@ -185,22 +193,19 @@ class HttpLink:
 
     def plan(self, digest: str, step: str) -> PipelinePlan:
         """Made when it is first asked for."""
-        key = (digest, step)
-        if key not in self.plans:
-            found = next(one for one in self.playbook(digest).steps if one.name == step)
-            self.plans[key] = step_plan(found, _kind_of)
-        return self.plans[key]
+        return self.playbooks.of_work(digest).plan(step)
 
     def playbook(self, digest: str) -> Playbook:
-        return self.playbooks[digest].require()
+        return self.playbooks.of_work(digest).playbook
 
     def folder(self, digest: str) -> str:
         """None: the file is on the machine of whoever registered it."""
         return ""
 
     def place(self, digest: str, part: str) -> tuple[str, int] | None:
-        mark = self.playbooks[digest].places.get(part)
-        return None if mark is None else (self.playbook(digest).path, mark.line)
+        compiled = self.playbooks.of_work(digest)
+        mark = compiled.places.get(part)
+        return None if mark is None else (compiled.playbook.path, mark.line)
 
     def paused(self, execution: str) -> bool:
         return execution in self.paused_executions
@@ -301,6 +306,66 @@ class HttpLink:
             await asyncio.sleep(pause * (1 + random.random()))
             pause = min(LAST_PAUSE_SECONDS, pause * 2)
             content = again or content
+
+
+class CompiledPlaybook:
+    """A compiled playbook and the pipelines of its steps."""
+
+    def __init__(self, loaded: Loaded, size: int) -> None:
+        self.playbook, self.places, self.size = loaded.require(), loaded.places, size
+        self.plans: dict[str, PipelinePlan] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CompiledPlaybook) and other.playbook.digest == self.playbook.digest
+
+    def __hash__(self) -> int:
+        return hash(self.playbook.digest)
+
+    def plan(self, step: str) -> PipelinePlan:
+        """The compiled pipeline of a step, created on first use."""
+        if step not in self.plans:
+            found = next(one for one in self.playbook.steps if one.name == step)
+            self.plans[step] = step_plan(found, _kind_of)
+        return self.plans[step]
+
+
+class LinkedWork(Work):
+    """Work that keeps its playbook in memory until the lease ends."""
+
+    compiled: CompiledPlaybook | None = None
+
+
+class CompiledPlaybooks:
+    """The most recently used playbooks, up to a number and a total size, and those of work that exists."""
+
+    def __init__(self, playbooks: int = MAX_PLAYBOOKS, size: int = MAX_PLAYBOOK_BYTES) -> None:
+        self.max_playbooks, self.max_bytes, self.bytes = playbooks, size, 0
+        self.in_memory: WeakValueDictionary[str, CompiledPlaybook] = WeakValueDictionary()
+        self._recent: OrderedDict[str, CompiledPlaybook] = OrderedDict()
+
+    def get(self, digest: str) -> CompiledPlaybook | None:
+        """A playbook in memory; marks it as most recently used."""
+        compiled = self.in_memory.get(digest)
+        if compiled is not None:
+            self.add(compiled)
+        return compiled
+
+    def of_work(self, digest: str) -> CompiledPlaybook:
+        """The playbook of a piece of work that exists; NotFound if there is no such work."""
+        compiled = self.in_memory.get(digest)
+        if compiled is None:
+            raise NotFound(f"the playbook {digest[:12]} is not in memory")
+        return compiled
+
+    def add(self, compiled: CompiledPlaybook) -> None:
+        """Cache a playbook and evict the least recently used ones. A playbook above the limit is cached alone."""
+        digest = compiled.playbook.digest
+        if digest not in self._recent:
+            self._recent[digest] = self.in_memory[digest] = compiled
+            self.bytes += compiled.size
+        self._recent.move_to_end(digest)
+        while len(self._recent) > self.max_playbooks or (self.bytes > self.max_bytes and len(self._recent) > 1):
+            self.bytes -= self._recent.popitem(last=False)[1].size
 
 
 class Kept:

@@ -26,7 +26,7 @@ from noetl.worker.work import Work
 CONTENT_BYTES = 64 << 20
 """What a server takes as one content from a worker, and as one request."""
 
-MOST_FACTS = 100_000
+MOST_FACTS = 30_000
 """Maximum number of events, and of contents, in one report."""
 LONGEST_PATH = 2_000
 """Maximum characters of a task path."""

@@ -34,7 +34,7 @@ from noetl.results.file import write_file
 from noetl.results.read import read_json, read_value
 from noetl.results.stores import bucket_of, in_bucket
 from noetl.scope import Scope, StepsView
-from noetl.store.codec import encode_value
+from noetl.store.codec import check_value
 from noetl.tools.base import Context, Failure
 from noetl.tools.registry import Registry
 from noetl.worker.work import Work
@@ -365,7 +365,7 @@ class Lease:
             limit = plan.task.spec.get("results", {}).get("inline_bytes", self.work.inline_bytes)
             if weight(outcome.result, limit) > limit:
                 return await self._stored(plan, outcome)
-            encode_value(outcome.result)
+            check_value(outcome.result)
         except Failure as failure:
             return failure.outcome
         except RecursionError:

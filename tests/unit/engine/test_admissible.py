@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from stage import EXECUTION, HEAD, Stage, play
 
+from noetl.engine import admissible
 from noetl.engine import events as e
 from noetl.engine.admissible import Inadmissible
 from noetl.engine.commands import Command, Report, Signal
@@ -18,6 +19,7 @@ from noetl.engine.decide import decide
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
 from noetl.engine.turn import Turn
+from noetl.expression import Budget, render
 from noetl.model.outcome import failed
 from noetl.reference import Need
 from noetl.runtime import runtime
@@ -352,3 +354,25 @@ def test_nothing_but_honest_events_comes_of_a_changed_report(recorded: list[Reco
             taken.append((what, [event for event in found if event not in honest]))
     assert taken == []
     assert count > 100 * len(recorded) > 0
+
+
+def test_the_facts_of_a_report_share_one_budget_for_templates(
+    recorded: list[Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each could take 100 ms of the server, and a step may have thousands of branches that request a step."""
+    next_step = "{next: {policy: defer, to: [{step: b, args: {x: '{{ workload.n + 1 }}'}}]}}"
+    branches = "".join(f"    - {{when: '{{{{ true }}}}', then: [{next_step}]}}\n" for _ in range(5))
+    head = "executor: {spec: {durability: step}}\nworkload: {n: 1}\n"
+    text = f"- step: a\n  tool: {{kind: noop}}\n  spec: {{case_mode: inclusive}}\n  case:\n{branches}- {{step: b}}\n"
+    play(text, head=head)
+    (one,) = [one for one in recorded if sum(isinstance(fact, e.NextRequested) for fact in one.report.facts) == 5]
+    budgets: list[Budget] = []
+
+    def rendered(source: Any, scope: Any, budget: Budget) -> Any:
+        budgets.append(budget)
+        return render(source, scope, budget)
+
+    monkeypatch.setattr(admissible, "render", rendered)
+    assert outcome(one, msgspec.structs.replace(one.report, foreign=True)) is not None
+    assert len(budgets) >= 5
+    assert len(set(map(id, budgets))) == 1

@@ -64,6 +64,26 @@ workflow:
     next: {{arcs: [{{step: end, when: "{{{{ steps.start.result | length > 5 }}}}"}}]}}
   - {{step: end, tool: {{kind: noop}}}}
 """
+IDLE = f"""{HEAD}metadata: {{name: idle, path: idle}}
+executor: {{spec: {{pool: alpha}}}}
+workflow:
+  - {{step: start, tool: {{kind: noop}}, next: {{arcs: [{{step: each}}]}}}}
+  - {{step: each, loop: {{in: "{{{{ steps.start.result }}}}", iterator: i}}}}
+"""
+AGAIN = f"""{HEAD}metadata: {{name: again, path: again}}
+executor: {{spec: {{pool: alpha}}}}
+workflow:
+  - step: start
+    tool:
+      - t:
+          kind: noop
+          spec:
+            policy:
+              rules:
+                - {{when: "{{{{ outcome.status == 'error' }}}}", then: {{do: retry, attempts: 3}}}}
+                - {{when: "{{{{ true }}}}", then: {{do: jump, to: t}}}}
+                - {{else: {{then: {{do: continue}}}}}}
+"""
 numbers = count()
 
 
@@ -76,7 +96,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def server(address: str) -> Iterator[ApiServer]:
     with closing(server_at(address)) as one:
         with one.client("author") as author:
-            for text in (PAY, SALARIES, HARMLESS, MINE, LOOP, LENGTH):
+            for text in (PAY, SALARIES, HARMLESS, MINE, LOOP, LENGTH, AGAIN, IDLE):
                 answer = author.post("/api/v1/playbooks", content=text, headers={"Content-Type": "application/yaml"})
                 assert answer.status_code == 201, answer.text
         for name in ("evil", "other"):
@@ -367,6 +387,95 @@ def test_reports_have_bounds(admin: httpx2.Client, evil: httpx2.Client) -> None:
     secret = wire.SecretRequest("w", work.execution, "x" * 201)
     assert told(evil, "secrets", secret).status_code == 422
     assert reported(evil, work, e.StepFailed(work.run, e.Error("gone", "given up"))).verdict == "accepted"
+
+
+def test_an_item_starts_once_under_a_lease(admin: httpx2.Client, evil: httpx2.Client) -> None:
+    work = leased(admin, evil, "loop")
+    again = e.IterationStarted(work.run, work.first)
+    assert reported(evil, work, again, again).verdict == "rejected"
+    assert reported(evil, work, again).verdict == "accepted"
+    request = wire.report_request(work.execution, Report(work.fence, (again,), 1))
+    (verdict,) = told(evil, "report", [request]).json()
+    assert verdict["verdict"] == "rejected"
+    names = [row["event_type"] for row in admin.get(f"/api/v1/executions/{work.execution}/events").json()["items"]]
+    assert names.count("loop.iteration.started") == 1
+    assert admin.post(f"/api/v1/executions/{work.execution}/cancel").status_code == 202
+
+
+@pytest.mark.parametrize("items", [-5, True, 50_000_000, 1 << 60])
+def test_the_length_of_a_stored_list_is_not_believed(admin: httpx2.Client, evil: httpx2.Client, items: Any) -> None:
+    """A loop without tasks made a list of that length at once."""
+    work = leased(admin, evil, "idle")
+    content = b"[1,2,3]"
+    true = reference_to(content, hint="list")
+    task = TaskId(work.run, "task_1#1")
+    verdicts = []
+    for size in (1 << 50, len(content)):
+        forged = Reference("db", true.key, size, true.checksum, "list", {"count": items})
+        done = e.TaskDone(task, 1, Outcome(result=forged), "continue")
+        facts = [e.TaskStarted(task, 1), done, e.StepDone(work.run, forged)]
+        verdicts.append(reported(evil, work, *facts, blobs=((true.key, content),)).verdict)
+    assert verdicts == ["rejected", "accepted"]
+    run = admin.get(f"/api/v1/executions/{work.execution}").json()
+    assert (run["status"], run["result"]) == ("succeeded", [None] * 3)
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_deep_data_is_refused_and_does_not_stop_the_pool(admin: httpx2.Client, evil: httpx2.Client) -> None:
+    """It was stored, and then every claim of the pool failed, because it could not be encoded for a worker."""
+    deep = {"x": nested(400)}
+    waiting = leased(admin, evil, "length")
+    answers = [
+        admin.post("/api/v1/executions", json={"path": "length", "payload": deep}),
+        admin.post(f"/api/v1/executions/{waiting.execution}/signals", json={"name": "go", "payload": deep}),
+        admin.put("/api/v1/schedules/s", json={"path": "length", "cron": "0 0 1 1 *", "payload": deep}),
+        admin.put("/api/v1/schedules/s", json={"path": "length", "cron": "0 0 1 1 *", "payload": {"x": 1 << 70}}),
+    ]
+    assert [one.status_code for one in answers] == [422] * 4
+    assert "nested too deeply" in answers[0].json()["detail"]
+    task = TaskId(waiting.run, "task_1#1")
+    fact = {"task": ["start#1", "task_1#1"], "attempt": 1, "outcome": {"result": nested(400)}, "do": "continue"}
+    honest = wire.report_request(waiting.execution, Report(waiting.fence, (e.TaskStarted(task, 1),)))
+    deep_one = ("task.done", msgspec.Raw(msgspec.json.encode(fact)))
+    (verdict,) = told(evil, "report", [msgspec.structs.replace(honest, facts=[*honest.facts, deep_one])]).json()
+    assert not verdict["held"]
+    assert until(admin, waiting.execution, "failed")["error"]["kind"] == "internal"
+    work = leased(admin, evil, "length")
+    done = e.TaskDone(TaskId(work.run, "task_1#1"), 1, Outcome(result=nested(200)), "continue")
+    assert reported(evil, work, e.TaskStarted(done.task, 1), done, e.StepDone(work.run, nested(200))).verdict
+    until(admin, work.execution, "succeeded")
+
+
+def test_a_long_report_is_decided_in_parts(server: ApiServer, admin: httpx2.Client, evil: httpx2.Client) -> None:
+    work = leased(admin, evil, "again")
+    facts: list[e.Event] = []
+    for visit in range(1, 1_001):
+        task = TaskId(work.run, f"t#{visit}")
+        error = Outcome("error", error=e.Error("x", "y"))
+        facts += [
+            e.TaskStarted(task, 1),
+            e.TaskDone(task, 1, error, "retry", "t"),
+            e.TaskRetryScheduled(task, 2, 0.0),
+            e.TaskStarted(task, 2),
+            e.TaskDone(task, 2, Outcome(), "jump", "t"),
+        ]
+    batches: list[int] = []
+    told_before = server.service.runtime.told
+    server.service.runtime.told = lambda state, events: (batches.append(len(events)), told_before(state, events))[1]
+    for _ in range(2):  # the answer may be lost
+        verdict = reported(evil, work, *facts)
+        assert verdict.held
+    assert sum(batches) == len(facts)
+    assert max(batches) <= 502
+    state = admin.get(f"/api/v1/executions/{work.execution}").json()
+    assert state["status"] == "running"
+    assert admin.post(f"/api/v1/executions/{work.execution}/cancel").status_code == 202
 
 
 def test_a_claim_that_waits_gives_nothing_to_a_token_that_was_revoked(server: ApiServer, admin: httpx2.Client) -> None:

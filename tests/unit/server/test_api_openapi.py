@@ -21,7 +21,7 @@ def document() -> dict[str, Any]:
 
 def test_the_committed_document_is_up_to_date() -> None:
     fresh = msgspec.json.format(msgspec.json.encode(document()), indent=2) + b"\n"
-    assert COMMITTED.read_bytes() == fresh, "run `python -m noetl.server.openapi > docs/reference/openapi.json`"
+    assert COMMITTED.read_bytes() == fresh, "run `make docs`"
 
 
 def test_every_route_is_described() -> None:

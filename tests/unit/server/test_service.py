@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from textwrap import dedent, indent
@@ -16,7 +17,7 @@ from noetl.engine import evolve
 from noetl.engine.commands import Cancel, Claim, Pause, Resume, Signal
 from noetl.engine.state import Execution
 from noetl.engine.verify import verify
-from noetl.errors import NotFound
+from noetl.errors import Conflict, NotFound
 from noetl.server import service as service_module
 from noetl.server.local_link import LocalLink
 from noetl.server.service import Service
@@ -250,6 +251,30 @@ def test_a_process_that_bears_the_name_of_another_gives_its_leases_back(store: S
         house.tasks.append(asyncio.create_task(house.work()))
         assert (await house.service.wait(state.id, PATIENCE_SECONDS)).status == "succeeded"
         assert [row.type for row in store.read(state.id)].count("step.regranted") == 1
+
+    play(store, story, worker=False)
+
+
+def test_an_older_process_of_the_same_name_takes_no_leases(store: Store) -> None:
+    """It was stopped, another one was started in its place, and it goes on."""
+
+    async def story(house: House) -> None:
+        state = await house.service.start(house.add(CHAIN), {}, {})
+        await house.service.heartbeat(WorkerSession("w1", "default", 4, started=1.0))
+        await house.service.heartbeat(WorkerSession("w1", "default", 4, started=2.0))
+        (work,) = await house.service.claim(Claim("w1", 1, "default", "c1"))
+        other = Service(store, SystemClock(), house._find)
+        for service in (house.service, other):
+            with pytest.raises(Conflict, match="another process runs as worker 'w1'"):
+                await service.heartbeat(WorkerSession("w1", "default", 4, started=1.0))
+        other.runtime.thread.shutdown()
+        lease = {work.execution: [work.fence]}
+        answer = await house.service.heartbeat(WorkerSession("w1", "default", 4, started=2.0, leases=lease))
+        assert answer == ([], [])
+        assert list(house.service.runtime.cells[state.id].state.leases) == [work.fence]
+        store.beat(WorkerSession("w1", "default", 4, started=2.0), time.time() - 31)  # silent since
+        await house.service.heartbeat(WorkerSession("w1", "default", 4, started=1.0))
+        await house.service.handle(state.id, Cancel("enough"))
 
     play(store, story, worker=False)
 

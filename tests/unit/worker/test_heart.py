@@ -199,6 +199,27 @@ def test_a_token_that_was_revoked_ends_the_worker(server: Scripted) -> None:
     assert "this token was revoked" in str(refused[0])
 
 
+def test_a_worker_whose_name_another_process_has_drops_its_work_until_that_is_gone(server: Scripted) -> None:
+    said: list[str] = []
+
+    async def run() -> None:
+        async with Bench(server) as bench:
+            bench.heart.say = lambda level, text: said.append(text)
+            task = bench.hold(3)
+            await until(bench.link.known.is_set)
+            server.answer = lambda asked: (409, {"detail": "another process runs as worker 'w1'"})
+            await until(task.done)
+            assert task.cancelled()
+            assert not bench.link.known.is_set()
+            bench.worker.leases.clear()
+            server.answer = pulse()
+            await until(bench.link.known.is_set)
+
+    server.answer = pulse()
+    asyncio.run(run())
+    assert said == ["another process runs as worker 'w1'", "the server answers again"]
+
+
 def test_lines_of_tasks_do_not_wait_for_the_next_beat(server: Scripted) -> None:
     async def run() -> None:
         async with Bench(server, beat=60) as bench:

@@ -292,6 +292,45 @@ def test_work_comes_with_a_playbook_that_is_fetched_once(server: Scripted) -> No
     assert asked[0]["claim_id"] != asked[1]["claim_id"]
 
 
+def test_playbooks_leave_memory_when_their_work_has_ended(server: Scripted) -> None:
+    texts = [TEXT.replace(b"name: one", b"name: p%d" % number) for number in range(6)]
+    digests = [load("playbook", text, KINDS).require().digest for text in texts]
+    by_digest = dict(zip(digests, texts, strict=True))
+
+    def answer(asked: Asked) -> Answer:
+        if asked.path.startswith("/playbooks/"):
+            return 200, by_digest[asked.path.removeprefix("/playbooks/")]
+        return 200, [work(fence=number, digest=digest) for number, digest in enumerate(digests)]
+
+    server.answer = answer
+
+    async def act(link: HttpLink) -> None:
+        link.playbooks.max_playbooks = 2
+        works = await link.claim(Claim("w1", 6))
+        assert [link.playbook(one.digest).name for one in works] == [f"p{number}" for number in range(6)]
+        assert all(link.plan(one.digest, "start").tasks for one in works)
+        del works
+        assert len(link.playbooks.in_memory) == 2
+        assert link.playbooks.bytes == len(texts[4]) + len(texts[5])
+
+    with_link(server, act)
+    assert len(server.of("/playbooks/")) == 6
+
+
+def test_work_that_comes_after_another_process_took_the_name_is_returned(server: Scripted) -> None:
+    server.answer = hands_out(work(), work(fence=4))
+
+    async def act(link: HttpLink) -> None:
+        claiming = asyncio.create_task(link.claim(Claim("w1", 2)))
+        await asyncio.sleep(0)
+        link.known.clear()
+        assert await claiming == []
+
+    with_link(server, act)
+    reports = [one for asked in server.of("/report") for one in asked.json]
+    assert [(one["fence"], one["hand_back"]) for one in reports] == [(3, True), (4, True)]
+
+
 def test_a_claim_that_is_made_again_is_the_same_claim(server: Scripted) -> None:
     answers = iter([(0, b""), (200, [])])
     server.answer = lambda asked: next(answers)

@@ -1,7 +1,7 @@
 """kind: sqlite. One statement on a SQLite database.
 
-The driver blocks, so a call runs in a thread. What takes long to import is imported there too: `noetl validate` reads
-this module and makes no call.
+The driver blocks, so a call runs in a thread. Heavy modules are imported there: `noetl validate` imports this module
+and makes no call.
 """
 
 from __future__ import annotations

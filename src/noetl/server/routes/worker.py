@@ -6,6 +6,7 @@ The server appends the id of the token to the name of a worker, so no token can 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from hashlib import sha256
 from time import perf_counter
 from typing import Annotated, Any
@@ -15,7 +16,7 @@ from starlette.responses import Response
 
 from noetl.engine.admissible import Inadmissible
 from noetl.engine.commands import Claim, Report
-from noetl.engine.events import StepRegranted, StepStarted
+from noetl.engine.events import StepPaused, StepRegranted, StepStarted, TaskRetryScheduled
 from noetl.engine.state import Execution, Lease
 from noetl.errors import Conflict, NotFound
 from noetl.keychain.keychain import StoredCredential
@@ -40,6 +41,10 @@ routes = Routes()
 MAX_WAIT_SECONDS = 60.0
 MAX_SLOTS = 10_000
 MAX_REPORTS = 1_000
+MAX_EVENTS_PER_DECISION = 500
+"""A decision of so many events takes about 50 ms, in which the server answers nobody else."""
+LARGE_BYTES = 1 << 20
+"""Larger content is hashed in a thread."""
 MAX_LINES = 20_000
 MAX_LINE_LENGTH, MAX_TASK_LENGTH, MAX_STREAM_LENGTH = 65_536, 500, 20
 """Maximum characters of a line, of its task name and of its stream name."""
@@ -77,7 +82,7 @@ async def report(call: Call, body: list[wire.ReportRequest]) -> list[wire.Verdic
     """Report outcomes under leases. All reports of the list are decided and committed together."""
     if len(body) > MAX_REPORTS:
         raise Refused(413, f"a request must not have more than {MAX_REPORTS:,} reports")
-    reports = [_report(call, request) for request in body]
+    reports = [await _report(call, request) for request in body]
     await _store_lines(call, [line for request in body for line in request.lines])
     call.api.metrics.count("noetl_reports_total", len(reports))
     pairs = zip(body, reports, strict=True)
@@ -99,13 +104,29 @@ async def _verdicts(call: Call, execution: str, report: Report) -> wire.Verdicts
         return wire.Verdicts("rejected")
     try:
         await _check_references(call, state, report)
-        outcome = await _decide(api, execution, report, again=lease is None)
+        *parts, last = _parts(report)
+        for part in parts:
+            await _decide(api, execution, part, again=False)
+        outcome = await _decide(api, execution, last, again=lease is None)
     except Inadmissible as error:
         name = lease.worker if lease is not None else _token(call)
         api.log.write("warning", f"report refused: {error}", execution=execution, worker=name)
         return wire.Verdicts("rejected")
     api.metrics.count("noetl_leases_granted_total", len(outcome.works))
     return wire.Verdicts(outcome.verdict, outcome.held, [wire.encode_work(work) for work in outcome.works])
+
+
+def _parts(report: Report) -> Iterator[Report]:
+    """The report in parts that are decided one by one: a decision of all its events would delay everybody else. A part
+    begins with an event that does not depend on the one before it."""
+    facts, at, blobs = report.facts, 0, report.blobs
+    cuts = [place for place, fact in enumerate(facts) if not isinstance(fact, TaskRetryScheduled | StepPaused)]
+    for cut in cuts:
+        if cut - at >= MAX_EVENTS_PER_DECISION:
+            part = msgspec.structs.replace(report, facts=facts[at:cut], first=report.first + at, blobs=blobs)
+            yield msgspec.structs.replace(part, claim=None, hand_back=False)
+            at, blobs = cut, ()
+    yield msgspec.structs.replace(report, facts=facts[at:], first=report.first + at, blobs=blobs)
 
 
 async def _decide(api: Api, execution: str, report: Report, *, again: bool) -> Reported:
@@ -120,11 +141,13 @@ async def _decide(api: Api, execution: str, report: Report, *, again: bool) -> R
 async def _check_references(call: Call, state: Execution, report: Report) -> None:
     """Inadmissible unless each stored value that a report refers to comes with it, belongs to the execution, or is
     where the playbook stores results: otherwise a worker could read any value by its hash."""
-    included = {key for key, _ in report.blobs}
+    included = {key: len(content) for key, content in report.blobs}
     every = (reference for fact in report.facts for reference in wire.references_in(fact))
     references = {reference.key: reference for reference in every if not reference.is_secret}
     for reference in references.values():
         if reference.store == "db" and reference.key in included:
+            if reference.size != included[reference.key]:
+                raise Inadmissible(f"the stored value {reference.digest[:12]} has another size")
             continue
         if reference.store != "db" and is_named(state.net.playbook, reference):
             continue
@@ -132,12 +155,13 @@ async def _check_references(call: Call, state: Execution, report: Report) -> Non
             raise Inadmissible(f"the stored value {reference.digest[:12]} does not belong to this execution")
 
 
-def _report(call: Call, request: wire.ReportRequest) -> Report:
+async def _report(call: Call, request: wire.ReportRequest) -> Report:
+    await asyncio.sleep(0)  # there may be many of them
     if len(request.facts) > wire.MOST_FACTS or len(request.blobs) > wire.MOST_FACTS:
         raise Refused(413, f"a report must not have more than {wire.MOST_FACTS:,} events or contents")
     report = wire.report_of(request)
     for key, content in report.blobs:
-        _check_hash(key, content)
+        await _check_hash(key, content)
     if request.claim is None:
         return report
     return msgspec.structs.replace(report, claim=_claim(call, request.claim))
@@ -241,7 +265,7 @@ async def put_blob(call: Call, query: BlobQuery) -> None:
     if not any(_is_mine(call, lease.worker) for lease in state.leases.values()):
         raise Conflict("this token holds no lease of that execution")
     content = await call.body()
-    _check_hash(key, content)
+    await _check_hash(key, content)
     await call.in_store(_store, api, execution, key, content)
     if query.bucket:
         if query.bucket not in buckets(state.net.playbook):
@@ -258,8 +282,9 @@ def _store(api: Api, execution: str, key: str, content: bytes) -> None:
     raise Refused(503, "the execution changes too fast; try again", headers={"Retry-After": "1"})
 
 
-def _check_hash(key: str, content: bytes) -> None:
-    if sha256(content).hexdigest() != key:
+async def _check_hash(key: str, content: bytes) -> None:
+    hashed = await asyncio.to_thread(sha256, content) if len(content) > LARGE_BYTES else sha256(content)
+    if hashed.hexdigest() != key:
         raise Refused(422, f"the SHA-256 of the content is not {key[:100]}")
 
 

@@ -1,1 +1,0 @@
-"""The documentation: pages written by hand, and `generate.py` for those made from the code."""

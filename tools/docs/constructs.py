@@ -1,0 +1,50 @@
+"""The page of constructs: every requirement of the five language specifications, and the test that covers it.
+
+The specifications are numbered, oldest first: 000 and 003 are the classic dialect, 001, 002 and 004 the canonical one.
+tests/constructs has a file for each: section, construct, test. tests/test_constructs.py fails when a construct has no
+test, when that test does not exist, and when a section has no construct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from tools.docs.markdown import code, page, table
+
+
+class Construct(NamedTuple):
+    """A requirement of a specification, and the test that covers it."""
+
+    seed: str
+    section: str
+    name: str
+    test: str
+
+
+def _read(file: Path) -> Iterator[Construct]:
+    for section, rows in yaml.safe_load(file.read_text("utf-8")).items():
+        for name, test in rows.items():
+            yield Construct(file.stem, section, name, test or "")
+
+
+FILES = sorted((Path(__file__).parents[2] / "tests" / "constructs").glob("*.yaml"))
+CONSTRUCTS = tuple(row for file in FILES for row in _read(file))
+
+INTRO = """The language was specified in five documents, numbered by age: 000 and 003 describe the
+[classic dialect](../explanation/classic-steps.md), 001, 002 and 004 the canonical one. This page lists their
+requirements by section, each with the test that covers it. The rows are in `tests/constructs`."""
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    yield "contributing/constructs.md", page("Constructs of the specifications", INTRO, *_tables())
+
+
+def _tables() -> Iterator[str]:
+    for file in FILES:
+        yield f"## Specification {file.stem}"
+        rows = [(row.section, row.name, code(row.test)) for row in CONSTRUCTS if row.seed == file.stem]
+        yield table(["Section", "Construct", "Test"], rows)

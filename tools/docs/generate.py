@@ -1,0 +1,78 @@
+"""All generated files of the documentation."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tools.docs import (
+    cli,
+    constructs,
+    events,
+    invariants,
+    language,
+    metrics,
+    outcomes,
+    problems,
+    settings,
+    templates,
+    tools,
+)
+from tools.docs.markdown import page
+
+MODULES = (language, templates, tools, problems, cli, settings, metrics, events, outcomes, invariants, constructs)
+DOCS = Path(__file__).parents[2] / "docs"
+GENERATED_FOLDERS = ("reference",)
+"""Folders of `docs` in which every file is generated."""
+OPENAPI = "reference/openapi.json"
+
+
+def pages() -> dict[str, str]:
+    """Every generated page by its path below docs."""
+    texts = {"reference/index.md": _index()}
+    for module in MODULES:
+        texts |= dict(module.pages())
+    return texts
+
+
+def openapi() -> str:
+    """The OpenAPI document of the server."""
+    command = [sys.executable, "-m", "noetl.server.openapi"]
+    return subprocess.run(command, check=True, capture_output=True, encoding="utf-8").stdout
+
+
+def write(folder: Path = DOCS) -> None:
+    """Write all generated files, and remove those that are not generated any more."""
+    texts = {**pages(), OPENAPI: openapi()}
+    for generated in GENERATED_FOLDERS:
+        for file in (folder / generated).rglob("*.*"):
+            if file.relative_to(folder).as_posix() not in texts:
+                file.unlink()
+    for name, text in texts.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+
+
+def _index() -> str:
+    return page(
+        "Reference",
+        "\n".join(
+            [
+                "- [The language](language.md): every key of a playbook",
+                "- [Templates](templates.md): names, filters, tests, functions and limits",
+                "- [Tool kinds](tools/index.md): the kinds of tasks and their inputs",
+                "- [Outcomes and errors](outcomes.md): the outcome of a call, and the kinds of errors",
+                "- [Problems](problems/index.md): errors and warnings of the validator, with examples",
+                "- [The command line](cli.md): verbs, options and exit codes",
+                "- [Settings](settings.md): environment variables",
+                "- [HTTP API](openapi.json): the OpenAPI document of a server",
+                "- [Events](events.md): the event types of the log",
+                "- [Invariants](invariants.md): what `noetl verify` checks",
+                "- [Metrics](metrics.md): what a server exports to Prometheus",
+            ]
+        ),
+        "These pages are generated from the code by `make docs`. `noetl schema` prints the language as JSON Schema "
+        "for editors.",
+    )
