@@ -113,7 +113,7 @@ async def served(folder: Path) -> AsyncIterator[Prepare]:
     await asyncio.gather(engine, return_exceptions=True)
     await client.aclose()
     await link.close()
-    app.state.api.close()
+    app.api.close()
     service.close()
 
 

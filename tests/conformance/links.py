@@ -180,10 +180,10 @@ async def over_http() -> AsyncIterator[HttpStand]:
     finally:
         for link in stand.links:
             await link.close()
-        app.state.api.stop()
+        app.api.stop()
         ended.set()
         await listening
-        app.state.api.close()
+        app.api.close()
         stand.service.close()
 
 

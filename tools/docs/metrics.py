@@ -19,5 +19,5 @@ buckets of `noetl_commit_duration_seconds` fill (the database is slow); or
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    rows = [(code(name), one.kind, codes(one.labels) if one.labels else "", one.says) for name, one in METRICS.items()]
+    rows = [(code(name), one.kind, codes(one.labels) if one.labels else "", one.help) for name, one in METRICS.items()]
     yield "reference/metrics.md", page("Metrics", INTRO, table(["Metric", "Kind", "Labels", "Meaning"], rows), WATCH)

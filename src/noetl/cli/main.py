@@ -54,7 +54,7 @@ VERBS = {
 }
 """Verbs with one line each, so that `noetl --help` imports none of them."""
 
-SERVER_PACKAGES = frozenset(["argon2", "cronsim", "fastapi", "starlette", "uvicorn"])
+SERVER_PACKAGES = frozenset(["argon2", "cronsim", "starlette", "uvicorn"])
 """Packages of the extra `server`."""
 
 EXIT_CODES: dict[type[NoetlError], int] = {

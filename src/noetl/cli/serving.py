@@ -109,7 +109,7 @@ async def running(store: Store, listener: socket.socket, options: HostOptions) -
         traces=options.traces or "",
     )
     app = create_app(service, server_settings)
-    api: Api = app.state.api
+    api: Api = app.api
     ended = asyncio.Event()
     background = [asyncio.create_task(_kept_up(work, options.log)) for work in (service.run, api.scheduler.run)]
     background.append(asyncio.create_task(api.health.run()))

@@ -10,10 +10,12 @@ from msgspec.structs import replace as replaced
 from noetl.client.database import opened, safe_of
 from noetl.client.local import Local, not_registered
 from noetl.client.ports import ALL, Items, Json
+from noetl.client.run_views import plain
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.server import hooks, schedules
+from noetl.server.models.hooks import HookView
+from noetl.server.models.schedules import ScheduleRequest
 from noetl.server.schedules import Change
-from noetl.server.wire import ScheduleRequest
 from noetl.store.ports import Store
 from noetl.store.triggers import Firing
 
@@ -32,18 +34,18 @@ class LocalSchedules(Local):
                 schedule, _ = schedules.put_in(store, name, wanted, now)
             elif not store.triggers.add_schedule(schedule):
                 raise Conflict(f"schedule {name!r} exists; use --replace to change it")
-            return schedules.shown(store, schedule)
+            return plain(schedules.view(store, schedule))
 
     def list(self) -> Items:
         with opened(self.db) as store:
-            return [schedules.shown(store, schedule) for schedule in store.triggers.schedules(limit=ALL)]
+            return [plain(schedules.view(store, schedule)) for schedule in store.triggers.schedules(limit=ALL)]
 
     def get(self, name: str) -> Json:
         with opened(self.db) as store:
             schedule = store.triggers.schedule(name)
             if schedule is None:
                 raise _no_schedule(name)
-            return schedules.shown(store, schedule)
+            return plain(schedules.view(store, schedule))
 
     def pause(self, name: str) -> Json:
         return self._change(name, lambda old, _: schedules.paused(old, self.now()))
@@ -53,7 +55,7 @@ class LocalSchedules(Local):
 
     def _change(self, name: str, change: Change) -> Json:
         with opened(self.db, "write") as store:
-            return schedules.shown(store, schedules.change_in(store, name, change))
+            return plain(schedules.view(store, schedules.change_in(store, name, change)))
 
     def trigger(self, name: str) -> Json:
         """Decided here; a server on the database starts the run."""
@@ -85,16 +87,16 @@ class LocalHooks(Local):
         with opened(self.db, "write") as store:
             _check_registered(store, path, version)
             hook, generated, _ = hooks.put(store, safe_of(store), name, path, version, secret, self.now())
-        return hooks.shown(hook) | {"secret": generated}
+        return plain(HookView.of(hook)) | {"secret": generated}
 
     def list(self) -> Items:
         with opened(self.db) as store:
-            return list(map(hooks.shown, store.triggers.hooks()))
+            return [plain(HookView.of(hook)) for hook in store.triggers.hooks()]
 
     def rotate(self, name: str) -> Json:
         with opened(self.db, "write") as store:
             hook, secret = hooks.rotate(store, safe_of(store), name, self.now())
-        return hooks.shown(hook) | {"secret": secret}
+        return plain(HookView.of(hook)) | {"secret": secret}
 
     def delete(self, name: str) -> None:
         with opened(self.db, "write") as store:

@@ -8,38 +8,41 @@ import msgspec
 
 from noetl.client.ports import Json
 from noetl.clock import SystemClock
+from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
 from noetl.runtime.catalog import Source
 from noetl.runtime.loaded import File
-from noetl.server import show
+from noetl.server.models.executions import ExecutionItem, ExecutionView, StateView
+from noetl.server.models.executions import plain as as_reference
+from noetl.store.codec import decode
 from noetl.store.ports import Row, Summary
 from noetl.timestamps import rfc3339
 
 
 def plain(value: Any) -> Json:
     """A map of JSON values; references to stored values stay references."""
-    converted: Json = msgspec.to_builtins(value, enc_hook=show.plain)
+    converted: Json = msgspec.to_builtins(value, enc_hook=as_reference)
     return converted
 
 
 def run_item(summary: Summary) -> Json:
-    return show.item(summary, SystemClock().now())
+    return plain(ExecutionItem.of(summary, SystemClock().now()))
 
 
 def run_view(state: Execution, summary: Summary, source: Source) -> Json:
     """`GET /executions/{id}`, and what only the database of a run knows."""
     file = File(source.shown, "", source.places)
-    run = plain(show.execution(state, summary, file, SystemClock().now()))
+    run = plain(ExecutionView.of(state, summary, file, SystemClock().now()))
     line = run["error"]["line"] if run["error"] is not None else None
     return run | {"error_line": source.line(line) if line else "", "cancel_reason": state.cancel_reason}
 
 
 def state_view(state: Execution, at: float) -> Json:
-    return plain(show.state_at(state, at, File("", "", {})))
+    return plain(StateView.of(state, at, File("", "", {})))
 
 
 def event_view(execution: str, row: Row) -> Json:
-    return show.event(execution, row)
+    return envelope(execution, row.seq, row.at, decode(row.type, row.data))
 
 
 def output_view(line: tuple[int, str, float, str, str]) -> Json:

@@ -1,4 +1,4 @@
-"""What all endpoints share."""
+"""The parts of a server that its endpoints use."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from noetl.engine.state import Execution
+from noetl.keychain.safe import Safe
 from noetl.log import Log
 from noetl.runtime.runtime import Refresh
-from noetl.server.auth import Doors
+from noetl.server.auth import Authenticator
 from noetl.server.bodies import BodyMemory
 from noetl.server.health import Health
 from noetl.server.hooks import Decoy
 from noetl.server.metrics import Metrics
+from noetl.server.observer import Observer
 from noetl.server.options import ServerSettings
 from noetl.server.playbooks import Playbooks
+from noetl.server.problems import Refused
 from noetl.server.scheduler import Scheduler
 from noetl.server.service import Service
 from noetl.server.sessions import Sessions
@@ -23,25 +26,22 @@ from noetl.server.sse import Streams
 from noetl.server.throttle import Throttle
 from noetl.server.traces import Traces, open_traces
 from noetl.server.upkeep import Upkeep
-from noetl.server.watch import Watch
 from noetl.store.ports import Summary
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class Api:
-    """A server's engine with what stands around it."""
-
     def __init__(self, service: Service, settings: ServerSettings) -> None:
         self.service, self.settings = service, settings
         self.runtime, self.store, self.clock = service.runtime, service.store, service.clock
         self.playbooks = Playbooks(service.runtime)
         service.family.find = self.playbooks.find
         self.sessions = Sessions(service.store.access, self.in_store, settings.bus)
-        self.doors = Doors(service.store.access, self.sessions, service.clock, self.in_store)
+        self.authenticator = Authenticator(service.store.access, self.sessions, service.clock, self.in_store)
         self.throttle = Throttle(service.clock)
         self.hashing = asyncio.Semaphore(1)
-        """Passwords are checked one at a time: each takes a core and 19 MB."""
+        """Passwords are checked one at a time: each check takes a core and 19 MB."""
         self.anonymous_bodies = BodyMemory()
         self.decoy = Decoy()
         self.metrics = Metrics()
@@ -52,21 +52,26 @@ class Api:
         if settings.traces:
             self.traces = open_traces(settings.traces, service.store, self.in_store, settings.version)
         self.streams = Streams(service.store, self.in_store)
-        watch = Watch(service.runtime.told, self.log, self.metrics, self.traces, self.streams.moved)
-        service.runtime.told, service.runtime.committed = watch.told, watch.committed
+        observer = Observer(service.runtime.told, self.log, self.metrics, self.traces, self.streams.wake)
+        service.runtime.told, service.runtime.committed = observer.on_events, observer.on_commit
         self.scheduler = Scheduler(self)
         self.closing = asyncio.Event()
-        """Set when the server is about to stop: who waits or follows is sent away."""
+        """Set when the server is about to stop: long polls and event streams end."""
 
-    async def in_store(self, ask: Callable[..., Answer], *arguments: Any) -> Answer:
-        """Ask the store, in its own thread."""
-        return await self.runtime.thread.ask(ask, *arguments)
+    async def in_store(self, query: Callable[..., Result], *arguments: Any) -> Result:
+        """Run a store query in the store's thread."""
+        return await self.runtime.thread.ask(query, *arguments)
 
-    async def look(self, execution: str) -> tuple[Execution, Summary]:
-        """An execution as it is stored at this moment, whoever has written to it; NotFound if there is none."""
+    def safe(self) -> Safe:
+        if self.settings.safe is None:
+            raise Refused(503, "this server has no master key to encrypt credentials with")
+        return self.settings.safe
+
+    async def load(self, execution: str) -> tuple[Execution, Summary]:
+        """An execution as it is stored now, also if another server has changed it; NotFound if there is none."""
         cell = self.runtime.cells.get(execution)
         if cell is not None and cell.state.over and await self.in_store(self.store.seq, execution) == cell.state.seq:
-            state = cell.state  # the end is stored: nothing will change any more
+            state = cell.state  # it has ended, so nothing changes any more
         else:
             state = (await self.runtime.handle(execution, Refresh())).state
             cell = self.runtime.cells.get(execution)
@@ -75,15 +80,15 @@ class Api:
         (summary,) = await self.in_store(lambda: self.store.summaries(prefix=execution, limit=1))
         return state, summary
 
-    async def look_at_end(self, execution: str) -> tuple[Execution, Summary]:
-        """The same for who has just waited for the end: if it is known to be stored, nobody has to be asked."""
+    async def load_ended(self, execution: str) -> tuple[Execution, Summary]:
+        """The same after its end was awaited; without a store query if the end is known to be stored."""
         cell = self.runtime.cells.get(execution)
         if cell is not None and cell.summary is not None and cell.state.over and cell.stored == cell.state.seq:
             return cell.state, cell.summary
-        return await self.look(execution)
+        return await self.load(execution)
 
     def stop(self) -> None:
-        """Send away who waits or follows, so that the server can end."""
+        """End long polls and event streams, so that the server can stop."""
         self.closing.set()
         self.streams.wake_all()
         self.playbooks.stop()

@@ -9,13 +9,13 @@ RETRY_SECONDS = 5
 
 
 class BodyMemory:
-    """Counts the bytes of all request bodies in memory and limits their sum."""
+    """Limits the bytes of all request bodies in memory."""
 
     def __init__(self, limit: int = ANONYMOUS_BYTES) -> None:
         self.limit, self.held = limit, 0
 
-    def take(self, size: int) -> None:
-        """Count more bytes; Refused if the sum over all requests exceeds the limit."""
+    def reserve(self, size: int) -> None:
+        """Reserve memory; Refused if the sum over all requests exceeds the limit."""
         if self.held + size > self.limit:
             raise Refused(
                 503,
@@ -24,5 +24,5 @@ class BodyMemory:
             )
         self.held += size
 
-    def give_back(self, size: int) -> None:
+    def release(self, size: int) -> None:
         self.held -= size

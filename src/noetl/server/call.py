@@ -1,288 +1,183 @@
-"""One request on its way to the endpoint that answers it."""
+"""A request that was routed to an endpoint."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from functools import cached_property
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
+from noetl.server.endpoint import JSON, Endpoint
+from noetl.server.models.base import QueryString
+from noetl.server.models.executions import plain
 from noetl.server.problems import Refused
-from noetl.server.roles import PREFIX, may
+from noetl.server.roles import may
 from noetl.server.traces import Point, caller_of
 
 if TYPE_CHECKING:
     from noetl.server.api import Api
     from noetl.server.auth import Caller
 
-Value = TypeVar("Value")
-Answer = TypeVar("Answer")
-Function = Callable[["Call"], Awaitable[Response]]
+Result = TypeVar("Result")
 
-JSON = "application/json"
-YAML = "application/yaml"
-BYTES = "application/octet-stream"
-MIB = 1 << 20
-LEFT = 499
-"""The status of requests whose client has left: nobody reads it, and counts of failures leave it out."""
+CLIENT_DISCONNECTED = 499
+"""Status of requests whose client has disconnected: only metrics and logs see it."""
+MAX_PARAMETERS = 50
 
 
-class Query(msgspec.Struct, frozen=True):
-    """A parameter behind the question mark."""
+class Call(Request):
+    """A request with its endpoint, its caller and the server's parts."""
 
-    name: str
-    kind: str = "string"
-    says: str = ""
-    low: int = 0
-    high: int = 2**31 - 1
-    required: bool = False
-
-
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A route and what stands behind it; enough to guard it and to describe it."""
-
-    method: str
-    path: str
-    function: Function
-    body: Any = None
-    """The type of the content; None if there is none."""
-    media: tuple[str, ...] = ()
-    optional: bool = False
-    """Whether the content may be missing."""
-    limit: int = 0
-    """How many bytes of content are taken."""
-    query: tuple[Query, ...] = ()
-    headers: tuple[Query, ...] = ()
-    answers: dict[int, Any] = {}
-    """Types of the answers by status; None for one without content, a text for one of another media type."""
-
-    @property
-    def says(self) -> str:
-        return (self.function.__doc__ or "").strip()
-
-
-class Routes:
-    """The endpoints of a module."""
-
-    def __init__(self) -> None:
-        self.endpoints: list[Endpoint] = []
-
-    def add(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Any = None,
-        media: tuple[str, ...] = (JSON,),
-        optional: bool = False,
-        limit: int = MIB,
-        query: tuple[Query, ...] = (),
-        headers: tuple[Query, ...] = (),
-        answers: dict[int, Any],
-        prefix: str = PREFIX,
-    ) -> Callable[[Function], Function]:
-        """Declare an endpoint."""
-
-        def declare(function: Function) -> Function:
-            self.endpoints.append(
-                Endpoint(
-                    method=method,
-                    path=prefix + path,
-                    function=function,
-                    body=body,
-                    media=media if body is not None else (),
-                    optional=optional,
-                    limit=limit if body is not None else 0,
-                    query=query,
-                    headers=headers,
-                    answers=answers,
-                )
-            )
-            return function
-
-        return declare
-
-
-class Call:
-    """A request that has been let in, with all that its endpoint needs."""
-
-    def __init__(
-        self,
-        api: Api,
-        endpoint: Endpoint,
-        scope: Scope,
-        receive: Receive,
-        headers: dict[bytes, bytes],
-        params: dict[str, str],
-        request_id: str,
-    ) -> None:
-        self.api, self.endpoint, self.scope, self.receive = api, endpoint, scope, receive
-        self.headers, self.params, self.request_id = headers, params, request_id
-        self.execution: str | None = params.get("id")
-        """Which execution it is about, where it is about one."""
+    def __init__(self, api: Api, endpoint: Endpoint, scope: Scope, receive: Receive, request_id: str) -> None:
+        super().__init__(scope, receive)
+        self.api, self.endpoint, self.request_id = api, endpoint, request_id
+        self.execution: str | None = self.path_params.get("id")
+        """The execution that the request is about, if any."""
         self.span: Point | None = None
-        """Its span, where that is known before it is answered."""
-        self._caller: Caller | None = None
-        self._body: bytes | None = None
-        self._held = 0
-        """Bytes counted toward the limit of unauthenticated callers."""
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it is known who asks; at routes for anybody it is not."""
-        return self._caller is not None
+        """Its span, if that is known before the answer."""
+        self.identity: Caller | None = None
+        """Who sent it; None until it is authorized, and on routes that are open to anybody."""
+        self._unauthenticated_bytes = 0
 
     @property
     def caller(self) -> Caller:
-        assert self._caller is not None
-        return self._caller
+        assert self.identity is not None
+        return self.identity
 
-    def known_as(self, caller: Caller) -> None:
-        self._caller = caller
-
-    async def is_still_let_in(self) -> bool:
-        """Whether who asks would be let in now: an answer that goes on and on must not outlive its token."""
+    async def is_still_authorized(self) -> bool:
+        """Whether the caller would be authorized now; an endless response must not outlive its token."""
         try:
-            caller = await self.api.doors.caller(self.headers, changes=False)
+            caller = await self.api.authenticator.caller(self.headers, changes=False)
         except Refused:
             return False
         return may(caller.role, self.endpoint.method, self.endpoint.path)
 
-    def begins(self, execution: str) -> None:
-        """The request begins an execution: lines and spans of the one name the other."""
+    def starts(self, execution: str) -> None:
+        """Record that the request starts an execution, for its log line and its span."""
         self.execution = execution
         if self.api.traces is not None:
-            self.span = self.api.traces.asked(execution, caller_of(self.headers))
+            self.span = self.api.traces.asked(execution, self.parent_span)
 
-    def header(self, name: bytes) -> str:
-        return self.headers.get(name, b"").decode("latin-1")
+    @property
+    def parent_span(self) -> Point | None:
+        return caller_of(dict(self.scope["headers"]))
 
-    # -- content ----------------------------------------------------------------------------------------------------
+    # -- request ----------------------------------------------------------------------------------------------------
 
-    async def content(self) -> bytes:
-        """The whole content, up to its limit."""
-        if self._body is not None:
-            return self._body
-        parts = []
-        async for part in self.parts():
-            if not self.is_known:
-                self.api.anonymous_bodies.take(len(part))
-                self._held += len(part)
-            parts.append(part)
-        self._body = parts[0] if len(parts) == 1 else b"".join(parts)
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """The request body in parts, up to the endpoint's limit; nothing is buffered."""
+        size = 0
+        try:
+            async for part in super().stream():
+                size += len(part)
+                if size > self.endpoint.limit:
+                    raise self.too_large()
+                yield part
+        except ClientDisconnect:
+            raise Refused(400, "the request body ended early") from None
+
+    async def body(self) -> bytes:
+        """The whole request body. Memory for bodies of unauthenticated callers is limited."""
+        if not hasattr(self, "_body"):
+            parts = []
+            async for part in self.stream():
+                if self.identity is None:
+                    self.api.anonymous_bodies.reserve(len(part))
+                    self._unauthenticated_bytes += len(part)
+                if part:
+                    parts.append(part)
+            self._body = b"".join(parts)
         return self._body
 
-    async def parts(self) -> AsyncIterator[bytes]:
-        """The request body as a stream, up to its limit; nothing is buffered."""
-        size, more = 0, True
-        while more:
-            message = await self.receive()
-            if message["type"] == "http.disconnect":
-                raise Refused(400, "the request body ended early")
-            part: bytes = message.get("body", b"")
-            size += len(part)
-            if size > self.endpoint.limit:
-                raise self.too_large()
-            yield part
-            more = message.get("more_body", False)
-
-    def close(self) -> None:
-        """Release the request body after the response."""
-        self.api.anonymous_bodies.give_back(self._held)
-        self._held = 0
+    def release(self) -> None:
+        """Give back the memory of the request body."""
+        self.api.anonymous_bodies.release(self._unauthenticated_bytes)
+        self._unauthenticated_bytes = 0
 
     def too_large(self) -> Refused:
-        return Refused(413, f"more than {self.endpoint.limit:,} bytes of content are not taken here")
+        return Refused(413, f"the request body must not exceed {self.endpoint.limit:,} bytes")
 
-    async def read(self, kind: type[Value]) -> Value:
-        """The content as JSON of a type."""
-        data = await self.content()
+    async def read_body(self, decoder: msgspec.json.Decoder[Any]) -> Any:
+        """The JSON body as the type that the endpoint declares."""
+        data = await self.body()
         if not data and self.endpoint.optional:
             data = b"{}"
         try:
-            return msgspec.json.decode(data, type=kind)
+            return decoder.decode(data)
         except msgspec.ValidationError as error:
-            raise Refused(422, f"the content is not as it should be: {error}") from None
+            raise Refused(422, f"invalid request body: {error}") from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise Refused(400, f"the content is no valid JSON: {error}") from None
+            raise Refused(400, f"the request body is not valid JSON: {error}") from None
 
-    # -- query ------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def query(self) -> dict[str, str]:
-        """The parameters behind the question mark, each known and given once."""
-        text = self.scope.get("query_string", b"")
-        if not text:
-            return {}
+    def read_query(self, declared: type[QueryString]) -> QueryString:
+        """The query string as a struct; each parameter is declared, and given once."""
         try:
-            pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
+            text = self.scope.get("query_string", b"").decode("ascii")
+            pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
         except (ValueError, UnicodeDecodeError):
-            raise Refused(400, "what stands behind the question mark can't be read") from None
-        known = {one.name for one in self.endpoint.query}
-        found: dict[str, str] = {}
+            raise Refused(400, "invalid query string") from None
+        values: dict[str, str] = {}
         for name, value in pairs:
-            if name not in known:
-                listed = ", ".join(sorted(known)) or "none"
-                raise Refused(422, f"there is no parameter {name!r} here; there are: {listed}")
-            if name in found:
-                raise Refused(422, f"the parameter {name!r} is given twice")
-            found[name] = value
-        return found
-
-    def text(self, name: str, default: str = "") -> str:
-        value = self.query.get(name, default)
-        if "\0" in value:
-            raise Refused(422, f"{name} can't hold a NUL")
-        return value
-
-    def number(self, name: str, default: int) -> int:
-        """A parameter that is a number in its bounds."""
-        text = self.query.get(name)
-        if text is None:
-            return default
-        declared = next(one for one in self.endpoint.query if one.name == name)
-        if not text.isascii() or not text.isdigit() or len(text) > 15 or not declared.low <= int(text) <= declared.high:
-            raise Refused(422, f"{name} must be a number from {declared.low} to {declared.high}")
-        return int(text)
-
-    def flag(self, name: str) -> bool:
-        text = self.query.get(name, "false")
-        if text not in ("true", "false"):
-            raise Refused(422, f"{name} is true or false")
-        return text == "true"
-
-    # -- answers ----------------------------------------------------------------------------------------------------
-
-    async def in_store(self, ask: Callable[..., Answer], *arguments: Any) -> Answer:
-        """Ask the store, in its own thread."""
-        return await self.api.in_store(ask, *arguments)
-
-    async def unless_gone(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """Wait for something as long as somebody waits for the answer."""
-        await self.content()
-        task = asyncio.ensure_future(work)
-        gone = asyncio.ensure_future(self._gone())
+            if name not in declared.__struct_fields__:
+                available = ", ".join(sorted(declared.__struct_fields__)) or "none"
+                raise Refused(422, f"unknown query parameter {name!r}; available: {available}")
+            if name in values:
+                raise Refused(422, f"duplicate query parameter {name!r}")
+            values[name] = value
         try:
-            await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+            query = msgspec.convert(values, declared, strict=False)
+        except msgspec.ValidationError as error:
+            raise Refused(422, f"invalid query parameter: {error}") from None
+        for name, value in values.items():  # other spellings are accepted above: 1e3, 1.0, null
+            result = getattr(query, name)
+            if not isinstance(result, str) and str(result).lower() != value:
+                raise Refused(422, f"invalid query parameter {name!r}: {value[:100]!r}")
+        return query
+
+    # -- response ---------------------------------------------------------------------------------------------------
+
+    async def in_store(self, query: Callable[..., Result], *arguments: Any) -> Result:
+        """Run a store query in the store's thread."""
+        return await self.api.in_store(query, *arguments)
+
+    async def until_disconnect(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of the work, which is cancelled when the client disconnects."""
+        await self.body()
+        task = asyncio.ensure_future(work)
+        disconnect = asyncio.ensure_future(self._disconnected())
+        try:
+            await asyncio.wait((task, disconnect), return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                raise Refused(LEFT, "nobody waits for the answer any more")
+                raise Refused(CLIENT_DISCONNECTED, "the client has disconnected")
             return task.result()
         finally:
-            gone.cancel()
+            disconnect.cancel()
             task.cancel()
 
-    async def _gone(self) -> None:
+    async def _disconnected(self) -> None:
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
 
-def json_response(
-    data: Any, status: int = 200, headers: dict[str, str] | None = None, enc_hook: Callable[[Any], Any] | None = None
-) -> Response:
-    """An answer in JSON."""
-    return Response(msgspec.json.encode(data, enc_hook=enc_hook), status, headers, JSON)
+async def respond(call: Call) -> Response:
+    """Call the endpoint's function with what it declares; its result as a response."""
+    endpoint = call.endpoint
+    arguments: dict[str, Any] = {}
+    if endpoint.query is not None:
+        arguments["query"] = call.read_query(endpoint.query)
+    if endpoint.decoder is not None:
+        arguments["body"] = await call.read_body(endpoint.decoder)
+    result = await endpoint.function(call, **arguments)
+    if isinstance(result, Response):
+        return result
+    status = next(iter(endpoint.answers))
+    return Response(status_code=status) if result is None else json_response(result, status)
+
+
+def json_response(result: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(result, enc_hook=plain), status, headers, JSON)

@@ -84,7 +84,7 @@ class Connections(ServerState):
         super().__init__()
         self.limits = limits
         self.all = Group(min(limits.connections, max(descriptors - RESERVED_DESCRIPTORS, descriptors // 2)))
-        self.proxies = [ip_network(one) for one in proxies]
+        self.proxies = [ip_network(proxy) for proxy in proxies]
         self.by_address: dict[str, Group] = {}
         self.open: set[Connection] = set()
 
@@ -127,7 +127,7 @@ class Connections(ServerState):
 
     def close_overdue(self, now: float) -> None:
         """Close the connections whose deadline has passed."""
-        for connection in [one for one in self.open if one.is_overdue(now)]:
+        for connection in [connection for connection in self.open if connection.is_overdue(now)]:
             connection.drop()
 
 

@@ -1,4 +1,4 @@
-"""What a server depends on, how it stands, and since when."""
+"""The services that a server depends on: whether each is up, and since when."""
 
 from __future__ import annotations
 
@@ -14,74 +14,72 @@ from noetl.store.ports import Store
 if TYPE_CHECKING:
     from noetl.nats.connection import NatsConnection
 
-PATIENCE_SECONDS = 2.0
-LOOK_SECONDS = 5.0
+TIMEOUT_SECONDS = 2.0
+CHECK_SECONDS = 5.0
 OK = "ok"
-NOBODY = "00000000-0000-0000-0000-000000000000"
+NO_EXECUTION = "00000000-0000-0000-0000-000000000000"
 
 
-class Standing(NamedTuple):
-    """How a dependency stands: `ok` or what is wrong, since when, and whether the server can't work without it."""
+class DependencyStatus(NamedTuple):
+    """`ok` or an error, since when, and whether the server cannot work without it."""
 
-    word: str
+    detail: str
     since: float
-    at: float
+    since_monotonic: float
     required: bool
 
     @property
     def is_up(self) -> bool:
-        return self.word == OK
+        return self.detail == OK
 
     @property
     def seconds(self) -> float:
-        """How long it has been so."""
-        return monotonic() - self.at
+        return monotonic() - self.since_monotonic
 
 
 class Health:
-    """Looks at the dependencies now and then, and whenever somebody asks; that one goes or comes back is told."""
+    """Checks the dependencies periodically and on request; logs when one goes down or comes back."""
 
     def __init__(
         self, store: Store, bus: NatsConnection | None, in_store: Callable[..., Awaitable[Any]], log: Log
     ) -> None:
         self.store, self.bus, self.in_store, self.log = store, bus, in_store, log
-        self.standing: dict[str, Standing] = {}
-        self._told: set[str] = set()
-        """Dependencies of which the log says that they are down."""
+        self.statuses: dict[str, DependencyStatus] = {}
+        self._reported: set[str] = set()
+        """Dependencies that were logged as down."""
 
     async def run(self) -> None:
-        """Look until it is cancelled."""
+        """Check the dependencies until cancelled."""
         while True:
-            await self.look()
-            await asyncio.sleep(LOOK_SECONDS)
+            await self.check()
+            await asyncio.sleep(CHECK_SECONDS)
 
-    async def look(self) -> dict[str, Standing]:
-        """Every dependency as it stands at this moment."""
-        self._note("store", await self._store(), required=True)
+    async def check(self) -> dict[str, DependencyStatus]:
+        self._record("store", await self._check_store(), required=True)
         if self.bus is not None:
-            self._note("nats", self.bus.status(), required=False, settled=self.bus.attempted.is_set())
-        return self.standing
+            self._record("nats", self.bus.status(), required=False, settled=self.bus.attempted.is_set())
+        return self.statuses
 
-    async def _store(self) -> str:
+    async def _check_store(self) -> str:
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                await self.in_store(self.store.seq, NOBODY)
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                await self.in_store(self.store.seq, NO_EXECUTION)
         except TimeoutError:
-            return f"no answer for {PATIENCE_SECONDS:g} s"
+            return f"no answer for {TIMEOUT_SECONDS:g} s"
         except NoetlError as error:
             return str(error)
         return OK
 
-    def _note(self, name: str, word: str, required: bool, settled: bool = True) -> None:
-        """Note how a dependency stands. That it is down is told as soon as that is settled, and then that it is up."""
-        before, is_up = self.standing.get(name), word == OK
+    def _record(self, name: str, detail: str, required: bool, settled: bool = True) -> None:
+        """Record a status. A dependency is logged as down once `settled`, and as up only after that."""
+        before, is_up = self.statuses.get(name), detail == OK
         if before is not None and before.is_up is is_up:
-            self.standing[name] = before._replace(word=word)
+            self.statuses[name] = before._replace(detail=detail)
         else:
-            self.standing[name] = Standing(word, time(), monotonic(), required)
-        if not is_up and settled and name not in self._told:
-            self._told.add(name)
-            self.log.write("error" if required else "warning", "dependency down", dependency=name, error=word)
-        elif is_up and name in self._told and before is not None:
-            self._told.discard(name)
+            self.statuses[name] = DependencyStatus(detail, time(), monotonic(), required)
+        if not is_up and settled and name not in self._reported:
+            self._reported.add(name)
+            self.log.write("error" if required else "warning", "dependency down", dependency=name, error=detail)
+        elif is_up and name in self._reported and before is not None:
+            self._reported.discard(name)
             self.log.write("info", "dependency up", dependency=name, down_seconds=round(before.seconds, 3))

@@ -15,11 +15,11 @@ from noetl.server.connections import Connection, ConnectionLimits, Connections, 
 
 BACKLOG = 2048
 ACCEPTED_AT_ONCE = 64
-"""So many connections are accepted before those that are too many are closed; also the failures of a turn when there
-are no descriptors left."""
+"""Connections accepted per turn of the loop before surplus ones are closed; also the failed attempts per turn without
+free descriptors."""
 TICKS_PER_SECOND = 10
 CLOSE_SECONDS = 3
-"""How long requests may go on after the server was told to end; long polls and streams would for ever."""
+"""Time for open requests after the server was told to stop."""
 
 
 class HttpServer(uvicorn.Server):
@@ -48,13 +48,13 @@ class HttpServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Whoever serves decides what a signal means."""
+        """Leave the signals to the CLI."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        for one in sockets or []:
-            one.listen(BACKLOG)  # asyncio has set it to what it accepts at once
+        for listener in sockets or []:
+            listener.listen(BACKLOG)  # asyncio has set it to ACCEPTED_AT_ONCE
 
     async def on_tick(self, counter: int) -> bool:
         if counter % TICKS_PER_SECOND == 0:
@@ -63,40 +63,40 @@ class HttpServer(uvicorn.Server):
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket at the address; Conflict if somebody else is there."""
+    """A listening socket; Conflict if the address is in use."""
     try:
         family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, number)
+        listener = socket.socket(family, kind, number)
     except OSError as error:
-        raise UsageError(f"can't listen on {host}: {error.strerror or error}") from None
+        raise UsageError(f"cannot listen on {host}: {error.strerror or error}") from None
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(BACKLOG)  # from here on clients wait, and are not refused
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)  # from here on clients wait, and are not refused
     except OSError as error:
-        found.close()
-        raise Conflict(f"can't listen on {host}:{port}: {error.strerror or error}") from None
-    return found
+        listener.close()
+        raise Conflict(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+    return listener
 
 
-def url_of(found: socket.socket) -> str:
-    """The address as clients on this machine write it."""
-    host, port = found.getsockname()[:2]
+def url_of(listener: socket.socket) -> str:
+    """The URL for clients on this machine."""
+    host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 async def listen(
     app: Any,
-    found: socket.socket,
+    listener: socket.socket,
     ended: asyncio.Event,
     *,
     limits: ConnectionLimits | None = None,
     proxies: Sequence[str] = (),
 ) -> None:
-    """Answer requests until it is to end; then those under way are finished."""
+    """Serve until `ended` is set; then finish the open requests."""
     server = HttpServer(app, limits, proxies)
-    serving = asyncio.create_task(server.serve([found]))
+    serving = asyncio.create_task(server.serve([listener]))
     ending = asyncio.create_task(ended.wait())
     await asyncio.wait([serving, ending], return_when=asyncio.FIRST_COMPLETED)
     ending.cancel()

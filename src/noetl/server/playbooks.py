@@ -1,11 +1,10 @@
-"""The playbooks of a server: texts that come in are compiled once, stored by digest, and found by path and version."""
+"""The playbooks of a server: compiled once, stored by digest, and found by path and version."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -28,28 +27,20 @@ Answer = TypeVar("Answer")
 
 
 class Playbooks:
-    """What the server knows of playbooks. The texts are in the store, the compiled ones in the runtime."""
+    """The texts are in the store, the compiled playbooks in the runtime."""
 
     def __init__(self, runtime: Runtime, compiler: Compiler | None = None) -> None:
         self.runtime, self.store = runtime, runtime.store
         self.compiler = compiler or Compiler()
         runtime.compile = self._compile_stored
         self._digests: OrderedDict[bytes, str] = OrderedDict()
-        """By the hash of the text, so that a text which is started often is compiled once."""
+        """By the hash of the text, so that a text that is started often is compiled once."""
         self._adding: dict[bytes, asyncio.Task[str]] = {}
         self._unreadable: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
         """Compile failures by hash of the stored text: expiry time and reason."""
 
-    async def check(self, caller: str, text: bytes, *, strict: bool = False) -> Compiled:
-        """All problems of a text."""
-        return await self.compiler.check(caller, text, strict=strict)
-
-    async def compiled(self, caller: str, text: bytes) -> Compiled:
-        """A text that a caller brings, compiled."""
-        return await self.compiler.compile(caller, text)
-
     async def add(self, caller: str, text: bytes) -> str:
-        """Store a playbook and bring it into memory: its digest. PlaybookInvalid has all its problems."""
+        """Store a playbook and load it; its digest. PlaybookInvalid has all its problems."""
         key = sha256(text).digest()
         digest = self._digests.get(key)
         if digest is None:
@@ -59,21 +50,21 @@ class Playbooks:
         return digest
 
     async def _add(self, caller: str, text: bytes) -> str:
-        return await self.keep(text, await self.compiled(caller, text))
+        return await self.save(text, await self.compiler.compile(caller, text))
 
-    async def keep(self, text: bytes, compiled: Compiled) -> str:
-        """Store what has been compiled; Refused if this version can't run all of it."""
+    async def save(self, text: bytes, compiled: Compiled) -> str:
+        """Store a compiled playbook; Refused if this server cannot run all of it."""
         loaded = compiled.require()
         check_path(loaded.playbook.path)
         self._check(loaded.playbook)
-        await self._in_store(self.store.put_playbook, loaded.digest, loaded.playbook.path, text)
+        await self.runtime.thread.ask(self.store.put_playbook, loaded.digest, loaded.playbook.path, text)
         self.runtime.playbooks.add(loaded)
         self._digests[sha256(text).digest()] = loaded.digest
         while len(self._digests) > MAX_DIGESTS:
             self._digests.popitem(last=False)
         return loaded.digest
 
-    async def named(self, path: str, version: int | None) -> str:
+    async def registered(self, path: str, version: int | None) -> str:
         """The digest of a registered playbook, which is loaded; NotFound if it does not exist."""
         digest = None if "\0" in path else await self.runtime.thread.look(self.store.find, path, version)
         if digest is None:
@@ -81,47 +72,44 @@ class Playbooks:
         self._check((await self.runtime.net(digest)).playbook)
         return digest
 
-    async def know(self, digest: str) -> Playbook:
-        """A stored playbook, brought into memory; NotFound if there is none."""
+    async def load(self, digest: str) -> Playbook:
+        """Load a stored playbook; NotFound if there is none."""
         if not DIGEST.fullmatch(digest):
             raise NotFound(f"playbook {digest[:64]!r} not found")
         return (await self.runtime.net(digest)).playbook
 
     async def find(self, parent: Execution, request: dict[str, Any]) -> str:
-        """For executions that start others: the digest of the playbook that a child is to run."""
-        return await self.named(str(request.get("path") or ""), _version(request.get("version")))
+        """The digest of the playbook of a child execution."""
+        return await self.registered(str(request.get("path") or ""), _version(request.get("version")))
 
     def _check(self, playbook: Playbook) -> None:
-        """Refused if not all of it can be run here; what is configured may have changed since it was registered."""
-        found = list(obstacles(playbook, nats=self.runtime.shelf is not None))
-        if found:
-            raise Refused(422, "; ".join(f"{one.place}: {one.reason}" for one in found), kind="playbook-not-runnable")
+        """Refused if this server cannot run all of it; its settings may have changed since the registration."""
+        reasons = [f"{one.place}: {one.reason}" for one in obstacles(playbook, nats=self.runtime.shelf is not None)]
+        if reasons:
+            raise Refused(422, "; ".join(reasons), kind="playbook-not-runnable")
 
     async def check_keychain(self, playbook: Playbook) -> None:
-        """What a playbook can't sign in with is said before anything of it has run."""
+        """AuthError if a credential of the playbook is missing, before anything has run."""
         if playbook.keychain:
             from noetl.keychain.check import missing_entries
 
-            stored = await self._in_store(self.store.credentials.all)
-            if faults := missing_entries(playbook, {one.name: one for one in stored}):
+            stored = await self.runtime.thread.ask(self.store.credentials.all)
+            if faults := missing_entries(playbook, {credential.name: credential for credential in stored}):
                 raise AuthError("; ".join(faults))
 
     async def _compile_stored(self, file: str, text: bytes) -> LoadedPlaybook:
-        """A playbook that was fine when it was stored; Conflict if it is not for this version, or this machine."""
+        """Compile a stored playbook; Conflict if this version cannot read it. Failures are cached for a while."""
         key, now = sha256(text).digest(), asyncio.get_running_loop().time()
-        until, why = self._unreadable.get(key, (0.0, ""))
+        until, reason = self._unreadable.get(key, (0.0, ""))
         if now >= until:
             try:
                 return (await self.compiler.compile_stored(file, text)).require()
             except PlaybookInvalid as error:
-                why = str(error)
-            self._unreadable[key] = (now + UNREADABLE_SECONDS, why)
+                reason = str(error)
+            self._unreadable[key] = (now + UNREADABLE_SECONDS, reason)
             while len(self._unreadable) > MAX_UNREADABLE:
                 self._unreadable.popitem(last=False)
-        raise Conflict(f"this version of noetl can't read the stored playbook {file}: {why}")
-
-    async def _in_store(self, ask: Callable[..., Answer], *arguments: Any) -> Answer:
-        return await self.runtime.thread.ask(ask, *arguments)
+        raise Conflict(f"this version of noetl cannot read the stored playbook {file}: {reason}")
 
     def stop(self) -> None:
         """Fail all pending compilations."""
@@ -132,23 +120,22 @@ class Playbooks:
 
 
 def check_path(path: str) -> None:
-    """Refused where a path could not be asked for."""
+    """Refused if a path could not be part of a URL."""
     parts = path.split("/")
     if not path.isprintable() or "\\" in path or any(part in ("", ".", "..") for part in parts) or len(path) > 500:
         raise Refused(422, f"metadata.path {path[:100]!r} must be names with single slashes between them, such as a/b")
 
 
 def unknown(path: str, version: int | None) -> NotFound:
-    """Nothing is registered there."""
     if version is None:
         return NotFound(f"no playbook is registered as {path!r}")
     return NotFound(f"playbook {path!r} has no version {version}")
 
 
-def _version(given: Any) -> int | None:
-    if given is None:
+def _version(value: Any) -> int | None:
+    if value is None:
         return None
     try:
-        return int(given)
+        return int(value)
     except (TypeError, ValueError):
-        raise NoetlError(f"the version of a playbook is a number, not {given!r}") from None
+        raise NoetlError(f"the version of a playbook must be a number, not {value!r}") from None

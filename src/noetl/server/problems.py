@@ -1,8 +1,9 @@
-"""What went wrong, as problem details (RFC 9457): every answer that is not a success has this shape."""
+"""Errors as problem details (RFC 9457): every response that is not a success has this shape."""
 
 from __future__ import annotations
 
-from typing import Any
+from http import HTTPStatus
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,30 +23,14 @@ from noetl.errors import (
 from noetl.worker.wire import BadMessage
 
 MEDIA = "application/problem+json"
-TITLES = {
-    400: "The request can't be read",
-    401: "Sign in first",
-    403: "Not allowed",
-    404: "There is no such thing",
-    405: "This method is not for this address",
-    406: "No answer of that kind",
-    409: "It does not fit what is going on",
-    413: "Too large",
-    415: "Content of that type is not taken here",
-    421: "This server does not answer to that name",
-    422: "The request makes no sense",
-    429: "Too often",
-    499: "The client has left",
-    500: "A defect of the server",
-    503: "Not at the moment",
-    507: "No room left",
-}
+RENAMED = {413: "Content Too Large", 422: "Unprocessable Content", 499: "Client Closed Request"}
+"""Phrases of RFC 9110 that Python 3.11 does not know yet, and that of a status which is not registered."""
 STATUS: dict[type[NoetlError], int] = {
     BadMessage: 400,
     PlaybookInvalid: 422,
     FileMissing: 404,
     NotFound: 404,
-    AuthError: 422,  # a credential of the playbook, not of whoever asks
+    AuthError: 422,  # a credential of the playbook, not of the caller
     Conflict: 409,
     UsageError: 422,
     Unstorable: 422,
@@ -55,60 +40,80 @@ STATUS: dict[type[NoetlError], int] = {
 RETRY_SECONDS = 1
 
 
+class Finding(msgspec.Struct, frozen=True):
+    """A problem of a playbook, and where it is."""
+
+    file: str
+    line: int
+    column: int
+    code: str
+    severity: Literal["error", "warning"]
+    message: str
+    hint: str | None
+
+    @classmethod
+    def of(cls, problem: Problem) -> Finding:
+        place = problem.file, problem.line, problem.column
+        return cls(*place, problem.code, problem.severity, problem.message, problem.hint)
+
+
+class ProblemDetails(msgspec.Struct, frozen=True):
+    """An error (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: str
+    problems: list[Finding] | msgspec.UnsetType = msgspec.UNSET
+
+
 class Refused(NoetlError):
     """A request that is answered with a problem."""
 
     def __init__(
-        self, status: int, detail: str, *, kind: str = "", headers: dict[str, str] | None = None, **more: Any
+        self,
+        status: int,
+        detail: str,
+        *,
+        kind: str = "",
+        headers: dict[str, str] | None = None,
+        problems: list[Finding] | msgspec.UnsetType = msgspec.UNSET,
     ) -> None:
         super().__init__(detail)
         self.status, self.detail, self.kind = status, detail, kind
-        self.headers, self.more = headers or {}, more
+        self.headers, self.problems = headers or {}, problems
 
 
 def refused(error: NoetlError) -> Refused:
-    """An error of ours as the problem that it is to whoever asked."""
+    """The problem that an error is answered with."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, PlaybookInvalid):
-        return invalid_playbook(error.problems)
+        return _invalid_playbook(error.problems)
     status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
     headers = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else None
     return Refused(status, str(error), headers=headers)
 
 
-def invalid_playbook(problems: Any) -> Refused:
-    """A playbook with errors: all of them, each with its line and column."""
+def _invalid_playbook(problems: Any) -> Refused:
     errors = [problem for problem in problems if problem.severity == "error"]
     first = errors[0]
     detail = f"line {first.line}, column {first.column}: {first.message}"
     if len(errors) > 1:
         detail += f" (and {len(errors) - 1} more)"
-    return Refused(422, detail, kind="playbook-invalid", problems=[shown(problem) for problem in problems])
+    return Refused(422, detail, kind="playbook-invalid", problems=list(map(Finding.of, problems)))
 
 
-def shown(problem: Problem) -> dict[str, Any]:
-    """A finding as `noetl validate -o json` prints it."""
-    return {
-        "file": problem.file,
-        "line": problem.line,
-        "column": problem.column,
-        "code": problem.code,
-        "severity": problem.severity,
-        "message": problem.message,
-        "hint": problem.hint,
-    }
+def title(status: int) -> str:
+    """The standard phrase of a status."""
+    return RENAMED.get(status) or HTTPStatus(status).phrase
 
 
 def document(problem: Refused, request_id: str) -> bytes:
-    """The problem as it is sent."""
-    title = TITLES.get(problem.status, "It did not work")
-    kind = problem.kind or title.lower().replace("'", "").replace(" ", "-")
-    body = {
-        "type": f"urn:noetl:problem:{kind}",
-        "title": title,
-        "status": problem.status,
-        "detail": problem.detail,
-        "request_id": request_id,
-    }
-    return msgspec.json.encode(body | problem.more)
+    """The response body."""
+    phrase = title(problem.status)
+    kind = f"urn:noetl:problem:{problem.kind or phrase.lower().replace(' ', '-')}"
+    return msgspec.json.encode(
+        ProblemDetails(kind, phrase, problem.status, problem.detail, request_id, problem.problems)
+    )

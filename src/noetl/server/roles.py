@@ -1,7 +1,7 @@
-"""Who may ask what: every route of the server, with the roles that may use it. What is not here does not exist.
+"""Every route of the server, with the roles that may use it. A route that is not here does not exist.
 
-A request is compared with this table before anything else looks at it, byte by byte: no folding of case, no decoding,
-no second slash, nothing behind the last segment. `{name}` stands for one part of the path, of the form below.
+The path of a request is compared with this table byte by byte: case matters, nothing is decoded, and slashes are not
+merged or dropped. `{name}` is a part of the path, of the form below. The busiest routes come first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ PREFIX = "/api/v1"
 
 Roles = frozenset[Role]
 ANYBODY: None = None
-"""No token is asked for."""
 VIEW: Roles = frozenset(["viewer", "operator", "author", "admin"])
 OPERATE: Roles = frozenset(["operator", "author", "admin"])
 WRITE: Roles = frozenset(["author", "admin"])
@@ -58,7 +57,7 @@ ALLOWED: dict[tuple[str, str], Roles | None] = {
     ("POST", "/api/v1/schedules/{name}/pause"): OPERATE,
     ("POST", "/api/v1/schedules/{name}/resume"): OPERATE,
     ("POST", "/api/v1/schedules/{name}/trigger"): OPERATE,
-    ("POST", "/api/v1/hooks/{name}"): ANYBODY,  # who can sign with the secret of the hook
+    ("POST", "/api/v1/hooks/{name}"): ANYBODY,  # with a signature under the secret of the hook
     ("GET", "/api/v1/hooks"): OPERATE,
     ("PUT", "/api/v1/hooks/{name}"): WRITE,
     ("DELETE", "/api/v1/hooks/{name}"): WRITE,
@@ -94,28 +93,18 @@ FORMS = {
     "name": r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,99}",
     "path": f"{SEGMENT}(?:/{SEGMENT})*",
 }
-"""What may stand in the place of a part, as it stands in the request."""
+"""Forms of the parts of a path, as they are written in the request."""
 
 
 def may(role: Role, method: str, path: str) -> bool:
-    """Whether a role may use a route."""
     roles = ALLOWED[method, path]
     return roles is None or role in roles
 
 
-def pattern(path: str) -> re.Pattern[str]:
-    """Matches the paths of a route, and no others."""
-    parts = re.split(r"\{(\w+)\}", path)
-    literals = map(re.escape, parts[::2])
-    forms = [f"(?P<{name}>{FORMS[name]})" for name in parts[1::2]]
-    return re.compile("".join(part for pair in zip(literals, [*forms, ""], strict=True) for part in pair))
-
-
 def is_id(text: str) -> bool:
-    """Whether a text can be the id of an execution."""
     return re.fullmatch(FORMS["id"], text) is not None
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can be the name of a user, and so stand in a path."""
+    """Whether a text can be the name of a user, a schedule or a hook, and so be part of a path."""
     return re.fullmatch(FORMS["name"], text) is not None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from noetl.errors import NoetlError, StoreError
 from noetl.server import schedules
-from noetl.server.begin import begin
+from noetl.server.start_once import start_once
 from noetl.store.triggers import Firing, Schedule
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Scheduler:
         refused: NoetlError | None = None
         try:
             payload = schedules.payload_of(one, firing)
-            await begin(self.api, firing.execution(one.id), one.path, one.version, payload, one.ctx)
+            await start_once(self.api, firing.execution(one.id), one.path, one.version, payload, one.ctx)
         except StoreError:  # it stays decided, and is tried again
             raise
         except NoetlError as error:

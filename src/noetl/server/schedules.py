@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.server import timing
+from noetl.server.models.schedules import ScheduleRequest, ScheduleView
 from noetl.server.roles import is_name
-from noetl.server.show import stamp, stamped
-from noetl.server.wire import ScheduleRequest
 from noetl.store.codec import check_value
 from noetl.store.ports import Store
 from noetl.store.triggers import Fired, Firing, Schedule
+from noetl.timestamps import rfc3339
 
 GRACE_SECONDS = 60.0
 """A firing that is later than that was missed; so was one that the next one has overtaken."""
@@ -245,42 +245,9 @@ def _revised(one: Schedule, now: float) -> Schedule:
 
 def payload_of(one: Schedule, firing: Firing) -> dict[str, Any]:
     """What an execution gets: the payload, and which firing it is, unless the payload has that key itself."""
-    return {OWN_KEY: {"name": one.name, "time": stamped(firing.due)}} | one.payload
+    return {OWN_KEY: {"name": one.name, "time": rfc3339(firing.due)}} | one.payload
 
 
-def shown(store: Store, one: Schedule) -> dict[str, Any]:
-    """A schedule as the API and the command line show it. What has ended since it last fired runs no more. Blocks."""
-    one = _with_running(one, open_of(store, one.running))
-    recent = [_fired(fired) for fired in one.recent]
-    return {
-        "name": one.name,
-        "path": one.path,
-        "version": one.version,
-        "payload": one.payload,
-        "ctx": one.ctx,
-        "cron": one.cron,
-        "every": one.every,
-        "at": stamp(one.at),
-        "timezone": one.timezone,
-        "overlap": one.overlap,
-        "missed": one.missed,
-        "status": one.status,
-        "created": stamp(one.created),
-        "updated": stamp(one.updated),
-        "next": None if one.paused else stamp(one.next),
-        "last": recent[-1] if recent else None,
-        "queued": len(one.queue),
-        "running": list(one.running),
-        "recent": recent,
-    }
-
-
-def _fired(one: Fired) -> dict[str, Any]:
-    return {
-        "due": stamp(one.due),
-        "at": stamp(one.at),
-        "outcome": one.outcome,
-        "execution_id": one.execution,
-        "reason": one.reason,
-        "count": one.count,
-    }
+def view(store: Store, one: Schedule) -> ScheduleView:
+    """A schedule as the API and the command line show it, with those of its executions that are open. Blocks."""
+    return ScheduleView.of(_with_running(one, open_of(store, one.running)))

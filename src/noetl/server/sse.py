@@ -1,9 +1,8 @@
-"""Following an execution: its events as server-sent events, each with its seq as the id.
+"""The events of an execution as server-sent events, each with its seq as the id.
 
-Who was cut off sends the id it saw last and misses nothing, at this server or another. Events are read from the store
-by their seq, so it does not matter which server wrote them. A stream reads when its execution has moved: this server's
-commits say so at once, and for those of others one task asks for the last seq of every execution that is followed. So
-a stream costs next to nothing while its execution stands still, however busy the others are.
+A client that reconnects sends the last id it has received and misses nothing, on this server or another. A stream reads
+events from the store when its execution has changed: commits of this server wake it at once, and one task polls the
+store for those of other servers. So a stream of an execution that does not change costs next to nothing.
 """
 
 from __future__ import annotations
@@ -20,28 +19,27 @@ from starlette.types import Receive, Scope, Send
 
 from noetl.engine.events import PlaybookProcessed
 from noetl.errors import NoetlError
-from noetl.server import show
+from noetl.server.models.executions import EventView, plain
 from noetl.server.problems import Refused
 from noetl.store.ports import Row, Store
 
 if TYPE_CHECKING:
     from noetl.server.api import Api
 
-LOOK_SECONDS = 0.5
-"""How often the store is asked for what others have written."""
-LOOKED_AT_ONCE = 50
+POLL_SECONDS = 0.5
+"""How often the store is polled for commits of other servers."""
+EXECUTIONS_PER_QUERY = 50
 """Number of executions per store query, so that other queries are not delayed."""
-PAUSE_SECONDS = 0.02
-"""The least time between two looks: what happens in between comes together."""
-BEAT_SECONDS = 15.0
+MIN_READ_SECONDS = 0.02
+"""Minimum time between two reads; events in between are sent together."""
+KEEP_ALIVE_SECONDS = 15.0
 """Interval of keep-alive comments on an idle stream."""
 CHECK_SECONDS = 2.0
 """How often an idle stream checks the authorization of its client. Sending events always checks it."""
-PAGE = 500
-STREAMS, STREAMS_PER_CALLER = 1_000, 50
+EVENTS_PER_READ = 500
+MAX_STREAMS, MAX_STREAMS_PER_CALLER = 1_000, 50
 RETRY_SECONDS = 5
 
-Ask = Callable[[], Awaitable[bool]]
 InStore = Callable[..., Awaitable[Any]]
 
 
@@ -52,12 +50,12 @@ class Followed:
         self.streams = 0
         self.seq = 0
         """The last seq that its streams were notified of."""
-        self.moved = asyncio.Event()
+        self.changed = asyncio.Event()
 
     def wake(self, seq: int) -> None:
         self.seq = max(self.seq, seq)
-        self.moved.set()
-        self.moved = asyncio.Event()
+        self.changed.set()
+        self.changed = asyncio.Event()
 
 
 class Streams:
@@ -65,10 +63,10 @@ class Streams:
 
     def __init__(self, store: Store, in_store: InStore) -> None:
         self.store, self.in_store = store, in_store
-        self.limit, self.limit_per_caller = STREAMS, STREAMS_PER_CALLER
+        self.limit, self.limit_per_caller = MAX_STREAMS, MAX_STREAMS_PER_CALLER
         self.by_caller: Counter[str] = Counter()
         self.followed: dict[str, Followed] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
 
     def open(self, caller: str) -> None:
         """Count a stream; Refused if there are too many."""
@@ -88,38 +86,38 @@ class Streams:
             del self.by_caller[caller]
 
     def follow(self, execution: str) -> Followed:
-        found = self.followed.setdefault(execution, Followed())
-        found.streams += 1
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
-        return found
+        followed = self.followed.setdefault(execution, Followed())
+        followed.streams += 1
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.create_task(self._poll())
+        return followed
 
     def leave(self, execution: str) -> None:
-        found = self.followed[execution]
-        found.streams -= 1
-        if not found.streams:
+        followed = self.followed[execution]
+        followed.streams -= 1
+        if not followed.streams:
             del self.followed[execution]
 
-    def moved(self, execution: str, seq: int) -> None:
+    def wake(self, execution: str, seq: int) -> None:
         """Wake the streams of an execution after a commit on this server."""
-        if (found := self.followed.get(execution)) is not None:
-            found.wake(seq)
+        if (followed := self.followed.get(execution)) is not None:
+            followed.wake(seq)
 
     def wake_all(self) -> None:
-        for found in self.followed.values():
-            found.wake(0)
+        for followed in self.followed.values():
+            followed.wake(0)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         """Wake streams of executions that another server has changed, while streams are open."""
         while self.followed:
             names = list(self.followed)
-            for start in range(0, len(names), LOOKED_AT_ONCE):
+            for start in range(0, len(names), EXECUTIONS_PER_QUERY):
                 with suppress(NoetlError):  # the store is unavailable; retried later
-                    seqs = await self.in_store(_seqs, self.store, names[start : start + LOOKED_AT_ONCE])
+                    seqs = await self.in_store(_seqs, self.store, names[start : start + EXECUTIONS_PER_QUERY])
                     for name, seq in seqs:
-                        if (found := self.followed.get(name)) is not None and seq > found.seq:
-                            found.wake(seq)
-            await asyncio.sleep(LOOK_SECONDS)
+                        if (followed := self.followed.get(name)) is not None and seq > followed.seq:
+                            followed.wake(seq)
+            await asyncio.sleep(POLL_SECONDS)
 
 
 def _seqs(store: Store, executions: Sequence[str]) -> list[tuple[str, int]]:
@@ -127,7 +125,7 @@ def _seqs(store: Store, executions: Sequence[str]) -> list[tuple[str, int]]:
 
 
 class EventStream(StreamingResponse):
-    """A streaming response. It counts toward the limit of its caller until it ends."""
+    """A response that counts toward the limit of its caller until it ends."""
 
     def __init__(self, api: Api, caller: str, content: AsyncIterator[bytes]) -> None:
         super().__init__(content, headers={"X-Accel-Buffering": "no"}, media_type="text/event-stream")
@@ -141,34 +139,36 @@ class EventStream(StreamingResponse):
             self.api.streams.close(self.caller)
 
 
-async def stream(api: Api, execution: str, after: int, may_go_on: Ask) -> AsyncIterator[bytes]:
-    """The events behind a seq as they come, until the execution has ended, or who reads them may not any more."""
+async def stream(
+    api: Api, execution: str, after: int, is_authorized: Callable[[], Awaitable[bool]]
+) -> AsyncIterator[bytes]:
+    """The events after a seq as they are stored, until the execution has ended or the client is not authorized."""
     followed, loop = api.streams.follow(execution), asyncio.get_running_loop()
     api.metrics.streams += 1
-    beat = loop.time() + BEAT_SECONDS
+    next_comment = loop.time() + KEEP_ALIVE_SECONDS
     try:
         yield b": events of an execution\nretry: 1000\n\n"
         while not api.closing.is_set():
-            moved = followed.moved
-            rows = await api.in_store(api.store.read, execution, after, PAGE)
+            changed = followed.changed
+            rows = await api.in_store(api.store.read, execution, after, EVENTS_PER_READ)
             if rows:
-                if not await may_go_on():
+                if not await is_authorized():
                     return
-                yield b"".join(_written(execution, row) for row in rows)
-                after, beat = rows[-1].seq, loop.time() + BEAT_SECONDS
+                yield b"".join(_encoded(execution, row) for row in rows)
+                after, next_comment = rows[-1].seq, loop.time() + KEEP_ALIVE_SECONDS
                 if rows[-1].type == PlaybookProcessed.name:
                     yield b"event: end\ndata: {}\n\n"
                     return
-            if len(rows) == PAGE:
+            if len(rows) == EVENTS_PER_READ:
                 continue
-            await asyncio.sleep(PAUSE_SECONDS)
-            while not moved.is_set() and not api.closing.is_set():
-                await _wait(moved, min(CHECK_SECONDS, BEAT_SECONDS))
-                if not await may_go_on():
+            await asyncio.sleep(MIN_READ_SECONDS)
+            while not changed.is_set() and not api.closing.is_set():
+                await _wait(changed, min(CHECK_SECONDS, KEEP_ALIVE_SECONDS))
+                if not await is_authorized():
                     return
-                if loop.time() > beat:
+                if loop.time() > next_comment:
                     yield b": still here\n\n"
-                    beat = loop.time() + BEAT_SECONDS
+                    next_comment = loop.time() + KEEP_ALIVE_SECONDS
     finally:
         api.metrics.streams -= 1
         api.streams.leave(execution)
@@ -180,8 +180,8 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
             await event.wait()
 
 
-def _written(execution: str, row: Row) -> bytes:
+def _encoded(execution: str, row: Row) -> bytes:
     return b"id: %d\ndata: %b\n\n" % (
         row.seq,
-        msgspec.json.encode(show.event(execution, row), enc_hook=show.plain),
+        msgspec.json.encode(EventView.of(execution, row), enc_hook=plain),
     )

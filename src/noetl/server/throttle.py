@@ -1,8 +1,8 @@
 """Limits failed logins.
 
-Failures are counted for each user and address together: whoever guesses is slowed down there, and nobody else is. All
-failures for one user are counted as well, against guesses from many addresses; whoever has signed in from an address
-before is not held up by those. Nothing is counted for an address alone: behind a proxy everybody may have the same.
+Failures are counted per user and address, so that guesses delay nobody else. All failures of a user are counted as
+well, against guesses from many addresses; they do not delay addresses from which that user has signed in before. There
+is no count per address alone, because all users behind a proxy may share one.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 from noetl.clock import Clock
 from noetl.server.problems import Refused
 
-TRIES, TRIES_PER_USER = 5, 50
-"""So many wrong passwords are nothing special; each one more doubles the wait."""
-FIRST_SECONDS, LAST_SECONDS, LAST_SECONDS_PER_USER = 2.0, 900.0, 60.0
-FORGOTTEN_SECONDS = 3600.0
-KEPT = 10_000
+FREE_TRIES, FREE_TRIES_PER_USER = 5, 50
+"""Wrong passwords without a delay; each further one doubles the delay."""
+FIRST_DELAY, MAX_DELAY, MAX_DELAY_PER_USER = 2.0, 900.0, 60.0
+RESET_SECONDS = 3600.0
+MAX_SUBJECTS = 10_000
 
 Subject = tuple[str, ...]
 
@@ -40,10 +40,10 @@ class Throttle:
         self._signed_in: OrderedDict[Subject, None] = OrderedDict()
 
     def check(self, user: str, address: str) -> None:
-        """Refused, with the time to wait, where there were too many failures of late."""
-        until = self._until((user, address), TRIES, LAST_SECONDS)
+        """Refused, with the time to wait, after too many recent failures."""
+        until = self._until((user, address), FREE_TRIES, MAX_DELAY)
         if (user, address) not in self._signed_in:
-            until = max(until, self._until((user,), TRIES_PER_USER, LAST_SECONDS_PER_USER))
+            until = max(until, self._until((user,), FREE_TRIES_PER_USER, MAX_DELAY_PER_USER))
         left = until - self.clock.now()
         if left > 0:
             raise Refused(
@@ -54,9 +54,9 @@ class Throttle:
         now = self.clock.now()
         for subject in ((user, address), (user,)):
             before = self._failures.pop(subject, Failures())
-            number = 1 if now - before.last > FORGOTTEN_SECONDS else before.number + 1
+            number = 1 if now - before.last > RESET_SECONDS else before.number + 1
             self._failures[subject] = Failures(number, now)
-        while len(self._failures) > KEPT:
+        while len(self._failures) > MAX_SUBJECTS:
             self._failures.popitem(last=False)
 
     def succeeded(self, user: str, address: str) -> None:
@@ -67,11 +67,11 @@ class Throttle:
             self._failures[(user,)] = all_of_user._replace(number=all_of_user.number - 1)
         self._signed_in[user, address] = None
         self._signed_in.move_to_end((user, address))
-        while len(self._signed_in) > KEPT:
+        while len(self._signed_in) > MAX_SUBJECTS:
             self._signed_in.popitem(last=False)
 
     def _until(self, subject: Subject, tries: int, longest: float) -> float:
         number, last = self._failures.get(subject, Failures())
         if number < tries:
             return 0.0
-        return last + min(longest, FIRST_SECONDS * 2.0 ** min(number - tries, 20))
+        return last + min(longest, FIRST_DELAY * 2.0 ** min(number - tries, 20))

@@ -115,7 +115,7 @@ class ApiServer:
         self.loop = asyncio.get_running_loop()
         self.service = Service(self.store, self.clock, _nothing, open_credential=_credential)
         self.app = create_app(self.service, self.settings)
-        self.app.state.api.log._stream = self.log
+        self.app.api.log._stream = self.log
         engine = asyncio.create_task(self.service.run())
         worker = Worker("local", LocalLink(self.service, "default", Output(self.clock)), KINDS, self.clock, 16)
         claiming = asyncio.create_task(_claim(worker))
@@ -131,12 +131,12 @@ class ApiServer:
             task.cancel()
         await asyncio.gather(claiming, engine, return_exceptions=True)
         await worker.stop()
-        self.app.state.api.close()
+        self.app.api.close()
         self.service.close()
 
     @property
     def _compiler(self) -> Compiler:
-        compiler: Compiler = self.app.state.api.playbooks.compiler
+        compiler: Compiler = self.app.api.playbooks.compiler
         return compiler
 
     @property
@@ -157,7 +157,7 @@ class ApiServer:
     def close(self) -> None:
         if not self.own_processes:
             _take_back_process(self._compiler)
-        self.loop.call_soon_threadsafe(self.app.state.api.stop)
+        self.loop.call_soon_threadsafe(self.app.api.stop)
         self.ear.should_exit = True
         self._thread.join(SECONDS)
         assert not self._thread.is_alive()

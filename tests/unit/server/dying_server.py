@@ -22,9 +22,9 @@ from noetl.store.open import open_store
 
 async def main(address: str, point: str, now: float) -> None:
     service = Service(open_store(address), SystemClock(), _nothing)
-    api = create_app(service).state.api
+    api = create_app(service).api
     if point == "decided":
-        scheduler.begin = _die
+        scheduler.start_once = _die
     else:
         scheduler.Scheduler._settle = _die  # type: ignore[method-assign]
     await api.scheduler.look_once(now)

@@ -16,8 +16,8 @@ Labels = tuple[tuple[str, str], ...]
 class Family:
     """A metric with its samples."""
 
-    def __init__(self, name: str, says: str) -> None:
-        self.name, self.says, self.kind = name, says, ""
+    def __init__(self, name: str, help: str) -> None:
+        self.name, self.help, self.kind = name, help, ""
         self.samples: dict[tuple[str, Labels], float] = {}
 
     def value(self, suffix: str = "", **labels: str) -> float:

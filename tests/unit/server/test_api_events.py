@@ -159,7 +159,7 @@ def test_a_stream_ends_when_the_server_does() -> None:
 def test_a_stream_ends_when_its_token_is_revoked(
     server: ApiServer, admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse, "BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", 0.1)
     execution = begun(admin, {"path": "tests/waits"})
     server.add_token("viewer", "onlooker")
     with server.client("onlooker") as client:
@@ -175,7 +175,7 @@ def test_a_stream_whose_token_is_revoked_sees_nothing_more(
     server: ApiServer, admin: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who may read is asked before anything is written, not only now and then."""
-    for name in ("BEAT_SECONDS", "CHECK_SECONDS"):
+    for name in ("KEEP_ALIVE_SECONDS", "CHECK_SECONDS"):
         monkeypatch.setattr(sse, name, 1_000.0)
     execution = begun(admin, {"path": "tests/waits"})
     until(admin, execution, "waiting")
@@ -191,7 +191,7 @@ def test_a_stream_whose_token_is_revoked_sees_nothing_more(
 
 
 def test_a_caller_has_so_many_streams_and_no_more(server: ApiServer, admin: httpx2.Client) -> None:
-    streams = server.app.state.api.streams
+    streams = server.app.api.streams
     execution = begun(admin, {"path": "tests/waits"})
     server.add_token("viewer", "many")
     path = f"{API}/{execution}/events"
@@ -213,7 +213,7 @@ def test_a_caller_has_so_many_streams_and_no_more(server: ApiServer, admin: http
         with server.client("many") as client, client.stream("GET", path, headers=STREAM) as answer:
             assert answer.status_code == 200
     finally:
-        streams.limit_per_caller = sse.STREAMS_PER_CALLER
+        streams.limit_per_caller = sse.MAX_STREAMS_PER_CALLER
         admin.post(f"{API}/{execution}/cancel")
     patiently(lambda: not streams.followed)
 
@@ -230,13 +230,13 @@ def test_a_stream_reads_only_when_its_execution_moves(
         reads.append(execution)
         return read(execution, *more)
 
-    streams = server.app.state.api.streams
+    streams = server.app.api.streams
     with admin.stream("GET", f"{API}/{still}/events", headers=STREAM) as answer:
         lines = answer.iter_lines()
         while "step.paused" not in next(lines):
             pass
         patiently(lambda: streams.followed[still].seq == server.store.seq(still))
-        time.sleep(3 * sse.PAUSE_SECONDS)
+        time.sleep(3 * sse.MIN_READ_SECONDS)
         monkeypatch.setattr(server.store, "read", counting)
         for number in range(20):
             assert admin.post(f"{API}/{busy}/signals", json={"name": f"n{number}"}).status_code == 202

@@ -18,7 +18,7 @@ from tests.conformance.memory import MemoryStore
 from noetl.errors import UsageError
 from noetl.server.app import endpoints
 from noetl.server.auth import new_token
-from noetl.server.gate import Table
+from noetl.server.guard import resources_of
 from noetl.server.options import ServerSettings, check_address, is_loopback
 from noetl.server.roles import ALLOWED
 from noetl.store.access import ROLES, User
@@ -70,13 +70,17 @@ def asked(client: httpx2.Client, method: str, path: str) -> int:
     return client.request(method, filled(path), **more).status_code
 
 
+async def never(*arguments: object) -> None:
+    raise AssertionError
+
+
 # -- every route, every role ----------------------------------------------------------------------------------------
 
 
 def test_the_table_and_the_endpoints_are_the_same() -> None:
     assert ENDPOINTS.keys() == ALLOWED.keys()
     with pytest.raises(ValueError, match="livez"):
-        Table([one for one in endpoints() if one.path != "/livez"])
+        resources_of([one for one in endpoints() if one.path != "/livez"], never)
 
 
 @pytest.mark.parametrize(("method", "path"), sorted(ALLOWED))

@@ -13,7 +13,7 @@ from msgspec import inspect
 from shared_store import server_at
 
 from noetl.server.app import endpoints
-from noetl.server.call import Endpoint
+from noetl.server.endpoint import Endpoint
 from noetl.server.roles import ALLOWED
 
 NUMBERS = (2**63, 2**64, -1, -(2**63) - 1, 10**30, 1e308, 0)
@@ -55,6 +55,8 @@ def numbers_in(kind: inspect.Type, path: tuple[str | int, ...] = ()) -> Iterator
     match kind:
         case inspect.IntType() | inspect.FloatType():
             yield path
+        case inspect.Metadata(type=described):
+            yield from numbers_in(described, path)
         case inspect.UnionType(types=types):
             for one in types:
                 yield from numbers_in(one, path)
@@ -67,7 +69,7 @@ def numbers_in(kind: inspect.Type, path: tuple[str | int, ...] = ()) -> Iterator
 
 def bodies() -> Iterator[tuple[Endpoint, tuple[str | int, ...]]]:
     for endpoint in endpoints():
-        if "application/json" in endpoint.media and endpoint.body is not bytes:
+        if endpoint.body is not None:
             kind = inspect.type_info(endpoint.body)
             for path in numbers_in(kind):
                 yield endpoint, path
@@ -119,10 +121,11 @@ def test_no_number_in_a_body_meets_a_defect(server: ApiServer, endpoint: Endpoin
 @pytest.mark.parametrize(
     ("endpoint", "name"),
     [
-        pytest.param(one, query.name, id=f"{one.path} {query.name}")
+        pytest.param(one, field.encode_name, id=f"{one.path} {field.encode_name}")
         for one in endpoints()
-        for query in one.query
-        if query.kind == "integer"
+        if one.query is not None
+        for field in inspect.type_info(one.query).fields
+        if list(numbers_in(field.type))
     ],
 )
 def test_no_number_behind_a_question_mark_meets_a_defect(server: ApiServer, endpoint: Endpoint, name: str) -> None:

@@ -10,7 +10,7 @@ from api_server import ApiServer, OffsetClock
 
 from noetl.server.auth import COOKIE, hash_of
 from noetl.server.problems import Refused
-from noetl.server.throttle import KEPT, Throttle
+from noetl.server.throttle import MAX_SUBJECTS, Throttle
 from noetl.store.access import Session
 
 API = "/api/v1"
@@ -145,7 +145,7 @@ def test_wrong_names_and_wrong_passwords_are_answered_alike(fresh: ApiServer) ->
     with fresh.client(None) as client:
         for user, password in (("ada", "wrong password"), ("nobody", PASSWORD), ("", ""), ("ada\0", PASSWORD)):
             answer = client.post(f"{API}/sessions", json={"user": user, "password": password})
-            assert (answer.status_code, answer.json()["detail"]) == (401, "no user has this name and password")
+            assert (answer.status_code, answer.json()["detail"]) == (401, "wrong user name or password")
 
 
 def test_guessing_is_slowed_down(fresh: ApiServer) -> None:
@@ -190,8 +190,8 @@ def test_the_throttle_does_not_grow_for_ever() -> None:
     for number in range(30_000):
         throttle.failed(f"user{number}", "x")
         throttle.succeeded(f"user{number}", "x")
-    assert len(throttle._failures) <= KEPT
-    assert len(throttle._signed_in) <= KEPT
+    assert len(throttle._failures) <= MAX_SUBJECTS
+    assert len(throttle._signed_in) <= MAX_SUBJECTS
 
 
 def test_an_address_that_is_made_up_does_not_count(fresh: ApiServer) -> None:

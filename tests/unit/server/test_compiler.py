@@ -88,7 +88,7 @@ def serving() -> Iterator[Callable[..., ApiServer]]:
 
 
 def playbooks_of(server: ApiServer) -> Playbooks:
-    playbooks: Playbooks = server.app.state.api.playbooks
+    playbooks: Playbooks = server.app.api.playbooks
     return playbooks
 
 
@@ -109,7 +109,7 @@ def wait_for(fact: Callable[[], Any]) -> None:
 
 def stop(server: ApiServer) -> None:
     """Send away who waits, as a server does before it ends."""
-    server.loop.call_soon_threadsafe(server.app.state.api.stop)
+    server.loop.call_soon_threadsafe(server.app.api.stop)
 
 
 def cpu_seconds(process: int) -> float:

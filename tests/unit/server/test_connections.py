@@ -279,17 +279,17 @@ def test_half_sent_requests_shut_nobody_out_and_fill_no_log(tmp_path: Path, desc
 
 def test_bodies_of_strangers_have_a_limit_in_sum() -> None:
     memory = BodyMemory(100)
-    memory.take(60)
+    memory.reserve(60)
     with pytest.raises(Refused) as refused:
-        memory.take(41)
+        memory.reserve(41)
     assert refused.value.status == 503
-    memory.give_back(60)
-    memory.take(100)
+    memory.release(60)
+    memory.reserve(100)
 
 
 def test_held_bodies_of_strangers_are_refused_beyond_the_limit() -> None:
     server = ApiServer()
-    memory = server.app.state.api.anonymous_bodies
+    memory = server.app.api.anonymous_bodies
     memory.limit = 40_000
     try:
         with ExitStack() as stack:

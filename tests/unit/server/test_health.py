@@ -80,11 +80,11 @@ def test_nats_that_has_not_been_tried_yet_is_down_and_no_trouble() -> None:
             return ask(*arguments)
 
         health = Health(MemoryStore(), bus, in_store, Log(stream=written))
-        assert not (await health.look())["nats"].is_up
+        assert not (await health.check())["nats"].is_up
         assert written.getvalue() == ""
         bus.attempted.set()
-        await health.look()
-        await health.look()
+        await health.check()
+        await health.check()
         assert written.getvalue().count("dependency down") == 1
 
     asyncio.run(story())

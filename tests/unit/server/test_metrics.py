@@ -30,7 +30,7 @@ def test_every_metric_of_the_table_is_there_and_no_other(fresh: ApiServer) -> No
         found = read(admin)
     assert list(found) == list(METRICS)
     for name, family in found.items():
-        assert (family.kind, family.says) == (METRICS[name].kind, METRICS[name].says)
+        assert (family.kind, family.help) == (METRICS[name].kind, METRICS[name].help)
         for _, labels in family.samples:
             assert {key for key, _ in labels} - {"le"} == set(METRICS[name].labels), name
 

@@ -10,7 +10,7 @@ from tests.conformance.memory import MemoryStore
 
 from noetl.errors import Conflict, UsageError
 from noetl.server import schedules
-from noetl.server.wire import ScheduleRequest
+from noetl.server.models.schedules import ScheduleRequest
 from noetl.store.triggers import Firing, Schedule
 
 NOW = 1_760_000_000.0
@@ -312,8 +312,9 @@ def test_trouble_is_noted_and_looked_at_again() -> None:
 def test_it_is_shown_with_its_last_and_next_firing() -> None:
     one = started(looked_at(made(), NOW + 10), NOW + 10)
     store = MemoryStore()
-    shown = schedules.shown(store, one)
-    assert shown["next"] == "2025-10-09T08:53:40.000Z"
-    assert (shown["last"]["due"], shown["last"]["outcome"]) == ("2025-10-09T08:53:30.000Z", "started")
-    assert shown["last"]["execution_id"] == one.running[0]
-    assert schedules.shown(store, schedules.paused(one, NOW + 11))["next"] is None
+    shown = schedules.view(store, one)
+    assert shown.next == "2025-10-09T08:53:40.000Z"
+    assert shown.last is not None
+    assert (shown.last.due, shown.last.outcome) == ("2025-10-09T08:53:30.000Z", "started")
+    assert shown.last.execution_id == one.running[0]
+    assert schedules.view(store, schedules.paused(one, NOW + 11)).next is None

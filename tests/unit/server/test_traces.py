@@ -55,7 +55,7 @@ def receiver() -> Iterator[OtlpReceiver]:
 def traced(receiver: OtlpReceiver) -> Iterator[ApiServer]:
     one = ApiServer(settings=ServerSettings(version="9.9", traces=f"{receiver.url}/v1/traces"))
     yield one
-    one.do(one.app.state.api.traces.close())
+    one.do(one.app.api.traces.close())
     one.close()
 
 
@@ -91,7 +91,7 @@ def arrived(server: ApiServer, receiver: OtlpReceiver, found: Callable[[Received
 
 
 async def _flushed(server: ApiServer) -> None:
-    traces = server.app.state.api.traces
+    traces = server.app.api.traces
     await asyncio.gather(*traces.reading)
     await asyncio.to_thread(traces.sending.force_flush)
 

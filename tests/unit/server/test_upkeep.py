@@ -34,7 +34,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ApiServer]:
 
 
 def pruner(server: ApiServer, days: float = 30) -> Pruner:
-    api = server.app.state.api
+    api = server.app.api
     return Pruner(api.upkeep, server.clock, days * DAY, api.log, api.metrics)
 
 
@@ -70,7 +70,7 @@ def test_several_servers_remove_each_execution_once(tmp_path: Path) -> None:
         with server.client("admin") as admin:
             for _ in range(10):
                 started(admin, {"playbook": HELLO})
-        api = server.app.state.api
+        api = server.app.api
         keepers = [Upkeep(server.store, api.in_store) for _ in range(3)]
         pruners = [Pruner(one, server.clock, 30 * DAY, api.log, api.metrics) for one in keepers]
 

@@ -1,4 +1,4 @@
-"""/tokens and /users: who may ask for what."""
+"""/tokens and /users."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from noetl.errors import Conflict, NotFound
-from noetl.server import passwords, show
+from noetl.server import passwords
 from noetl.server.auth import new_token
-from noetl.server.call import Call, Routes, json_response
-from noetl.server.problems import Refused
-from noetl.server.roles import PREFIX, is_name
-from noetl.server.wire import (
+from noetl.server.call import Call, json_response
+from noetl.server.endpoint import Routes
+from noetl.server.models.access import (
     NewToken,
+    TokenItem,
     TokenPage,
     TokenRequest,
     UserChange,
@@ -22,131 +22,105 @@ from noetl.server.wire import (
     UserRequest,
     UserView,
 )
-from noetl.store.access import Role, Token, User
+from noetl.server.problems import Refused
+from noetl.server.roles import PREFIX, is_name
+from noetl.store.access import Role, User
+from noetl.timestamps import optional_rfc3339
 
 routes = Routes()
 
-LONGEST_NAME = 200
-LONGEST_LIFE = 10 * 365 * 86_400.0
+MAX_NAME_LENGTH = 200
+MAX_LIFETIME_SECONDS = 10 * 365 * 86_400.0
 
 
 # -- tokens ---------------------------------------------------------------------------------------------------------
 
 
-@routes.add("GET", "/tokens", answers={200: TokenPage})
-async def tokens(call: Call) -> Response:
-    """All tokens, also those that have ended; never their secrets."""
-    found = await call.in_store(call.api.store.access.tokens)
-    return json_response({"items": [_token(one) for one in found]})
+@routes.add("GET", "/tokens")
+async def tokens(call: Call) -> TokenPage:
+    """All tokens, including revoked and expired ones; never their secrets."""
+    return TokenPage(list(map(TokenItem.of, await call.in_store(call.api.store.access.tokens))))
 
 
-@routes.add("POST", "/tokens", body=TokenRequest, answers={201: NewToken})
-async def add_token(call: Call) -> Response:
-    """Make a token. It is shown this once."""
-    request = await call.read(TokenRequest)
-    if request.pool is not None and request.role != "worker":
-        raise Refused(422, "a pool is for tokens of workers")
-    if len(request.name) > LONGEST_NAME or "\0" in request.name + (request.pool or ""):
-        raise Refused(422, f"a name has at most {LONGEST_NAME} characters, and no NUL")
+@routes.add("POST", "/tokens", answers={201: NewToken})
+async def add_token(call: Call, body: TokenRequest) -> Response:
+    """Create a token. Its secret is sent only in this response."""
+    if body.pool is not None and body.role != "worker":
+        raise Refused(422, "`pool` is only for tokens of the role worker")
+    if len(body.name) > MAX_NAME_LENGTH or "\0" in body.name + (body.pool or ""):
+        raise Refused(422, f"`name` must have at most {MAX_NAME_LENGTH} characters, and no NUL")
     now = call.api.clock.now()
-    if request.expires_in is not None and not 0 < request.expires_in <= LONGEST_LIFE:
-        raise Refused(422, "expires_in are seconds from now, ten years at most")
-    expires = None if request.expires_in is None else now + request.expires_in
-    secret, token = new_token(request.role, request.name, now, pool=request.pool, expires=expires)
+    if body.expires_in is not None and not 0 < body.expires_in <= MAX_LIFETIME_SECONDS:
+        raise Refused(422, "`expires_in` must be a number of seconds, at most ten years")
+    expires = None if body.expires_in is None else now + body.expires_in
+    secret, token = new_token(body.role, body.name, now, pool=body.pool, expires=expires)
     await call.in_store(call.api.store.access.add_token, token)
-    answer = {
-        "id": token.id,
-        "token": secret,
-        "role": token.role,
-        "name": token.name,
-        "pool": token.pool,
-        "expires": show.stamp(expires),
-    }
+    answer = NewToken(token.id, secret, token.role, token.name, token.pool, optional_rfc3339(expires))
     return json_response(answer, 201, {"Location": f"{PREFIX}/tokens/{token.id}"})
 
 
-@routes.add("DELETE", "/tokens/{name}", answers={204: None})
-async def revoke_token(call: Call) -> Response:
-    """Revoke a token by its id. At other servers it may work for two more seconds."""
-    id, api = call.params["name"], call.api
+@routes.add("DELETE", "/tokens/{name}")
+async def revoke_token(call: Call) -> None:
+    """Revoke a token by its id. Other servers may accept it for two more seconds."""
+    id, api = call.path_params["name"], call.api
     if not await call.in_store(api.store.access.revoke_token, id, api.clock.now()):
         raise NotFound(f"there is no valid token {id!r}")
-    api.doors.forget()
-    return Response(status_code=204)
-
-
-def _token(one: Token) -> dict[str, object]:
-    return {
-        "id": one.id,
-        "role": one.role,
-        "name": one.name,
-        "pool": one.pool,
-        "created": show.stamp(one.created),
-        "expires": show.stamp(one.expires),
-        "revoked": show.stamp(one.revoked),
-    }
+    api.authenticator.clear_cache()
 
 
 # -- users ----------------------------------------------------------------------------------------------------------
 
 
-@routes.add("GET", "/users", answers={200: UserPage})
-async def users(call: Call) -> Response:
+@routes.add("GET", "/users")
+async def users(call: Call) -> UserPage:
     """The people who can sign in."""
-    found = await call.in_store(call.api.store.access.users)
-    return json_response({"items": [_user(one) for one in found]})
+    return UserPage(list(map(UserView.of, await call.in_store(call.api.store.access.users))))
 
 
-@routes.add("POST", "/users", body=UserRequest, answers={201: UserView})
-async def add_user(call: Call) -> Response:
-    """Add a person."""
-    request, api = await call.read(UserRequest), call.api
-    if not is_name(request.name):
-        raise Refused(422, "the name of a user has letters, digits and _ . @ -")
-    _check_role(request.role)
-    hash = await asyncio.to_thread(passwords.hashed, request.password)
-    user = User(request.name, request.role, hash, api.clock.now())
-    if not await call.in_store(lambda: api.store.access.put_user(user, new=True)):
-        raise Conflict(f"there is a user {request.name!r} already")
-    return json_response(_user(user), 201, {"Location": f"{PREFIX}/users/{user.name}"})
+@routes.add("POST", "/users", answers={201: UserView})
+async def add_user(call: Call, body: UserRequest) -> Response:
+    """Create a user."""
+    if not is_name(body.name):
+        raise Refused(422, "`name` must consist of letters, digits and _ . @ -")
+    _check_role(body.role)
+    hash = await asyncio.to_thread(passwords.hashed, body.password)
+    user = User(body.name, body.role, hash, call.api.clock.now())
+    if not await call.in_store(lambda: call.api.store.access.put_user(user, new=True)):
+        raise Conflict(f"user {body.name!r} exists")
+    return json_response(UserView.of(user), 201, {"Location": f"{PREFIX}/users/{user.name}"})
 
 
-@routes.add("PUT", "/users/{name}", body=UserChange, answers={200: UserView})
-async def change_user(call: Call) -> Response:
-    """Give a person another role or password. A new password ends the sessions."""
-    request, api, name = await call.read(UserChange), call.api, call.params["name"]
+@routes.add("PUT", "/users/{name}")
+async def change_user(call: Call, body: UserChange) -> UserView:
+    """Change the role or the password of a user. A new password ends the sessions."""
+    api, name = call.api, call.path_params["name"]
     user = await call.in_store(api.store.access.user, name)
     if user is None:
         raise NotFound(f"there is no user {name!r}")
-    if request.role is not None:
-        _check_role(request.role)
-        user = replace(user, role=request.role)
-    if request.password is not None:
-        user = replace(user, password=await asyncio.to_thread(passwords.hashed, request.password))
+    if body.role is not None:
+        _check_role(body.role)
+        user = replace(user, role=body.role)
+    if body.password is not None:
+        user = replace(user, password=await asyncio.to_thread(passwords.hashed, body.password))
     changed = user
     if not await call.in_store(lambda: api.store.access.put_user(changed, new=False)):
         raise NotFound(f"there is no user {name!r}")
-    if request.password is not None:
+    if body.password is not None:
         await api.sessions.end_all(name)
-    await api.sessions.tell(user)
-    api.doors.forget()
-    return json_response(_user(user))
+    await api.sessions.publish(user)
+    api.authenticator.clear_cache()
+    return UserView.of(user)
 
 
-@routes.add("DELETE", "/users/{name}", answers={204: None})
-async def delete_user(call: Call) -> Response:
-    """Forget a person, and end the sessions."""
-    name = call.params["name"]
+@routes.add("DELETE", "/users/{name}")
+async def delete_user(call: Call) -> None:
+    """Delete a user, and end the sessions."""
+    name = call.path_params["name"]
     if not await call.api.sessions.delete_user(name):
         raise NotFound(f"there is no user {name!r}")
-    call.api.doors.forget()
-    return Response(status_code=204)
+    call.api.authenticator.clear_cache()
 
 
 def _check_role(role: Role) -> None:
     if role == "worker":
-        raise Refused(422, "worker is a role of tokens, not of people")
-
-
-def _user(one: User) -> dict[str, object]:
-    return {"name": one.name, "role": one.role, "created": show.stamp(one.created)}
+        raise Refused(422, "the role worker is only for tokens")

@@ -1,56 +1,63 @@
-"""/executions: start them, look at them, and speak to them."""
+"""/executions: start, read and control executions."""
 
 from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from hashlib import sha256
+from typing import Literal
 
 import msgspec
 from starlette.responses import Response
 
-from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
+from noetl.engine.commands import Cancel, Pause, Resume, Signal
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
 from noetl.model.identity import uuid7
-from noetl.model.status import STATUSES
 from noetl.runtime.history import state_at
-from noetl.server import show, sse
-from noetl.server.call import Call, Query, Routes, json_response
-from noetl.server.problems import Refused
-from noetl.server.roles import FORMS, PREFIX, WRITE
-from noetl.server.wire import (
+from noetl.server import sse
+from noetl.server.call import Call, json_response
+from noetl.server.endpoint import Header, Routes
+from noetl.server.models.base import Nothing
+from noetl.server.models.executions import (
+    AfterQuery,
     CancelRequest,
     EventPage,
+    EventView,
+    ExecutionItem,
     ExecutionPage,
+    ExecutionQuery,
+    ExecutionStatus,
     ExecutionView,
+    LogLineView,
     LogPage,
-    Nothing,
+    LogQuery,
     SignalAnswer,
     SignalRequest,
-    Standing,
     Started,
     StartRequest,
+    StateQuery,
     StateView,
     VarsView,
 )
+from noetl.server.problems import Refused
+from noetl.server.roles import PREFIX, WRITE, is_id
+from noetl.server.start_once import is_started
 from noetl.store.ports import Store, Summary
+from noetl.timestamps import rfc3339
 
 routes = Routes()
 
 PAYLOAD_BYTES = 8 << 20
 WAIT = re.compile(r"(?:^|[,\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
-LONGEST_WAIT = 60
-KEY_LENGTH = 200
-LOOKS = 20
-ID = re.compile(FORMS["id"])
-LOG_READ, LOG_PAGE_CHARACTERS = 100, 8 << 20
-"""Lines per read, and the maximum text size of a page."""
+MAX_WAIT_SECONDS = 60
+MAX_KEY_LENGTH = 200
+MAX_READS = 20
+"""Maximum number of store queries for a page of executions of one path."""
+LOG_LINES_PER_READ, LOG_PAGE_CHARACTERS = 100, 8 << 20
 
-LIMIT = Query("limit", "integer", "How many at most.", 1, 1_000)
-AFTER = Query("after", "integer", "Only what comes after this number.")
-PREFER = Query("Prefer", says="`wait=SECONDS`: answer when the execution has ended, or the time is over (60 at most).")
-ONCE = Query("Idempotency-Key", says="Sent again with the same key and content, the request counts once.")
+PREFER = Header("Prefer", "`wait=SECONDS`: respond when the execution has ended, or after that time (at most 60).")
+IDEMPOTENCY_KEY = Header("Idempotency-Key", "Requests with the same key and content count once.")
 
 
 # -- starting -------------------------------------------------------------------------------------------------------
@@ -59,321 +66,275 @@ ONCE = Query("Idempotency-Key", says="Sent again with the same key and content, 
 @routes.add(
     "POST",
     "/executions",
-    body=StartRequest,
     limit=PAYLOAD_BYTES,
-    headers=(PREFER, ONCE),
+    headers=(PREFER, IDEMPOTENCY_KEY),
     answers={202: Started, 200: ExecutionView},
 )
-async def start(call: Call) -> Response:
-    """Start an execution of a registered playbook, or of a text that comes along (which takes the role author)."""
+async def start(call: Call, body: StartRequest) -> Response:
+    """Start an execution of a registered playbook, or of the text of one (which requires the role author)."""
     api = call.api
-    request = await call.read(StartRequest)
-    digest = await _playbook(call, request)
+    digest = await _playbook(call, body)
     await api.playbooks.check_keychain(api.runtime.playbook(digest))
     execution = uuid7(api.clock.now(), os.urandom(8))
-    if b"idempotency-key" in call.headers:
+    repeatable = "idempotency-key" in call.headers
+    if repeatable:
         execution = await once(call, execution)
-    call.begins(execution)
-    if not await _exists(call, execution):
-        await api.service.start(digest, request.payload, request.ctx, execution)
-    return await begun(call, execution, {"execution_id": execution})
+    call.starts(execution)
+    if not (repeatable and await is_started(api, execution)):
+        await api.service.start(digest, body.payload, body.ctx, execution)
+    return await started(call, execution, Started(execution))
 
 
-async def begun(call: Call, execution: str, found: dict[str, Any]) -> Response:
-    """What is answered about an execution that has begun; itself, if its end was waited for."""
-    seconds = _wait(call)
-    location = {"Location": f"{PREFIX}/executions/{execution}"}
+async def started(call: Call, execution: str, answer: msgspec.Struct) -> Response:
+    """The answer about a new execution; the execution itself if its end was awaited."""
+    match = WAIT.search(call.headers.get("prefer", ""))
+    seconds = min(MAX_WAIT_SECONDS, int(match[1])) if match else 0
+    headers = {"Location": f"{PREFIX}/executions/{execution}"}
     if seconds:
-        location["Preference-Applied"] = f"wait={seconds}"
-        state = await call.unless_gone(call.api.service.wait(execution, seconds))
+        headers["Preference-Applied"] = f"wait={seconds}"
+        state = await call.until_disconnect(call.api.service.wait(execution, seconds))
         if state.over:
-            return _shown(call, *await call.api.look_at_end(execution), location)
-    return json_response(found, 202, location)
+            return _view(call, *await call.api.load_ended(execution), headers)
+    return json_response(answer, 202, headers)
 
 
 async def _playbook(call: Call, request: StartRequest) -> str:
-    """The digest of what is to run."""
-    given = [one for one in (request.path, request.playbook_id, request.playbook) if one is not None]
-    if len(given) != 1:
-        raise Refused(422, "say what to run by one of: path, playbook_id, playbook")
+    """The digest of the playbook to run."""
+    if sum(source is not None for source in (request.path, request.playbook_id, request.playbook)) != 1:
+        raise Refused(422, "name what to run with one of: path, playbook_id, playbook")
     if request.version is not None and request.path is None:
-        raise Refused(422, "a version belongs to a path")
+        raise Refused(422, "`version` requires `path`")
     playbooks = call.api.playbooks
     if request.path is not None:
-        return await playbooks.named(request.path, request.version)
+        return await playbooks.registered(request.path, request.version)
     if request.playbook_id is not None:
-        return await _known(call, request.playbook_id)
+        return await _stored(call, request.playbook_id)
     if call.caller.role not in WRITE:
-        raise Refused(403, f"the role {call.caller.role} may start registered playbooks; a text takes author")
+        raise Refused(403, f"the role {call.caller.role} may start registered playbooks; a text requires author")
     assert request.playbook is not None
     return await playbooks.add(call.caller.key, request.playbook.encode("utf-8", "surrogatepass"))
 
 
-async def _known(call: Call, digest: str) -> str:
+async def _stored(call: Call, digest: str) -> str:
     """The digest of a stored playbook. Only authors may use one that is stored but not registered."""
-    unknown = NotFound(f"playbook {digest[:64]!r} not found")
+    not_found = NotFound(f"playbook {digest[:64]!r} not found")
     try:
-        playbook = await call.api.playbooks.know(digest)
+        playbook = await call.api.playbooks.load(digest)
     except NotFound:
-        raise unknown from None
+        raise not_found from None
     if call.caller.role not in WRITE:
         versions = await call.in_store(call.api.store.versions, playbook.path)
         if not any(version.digest == digest for version in versions):
-            raise unknown
+            raise not_found
     return digest
 
 
-async def once(call: Call, execution: str, about: str = "") -> str:
-    """The execution that belongs to an Idempotency-Key: a new one the first time, the same one ever after. `about` is
-    what the request means beside its content."""
-    key = call.header(b"idempotency-key")
-    if not key or len(key) > KEY_LENGTH or not key.isprintable():
-        raise Refused(422, f"an Idempotency-Key has 1 to {KEY_LENGTH} printable characters")
-    content = show.hashed(about.encode() + await call.content())
+def idempotency_key(call: Call) -> str:
+    key = call.headers["idempotency-key"]
+    if not key or len(key) > MAX_KEY_LENGTH or not key.isprintable():
+        raise Refused(422, f"Idempotency-Key must have 1 to {MAX_KEY_LENGTH} printable characters")
+    return key
+
+
+async def once(call: Call, execution: str, operation: str = "") -> str:
+    """The execution of an Idempotency-Key: a new one the first time, the same one ever after. The key is for one
+    operation with one request body."""
+    key = idempotency_key(call)
+    content = sha256(operation.encode() + await call.body()).hexdigest()
     scope = f"executions {call.caller.key}"
-    answer = msgspec.json.encode([execution, content])
-    kept = await call.in_store(call.api.store.remember, scope, key, answer, call.api.clock.now())
-    if kept is None:
+    record = msgspec.json.encode([execution, content])
+    stored = await call.in_store(call.api.store.remember, scope, key, record, call.api.clock.now())
+    if stored is None:
         return execution
-    known, before = msgspec.json.decode(kept, type=tuple[str, str])
-    if before != content:
-        raise Refused(422, "this Idempotency-Key was used before with another content", kind="idempotency-key-reused")
-    return known
+    earlier, earlier_content = msgspec.json.decode(stored, type=tuple[str, str])
+    if earlier_content != content:
+        raise Refused(422, "this Idempotency-Key was used with another request", kind="idempotency-key-reused")
+    return earlier
 
 
-async def _exists(call: Call, execution: str) -> bool:
-    """Whether a request that came before has started it; only one with a key can have."""
-    if b"idempotency-key" not in call.headers:
-        return False
-    return execution in call.api.runtime.cells or bool(await call.in_store(call.api.store.seq, execution))
-
-
-def _wait(call: Call) -> int:
-    match = WAIT.search(call.header(b"prefer"))
-    return min(LONGEST_WAIT, int(match[1])) if match else 0
-
-
-# -- looking --------------------------------------------------------------------------------------------------------
+# -- reading --------------------------------------------------------------------------------------------------------
 
 
 @routes.add("GET", "/executions/{id}", answers={200: ExecutionView, 304: None})
 async def show_one(call: Call) -> Response:
-    """An execution: what `noetl run` prints, and how far it is."""
-    state, summary = await call.api.look(call.params["id"])
-    if state.over and call.header(b"if-none-match") == _tag(state):
+    """An execution: the output of `noetl run`, and its progress."""
+    state, summary = await call.api.load(call.path_params["id"])
+    if state.over and call.headers.get("if-none-match") == _tag(state):
         return Response(status_code=304, headers={"ETag": _tag(state)})
-    return _shown(call, state, summary)
+    return _view(call, state, summary)
 
 
 def _tag(state: Execution) -> str:
     return f'W/"{state.seq}"'
 
 
-def _shown(call: Call, state: Execution, summary: Summary, headers: dict[str, str] | None = None) -> Response:
+def _view(call: Call, state: Execution, summary: Summary, headers: dict[str, str] | None = None) -> Response:
     file = call.api.runtime.loaded_playbook(state.digest).file
-    found = show.execution(state, summary, file, call.api.clock.now())
-    return json_response(found, headers={"ETag": _tag(state)} | (headers or {}), enc_hook=show.plain)
+    view = ExecutionView.of(state, summary, file, call.api.clock.now())
+    return json_response(view, headers={"ETag": _tag(state)} | (headers or {}))
 
 
-@routes.add(
-    "GET",
-    "/executions",
-    query=(
-        Query("status", says=f"One of {', '.join(STATUSES)}."),
-        Query("path", says="Of this playbook."),
-        Query("prefix", says="Whose id begins so."),
-        Query("cursor", says="Where the page before this one ended."),
-        LIMIT,
-    ),
-    answers={200: ExecutionPage},
-)
-async def list_all(call: Call) -> Response:
+@routes.add("GET", "/executions")
+async def list_all(call: Call, query: ExecutionQuery) -> ExecutionPage:
     """Executions, newest first."""
-    status, path, prefix = call.text("status") or None, call.text("path"), call.text("prefix")
-    if status is not None and status not in STATUSES:
-        raise Refused(422, f"status is one of {', '.join(STATUSES)}")
-    limit, cursor = call.number("limit", 100), call.text("cursor")
-    if cursor and not ID.fullmatch(cursor):
-        raise Refused(422, "the cursor is the `next` of a page")
-    found, more = await call.in_store(_page, call.api.store, status, path, prefix.lower(), cursor, limit)
+    if query.cursor and not is_id(query.cursor):
+        raise Refused(422, "`cursor` must be the `next` of a page")
+    summaries, following = await call.in_store(_page, call.api.store, query)
     now = call.api.clock.now()
-    return json_response({"items": [show.item(one, now) for one in found], "next": more})
+    return ExecutionPage([ExecutionItem.of(summary, now) for summary in summaries], following)
 
 
-def _page(
-    store: Store, status: str | None, path: str, prefix: str, cursor: str, limit: int
-) -> tuple[list[Summary], str | None]:
-    """The executions behind a cursor, and the cursor of what comes behind them.
+def _page(store: Store, query: ExecutionQuery) -> tuple[list[Summary], str | None]:
+    """The executions after a cursor, and the next cursor.
 
-    No index knows paths: so many rows are looked at and no more, and a page may have less than it could, even nothing.
+    Paths have no index: the number of rows read is limited, so a page may have fewer items than it could, even none.
     """
-    found: list[Summary] = []
-    for _ in range(LOOKS):
-        rows = store.summaries(status=status, prefix=prefix, before=cursor, limit=limit + 1)
-        for one in rows[:limit]:
-            cursor = one.execution_id
-            if path in ("", one.path):
-                found.append(one)
-            if len(found) == limit:
-                return found, cursor if one is not rows[-1] else None
-        if len(rows) <= limit:
-            return found, None
-    return found, cursor
+    page: list[Summary] = []
+    cursor = query.cursor
+    for _ in range(MAX_READS):
+        rows = store.summaries(status=query.status, prefix=query.prefix.lower(), before=cursor, limit=query.limit + 1)
+        for summary in rows[: query.limit]:
+            cursor = summary.execution_id
+            if query.path in ("", summary.path):
+                page.append(summary)
+            if len(page) == query.limit:
+                return page, cursor if summary is not rows[-1] else None
+        if len(rows) <= query.limit:
+            return page, None
+    return page, cursor
 
 
-@routes.add("GET", "/executions/{id}/events", query=(AFTER, LIMIT), answers={200: EventPage, 204: None})
-async def events(call: Call) -> Response:
-    """The log. With `Accept: text/event-stream` a stream that goes on until the end; `Last-Event-ID` resumes it."""
-    execution, api = call.params["id"], call.api
-    after = call.number("after", 0)
-    if "text/event-stream" in call.header(b"accept"):
-        return await _stream(call, execution, after)
-    limit = call.number("limit", 100)
-    rows = await call.in_store(api.store.read, execution, after, limit + 1)
-    if not rows and not await call.in_store(api.store.seq, execution):
+@routes.add("GET", "/executions/{id}/events", answers={200: EventPage, 204: None})
+async def events(call: Call, query: AfterQuery) -> Response:
+    """The event log. With `Accept: text/event-stream` a stream until the end; `Last-Event-ID` resumes it."""
+    execution, store = call.path_params["id"], call.api.store
+    if "text/event-stream" in call.headers.get("accept", ""):
+        return await _stream(call, execution, query.after)
+    rows = await call.in_store(store.read, execution, query.after, query.limit + 1)
+    if not rows:
+        await _check_exists(call, execution)
+    items = [EventView.of(execution, row) for row in rows[: query.limit]]
+    return json_response(EventPage(items, items[-1].seq if len(rows) > query.limit else None))
+
+
+async def _check_exists(call: Call, execution: str) -> None:
+    if not await call.in_store(call.api.store.seq, execution):
         raise NotFound(f"no execution {execution}")
-    items = [show.event(execution, row) for row in rows[:limit]]
-    more = rows[limit - 1].seq if len(rows) > limit else None
-    return json_response({"items": items, "next": more}, enc_hook=show.plain)
 
 
 async def _stream(call: Call, execution: str, after: int) -> Response:
-    seen = call.header(b"last-event-id")
-    if seen:
-        if not (seen.isascii() and seen.isdigit() and len(seen) < 16):
-            raise Refused(422, "Last-Event-ID is the seq of an event")
-        after = int(seen)
-        state, _ = await call.api.look(execution)
+    if last_event_id := call.headers.get("last-event-id"):
+        if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 16):
+            raise Refused(422, "Last-Event-ID must be the seq of an event")
+        after = int(last_event_id)
+        state, _ = await call.api.load(execution)
         if state.over and after >= state.seq:
-            return Response(status_code=204)  # a browser that has seen the end does not come again
-    elif not await call.in_store(call.api.store.seq, execution):
-        raise NotFound(f"no execution {execution}")
-    written = sse.stream(call.api, execution, after, call.is_still_let_in)
-    return sse.EventStream(call.api, call.caller.key, written)
+            return Response(status_code=204)  # tells a browser not to reconnect
+    else:
+        await _check_exists(call, execution)
+    return sse.EventStream(call.api, call.caller.key, sse.stream(call.api, execution, after, call.is_still_authorized))
 
 
-@routes.add(
-    "GET",
-    "/executions/{id}/state",
-    query=(Query("at", "integer", "The seq of the last event to take in; all if it is not given.", 1),),
-    answers={200: StateView},
-)
-async def state(call: Call) -> Response:
-    """The state as it was after an event: the fold of the log up to there."""
-    api, execution = call.api, call.params["id"]
-    now, _ = await api.look(execution)
-    file = api.runtime.loaded_playbook(now.digest).file
-    at = call.number("at", now.seq)
-    if at > now.seq:
-        raise Refused(404, f"{execution} has {now.seq:,} events")
-    if at == now.seq:
-        last = await call.in_store(api.store.read, execution, at - 1, 1)
-        return json_response(show.state_at(now, last[0].at, file), enc_hook=show.plain)
+@routes.add("GET", "/executions/{id}/state")
+async def state(call: Call, query: StateQuery) -> StateView:
+    """The state after an event: the fold of the log up to there."""
+    api, execution = call.api, call.path_params["id"]
+    current, _ = await api.load(execution)
+    file = api.runtime.loaded_playbook(current.digest).file
+    at = current.seq if query.at is None else query.at
+    if at > current.seq:
+        raise Refused(404, f"{execution} has {current.seq:,} events")
+    if at == current.seq:
+        (last,) = await call.in_store(api.store.read, execution, at - 1, 1)
+        return StateView.of(current, last.at, file)
     past, moment = await state_at(api.runtime, execution, at)
     file = (await api.runtime.net(past.digest)).file
-    return json_response(show.state_at(past, moment, file), enc_hook=show.plain)
+    return StateView.of(past, moment, file)
 
 
-@routes.add("GET", "/executions/{id}/vars", answers={200: VarsView})
-async def variables(call: Call) -> Response:
+@routes.add("GET", "/executions/{id}/vars")
+async def variables(call: Call) -> VarsView:
     """The variables of a classic playbook."""
-    state, _ = await call.api.look(call.params["id"])
-    found = state.ctx.get("vars", {})
-    return json_response({"execution_id": state.id, "vars": found}, enc_hook=show.plain)
+    state, _ = await call.api.load(call.path_params["id"])
+    return VarsView(state.id, state.ctx.get("vars", {}))
 
 
-@routes.add("GET", "/executions/{id}/logs", query=(AFTER, LIMIT), answers={200: LogPage})
-async def logs(call: Call) -> Response:
-    """What the tasks of an execution wrote to their standard output and error."""
-    execution, api = call.params["id"], call.api
-    after, limit = call.number("after", 0), call.number("limit", 1000)
-    lines, more = await call.in_store(_log_page, api.store, execution, after, limit)
-    if not lines and not await call.in_store(api.store.seq, execution):
-        raise NotFound(f"no execution {execution}")
-    keys = ("number", "task", "timestamp", "stream", "line")
-    items = [
-        dict(zip(keys, (number, task, show.stamp(at), stream, line), strict=True))
-        for number, task, at, stream, line in lines
-    ]
-    return json_response({"items": items, "next": items[-1]["number"] if more else None})
+@routes.add("GET", "/executions/{id}/logs")
+async def logs(call: Call, query: LogQuery) -> LogPage:
+    """The standard output and error of the tasks of an execution."""
+    execution = call.path_params["id"]
+    lines, has_more = await call.in_store(_log_page, call.api.store, execution, query.after, query.limit)
+    if not lines:
+        await _check_exists(call, execution)
+    return LogPage(lines, lines[-1].number if has_more else None)
 
 
-def _log_page(
-    store: Store, execution: str, after: int, limit: int
-) -> tuple[list[tuple[int, str, float, str, str]], bool]:
+def _log_page(store: Store, execution: str, after: int, limit: int) -> tuple[list[LogLineView], bool]:
     """Lines after a number, and whether there are more. Returns fewer than requested if lines are long."""
-    found: list[tuple[int, str, float, str, str]] = []
+    page: list[LogLineView] = []
     size = 0
-    while len(found) < limit and size < LOG_PAGE_CHARACTERS:
-        wanted = min(LOG_READ, limit - len(found))
-        lines = store.output(execution, found[-1][0] if found else after, wanted + 1)
-        found += lines[:wanted]
-        size += sum(len(line[4]) for line in lines[:wanted])
-        if len(lines) <= wanted:
-            return found, False
-    return found, True
+    while len(page) < limit and size < LOG_PAGE_CHARACTERS:
+        count = min(LOG_LINES_PER_READ, limit - len(page))
+        lines = store.output(execution, page[-1].number if page else after, count + 1)
+        for number, task, at, stream, line in lines[:count]:
+            page.append(LogLineView(number, task, rfc3339(at), stream, line))
+            size += len(line)
+        if len(lines) <= count:
+            return page, False
+    return page, True
 
 
 # -- commands -------------------------------------------------------------------------------------------------------
 
 
-@routes.add("POST", "/executions/{id}/cancel", body=CancelRequest, optional=True, answers={202: Standing})
-async def cancel(call: Call) -> Response:
-    """Stop an execution for good, and those it has started."""
-    request = await call.read(CancelRequest)
-    state = await _told(call, Cancel(request.reason))
+@routes.add("POST", "/executions/{id}/cancel", optional=True, status=202)
+async def cancel(call: Call, body: CancelRequest) -> ExecutionStatus:
+    """Cancel an execution and its children."""
+    state = (await call.api.service.handle(call.path_params["id"], Cancel(body.reason))).state
     if state.status not in ("cancelling", "cancelled"):
-        raise Conflict(f"{state.id} has ended before: it {state.status}")
-    return _standing(state)
+        raise Conflict(f"cannot cancel {state.id}: {_reason(state)}")
+    return ExecutionStatus.of(state)
 
 
-@routes.add("POST", "/executions/{id}/pause", body=Nothing, optional=True, answers={202: Standing})
-async def pause(call: Call) -> Response:
-    """Hand out nothing new; what is running finishes."""
-    await call.read(Nothing)
-    state = await _told(call, Pause())
+@routes.add("POST", "/executions/{id}/pause", optional=True, status=202)
+async def pause(call: Call, body: Nothing) -> ExecutionStatus:
+    """Start no further tasks; running ones finish."""
+    state = (await call.api.service.handle(call.path_params["id"], Pause())).state
     if state.status != "paused":
-        raise Conflict(f"{state.id} can't be paused: it is {state.shown_status}")
-    return _standing(state)
+        raise Conflict(f"cannot pause {state.id}: {_reason(state)}")
+    return ExecutionStatus.of(state)
 
 
-@routes.add("POST", "/executions/{id}/resume", body=Nothing, optional=True, answers={202: Standing})
-async def resume(call: Call) -> Response:
-    """Go on after a pause."""
-    await call.read(Nothing)
-    answer = await call.api.service.handle(call.params["id"], Resume())
+@routes.add("POST", "/executions/{id}/resume", optional=True, status=202)
+async def resume(call: Call, body: Nothing) -> ExecutionStatus:
+    """Continue after a pause."""
+    answer = await call.api.service.handle(call.path_params["id"], Resume())
     state = answer.state
     if state.over or (not answer.events and state.status != "running"):
-        raise Conflict(f"{state.id} can't be resumed: it is {state.shown_status}")
-    return _standing(state)
+        raise Conflict(f"cannot resume {state.id}: {_reason(state)}")
+    return ExecutionStatus.of(state)
 
 
-@routes.add(
-    "POST",
-    "/executions/{id}/signals",
-    body=SignalRequest,
-    limit=PAYLOAD_BYTES,
-    headers=(ONCE,),
-    answers={202: SignalAnswer},
-)
-async def signal(call: Call) -> Response:
-    """Send a signal to an execution. One that is sent before somebody waits for it is kept."""
-    request = await call.read(SignalRequest)
-    number = request.id or call.header(b"idempotency-key") or uuid7(call.api.clock.now(), os.urandom(8))
-    if not request.name:
-        raise Refused(422, "a signal has a name")
-    answer = await call.api.service.handle(call.params["id"], Signal(request.name, number, request.payload))
-    received = any(event.name == "message.received" for event in answer.events)
-    word = "accepted" if received else "late" if answer.state.over else "duplicate"
-    if number in answer.state.signal_ids and not received:
-        word = "duplicate"
-    found: dict[str, Any] = {"execution_id": answer.state.id, "name": request.name, "id": number, "answer": word}
-    return json_response(found | {one: one == word for one in ("accepted", "duplicate", "late")}, 202)
+def _reason(state: Execution) -> str:
+    if state.over and state.status != "cancelled":
+        return f"the run has already {state.status}"
+    return f"the run {'was' if state.over else 'is'} {state.shown_status}"
 
 
-async def _told(call: Call, command: Command) -> Execution:
-    return (await call.api.service.handle(call.params["id"], command)).state
-
-
-def _standing(state: Execution) -> Response:
-    return json_response({"execution_id": state.id, "status": state.shown_status}, 202)
+@routes.add("POST", "/executions/{id}/signals", limit=PAYLOAD_BYTES, headers=(IDEMPOTENCY_KEY,), status=202)
+async def signal(call: Call, body: SignalRequest) -> SignalAnswer:
+    """Send a signal to an execution. A signal that nothing waits for yet is stored."""
+    id = body.id or call.headers.get("idempotency-key") or uuid7(call.api.clock.now(), os.urandom(8))
+    if not body.name:
+        raise Refused(422, "`name` must not be empty")
+    answer = await call.api.service.handle(call.path_params["id"], Signal(body.name, id, body.payload))
+    state = answer.state
+    outcome: Literal["accepted", "duplicate", "late"]
+    if any(event.name == "message.received" for event in answer.events):
+        outcome = "accepted"
+    elif id in state.signal_ids or not state.over:
+        outcome = "duplicate"
+    else:
+        outcome = "late"
+    flags = (outcome == "accepted", outcome == "duplicate", outcome == "late")
+    return SignalAnswer(state.id, body.name, id, outcome, *flags)

@@ -1,105 +1,91 @@
-"""/livez, /readyz, /metrics, /version, and the description of it all."""
+"""/livez, /readyz, /metrics, /version, and the OpenAPI document."""
 
 from __future__ import annotations
 
 import asyncio
 from time import time
-from typing import Any
 
 from starlette.responses import Response
 
 from noetl.errors import NoetlError
 from noetl.model.status import OPEN
-from noetl.server import show
 from noetl.server.api import Api
-from noetl.server.call import JSON, Call, Routes, json_response
-from noetl.server.health import PATIENCE_SECONDS, Standing
+from noetl.server.call import Call, json_response
+from noetl.server.endpoint import JSON, Routes
+from noetl.server.health import TIMEOUT_SECONDS
 from noetl.server.metrics import Labels
-from noetl.server.wire import Health, Readiness, Version
+from noetl.server.models.health import Dependency, Liveness, Readiness, Version
+from noetl.server.roles import PREFIX
 from noetl.store.ports import Store
 
-routes = Routes()
+routes = Routes(prefix="")
 
-HEARD_SECONDS = 60.0
+ALIVE_SECONDS = 60.0
+"""A worker whose last heartbeat is older is not counted."""
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-@routes.add("GET", "/livez", prefix="", answers={200: Health})
-async def live(call: Call) -> Response:
-    """Whether the server answers at all."""
-    return json_response({"status": "ok"})
+@routes.add("GET", "/livez")
+async def live(call: Call) -> Liveness:
+    """Whether the server responds."""
+    return Liveness()
 
 
-@routes.add("GET", "/readyz", prefix="", answers={200: Readiness, 503: Readiness})
+@routes.add("GET", "/readyz", answers={200: Readiness, 503: Readiness})
 async def ready(call: Call) -> Response:
-    """Whether the server can do its work, and how each thing that it depends on stands. It can without `nats`."""
+    """Whether the server can work, and the status of its dependencies. `nats` is not required."""
     api = call.api
-    standing = await api.health.look()
-    checks = {name: one.word for name, one in standing.items()}
+    statuses = await api.health.check()
+    checks = {name: status.detail for name, status in statuses.items()}
     if api.closing.is_set():
-        checks["server"] = "it is about to stop"
-    good = not api.closing.is_set() and all(one.is_up for one in standing.values() if one.required)
-    found = {"status": _word(good), "checks": checks, "dependencies": [_dependency(*pair) for pair in standing.items()]}
-    return json_response(found, 200 if good else 503)
+        checks["server"] = "shutting down"
+    is_ready = not api.closing.is_set() and all(status.is_up for status in statuses.values() if status.required)
+    dependencies = [Dependency.of(name, status) for name, status in statuses.items()]
+    return json_response(Readiness("ok" if is_ready else "down", checks, dependencies), 200 if is_ready else 503)
 
 
-def _dependency(name: str, one: Standing) -> dict[str, Any]:
-    return {
-        "name": name,
-        "status": _word(one.is_up),
-        "detail": one.word,
-        "required": one.required,
-        "since": show.stamp(one.since),
-        "seconds": round(one.seconds, 3),
-    }
-
-
-def _word(good: bool) -> str:
-    return "ok" if good else "down"
-
-
-@routes.add("GET", "/metrics", prefix="", answers={200: "text/plain"})
+@routes.add("GET", "/metrics", answers={200: "text/plain"})
 async def metrics(call: Call) -> Response:
-    """Numbers for Prometheus."""
+    """Metrics for Prometheus."""
     return Response(call.api.metrics.text(await _gauges(call.api)), media_type=PROMETHEUS)
 
 
 async def _gauges(api: Api) -> dict[str, dict[Labels, float]]:
-    standing = await api.health.look()
-    now: dict[str, dict[Labels, float]] = {
+    statuses = await api.health.check()
+    gauges: dict[str, dict[Labels, float]] = {
         "noetl_build_info": {(api.settings.version,): 1},
         "noetl_executions_in_memory": {(): len(api.runtime.cells)},
-        "noetl_dependency_up": {(name,): one.is_up for name, one in standing.items()},
+        "noetl_dependency_up": {(name,): status.is_up for name, status in statuses.items()},
     }
-    if not standing["store"].is_up:
-        return now  # the rest is still worth to be known
+    if not statuses["store"].is_up:
+        return gauges
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            return now | await api.in_store(_stored, api.store)
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            return gauges | await api.in_store(_stored, api.store)
     except (NoetlError, TimeoutError):
-        return now
+        return gauges
 
 
 def _stored(store: Store) -> dict[str, dict[Labels, float]]:
-    backlog, heard = store.backlog(), [one for one in store.workers() if one.beat > time() - HEARD_SECONDS]
+    backlog, workers = store.backlog(), [worker for worker in store.workers() if worker.beat > time() - ALIVE_SECONDS]
     return {
         "noetl_executions_open": {(status,): backlog.executions.get(status, 0) for status in OPEN},
         "noetl_ready": {(): backlog.ready},
         "noetl_leases": {(): backlog.leases},
         "noetl_timers": {(): backlog.timers},
-        "noetl_workers": {(): len(heard)},
-        "noetl_worker_slots": {(): sum(one.slots for one in heard)},
-        "noetl_worker_slots_busy": {(): sum(one.busy for one in heard)},
+        "noetl_workers": {(): len(workers)},
+        "noetl_worker_slots": {(): sum(worker.slots for worker in workers)},
+        "noetl_worker_slots_busy": {(): sum(worker.busy for worker in workers)},
     }
 
 
-@routes.add("GET", "/version", prefix="", answers={200: Version})
-async def version(call: Call) -> Response:
-    """What runs here."""
-    return json_response({"name": "noetl", "version": call.api.settings.version, "api": "v1"})
+@routes.add("GET", "/version")
+async def version(call: Call) -> Version:
+    """The version of the server."""
+    return Version("noetl", call.api.settings.version, "v1")
 
 
-@routes.add("GET", "/openapi.json", answers={200: JSON})
+@routes.add("GET", f"{PREFIX}/openapi.json", answers={200: JSON})
 async def openapi(call: Call) -> Response:
-    """This description."""
-    return json_response(call.scope["app"].openapi())
+    """This document."""
+    return json_response(call.app.openapi)

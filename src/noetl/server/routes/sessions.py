@@ -1,4 +1,4 @@
-"""/sessions: people sign in, see where they are signed in, and sign out."""
+"""/sessions: sign in, list sessions, and sign out."""
 
 from __future__ import annotations
 
@@ -7,106 +7,75 @@ import asyncio
 from starlette.responses import Response
 
 from noetl.errors import NotFound
-from noetl.server import passwords, show
-from noetl.server.auth import (
-    cookie,
-    cookie_of,
-    csrf_of,
-    new_session,
-    unauthorised,
-)
-from noetl.server.call import Call, Query, Routes, json_response
+from noetl.server import passwords
+from noetl.server.auth import cookie, cookie_of, csrf_of, new_session, unauthorised
+from noetl.server.call import Call, json_response
+from noetl.server.endpoint import Routes
+from noetl.server.models.access import LoginRequest, NewSession, SessionPage, SessionQuery, SessionView
 from noetl.server.problems import Refused
-from noetl.server.wire import Login, LoginRequest, SessionPage
-from noetl.store.access import MAX_SESSION_SECONDS, Session
+from noetl.store.access import MAX_SESSION_SECONDS
+from noetl.timestamps import rfc3339
 
 routes = Routes()
 
 LOGIN_BYTES = 16_384
 
 
-@routes.add("POST", "/sessions", body=LoginRequest, limit=LOGIN_BYTES, answers={201: Login})
-async def login(call: Call) -> Response:
-    """Sign in. The answer sets the cookie of the session."""
-    request, api = await call.read(LoginRequest), call.api
-    address = (call.scope.get("client") or ("",))[0]
-    guess = (request.user[:100], address)
-    api.throttle.check(*guess)
-    api.throttle.failed(*guess)  # in advance, so that concurrent guesses are all counted
-    user = None if "\0" in request.user else await call.in_store(api.store.access.user, request.user)
+@routes.add("POST", "/sessions", limit=LOGIN_BYTES, answers={201: NewSession})
+async def login(call: Call, body: LoginRequest) -> Response:
+    """Sign in. The response sets the cookie of the session."""
+    api = call.api
+    address = call.client.host if call.client is not None else ""
+    subject = (body.user[:100], address)
+    api.throttle.check(*subject)
+    api.throttle.failed(*subject)  # in advance, so that concurrent guesses are all counted
+    user = None if "\0" in body.user else await call.in_store(api.store.access.user, body.user)
     async with api.hashing:
-        good = await asyncio.to_thread(passwords.matches, user.password if user else "", request.password)
-    if user is None or not good:
+        matches = await asyncio.to_thread(passwords.matches, user.password if user else "", body.password)
+    if user is None or not matches:
         api.metrics.count("noetl_logins_failed_total")
-        raise unauthorised("no user has this name and password")
-    api.throttle.succeeded(*guess)
-    agent = call.header(b"user-agent").encode("ascii", "replace").decode()
+        raise unauthorised("wrong user name or password")
+    api.throttle.succeeded(*subject)
+    agent = call.headers.get("user-agent", "").encode("ascii", "replace").decode()
     secret, session = new_session(user.name, api.clock.now(), agent, address)
     await api.sessions.begin(session, user)
-    answer = {
-        "session_id": session.id,
-        "user": user.name,
-        "role": user.role,
-        "csrf_token": csrf_of(secret),
-        "expires": show.stamp(session.expires),
-    }
+    answer = NewSession(session.id, user.name, user.role, csrf_of(secret), rfc3339(session.expires))
     return json_response(answer, 201, {"Set-Cookie": cookie(secret, int(MAX_SESSION_SECONDS))})
 
 
-@routes.add(
-    "GET",
-    "/sessions",
-    query=(Query("user", says="Sessions of this user (admin only); `*` stands for all."),),
-    answers={200: SessionPage},
-)
-async def list_all(call: Call) -> Response:
-    """Who asks, and where that person is signed in."""
-    caller, asked = call.caller, call.text("user")
-    own = caller.name if caller.session is not None else ""  # what a token is called says nothing about people
-    if asked not in ("", own) and caller.role != "admin":
-        raise Refused(403, "sessions of others are shown to the role admin")
-    user = None if asked == "*" else asked or own
-    found = await call.api.sessions.of(user) if user != "" else []
-    current = caller.session.id if caller.session is not None else None
-    answer = {
-        "name": caller.name,
-        "role": caller.role,
-        "csrf_token": csrf_of(cookie_of(call.headers)) if caller.session is not None else None,
-        "items": [_shown(one, current) for one in found],
-    }
-    return json_response(answer)
+@routes.add("GET", "/sessions")
+async def list_all(call: Call, query: SessionQuery) -> SessionPage:
+    """The caller, and the caller's sessions."""
+    caller = call.caller
+    own = caller.name if caller.session is not None else ""  # the name of a token is not that of a user
+    if query.user not in ("", own) and caller.role != "admin":
+        raise Refused(403, "only the role admin may list sessions of others")
+    user = None if query.user == "*" else query.user or own
+    sessions = await call.api.sessions.of(user) if user != "" else []
+    if caller.session is None:
+        csrf, current = None, ""
+    else:
+        csrf, current = csrf_of(cookie_of(call.headers)), caller.session.id
+    views = [SessionView.of(session, session.id == current) for session in sessions]
+    return SessionPage(caller.name, caller.role, csrf, views)
 
 
 @routes.add("DELETE", "/sessions", answers={204: None})
 async def logout(call: Call) -> Response:
     """Sign out."""
     if call.caller.session is None:
-        raise Refused(422, "a token has no session: revoke it at /tokens")
+        raise Refused(422, "a token has no session; revoke it with DELETE /api/v1/tokens/ID")
     await call.api.sessions.end(call.caller.session)
-    call.api.doors.forget()
+    call.api.authenticator.clear_cache()
     return Response(status_code=204, headers={"Set-Cookie": cookie("", 0)})
 
 
-@routes.add("DELETE", "/sessions/{name}", answers={204: None})
-async def end(call: Call) -> Response:
-    """End a session by its id: one's own, or as admin anybody's."""
-    id, sessions, caller = call.params["name"], call.api.sessions, call.caller
+@routes.add("DELETE", "/sessions/{name}")
+async def end(call: Call) -> None:
+    """End a session by its id: one's own, or as admin any."""
+    id, sessions, caller = call.path_params["name"], call.api.sessions, call.caller
     user = None if caller.role == "admin" else caller.name if caller.session is not None else ""
-    found = next((one for one in await sessions.of(user) if one.id == id), None)
-    if found is None or not await sessions.end(found):
+    session = next((session for session in await sessions.of(user) if session.id == id), None)
+    if session is None or not await sessions.end(session):
         raise NotFound(f"there is no session {id!r}")
-    call.api.doors.forget()
-    return Response(status_code=204)
-
-
-def _shown(one: Session, current: str | None) -> dict[str, object]:
-    return {
-        "id": one.id,
-        "user": one.user,
-        "created": show.stamp(one.created),
-        "last_seen": show.stamp(one.seen),
-        "expires": show.stamp(one.expires),
-        "agent": one.agent,
-        "address": one.address,
-        "current": one.id == current,
-    }
+    call.api.authenticator.clear_cache()

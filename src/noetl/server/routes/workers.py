@@ -1,4 +1,4 @@
-"""/workers and /results: who works, and what large values are."""
+"""/workers and /results."""
 
 from __future__ import annotations
 
@@ -6,51 +6,38 @@ import msgspec
 from starlette.responses import Response
 
 from noetl.errors import NotFound
-from noetl.server import show
-from noetl.server.call import BYTES, JSON, Call, Routes, json_response
-from noetl.server.wire import WorkerPage
+from noetl.server.call import Call
+from noetl.server.endpoint import BYTES, JSON, Routes
+from noetl.server.models.health import WorkerPage, WorkerView
 
 routes = Routes()
 
-LOOKED_AT = 8 << 20
-"""Up to that size it is found out whether content is JSON."""
+MAX_PARSED_BYTES = 8 << 20
+"""Content up to this size is parsed to find out whether it is JSON."""
 
 
-@routes.add("GET", "/workers", answers={200: WorkerPage})
-async def workers(call: Call) -> Response:
-    """The workers, as they were last heard."""
-    found = await call.in_store(call.api.store.workers)
-    items = [
-        {
-            "worker": one.worker,
-            "pool": one.pool,
-            "slots": one.slots,
-            "busy": one.busy,
-            "host": one.host,
-            "version": one.version,
-            "started": show.stamp(one.started),
-            "last_heard": show.stamp(one.beat),
-        }
-        for one in found
-    ]
-    return json_response({"items": items})
+@routes.add("GET", "/workers")
+async def workers(call: Call) -> WorkerPage:
+    """The workers at their last heartbeats."""
+    return WorkerPage(list(map(WorkerView.of, await call.in_store(call.api.store.workers))))
 
 
 @routes.add("GET", "/results/{hash}", answers={200: BYTES})
 async def result(call: Call) -> Response:
     """The content of a reference by its key: JSON, or the bytes of a file."""
-    content = await call.in_store(call.api.store.blob, call.params["hash"])
+    key = call.path_params["hash"]
+    content = await call.in_store(call.api.store.blob, key)
     if content is None:
-        raise NotFound(f"there is no result {call.params['hash']}")
+        raise NotFound(f"there is no result {key}")
     headers = {
         "Cache-Control": "private, max-age=31536000, immutable",
-        "Content-Disposition": f'attachment; filename="{call.params["hash"][:16]}"',
+        "Content-Disposition": f'attachment; filename="{key[:16]}"',
     }
     return Response(content, headers=headers, media_type=JSON if _is_json(content) else BYTES)
 
 
 def _is_json(content: bytes) -> bool:
-    if len(content) > LOOKED_AT:
+    if len(content) > MAX_PARSED_BYTES:
         return False
     try:
         msgspec.json.decode(content)

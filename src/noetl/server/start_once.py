@@ -1,4 +1,4 @@
-"""Starting an execution under an id that was chosen before, so that whoever starts it again starts the same one."""
+"""Starts executions under ids that were chosen before, so that a repeated start is the same execution."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ if TYPE_CHECKING:
     from noetl.server.api import Api
 
 
-async def begin(
+async def start_once(
     api: Api, execution: str, path: str, version: int | None, payload: dict[str, Any], ctx: dict[str, Any]
 ) -> None:
-    """Start an execution of a registered playbook, unless it has been started. NoetlError says why it can't be."""
-    if await is_begun(api, execution):
+    """Start an execution of a registered playbook, unless it was started before; NoetlError if it cannot start."""
+    if await is_started(api, execution):
         return
-    digest = await api.playbooks.named(path, version)
+    digest = await api.playbooks.registered(path, version)
     await api.playbooks.check_keychain(api.runtime.playbook(digest))
-    if execution in api.runtime.cells:  # while we looked
+    if execution in api.runtime.cells:  # started in the meantime
         return
     await api.service.start(digest, payload, ctx, execution)
 
 
-async def is_begun(api: Api, execution: str) -> bool:
-    """Whether somebody has started it."""
+async def is_started(api: Api, execution: str) -> bool:
     return execution in api.runtime.cells or bool(await api.in_store(api.store.seq, execution))

@@ -1,4 +1,4 @@
-"""What a server notices of its own work: counts it, and says in a line what operators want to read."""
+"""Counts and logs the events that a server stores."""
 
 from __future__ import annotations
 
@@ -10,44 +10,40 @@ from noetl.log import Level, Log
 from noetl.server.metrics import Metrics
 from noetl.server.traces import Traces
 
-Told = Callable[[Execution, list[e.Event]], None]
-Moved = Callable[[str, int], None]
-"""Hears the id and the last seq of an execution whose log has grown."""
+OnEvents = Callable[[Execution, list[e.Event]], None]
+OnChange = Callable[[str, int], None]
+"""Takes the id and the last seq of an execution whose log has grown."""
 
 
-class Watch:
-    """Hears of everything that is durable, after those who act on it."""
+class Observer:
+    """Is told of stored events, after `then`, which acts on them."""
 
-    def __init__(
-        self, then: Told, log: Log, metrics: Metrics, traces: Traces | None = None, moved: Moved | None = None
-    ) -> None:
-        self.then, self.log, self.metrics, self.traces, self.moved = then, log, metrics, traces, moved
+    def __init__(self, then: OnEvents, log: Log, metrics: Metrics, traces: Traces | None, on_change: OnChange) -> None:
+        self.then, self.log, self.metrics, self.traces, self.on_change = then, log, metrics, traces, on_change
 
-    def told(self, state: Execution, events: list[e.Event]) -> None:
+    def on_events(self, state: Execution, events: list[e.Event]) -> None:
         self.then(state, events)
-        if self.moved is not None:
-            self.moved(state.id, state.seq)
+        self.on_change(state.id, state.seq)
         self.metrics.count("noetl_events_total", len(events))
         for event in events:
             note = NOTES.get(type(event))
             if note is not None:
                 note(self, state, event)
 
-    def committed(self, executions: int, seconds: float) -> None:
-        """The store has taken a batch."""
+    def on_commit(self, executions: int, seconds: float) -> None:
         self.metrics.observe("noetl_commit_duration_seconds", seconds)
         self.metrics.observe("noetl_commit_executions", executions)
 
     def _started(self, state: Execution, event: e.Event) -> None:
         self.metrics.count("noetl_executions_started_total")
-        self._say("debug", "execution started", state, parent_id=state.parent[0] if state.parent else None)
+        self._log("debug", "execution started", state, parent_id=state.parent[0] if state.parent else None)
 
     def _ended(self, state: Execution, event: e.Event) -> None:
         assert isinstance(event, e.PlaybookProcessed)
         self.metrics.count("noetl_executions_ended_total", 1, event.outcome)
         error = event.error or {}
         kind = error.get("kind") if isinstance(error.get("kind"), str) else None
-        self._say("info", "execution ended", state, status=event.outcome, events=state.seq, error_kind=kind)
+        self._log("info", "execution ended", state, status=event.outcome, events=state.seq, error_kind=kind)
         if self.traces is not None:
             self.traces.ended(state)
 
@@ -60,16 +56,16 @@ class Watch:
         assert isinstance(event, e.StepPaused)
         if event.reason == "lost":
             self.metrics.count("noetl_leases_lost_total")
-            self._say("warning", "lease lost", state, step_run_id=event.run, fence=event.fence)
+            self._log("warning", "lease lost", state, step_run_id=event.run, fence=event.fence)
 
-    def _say(self, level: Level, message: str, state: Execution, **fields: object) -> None:
+    def _log(self, level: Level, message: str, state: Execution, **fields: object) -> None:
         path, trace = state.net.playbook.path, state.id.replace("-", "")
         self.log.write(level, message, execution_id=state.id, trace_id=trace, path=path, **fields)
 
 
-NOTES: dict[type[e.Event], Callable[[Watch, Execution, e.Event], None]] = {
-    e.ExecutionRequested: Watch._started,
-    e.PlaybookProcessed: Watch._ended,
-    e.TaskDone: Watch._task,
-    e.StepPaused: Watch._paused,
+NOTES: dict[type[e.Event], Callable[[Observer, Execution, e.Event], None]] = {
+    e.ExecutionRequested: Observer._started,
+    e.PlaybookProcessed: Observer._ended,
+    e.TaskDone: Observer._task,
+    e.StepPaused: Observer._paused,
 }

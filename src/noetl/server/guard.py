@@ -1,0 +1,316 @@
+"""The guard: checks every request before its endpoint sees it. Whatever it rejects is answered with a problem.
+
+The order of the checks: the route exists, byte by byte; no header is ambiguous; the request is meant for this server
+(Host) and not sent by a page of another one (Origin); the caller's role may use the route; the body has an accepted
+type and size.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from functools import cached_property
+from ipaddress import ip_address
+from time import perf_counter
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import Message, Receive, Scope, Send
+
+from noetl.errors import NoetlError
+from noetl.log import Level
+from noetl.server.api import Api
+from noetl.server.call import Call, respond
+from noetl.server.endpoint import Endpoint
+from noetl.server.openapi import describe, public
+from noetl.server.problems import MEDIA, Refused, document, refused
+from noetl.server.roles import ALLOWED, FORMS, PREFIX
+from noetl.server.traces import Traces, trace_of
+
+CHANGES = frozenset(["POST", "PUT", "PATCH", "DELETE"])
+SINGLE = frozenset([b"host", b"origin", b"authorization", b"cookie", b"content-type", b"x-csrf-token"])
+"""Headers that must not be repeated, because it would be open which one counts."""
+HOST = re.compile(
+    r"(?:\[(?P<six>[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\]|(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}))"
+    r"(?::(?P<port>[0-9]{1,5}))?",
+    re.ASCII,
+)
+"""A host name, an IPv4 address or an IPv6 address in brackets, with an optional port, and nothing else."""
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+WORKER_ROUTES = frozenset(f"{PREFIX}/worker/{verb}" for verb in ("claim", "report", "heartbeat"))
+FREQUENT_ROUTES = frozenset(["/livez", "/readyz", "/metrics", *WORKER_ROUTES])
+"""Only failed requests of these routes are logged, and they have no spans."""
+MAX_CACHED_HOSTS = 1_000
+NO_ROUTE = "none"
+
+
+class PathPart(Convertor[str]):
+    """A part of a path as it is written in the request; decoded if it has a plain name behind its percent signs."""
+
+    def __init__(self, form: str) -> None:
+        self.regex = form  # type: ignore[misc]
+
+    def convert(self, value: str) -> str:
+        if "%" not in value and "." not in value:
+            return value
+        for segment in value.split("/"):
+            try:
+                text = unquote_to_bytes(segment).decode()
+            except UnicodeDecodeError:
+                raise not_found() from None
+            if text in (".", "..") or not text.isprintable() or "/" in text or "\\" in text:
+                raise not_found()
+        return unquote_to_bytes(value).decode()
+
+
+for _name, _form in FORMS.items():
+    register_url_convertor(f"noetl_{_name}", PathPart(_form))
+
+
+def not_found() -> Refused:
+    return Refused(404, "no such route on this server; GET /api/v1/openapi.json lists them")
+
+
+class Guard:
+    """The ASGI application: routes requests, authorizes them, and answers, counts and logs them."""
+
+    def __init__(self, api: Api, endpoints: Iterable[Endpoint]) -> None:
+        self.api, self.endpoints = api, list(endpoints)
+        resources = resources_of(self.endpoints, self._handle)
+        self._plain = {path: resource for path, resource in resources.items() if "{" not in path}
+        routes = [
+            Route(re.sub(r"\{(\w+)\}", r"{\1:noetl_\1}", path), resource)
+            for path, resource in resources.items()
+            if "{" in path
+        ]
+        self.router = Router(routes, redirect_slashes=False, default=_no_route)
+        self._names = frozenset(host_name(host) or host.lower() for host in api.settings.hosts)
+        self._accepted_hosts: set[str] = set()
+
+    @cached_property
+    def openapi(self) -> dict[str, Any]:
+        return describe(public(self.endpoints), self.api.settings.version)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self.router(scope, receive, send)
+        else:  # a websocket
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started, api = perf_counter(), self.api
+        scope["app"] = self
+        reply = Reply(send, _request_id(Headers(scope=scope)))
+        if (raw := scope.get("raw_path")) is not None:
+            scope["path"] = raw.decode("latin-1")  # compared as it was sent, not decoded
+        api.metrics.open_requests += 1
+        try:
+            route = self._plain.get(scope["path"], self.router)  # the router tries one route after the other
+            await route(scope, receive, reply)
+        except NoetlError as error:
+            await reply.problem(refused(error), scope, receive)
+        except Exception as error:
+            api.log.defect(error, request_id=reply.request_id, route=reply.route)
+            await reply.problem(Refused(500, "see the server's log"), scope, receive)
+        finally:
+            api.metrics.open_requests -= 1
+            self._record(scope["method"], reply, perf_counter() - started)
+
+    async def _handle(self, endpoint: Endpoint, scope: Scope, receive: Receive, reply: Reply) -> None:
+        reply.route = endpoint.path
+        call = Call(self.api, endpoint, scope, receive, reply.request_id)
+        try:
+            await self.authorize(call)
+            reply.call = call
+            response = await respond(call)
+            await response(scope, receive, reply)
+        finally:
+            call.release()
+
+    # -- checks -----------------------------------------------------------------------------------------------------
+
+    async def authorize(self, call: Call) -> None:
+        """Refused unless the request may be answered by its endpoint."""
+        names = [name for name, _ in call.scope["headers"] if name in SINGLE]
+        if len(names) != len(set(names)):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise Refused(400, f"duplicate header `{twice.decode().title()}`")
+        self._check_host(call.headers)
+        endpoint = call.endpoint
+        roles = ALLOWED[endpoint.method, endpoint.path]
+        if roles is not None:
+            caller = await self.api.authenticator.caller(call.headers, changes=endpoint.method in CHANGES)
+            if caller.role not in roles:
+                required = ", ".join(sorted(roles))
+                raise Refused(403, f"the role {caller.role} may not do this; it requires one of: {required}")
+            call.identity = caller
+        _check_content(call)
+
+    def _check_host(self, headers: Headers) -> None:
+        """Reject names that others direct here (DNS rebinding), and pages of other servers."""
+        host = headers.get("host", "")
+        if host not in self._accepted_hosts:
+            if not self._is_own(host):
+                raise Refused(421, "unknown host name; allow it with `noetl server --allow-host NAME`")
+            if len(self._accepted_hosts) < MAX_CACHED_HOSTS:
+                self._accepted_hosts.add(host)
+        origin = headers.get("origin")
+        if origin not in (None, f"http://{host}", f"https://{host}"):
+            raise Refused(403, "cross-origin request refused", kind="origin")
+
+    def _is_own(self, host: str) -> bool:
+        """Names must be listed; an address cannot be rebound."""
+        name = host_name(host)
+        if name is None:
+            return False
+        return name == "localhost" or name in self._names or is_address(name)
+
+    # -- metrics, spans and logs ------------------------------------------------------------------------------------
+
+    def _record(self, method: str, reply: Reply, seconds: float) -> None:
+        api, route, status, call = self.api, reply.route, reply.status, reply.call
+        api.metrics.answered(method if route != NO_ROUTE else NO_ROUTE, route, status, seconds)
+        if api.traces is not None and route not in FREQUENT_ROUTES and call is not None:
+            _trace(api.traces, call, status, seconds)
+        if api.settings.log_requests and (route not in FREQUENT_ROUTES or status >= 400):
+            level: Level = "error" if status == 500 else "warning" if status > 500 else "info"
+            api.log.write(
+                level,
+                "request",
+                method=method,
+                route=route,
+                status=status,
+                ms=round(seconds * 1000, 3),
+                who=None if call is None or call.identity is None else call.identity.key,
+                execution_id=None if call is None else call.execution,
+                trace_id=None if call is None else _trace_id(call),
+                request_id=reply.request_id,
+            )
+
+
+class Reply:
+    """Sends a response, with the headers that all of them have."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self.send, self.request_id, self.status = send, request_id, 0
+        self.route = NO_ROUTE
+        self.call: Call | None = None
+        """The request, once it is authorized."""
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = message["headers"]
+            headers.append((b"x-request-id", self.request_id.encode()))
+            headers.append((b"x-content-type-options", b"nosniff"))
+            if not any(name == b"cache-control" for name, _ in headers):
+                headers.append((b"cache-control", b"no-store"))
+        await self.send(message)
+
+    async def problem(self, problem: Refused, scope: Scope, receive: Receive) -> None:
+        """Send a problem, unless a response was started."""
+        if not self.status:
+            response = Response(document(problem, self.request_id), problem.status, problem.headers, MEDIA)
+            await response(scope, receive, self)
+
+
+Handle = Callable[[Endpoint, Scope, Receive, Reply], Awaitable[None]]
+
+
+class Resource:
+    """All methods of a path, as an ASGI application."""
+
+    def __init__(self, path: str, handle: Handle) -> None:
+        self.path, self.handle = path, handle
+        self.methods: dict[str, Endpoint] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        endpoint = self.methods.get(scope["method"])
+        if endpoint is None:
+            allowed = ", ".join(sorted(self.methods))
+            raise Refused(405, f"{self.path} supports {allowed}", headers={"Allow": allowed})
+        assert isinstance(send, Reply)
+        await self.handle(endpoint, scope, receive, send)
+
+
+def resources_of(endpoints: Iterable[Endpoint], handle: Handle) -> dict[str, Resource]:
+    """A resource per path, in the order of the table of roles."""
+    declared = {(endpoint.method, endpoint.path): endpoint for endpoint in endpoints}
+    if declared.keys() != ALLOWED.keys():
+        raise ValueError(f"routes and the table of roles differ: {sorted(declared.keys() ^ ALLOWED.keys())}")
+    resources: dict[str, Resource] = {}
+    for method, path in ALLOWED:
+        resources.setdefault(path, Resource(path, handle)).methods[method] = declared[method, path]
+    return resources
+
+
+async def _no_route(scope: Scope, receive: Receive, send: Send) -> None:
+    raise not_found()
+
+
+def _check_content(call: Call) -> None:
+    """Refuse a body without an accepted content type: forms of other pages cannot send these types."""
+    endpoint, headers = call.endpoint, call.headers
+    length = headers.get("content-length", "0")
+    has_content = length != "0" or "transfer-encoding" in headers
+    if not has_content and (not endpoint.media or endpoint.optional):
+        return
+    if length.isdigit() and int(length) > endpoint.limit:
+        raise call.too_large()
+    if not endpoint.media:
+        return
+    media = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media not in endpoint.media:
+        accepted = " or ".join(endpoint.media)
+        raise Refused(415, f"`Content-Type` must be {accepted}", headers={"Accept": ", ".join(endpoint.media)})
+
+
+def _trace_id(call: Call) -> str | None:
+    """The trace that the request names, or that of its execution."""
+    parent = call.parent_span
+    if parent is not None:
+        return parent.trace
+    return None if call.execution is None else trace_of(call.execution)
+
+
+def _trace(traces: Traces, call: Call, status: int, seconds: float) -> None:
+    attributes = {
+        "http.request.method": call.endpoint.method,
+        "http.route": call.endpoint.path,
+        "http.response.status_code": status,
+        "noetl.request_id": call.request_id,
+    }
+    if call.execution is not None:
+        attributes["noetl.execution_id"] = call.execution
+    traces.answered(call.span, call.parent_span, seconds, attributes, call.execution)
+
+
+def host_name(host: str) -> str | None:
+    """The name or address in a Host header, in lower case and without the port; None if the header is invalid."""
+    match = HOST.fullmatch(host)
+    if match is None or (match["port"] and int(match["port"]) > 65_535):
+        return None
+    if match["six"] is not None:
+        return match["six"].lower() if is_address(match["six"]) else None
+    return match["name"].lower()
+
+
+def is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _request_id(headers: Headers) -> str:
+    sent = headers.get("x-request-id", "")
+    return sent if REQUEST_ID.fullmatch(sent) else os.urandom(8).hex()
