@@ -6,11 +6,11 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from jinja2 import nodes
 
 from noetl.dsl.checks import net
 from noetl.dsl.compile import load
 from noetl.dsl.graph import Graph
+from noetl.expression import nodes
 from noetl.expression.template import Template
 from noetl.model.playbook import Playbook
 from noetl.tools.registry import KINDS
