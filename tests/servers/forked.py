@@ -28,6 +28,8 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 DESCRIPTORS = 5
 """Of a request: its text, the three standard streams of the command, and a pipe for its exit code."""
+LEFT_TO_COMMANDS = ("duckdb_", "snowflake_")
+"""Modules that import a driver which starts threads, or complains at the end of a process that has not used it."""
 READ_AT_START = ("PYTHONPATH", "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONHASHSEED", "LANG", "LC_ALL", "LC_CTYPE")
 
 
@@ -222,7 +224,7 @@ def _import_all() -> None:
     import noetl
 
     for module in pkgutil.walk_packages(noetl.__path__, "noetl."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith("__main__") and not any(part in module.name for part in LEFT_TO_COMMANDS):
             import_module(module.name)
     assert len(os.listdir("/proc/self/task")) == 1, "what has threads can't be forked"
     gc.collect()
