@@ -26,7 +26,7 @@ WORDS = {
     "Patch": "list of writes",
     "TaskId": "task id",
     "Interval": "two numbers",
-    "Spelled": "key and text",
+    "InlinedPart": "key and text",
     "Target": "targets",
 }
 

@@ -244,7 +244,7 @@ def test_a_flag_wins_over_the_environment(tmp_path: Path) -> None:
 
 def test_a_setting_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     done = noetl("run", file(tmp_path, TWO), cwd=tmp_path, NOETL_SYNCHRONOUS="sometimes")
-    assert (done.code, "full or normal" in done.err) == (2, True)
+    assert (done.code, "full, normal" in done.err) == (2, True)
 
 
 def test_a_database_that_can_not_be_made_is_said_in_one_line(tmp_path: Path) -> None:
