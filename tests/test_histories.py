@@ -36,16 +36,18 @@ def store(database: Path) -> Iterator[SqliteStore]:
     store.close()
 
 
-def folded(store: SqliteStore) -> Iterator[tuple[Summary, history.Replayed]]:
+def folded(store: SqliteStore) -> list[tuple[Summary, history.Replayed]]:
     """Every run of a store, its log folded from the first event."""
 
-    async def replay(execution: str) -> history.Replayed:
-        return await history.replay(runtime, execution)
+    async def replays() -> list[tuple[Summary, history.Replayed]]:
+        runtime = Runtime(store, SystemClock())
+        try:
+            runs = store.summaries(limit=ALL)
+            return [(summary, await history.replay(runtime, summary.execution_id)) for summary in runs]
+        finally:
+            runtime.thread.shutdown()
 
-    runtime = Runtime(store, SystemClock())
-    for summary in store.summaries(limit=ALL):
-        yield summary, asyncio.run(replay(summary.execution_id))
-    runtime.thread.shutdown()
+    return asyncio.run(replays())
 
 
 def test_every_log_verifies(store: SqliteStore) -> None:
