@@ -21,5 +21,5 @@ def test_every_acknowledged_commit_survives_and_none_is_torn(tmp_path: Path) -> 
         acknowledged = killed_after(dice.uniform(0, 0.04), SqliteStore, path)
         store = SqliteStore(path)
         check(store, acknowledged)
-        assert store._db.execute("PRAGMA integrity_check").get == "ok"
+        assert store._db.connection.execute("PRAGMA integrity_check").get == "ok"
         store.close()

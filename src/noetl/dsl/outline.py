@@ -152,7 +152,7 @@ class Document:
 
 def labelled_items(tool: Any) -> Iterator[LabelledTask]:
     """The tasks of a `tool` with their labels; a task without one is `task_N`, N its place from 1."""
-    for place, item in enumerate([tool] if isinstance(tool, Map) else tool, start=1):
+    for place, item in enumerate([tool] if isinstance(tool, Map) else tool or (), start=1):
         if not isinstance(item, Map) or not item:
             continue
         if "kind" not in item:

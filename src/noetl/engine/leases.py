@@ -97,7 +97,10 @@ def count_fact(state: Execution, event: e.Event) -> None:
     fence = run.fence
     if run.loop is not None and fence is None:
         index = getattr(place, "index", None)
-        fence = next((lane for lane, items in run.loop.lanes.items() if items[0] == index), None)
+        for lane, items in run.loop.lanes.items():
+            if items[0] == index:
+                fence = lane
+                break
     lease = None if fence is None else state.leases.get(fence)
     if lease is not None:
         lease.facts += 1

@@ -163,15 +163,14 @@ def accept_iteration(decision: Decision, fence: int, fact: e.IterationDone) -> N
 
 def _with_chunk(decision: Decision, loop: Loop, fact: e.IterationDone) -> e.IterationDone:
     """Store the results gathered so far as a chunk when they are many, so that memory does not grow with the loop."""
+    if loop.implied_chunks:
+        full = upcast.implies_chunk(loop, fact.result)
+    else:
+        full = len(loop.results) + 1 >= RESULTS_PER_CHUNK or loop.bytes >= BYTES_PER_CHUNK
+    if not full:
+        return fact
     fitting = shrink(fact, decision.blobs)
     assert isinstance(fitting, e.IterationDone)
-    count, size = len(loop.results) + 1, loop.bytes + encoded_size(fitting.result, BYTES_PER_CHUNK)
-    if (
-        count < RESULTS_PER_CHUNK
-        and size < BYTES_PER_CHUNK
-        and not (loop.implied_chunks and upcast.implies_chunk(count, size))
-    ):
-        return fitting
     return replace(fitting, chunk=_stored_chunk(decision, [*loop.results, (fact.index, fitting.result)]))
 
 

@@ -25,9 +25,10 @@ RESULTS_PER_CHUNK = 4_096
 BYTES_PER_CHUNK = 1 << 16
 
 
-def implies_chunk(count: int, size: int) -> bool:
-    """Whether results of this number and encoded size are a chunk, though the event does not say so."""
-    return count >= RESULTS_PER_CHUNK or size >= BYTES_PER_CHUNK
+def implies_chunk(loop: Loop, result: Any) -> bool:
+    """Whether the results so far are a chunk together with this one, though its event does not say so."""
+    size = loop.bytes + encoded_size(result, BYTES_PER_CHUNK)
+    return len(loop.results) + 1 >= RESULTS_PER_CHUNK or size >= BYTES_PER_CHUNK
 
 
 def _grant(state: Execution, event: Any, at: float) -> Any:
@@ -53,7 +54,7 @@ def _iteration_done(state: Execution, event: e.IterationDone, at: float) -> e.It
         return event
     if not state.net.steps[state.runs[event.run].step].step.loop.collect:  # type: ignore[union-attr]
         return event
-    if not implies_chunk(len(loop.results) + 1, loop.bytes + encoded_size(event.result, BYTES_PER_CHUNK)):
+    if not implies_chunk(loop, event.result):
         return event
     pairs = [[index, result] for index, result in [*loop.results, (event.index, event.result)]]
     return replace(event, chunk=refer(pairs)[0])

@@ -54,7 +54,7 @@ def encode(event: Event) -> bytes:
     try:
         data = _encode(event)
         check = _checks[event.name]
-        if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_too_deep(event, MAX_DEPTH):
+        if len(data) > 2 * MAX_DEPTH and _may_be_deep(data) and _is_too_deep(event, MAX_DEPTH):
             raise Unstorable(f"{event.name}: {_TOO_DEEP}")
         if check is None or (
             not (b"$" in data and may_hold_references(data)) and not _has_long(data) and check(data) == event
@@ -70,6 +70,10 @@ def check_value(value: Any) -> None:
     if _is_too_deep(value, MAX_VALUE_DEPTH):
         raise Unstorable(_TOO_DEEP)
     _checked(value, ())
+
+
+def _may_be_deep(data: bytes) -> bool:
+    return data.count(b"[") + data.count(b"{") > MAX_DEPTH
 
 
 def _is_too_deep(value: Any, limit: int) -> bool:

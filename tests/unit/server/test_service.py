@@ -272,7 +272,7 @@ def test_an_older_process_of_the_same_name_takes_no_leases(store: Store) -> None
         answer = await house.service.heartbeat(WorkerSession("w1", "default", 4, started=2.0, leases=lease))
         assert answer == ([], [])
         assert list(house.service.runtime.cells[state.id].state.leases) == [work.fence]
-        store.beat(WorkerSession("w1", "default", 4, started=2.0), time.time() - 31)  # silent since
+        store.record_heartbeat(WorkerSession("w1", "default", 4, started=2.0), time.time() - 31)  # silent since
         await house.service.heartbeat(WorkerSession("w1", "default", 4, started=1.0))
         await house.service.handle(state.id, Cancel("enough"))
 
