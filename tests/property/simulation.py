@@ -87,6 +87,9 @@ class VirtualClock:
 class SameThread:
     """A StoreThread without a thread."""
 
+    _shutdown = False
+    """As `tests.verifying` asks of every runtime."""
+
     async def ask(self, call: Callable[..., Any], *arguments: Any) -> Any:
         return call(*arguments)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
-from api_server import ELSEWHERE, HELLO, WAITS, ApiServer, begun, register, started, until
+from api_server import ELSEWHERE, HELLO, SECONDS, WAITS, ApiServer, begun, register, started, until
 from test_api_worker import claimed, reported, told
 from tests.servers.postgres import PASSWORD, PostgresServer, _program, postgres_fixture  # noqa: F401
 
@@ -84,6 +85,14 @@ def tokens_of(live: ApiServer, restored: ApiServer) -> None:
     restored.tokens.update(live.tokens)
 
 
+def until_stored(store: Store, execution: str, status: str) -> None:
+    """The API shows a state a moment before it is committed, and a backup in between would have the lease."""
+    end = time.monotonic() + SECONDS
+    while store.summaries(prefix=execution, limit=1)[0].status != status:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def test_a_restored_store_is_sound_and_its_open_executions_go_on(place: Place) -> None:
     live = ApiServer(place.store)
     try:
@@ -92,6 +101,7 @@ def test_a_restored_store_is_sound_and_its_open_executions_go_on(place: Place) -
             ended = started(admin, {"path": "tests/hello"})
             waiting = begun(admin, {"playbook": WAITS})
             until(admin, waiting, "waiting")
+            until_stored(place.store, waiting, "waiting")
             reopen = place.back_up()
             later = started(admin, {"playbook": HELLO})["execution_id"]
     finally:
