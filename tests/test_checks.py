@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tools.docs.problems import EXAMPLES, example
+from tools.docs.problems import EXAMPLES, WHY, example
 
 from noetl.dsl.checks import net
 from noetl.dsl.compile import TOO_EXPENSIVE, load
@@ -84,7 +84,7 @@ def test_a_finding_about_paths_shows_one(code: str) -> None:
 @pytest.mark.parametrize("code", sorted(CHECKS))
 def test_a_check_says_why(code: str) -> None:
     check = CHECKS[code]
-    assert check.why.endswith(".")
+    assert WHY[code].endswith(".")
     assert not check.title.endswith(".")
     assert code[:3] == "NTL"
     assert code[3:].isdigit()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +19,8 @@ from noetl.server.compiler import BUDGET_SECONDS
 from tools.docs.markdown import capital, fence, page, sentence, table
 
 EXAMPLES = Path(__file__).parents[2] / "tests" / "checks"
+WHY: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+"""Why each check exists, by its code."""
 FILE = "playbook.yaml"
 COMMANDS = {"NTL114": ["validate", "--strict"], "NTL601": ["migrate"]}
 """The command that reports a check, where it is not plain `noetl validate`."""
@@ -118,7 +121,7 @@ def _problem(check: Check) -> Iterator[str]:
     bad, good = example(check.code, "bad"), example(check.code, "good")
     yield f"## {check.code}"
     yield f"**{check.severity.capitalize()}:** {sentence(check.title)}"
-    yield sentence(check.why)
+    yield sentence(WHY[check.code])
     yield fence(bad.shown, "yaml")
     yield from _answer(check, bad)
     yield "Fixed:"

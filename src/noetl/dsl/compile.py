@@ -17,14 +17,7 @@ from noetl.dsl.tree import Map, Mark, Text, key_span
 from noetl.errors import PlaybookInvalid
 from noetl.model.playbook import Playbook
 
-TOO_EXPENSIVE = Check(
-    "NTL010",
-    "error",
-    "the playbook is too expensive to compile",
-    "A server compiles a playbook within 5 s of CPU time, so that one playbook does not block the others. Most "
-    "playbooks take less than a tenth of that. Split a larger one into several that call each other, or simplify its "
-    "templates and its net.",
-)
+TOO_EXPENSIVE = Check("NTL010", "error", "the playbook is too expensive to compile")
 
 
 class Loaded(NamedTuple):

@@ -45,58 +45,16 @@ from noetl.dsl.shape import (
 )
 from noetl.dsl.tree import is_template
 
-API_VERSION = Check(
-    "NTL104",
-    "error",
-    "the apiVersion is not noetl.io/v2",
-    "This engine runs version 2 of the language and no other.",
-)
-DOCUMENT_KIND = Check("NTL105", "error", "the kind is not Playbook", "A playbook says `kind: Playbook`.")
-ROOT_VARS = Check(
-    "NTL107",
-    "error",
-    "`vars` stands at the root",
-    "Inputs belong to `workload`, which is fixed when a run starts; what changes during a run belongs to `ctx`.",
-)
-STEP_WHEN = Check(
-    "NTL108",
-    "error",
-    "a step has a `when`",
-    "Whether a token may enter is decided by `spec.policy.admit`, which way it leaves by `next.arcs[].when`.",
-)
-OLD_KEYWORD = Check(
-    "NTL109",
-    "error",
-    "a keyword of an older language",
-    "`when` is the only conditional keyword and `tool` is the only pipeline. `expr`, `eval` and `pipe` are gone.",
-)
-NEXT_MODE = Check(
-    "NTL110", "error", "`spec.next_mode` is gone", "The routing mode belongs to the router: `next.spec.mode`."
-)
-NEXT_WHEN = Check(
-    "NTL111",
-    "error",
-    "`next` holds when/then/else",
-    "Version 1 routed by conditions inside `next`. Now an arc has a guard of its own.",
-)
-DO_OUTSIDE = Check(
-    "NTL112",
-    "error",
-    "a directive stands outside task rules",
-    "`do` (retry, jump, continue, break, fail, skip) steers a pipeline and exists only in `task.spec.policy.rules`.",
-)
-CREDENTIALS_HERE = Check(
-    "NTL117",
-    "error",
-    "credentials stand under `executor`",
-    "Credentials are declared in the root `keychain`.",
-)
-RULE_WITHOUT_DO = Check(
-    "NTL302",
-    "error",
-    "a rule has no `then.do`",
-    "Every rule says what happens: `then: {do: continue}`, for instance.",
-)
+API_VERSION = Check("NTL104", "error", "the apiVersion is not noetl.io/v2")
+DOCUMENT_KIND = Check("NTL105", "error", "the kind is not Playbook")
+ROOT_VARS = Check("NTL107", "error", "`vars` stands at the root")
+STEP_WHEN = Check("NTL108", "error", "a step has a `when`")
+OLD_KEYWORD = Check("NTL109", "error", "a keyword of an older language")
+NEXT_MODE = Check("NTL110", "error", "`spec.next_mode` is gone")
+NEXT_WHEN = Check("NTL111", "error", "`next` holds when/then/else")
+DO_OUTSIDE = Check("NTL112", "error", "a directive stands outside task rules")
+CREDENTIALS_HERE = Check("NTL117", "error", "credentials stand under `executor`")
+RULE_WITHOUT_DO = Check("NTL302", "error", "a rule has no `then.do`")
 
 ADMIT_HINT = "gate the step with `spec: {policy: {admit: {rules: [{when: ..., then: {allow: true}}]}}}`"
 RULES_HINT = "put it into `then` of a rule in `spec.policy.rules` of a task"

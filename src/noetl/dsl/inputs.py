@@ -12,21 +12,9 @@ from noetl.model.kind import Kind
 if TYPE_CHECKING:
     from noetl.dsl.shape import Walk
 
-UNKNOWN_INPUT = Check(
-    "NTL203",
-    "error",
-    "the tool kind has no such input",
-    "`noetl tools schema KIND` lists the inputs of a kind.",
-)
-MISSING_INPUT = Check(
-    "NTL204", "error", "an input that the kind needs is missing", "The call can't be made without it."
-)
-WRONG_INPUT = Check(
-    "NTL205",
-    "error",
-    "an input is of the wrong type",
-    "Literal values are checked now; templates when they are rendered.",
-)
+UNKNOWN_INPUT = Check("NTL203", "error", "the tool kind has no such input")
+MISSING_INPUT = Check("NTL204", "error", "an input that the kind needs is missing")
+WRONG_INPUT = Check("NTL205", "error", "an input is of the wrong type")
 UNDER_SPEC = frozenset(["timeout", "policy", "retry", "pool", "on_lost", "max_visits", "sandbox", "exactly_once"])
 LAYERED = frozenset(["timeout", "retry", "sandbox", "on_lost", "max_visits"])
 """Knobs that may stand among the default inputs of a kind."""

@@ -20,12 +20,7 @@ from noetl.dsl.shape import KindSource
 from noetl.dsl.tree import Map, Mark, key_span, span_in
 from noetl.errors import NoetlError
 
-NOT_CANONICAL = Check(
-    "NTL601",
-    "warning",
-    "a construct has no canonical spelling",
-    "It runs as it is. `noetl migrate` rewrites a playbook only as a whole, so this one stays classic.",
-)
+NOT_CANONICAL = Check("NTL601", "warning", "a construct has no canonical spelling")
 
 STEP_ORDER = ("step", "desc", "spec", "loop", "tool", "next")
 LOOP_ORDER = ("in", "iterator", "spec")

@@ -34,36 +34,11 @@ from noetl.dsl.shape import (
 )
 from noetl.dsl.tree import Span, is_template, key_span, span_in
 
-EXECUTOR_VERSION = Check(
-    "NTL116",
-    "error",
-    "the runtime version is not supported",
-    "`executor.version` names the runtime a playbook was written for; this one is `noetl-runtime/2`.",
-)
-UNKNOWN_KIND = Check(
-    "NTL202",
-    "error",
-    "the tool kind is not known",
-    "`noetl tools` lists the kinds, built-in ones and plug-ins.",
-)
-LOOP_INCOMPLETE = Check(
-    "NTL209",
-    "error",
-    "a loop lacks `in` or `iterator`",
-    "A loop needs the collection and a name for the current item.",
-)
-POLICY_SHAPE = Check(
-    "NTL301",
-    "error",
-    "a task policy is not a map with `rules`",
-    "There is one way to write a policy: `spec: {policy: {rules: [...]}}`.",
-)
-RULE_SHAPE = Check(
-    "NTL303",
-    "error",
-    "a rule is neither `when`/`then` nor `else`",
-    "A rule is `{when: ..., then: {...}}`, or as the last one `{else: {then: {...}}}`.",
-)
+EXECUTOR_VERSION = Check("NTL116", "error", "the runtime version is not supported")
+UNKNOWN_KIND = Check("NTL202", "error", "the tool kind is not known")
+LOOP_INCOMPLETE = Check("NTL209", "error", "a loop lacks `in` or `iterator`")
+POLICY_SHAPE = Check("NTL301", "error", "a task policy is not a map with `rules`")
+RULE_SHAPE = Check("NTL303", "error", "a rule is neither `when`/`then` nor `else`")
 
 
 class Exactly(Shape):

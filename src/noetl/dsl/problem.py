@@ -47,10 +47,10 @@ class Problem(msgspec.Struct, frozen=True):
 class Check:
     """A check of the language. Declaring it registers it."""
 
-    def __init__(self, code: str, severity: Severity, title: str, why: str) -> None:
+    def __init__(self, code: str, severity: Severity, title: str) -> None:
         if code in CHECKS:
             raise ValueError(f"{code} is declared twice")
-        self.code, self.severity, self.title, self.why = code, severity, title, why
+        self.code, self.severity, self.title = code, severity, title
         CHECKS[code] = self
 
 

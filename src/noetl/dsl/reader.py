@@ -21,73 +21,17 @@ MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
 MAX_NODES = 50_000
 
-ENCODING = Check(
-    "NTL001",
-    "error",
-    "the text is not readable",
-    "A playbook is UTF-8 text without control characters. Save the file as UTF-8, and write a special character in "
-    'a double-quoted string as an escape such as `"\\u0007"`.',
-)
-SYNTAX = Check(
-    "NTL002",
-    "error",
-    "the YAML does not parse",
-    "The text breaks a rule of YAML: most often an indentation that does not line up, a tab, a missing colon or quote.",
-)
-TOO_LARGE = Check(
-    "NTL003",
-    "error",
-    "the document is too large",
-    f"A playbook has at most {MAX_BYTES >> 20} MiB of text, {MAX_NODES:,} nodes after aliases are expanded, "
-    f"{MAX_DEPTH} levels of nesting, and 8 MiB when calls of the workbook and defaults are written out. "
-    "Move data out of the playbook: into a file, a table, or the request's payload.",
-)
-DUPLICATE_KEY = Check(
-    "NTL004",
-    "error",
-    "a key stands twice in one map",
-    "YAML parsers that accept this keep one of the two and lose the other silently. Remove or rename one.",
-)
-RECURSIVE = Check(
-    "NTL005",
-    "error",
-    "an alias contains itself or does not exist",
-    "An alias must refer to an anchor that was completed before it.",
-)
-UNQUOTED = Check(
-    "NTL006",
-    "error",
-    "a template is not quoted",
-    "YAML reads an unquoted `{{` as the start of a map. Put the whole value in quotes.",
-)
-NOT_A_MAP = Check(
-    "NTL007",
-    "error",
-    "the document is not one map",
-    "A playbook file holds exactly one YAML document, and that is a map with `apiVersion`, `kind` and so on.",
-)
-BAD_KEY = Check(
-    "NTL008",
-    "error",
-    "a key is not plain text",
-    "Keys are plain text. A map or a list can't be a key.",
-)
-BAD_VALUE = Check(
-    "NTL009",
-    "error",
-    "a value can't be represented",
-    "Values are those of JSON: text, numbers up to 64 bits, true, false, null, lists and maps. Quote anything else. "
-    "Tags such as `!!python/object` are refused.",
-)
+ENCODING = Check("NTL001", "error", "the text is not readable")
+SYNTAX = Check("NTL002", "error", "the YAML does not parse")
+TOO_LARGE = Check("NTL003", "error", "the document is too large")
+DUPLICATE_KEY = Check("NTL004", "error", "a key stands twice in one map")
+RECURSIVE = Check("NTL005", "error", "an alias contains itself or does not exist")
+UNQUOTED = Check("NTL006", "error", "a template is not quoted")
+NOT_A_MAP = Check("NTL007", "error", "the document is not one map")
+BAD_KEY = Check("NTL008", "error", "a key is not plain text")
+BAD_VALUE = Check("NTL009", "error", "a value can't be represented")
 
-BIDI = Check(
-    "NTL011",
-    "warning",
-    "a bidirectional control character reorders the text",
-    "Invisible characters that override or isolate the text direction make a line look different from what is run: a "
-    "harmful command may look harmless. If the character is meant as data, write it as an escape in a double-quoted "
-    'string, such as `"\\u202e"`.',
-)
+BIDI = Check("NTL011", "warning", "a bidirectional control character reorders the text")
 
 _NULL = frozenset(["", "~", "null", "Null", "NULL"])
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}

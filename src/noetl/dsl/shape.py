@@ -18,31 +18,11 @@ from noetl.model.kind import Kind
 
 Schema = dict[str, Any]
 
-UNKNOWN_KEY = Check(
-    "NTL101",
-    "error",
-    "a key is not known here",
-    "Every key has a meaning or is refused, so that a misspelling can't be ignored silently. Free-form places are "
-    "`metadata`, `workload`, `args` and tool inputs that are maps.",
-)
-MISSING_KEY = Check("NTL102", "error", "a required key is missing", "The part can't mean anything without this key.")
-WRONG_VALUE = Check(
-    "NTL103", "error", "a value is of the wrong kind", "The message says what is expected and what was found."
-)
-TEMPLATE_HERE = Check(
-    "NTL508",
-    "error",
-    "a template stands where none can be",
-    "Names, kinds, modes and limits shape the net and are fixed before anything runs. Only inputs, guards, `args`, "
-    "patches, delays, `loop.in`, `workload` and `output` are templates.",
-)
-MIXED = Check(
-    "NTL113",
-    "error",
-    "the classic dialect is mixed with the canonical one",
-    "A playbook that uses `next.arcs`, a labelled task list or `spec.policy` is canonical; a classic construct in it "
-    "has to be rewritten. `noetl migrate` rewrites a playbook that is classic throughout.",
-)
+UNKNOWN_KEY = Check("NTL101", "error", "a key is not known here")
+MISSING_KEY = Check("NTL102", "error", "a required key is missing")
+WRONG_VALUE = Check("NTL103", "error", "a value is of the wrong kind")
+TEMPLATE_HERE = Check("NTL508", "error", "a template stands where none can be")
+MIXED = Check("NTL113", "error", "the classic dialect is mixed with the canonical one")
 
 
 class KindSource(Protocol):

@@ -9,69 +9,20 @@ from noetl.dsl.outline import Document, callee, labelled_items, rules, workbook_
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.tree import Map, Span, is_template, key_span, span_in, span_of
 
-CLASSIC_REFUSED = Check(
-    "NTL114",
-    "error",
-    "the playbook is of the classic dialect",
-    "`--strict` refuses it. `noetl migrate` rewrites what has a canonical spelling.",
-)
-PATH_MISSING = Check(
-    "NTL115",
-    "warning",
-    "`metadata.path` is missing",
-    "The catalog files a playbook by its path; the name is used instead.",
-)
-NO_EFFECT = Check(
-    "NTL118",
-    "warning",
-    "a key is accepted without effect",
-    "It belongs to an older runtime and changes nothing here.",
-)
-DUPLICATE_STEP = Check("NTL201", "error", "two steps have one name", "Arcs and templates refer to steps by name.")
-DUPLICATE_LABEL = Check(
-    "NTL206",
-    "error",
-    "two tasks of a pipeline have one label",
-    "Jumps, events and templates refer to tasks by label.",
-)
-RESERVED = Check(
-    "NTL207",
-    "error",
-    "the name is reserved",
-    "`iter.index` and `iter.parent` are given by the engine, and namespaces such as `ctx` can't be hidden.",
-)
-DEAD_STEP = Check(
-    "NTL208",
-    "warning",
-    "a step has neither tool nor next",
-    "A token that comes here does nothing and its branch ends. Remove the step, or give it a task or an arc.",
-)
-ITERATOR_HIDES = Check(
-    "NTL210",
-    "error",
-    "an iterator is named like a ctx key or an arc's arg",
-    "Bare names resolve in the order args, ctx, iter: the current item could not be read by its name.",
-)
-UNKNOWN_WORKBOOK = Check("NTL211", "error", "the workbook has no such task", "`kind: workbook` calls a named task.")
-WORKBOOK_CYCLE = Check(
-    "NTL212",
-    "error",
-    "workbook tasks call each other in a circle",
-    "A call that leads back to itself never ends.",
-)
-UNKNOWN_CREDENTIAL = Check(
-    "NTL213",
-    "error",
-    "`auth` names no keychain entry",
-    "Credentials a playbook uses are declared in the root `keychain`, so that they can be checked before it runs.",
-)
-DUPLICATE_CREDENTIAL = Check("NTL214", "error", "two keychain entries have one name", "`auth` refers to them by name.")
-UNKNOWN_ENTRY = Check(
-    "NTL216", "error", "`entry_step` or `final_step` is no step", "They name the steps that run first and last."
-)
-UNKNOWN_TARGET = Check(
-    "NTL401", "error", "an arc leads to a step that does not exist", "The token would have nowhere to go."
-)
+CLASSIC_REFUSED = Check("NTL114", "error", "the playbook is of the classic dialect")
+PATH_MISSING = Check("NTL115", "warning", "`metadata.path` is missing")
+NO_EFFECT = Check("NTL118", "warning", "a key is accepted without effect")
+DUPLICATE_STEP = Check("NTL201", "error", "two steps have one name")
+DUPLICATE_LABEL = Check("NTL206", "error", "two tasks of a pipeline have one label")
+RESERVED = Check("NTL207", "error", "the name is reserved")
+DEAD_STEP = Check("NTL208", "warning", "a step has neither tool nor next")
+ITERATOR_HIDES = Check("NTL210", "error", "an iterator is named like a ctx key or an arc's arg")
+UNKNOWN_WORKBOOK = Check("NTL211", "error", "the workbook has no such task")
+WORKBOOK_CYCLE = Check("NTL212", "error", "workbook tasks call each other in a circle")
+UNKNOWN_CREDENTIAL = Check("NTL213", "error", "`auth` names no keychain entry")
+DUPLICATE_CREDENTIAL = Check("NTL214", "error", "two keychain entries have one name")
+UNKNOWN_ENTRY = Check("NTL216", "error", "`entry_step` or `final_step` is no step")
+UNKNOWN_TARGET = Check("NTL401", "error", "an arc leads to a step that does not exist")
 
 NAMESPACES = frozenset(["workload", "ctx", "iter", "args", "args_by", "steps", "tasks", "keychain", "outcome", "event"])
 ITERATOR_RESERVED = NAMESPACES | {"index", "parent", "execution_id", "vars"}

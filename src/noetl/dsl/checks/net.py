@@ -14,38 +14,11 @@ from noetl.dsl.graph import SHOWN, Graph, arrows, way_back
 from noetl.dsl.problem import Check
 from noetl.model.playbook import Arc, Goto, Playbook, Step, Task
 
-UNREACHABLE = Check(
-    "NTL402",
-    "warning",
-    "a step can't be reached",
-    "No way leads from the entry step to it, so it never runs.",
-)
-SHADOWED = Check(
-    "NTL403",
-    "warning",
-    "an arc is never tried",
-    "In exclusive mode the first matching arc wins, and an arc without a guard always matches: those behind it are "
-    "dead.",
-)
-MEETING = Check(
-    "NTL405",
-    "warning",
-    "tokens may meet without a declared join",
-    "Two branches that run side by side lead to one step. By default each token fires it. Declare what is meant with "
-    "`spec: {join: all}` or `spec: {join: any}`.",
-)
-RACE = Check(
-    "NTL407",
-    "warning",
-    "two branches that run side by side write one ctx key",
-    "The last write wins, and which one is last may differ from run to run. Use different keys or a reducer.",
-)
-ENDLESS = Check(
-    "NTL410",
-    "warning",
-    "steps run in a circle without a way out",
-    "Every step of the circle has an arc that always matches, and none leads out of it.",
-)
+UNREACHABLE = Check("NTL402", "warning", "a step can't be reached")
+SHADOWED = Check("NTL403", "warning", "an arc is never tried")
+MEETING = Check("NTL405", "warning", "tokens may meet without a declared join")
+RACE = Check("NTL407", "warning", "two branches that run side by side write one ctx key")
+ENDLESS = Check("NTL410", "warning", "steps run in a circle without a way out")
 
 Report = Callable[[Check, str, str, str | None], None]
 """Records a finding: the check, the key of the place, the message and a hint."""

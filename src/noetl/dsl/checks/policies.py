@@ -9,65 +9,17 @@ from noetl.dsl.outline import Document, TaskSite, labelled_items, rules
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.tree import Map, Seq, key_span, span_in, span_of
 
-UNKNOWN_LABEL = Check(
-    "NTL304", "error", "a jump leads to a task that does not exist", "A jump stays inside its own pipeline."
-)
-STRAY_KNOB = Check(
-    "NTL305",
-    "error",
-    "a knob does not belong to the directive",
-    "`attempts`, `backoff`, `max_delay` and `jitter` belong to `retry`, `to` to `jump`, `delay` to both.",
-)
-JUMP_WITHOUT_TO = Check("NTL306", "error", "a jump has no target", "`do: jump` needs `to: LABEL`.")
-ELSE_PLACE = Check(
-    "NTL307",
-    "error",
-    "`else` is not the last rule, or stands twice",
-    "`else` applies when nothing before it matched.",
-)
-NO_ELSE = Check(
-    "NTL308",
-    "warning",
-    "rules without `else`",
-    "When no rule matches, the pipeline continues, also after an error. Say so with `else`, or let errors fail.",
-)
-SKIP_RULE = Check(
-    "NTL309",
-    "error",
-    "a skip rule looks at the outcome, or is `else`",
-    "Whether a task is skipped is decided before its tool runs, so there is no outcome yet.",
-)
-BAD_REDUCER = Check(
-    "NTL310",
-    "error",
-    "a patch uses an unknown reducer",
-    "Reducers are `$add`, `$append`, `$max`, `$min` and `$merge`, each alone in its map.",
-)
-PARALLEL_CTX = Check(
-    "NTL311",
-    "warning",
-    "`set_ctx` in a parallel loop",
-    "A key may be written by one item only; another value from another item fails it with `ctx_conflict`. Use "
-    "`set_iter`, or a reducer such as `{$append: ...}`, which is exact in any order.",
-)
-NO_WAY_OUT = Check(
-    "NTL312",
-    "error",
-    "a pipeline can't end",
-    "Every rule of these tasks leads back among them, whatever the outcome.",
-)
-ENDS_BY_FAILURE = Check(
-    "NTL313",
-    "warning",
-    "a pipeline ends only by failing",
-    "As long as every call succeeds, the jumps never stop.",
-)
-IDLE_KNOB = Check(
-    "NTL314",
-    "error",
-    "a knob means nothing to this kind",
-    "`mode` and `max_in_flight` belong to `iterator`, `exactly_once` to `postgres`, a map of time limits to `http`.",
-)
+UNKNOWN_LABEL = Check("NTL304", "error", "a jump leads to a task that does not exist")
+STRAY_KNOB = Check("NTL305", "error", "a knob does not belong to the directive")
+JUMP_WITHOUT_TO = Check("NTL306", "error", "a jump has no target")
+ELSE_PLACE = Check("NTL307", "error", "`else` is not the last rule, or stands twice")
+NO_ELSE = Check("NTL308", "warning", "rules without `else`")
+SKIP_RULE = Check("NTL309", "error", "a skip rule looks at the outcome, or is `else`")
+BAD_REDUCER = Check("NTL310", "error", "a patch uses an unknown reducer")
+PARALLEL_CTX = Check("NTL311", "warning", "`set_ctx` in a parallel loop")
+NO_WAY_OUT = Check("NTL312", "error", "a pipeline can't end")
+ENDS_BY_FAILURE = Check("NTL313", "warning", "a pipeline ends only by failing")
+IDLE_KNOB = Check("NTL314", "error", "a knob means nothing to this kind")
 
 REDUCERS = ("$add", "$append", "$max", "$min", "$merge")
 KNOBS = {

@@ -16,108 +16,24 @@ from noetl.errors import TemplateError, TemplateSyntax
 from noetl.expression import FILTERS, FUNCTIONS, TESTS, Read, Template, changed_secrets, parse
 from noetl.model.kind import Kind
 
-SYNTAX = Check(
-    "NTL501",
-    "error",
-    "a template does not parse",
-    "Templates are Jinja expressions and a safe part of its statements.",
-)
-UNKNOWN_NAME = Check(
-    "NTL502",
-    "error",
-    "a template reads a name that nothing provides",
-    "A bare name is a key of `workload`, `ctx`, `args` or `iter`, a task's label or a step's name. Declare inputs with "
-    "a default in `workload`; an input without one is read as `workload.NAME`.",
-)
-UNKNOWN_FILTER = Check(
-    "NTL503",
-    "error",
-    "a template uses an unknown filter, test or function",
-    "docs/reference/templates.md lists what templates can use.",
-)
-BAD_GUARD = Check(
-    "NTL504",
-    "error",
-    "a condition is not one expression",
-    "A condition is true, false, or exactly one `{{ expression }}`. Any other text would always be true.",
-)
-WRONG_PLACE = Check(
-    "NTL505",
-    "error",
-    "a name can't be seen here",
-    "Each namespace exists where it has a meaning: `outcome` in task rules, `event` on arcs, `iter` in pipelines.",
-)
-SECRET_HERE = Check(
-    "NTL507",
-    "error",
-    "a secret is read outside a tool's inputs",
-    "Values of the keychain become known only inside a tool's inputs. In `ctx`, arc args, guards, patches or "
-    "`workload` they would reach the log.",
-)
-CHANGED_SECRET = Check(
-    "NTL515",
-    "error",
-    "a template transforms a secret",
-    "Redaction finds secrets in results and logs by their value and its usual encodings. It would not recognise the "
-    "result of any other filter or operator, which would then be stored in plain text.",
-)
-RAW_SQL = Check(
-    "NTL509",
-    "warning",
-    "`raw_sql` splices text into SQL",
-    "Everything else in SQL is bound as one value. Spliced text is as safe as where it comes from.",
-)
-SQL_ONLY = Check("NTL510", "error", "an SQL filter outside SQL", "`ident` and `raw_sql` exist only in the text of SQL.")
-UNKNOWN_PART = Check(
-    "NTL513",
-    "error",
-    "a template reads a step or task that does not exist",
-    "`steps.NAME` and `tasks.LABEL` are exact.",
-)
-UNBOUND = Check(
-    "NTL514",
-    "error",
-    "a template stands where its value would be read as code",
-    "In SQL and in commands for a shell a template is one value. In the body of a function, in the text for `eval` or "
-    "another shell, or glued to a word, it can't be.",
-)
-NEVER_EQUAL = Check(
-    "NTL406",
-    "warning",
-    "a guard compares event.name with a name that never comes",
-    "A step with a loop ends with `loop.done`, any other with `step.done`, and both may end with `step.failed`.",
-)
-HIDDEN = Check(
-    "NTL408",
-    "warning",
-    "a bare name hides another",
-    "Bare names resolve in the order args, ctx, iter, workload, task labels, steps. Write the long form.",
-)
-CTX_NEVER_SET = Check(
-    "NTL409",
-    "warning",
-    "a ctx key is read but never written",
-    "No `set_ctx` writes it. It exists only if the request brings it along.",
-)
-ARG_NEVER_SET = Check("NTL411", "warning", "an arg is read that no arc supplies", "Arcs supply args: `arcs[].args`.")
-ITER_NEVER_SET = Check(
-    "NTL412",
-    "warning",
-    "an iter key is read but never written",
-    "`iter` has `index`, `parent`, the iterator, `set_iter`.",
-)
-WORKLOAD_TYPO = Check(
-    "NTL413",
-    "warning",
-    "a workload key is probably misspelt",
-    "`workload` has a default for a very similar name.",
-)
-FOREIGN_OUTCOME = Check(
-    "NTL414",
-    "warning",
-    "a rule reads a field its kind does not have",
-    "`outcome` has `status`, `result`, `error`, `meta` and the kind's own field, such as `http` or `pg`.",
-)
+SYNTAX = Check("NTL501", "error", "a template does not parse")
+UNKNOWN_NAME = Check("NTL502", "error", "a template reads a name that nothing provides")
+UNKNOWN_FILTER = Check("NTL503", "error", "a template uses an unknown filter, test or function")
+BAD_GUARD = Check("NTL504", "error", "a condition is not one expression")
+WRONG_PLACE = Check("NTL505", "error", "a name can't be seen here")
+SECRET_HERE = Check("NTL507", "error", "a secret is read outside a tool's inputs")
+CHANGED_SECRET = Check("NTL515", "error", "a template transforms a secret")
+RAW_SQL = Check("NTL509", "warning", "`raw_sql` splices text into SQL")
+SQL_ONLY = Check("NTL510", "error", "an SQL filter outside SQL")
+UNKNOWN_PART = Check("NTL513", "error", "a template reads a step or task that does not exist")
+UNBOUND = Check("NTL514", "error", "a template stands where its value would be read as code")
+NEVER_EQUAL = Check("NTL406", "warning", "a guard compares event.name with a name that never comes")
+HIDDEN = Check("NTL408", "warning", "a bare name hides another")
+CTX_NEVER_SET = Check("NTL409", "warning", "a ctx key is read but never written")
+ARG_NEVER_SET = Check("NTL411", "warning", "an arg is read that no arc supplies")
+ITER_NEVER_SET = Check("NTL412", "warning", "an iter key is read but never written")
+WORKLOAD_TYPO = Check("NTL413", "warning", "a workload key is probably misspelt")
+FOREIGN_OUTCOME = Check("NTL414", "warning", "a rule reads a field its kind does not have")
 
 WRITERS = {
     "ctx": (CTX_NEVER_SET, "nothing writes the ctx key {!r}", "write it with `set_ctx`, or use `| default(...)`"),
