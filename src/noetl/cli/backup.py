@@ -1,4 +1,4 @@
-"""noetl backup FILE: a consistent copy of a database, also while a server works on it."""
+"""noetl backup FILE, noetl restore FILE: a consistent copy of a database, also while a server works on it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import click
 from noetl.cli.output import emit, output_option
 from noetl.cli.target import target_options
 from noetl.client.database import opened
-from noetl.errors import NotFound, UsageError
-from noetl.settings import ServerAddress, settings
+from noetl.errors import FileMissing, NotFound, UsageError
+from noetl.settings import ServerAddress, master_key_settings, settings
 from noetl.store.open import SQLITE, is_file
 
 POSTGRES = "use pg_dump and pg_restore for a Postgres database: see docs/howto/back-up.md"
@@ -26,7 +26,7 @@ def command(file: str, db: str | None, address: ServerAddress | None, output: st
     Servers and runs may continue meanwhile: the copy is a snapshot. It does not contain the master key of the
     credentials, nor results that playbooks have written to files or object stores.
     """
-    source = database_file(db, address, "backup")
+    source = _database_file(db, address, "backup")
     if not source.is_file():
         raise NotFound(f"database {source} does not exist: name another with --db PATH")
     from noetl.store.sqlite.backup import copy_database
@@ -44,7 +44,35 @@ def command(file: str, db: str | None, address: ServerAddress | None, output: st
         )
 
 
-def database_file(db: str | None, address: ServerAddress | None, verb: str) -> Path:
+@click.command("restore")
+@click.argument("file", metavar="FILE")
+@target_options
+@output_option()
+def restore_command(file: str, db: str | None, address: ServerAddress | None, output: str | None) -> None:
+    """Create the database that `--db` names from a copy that `noetl backup` has made.
+
+    An existing database is never overwritten: stop the processes that use it and move it away first, together with the
+    files beside it (-wal and -shm), which SQLite would take for a part of the new one.
+    """
+    target = _database_file(db, address, "restore")
+    if not Path(file).is_file():
+        raise FileMissing(f"no such file: {file}")
+    from noetl.keychain.master import MasterKeySource
+    from noetl.keychain.revisions import Revisions
+    from noetl.store.sqlite.backup import copy_database
+
+    size = copy_database(Path(file), target)
+    Revisions(MasterKeySource(master_key_settings(), target)).forget()
+    if output is not None:
+        emit({"file": str(target), "bytes": size}, output)
+        return
+    click.echo(f"{target} created from {file}, {size:,} bytes", err=True)
+    click.echo(
+        "check it with `noetl verify`; continue open runs with `noetl server` or `noetl runs resume --all`", err=True
+    )
+
+
+def _database_file(db: str | None, address: ServerAddress | None, verb: str) -> Path:
     if address is not None:
         raise UsageError(f"{verb} works on the database file of the server: run it there with --db PATH")
     url = settings(db).db

@@ -1,4 +1,4 @@
-"""noetl catalog ...: registered playbooks."""
+"""noetl register FILE..., noetl catalog ...: registered playbooks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,32 @@ import sys
 import click
 
 from noetl.cli.inputs import split_version
-from noetl.cli.output import emit, output_option
-from noetl.cli.target import client_option
-from noetl.client.ports import Client
+from noetl.cli.output import emit, emit_or
+from noetl.cli.report import print_problems, print_rejected
+from noetl.cli.target import client_and_output
+from noetl.client.ports import Client, Items, Json
 from noetl.printable import printable
+from noetl.runtime.catalog import read
+
+
+@click.command("register")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@client_and_output
+def register_command(files: tuple[str, ...], client: Client, output: str | None) -> int:
+    """Register playbooks under their `metadata.path`. Content that is registered already keeps its version. `-` reads
+    standard input."""
+    sources = [read(file) for file in files]
+    for source in sources:
+        if source.loaded.playbook is None:
+            print_rejected(source.shown, source.loaded.problems, "; nothing was registered")
+            return 3
+        print_problems(source.loaded.problems, err=True)
+    entries = [client.catalog.register(source) for source in sources]
+    if output is not None:
+        emit(entries if len(entries) > 1 else entries[0], output)
+    else:
+        click.echo("\n".join(f"{entry['path']}@{entry['version']}" for entry in entries))
+    return 0
 
 
 @click.group("catalog")
@@ -20,25 +42,24 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--prefix", default="", metavar="PATH", help="List only paths that begin with PATH.")
-@client_option
-@output_option()
+@client_and_output
 def list_command(prefix: str, client: Client, output: str | None) -> None:
     """List playbooks, each with its current version."""
-    entries = client.catalog.list(prefix)
-    if output is None:
-        entries = [{key: entry[key] for key in ("path", "version", "label", "registered")} for entry in entries]
-    emit(entries, output or "table")
+    emit_or(client.catalog.list(prefix), output, _print_list)
+
+
+def _print_list(entries: Items) -> None:
+    emit([{key: entry[key] for key in ("path", "version", "label", "registered")} for entry in entries], "table")
 
 
 @command.command("show")
 @click.argument("path", metavar="PATH[@VERSION]")
-@client_option
-@output_option()
+@client_and_output
 def show_command(path: str, client: Client, output: str | None) -> None:
     """Print the text of a playbook; `-o json` also lists its versions."""
-    playbook = client.catalog.get(*split_version(path))
-    if output is not None:
-        emit(playbook, output)
-    else:
-        text = printable(playbook["text"], lines=True) if sys.stdout.isatty() else playbook["text"]
-        click.echo(text, nl=not text.endswith("\n"))
+    emit_or(client.catalog.get(*split_version(path)), output, _print_text)
+
+
+def _print_text(playbook: Json) -> None:
+    text = printable(playbook["text"], lines=True) if sys.stdout.isatty() else playbook["text"]
+    click.echo(text, nl=not text.endswith("\n"))

@@ -8,8 +8,8 @@ import click
 import msgspec
 
 from noetl.cli.inputs import secret_text
-from noetl.cli.output import emit, output_option
-from noetl.cli.target import client_option
+from noetl.cli.output import emit
+from noetl.cli.target import add_list, add_removal, client_and_output, client_option
 from noetl.client.ports import Client
 from noetl.errors import UsageError
 from noetl.files import STDIN
@@ -70,27 +70,17 @@ def _fields(kind: str, text: str) -> Any:
     return fields
 
 
-@command.command("list")
-@client_option
-@output_option()
-def list_command(client: Client, output: str | None) -> None:
-    """List credentials with their kinds and who may use them, without their values."""
-    emit(client.credentials.list(), output or "table")
-
-
-@command.command("delete")
-@click.argument("name")
-@client_option
-def delete_command(name: str, client: Client) -> None:
-    """Delete a credential."""
-    client.credentials.delete(name)
-    click.echo(f"credential {name} is deleted", err=True)
+add_list(
+    command,
+    lambda client: client.credentials.list(),
+    "List credentials with their kinds and who may use them, without their values.",
+)
+add_removal(command, "delete", lambda client, name: client.credentials.delete(name), "Delete a credential.")
 
 
 @command.command("rotate")
 @click.option("--forget-old", is_flag=True, help="Remove the old master keys; other databases may still need them.")
-@client_option
-@output_option()
+@client_and_output
 def rotate_command(forget_old: bool, client: Client, output: str | None) -> None:
     """Generate a new master key and wrap every credential with it.
 

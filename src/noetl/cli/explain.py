@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from noetl.cli.output import emit, output_option
+from noetl.cli.output import emit_or, output_option
 from noetl.cli.target import client_option
 from noetl.client.ports import Client, Json
 from noetl.printable import printable
@@ -28,11 +28,7 @@ def command(run: str, step: str, step_run: str | None, client: Client, output: s
     """
     if step_run is None and "#" in step and step.rpartition("#")[2].isdigit():
         step, step_run = step.rpartition("#")[0], step
-    explanation = client.runs.explain(run, step, step_run)
-    if output is not None:
-        emit(explanation, output)
-    else:
-        _print_explanation(explanation)
+    emit_or(client.runs.explain(run, step, step_run), output, _print_explanation)
 
 
 def _print_explanation(explanation: Json) -> None:

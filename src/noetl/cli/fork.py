@@ -7,12 +7,11 @@ from typing import Any
 import click
 
 from noetl.cli.inputs import scalar
-from noetl.cli.output import output_option
 from noetl.cli.progress import new_view
 from noetl.cli.report import print_result
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
-from noetl.cli.target import client_option
+from noetl.cli.target import client_and_output
 from noetl.client.ports import Client, Fork, Json
 from noetl.errors import UsageError
 from noetl.printable import printable
@@ -29,43 +28,31 @@ ctx_option = click.option(
 @click.option("--at", type=click.IntRange(min=1), metavar="SEQ", help="Last event that both runs share.")
 @playbook_option
 @ctx_option
-@client_option
-@output_option()
-@click.pass_context
+@client_and_output
 def fork_command(
-    ctx: click.Context,
-    run: str,
-    at: int | None,
-    playbook: str | None,
-    sets: tuple[str, ...],
-    client: Client,
-    output: str | None,
-) -> None:
+    run: str, at: int | None, playbook: str | None, sets: tuple[str, ...], client: Client, output: str | None
+) -> int:
     """Start a run with the first events of another one, and wait for its end as `noetl run` does.
 
     The other run does not change. Without --at, an open run is forked at its latest event. Events that were committed
     together are not split: the new run may share some more events. An edited playbook must contain every step that is
     active at that event.
     """
-    ctx.exit(_fork(run, playbook, Fork(_ctx(sets), at=at), client, output))
+    return _fork(run, playbook, Fork(_ctx(sets), at=at), client, output)
 
 
 @click.command("retry")
 @click.argument("run", metavar="RUN")
 @playbook_option
 @ctx_option
-@client_option
-@output_option()
-@click.pass_context
-def retry_command(
-    ctx: click.Context, run: str, playbook: str | None, sets: tuple[str, ...], client: Client, output: str | None
-) -> None:
+@client_and_output
+def retry_command(run: str, playbook: str | None, sets: tuple[str, ...], client: Client, output: str | None) -> int:
     """Continue a failed or cancelled run in a new run, and wait for its end as `noetl run` does.
 
     It is a fork just before the failure: steps, tasks and items that succeeded do not run again. The failed task gets
     all its attempts again.
     """
-    ctx.exit(_fork(run, playbook, Fork(_ctx(sets), retry=True), client, output))
+    return _fork(run, playbook, Fork(_ctx(sets), retry=True), client, output)
 
 
 def _fork(run: str, playbook: str | None, fork: Fork, client: Client, output: str | None) -> int:

@@ -54,6 +54,17 @@ VERBS = {
 }
 """Verbs with one line each, so that `noetl --help` imports none of them."""
 
+MODULES = {
+    **dict.fromkeys(["validate", "graph", "migrate"], "playbook"),
+    **dict.fromkeys(["schedule", "hook"], "triggers"),
+    **dict.fromkeys(["token", "user"], "access"),
+    "exec": "run",
+    "register": "catalog",
+    "restore": "backup",
+    "schema": "tools",
+}
+"""Modules of verbs that share one; the others have one of their own."""
+
 SERVER_PACKAGES = frozenset(["argon2", "cronsim", "starlette", "uvicorn"])
 """Packages of the extra `server`."""
 
@@ -79,7 +90,8 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"noetl.cli.{cmd_name}").command
+        module = import_module(f"noetl.cli.{MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, f"{cmd_name}_command" if cmd_name in MODULES else "command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import msgspec
 
 from noetl.printable import is_printable, printable, printable_json
 
+Data = TypeVar("Data")
 FORMATS = ("json", "jsonl", "yaml", "table")
 
 
@@ -18,16 +19,15 @@ def output_option(*formats: str) -> Callable[..., Any]:
     return click.option("-o", "--output", type=click.Choice(formats or FORMATS), help="Print data in this format.")
 
 
-def emit_or_echo(data: Any, output: str | None, text: str) -> None:
-    """Print data in the format of `-o`, or else a text for people."""
+def emit_or(data: Data, output: str | None, show: Callable[[Data], None]) -> None:
+    """Print data in the format of `-o`; without it, `show` prints it for people."""
     if output is not None:
         emit(data, output)
     else:
-        click.echo(text)
+        show(data)
 
 
 def emit(data: Any, output: str) -> None:
-    """Print data on stdout."""
     match output:
         case "json":
             click.echo(printable_json(msgspec.json.format(msgspec.json.encode(data), indent=2).decode()))
@@ -51,9 +51,8 @@ def emit(data: Any, output: str) -> None:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Rows of equal keys in aligned columns."""
     heads = list(rows[0])
-    cells = [[_cell(row.get(head)) for head in heads] for row in rows]
-    widths = [max(len(head), *(len(line[i]) for line in cells)) for i, head in enumerate(heads)]
-    lines = [heads, *cells]
+    lines = [heads, *([_cell(row.get(head)) for head in heads] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )

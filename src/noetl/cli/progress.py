@@ -33,17 +33,11 @@ def new_view(output: str | None) -> View | None:
     return Tree() if sys.stderr.isatty() else Lines()
 
 
-class EventLines:
+class EventLines(View):
     """Prints each event as a line of JSON."""
-
-    def begin(self, name: str, execution: str, seen: int) -> None:
-        pass
 
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
         emit(envelopes(), "jsonl")
-
-    def close(self) -> None:
-        pass
 
 
 def waits_for(event: e.StepPaused) -> str:
@@ -69,29 +63,26 @@ def brief(text: str, limit: int = 200) -> str:
 # -- lines ----------------------------------------------------------------------------------------------------------
 
 
-class Lines:
+class Lines(View):
     """One line on standard error for each event that matters to people."""
 
     def __init__(self) -> None:
-        self.seen = 0
+        self.last_old = 0
         self.started: dict[str, float] = {}
         self.looped: set[str] = set()
         """Step runs whose loop is done; the rest of a classic step may follow."""
         self.problems: dict[TaskId, str] = {}
 
-    def begin(self, name: str, execution: str, seen: int) -> None:
-        self.seen = seen
+    def begin(self, name: str, execution: str, last_old: int) -> None:
+        self.last_old = last_old
         click.echo(f"{printable(name)} {execution}", err=True)
 
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
         for row in rows:  # most are not even decoded
             if row.type in PRINTED and (row.type != e.TaskDone.name or b'"retry"' in row.data):
                 for line in self._lines(decode(row.type, row.data), row.at):
-                    if row.seq > self.seen:
+                    if row.seq > self.last_old:
                         click.echo(printable(line), err=True)
-
-    def close(self) -> None:
-        pass
 
     def _lines(self, event: e.Event, at: float) -> Iterator[str]:
         match event:
@@ -223,7 +214,7 @@ class Branch(msgspec.Struct):
         return ", ".join([*parts, *([self.note] if self.note else [])])
 
 
-class Tree:
+class Tree(View):
     """Draws the run and its step runs on the terminal, and draws them again when something changes."""
 
     def __init__(self) -> None:
@@ -234,7 +225,7 @@ class Tree:
         self.branches: dict[str, Branch] = {}
         self.live: Live | None = None
 
-    def begin(self, name: str, execution: str, seen: int) -> None:
+    def begin(self, name: str, execution: str, last_old: int) -> None:
         self.name, self.execution = name, execution
 
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:

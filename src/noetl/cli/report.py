@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import IO, Any
+from typing import Any
 
 import click
 
@@ -16,24 +16,24 @@ MAX_COLUMNS = 160
 RESULT = ("execution_id", "status", "result", "ctx", "steps", "error", "events", "duration_ms")
 
 
-def print_problems(problems: Iterable[Problem], *, stream: IO[Any] | None = None) -> None:
+def print_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
     """Print each problem with the line it is about."""
     for problem in problems:
-        click.echo(problem_text(problem), file=stream)
+        colour = COLOURS[problem.severity]
+        place = click.style(printable(f"{problem.file}:{problem.line}:{problem.column}"), bold=True)
+        title = click.style(f"{problem.severity} {problem.code}", fg=colour, bold=True)
+        lines = [f"{place}: {title}: {printable(problem.message, lines=True)}"]
+        lines += excerpt(problem.line, problem.column, problem.source, colour)
+        if problem.hint:
+            indent, equals = " " * len(str(problem.line)), click.style("=", fg="cyan")
+            lines.append(f"{indent} {equals} {printable(problem.hint, lines=True)}")
+        click.echo("\n".join(lines), err=err)
 
 
-def problem_text(problem: Problem) -> str:
-    colour = COLOURS[problem.severity]
-    place = f"{problem.file}:{problem.line}:{problem.column}"
-    title = click.style(f"{problem.severity} {problem.code}", fg=colour, bold=True)
-    excerpt_lines = excerpt(problem.line, problem.column, problem.source, colour)
-    message = printable(problem.message, lines=True)
-    lines = [f"{click.style(printable(place), bold=True)}: {title}: {message}", *excerpt_lines]
-    if problem.hint:
-        lines.append(
-            f"{' ' * len(str(problem.line))} {click.style('=', fg='cyan')} {printable(problem.hint, lines=True)}"
-        )
-    return "\n".join(lines)
+def print_rejected(file: str, problems: Iterable[Problem], consequence: str = "") -> None:
+    """Print the problems of a playbook that cannot run."""
+    print_problems(problems, err=True)
+    click.echo(f"{file}: {summary(problems)}{consequence}", err=True)
 
 
 def excerpt(line: int, column: int, source: str, colour: str) -> list[str]:
@@ -49,9 +49,8 @@ def excerpt(line: int, column: int, source: str, colour: str) -> list[str]:
 
 def summary(problems: Iterable[Problem]) -> str:
     """`2 errors, 1 warning`."""
-    problems = list(problems)
-    errors = sum(problem.severity == "error" for problem in problems)
-    warnings = len(problems) - errors
+    severities = [problem.severity for problem in problems]
+    errors, warnings = severities.count("error"), severities.count("warning")
     return f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
 
 

@@ -1,38 +1,31 @@
-"""noetl run FILE: run a playbook, wait for its end, and exit by its outcome."""
+"""noetl run FILE, noetl exec PATH[@VERSION]: run a playbook, wait for its end, and exit by its outcome."""
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from noetl.cli.inputs import payload_options
-from noetl.cli.output import output_option
+from noetl.cli.inputs import payload_options, split_version
+from noetl.cli.output import emit_or
 from noetl.cli.progress import new_view
-from noetl.cli.report import excerpt, print_problems, print_result, summary
+from noetl.cli.report import excerpt, print_problems, print_rejected, print_result
 from noetl.cli.start import collect_garbage
-from noetl.cli.target import client_option
+from noetl.cli.target import client_and_output
 from noetl.client.ports import Client, Json, Start
 from noetl.runtime.catalog import Source, read
-from noetl.runtime.obstacles import Obstacle, obstacles
+from noetl.runtime.obstacles import obstacles
 from noetl.settings import nats_settings
+
+timeout_option = click.option(
+    "--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Maximum time to wait; then exit 124."
+)
 
 
 @click.command("run")
 @click.argument("file", metavar="FILE")
 @payload_options
 @click.option("--verify", is_flag=True, help="Check the log against every invariant when the run ends.")
-@client_option
-@output_option()
-@click.pass_context
-def command(
-    ctx: click.Context,
-    file: str,
-    payload: Json,
-    verify: bool,
-    client: Client,
-    output: str | None,
-) -> None:
+@client_and_output
+def command(file: str, payload: Json, verify: bool, client: Client, output: str | None) -> int:
     """Run a playbook, wait for its end, and print its result. `-` reads standard input.
 
     The payload is laid over the playbook's workload. The exit code is 0 if the run succeeded, 1 if it failed or was
@@ -42,7 +35,7 @@ def command(
     """
     source = read(file)
     if not is_runnable(source, quiet=output is not None, remote=not client.runs.in_process):
-        ctx.exit(3)
+        return 3
     collect_garbage()
     run = client.runs.run(Start(payload, source), new_view(output))
     code = print_result(run, output)
@@ -53,27 +46,46 @@ def command(
         print_violations(violations, err=True)
         click.echo(f"log: {verdict(violations)}", err=True)
         code = 1 if violations else code
-    ctx.exit(code)
+    return code
+
+
+@click.command("exec")
+@click.argument("path", metavar="PATH[@VERSION]")
+@payload_options
+@click.option("--wait", is_flag=True, help="Wait for the end of the run, and exit by its outcome.")
+@timeout_option
+@client_and_output
+def exec_command(
+    path: str, payload: Json, wait: bool, timeout: float | None, client: Client, output: str | None
+) -> int:
+    """Run a registered playbook. A server starts it and its id is printed; --wait waits for its end.
+
+    Without a server it runs in this process, as with `noetl run`.
+    """
+    name, version = split_version(path)
+    start = Start(payload, path=name, version=version)
+    if client.runs.in_process or wait or timeout is not None:
+        collect_garbage()
+        return print_result(client.runs.run(start, new_view(output), timeout), output)
+    started = {"execution_id": client.runs.start(start)}
+    emit_or(started, output, lambda started: click.echo(started["execution_id"]))
+    return 0
 
 
 def is_runnable(source: Source, *, quiet: bool, remote: bool = False) -> bool:
     """Whether the playbook can run; if not, every reason is printed. A server checks by itself whether it has NATS."""
-    problems = source.loaded.problems
-    if source.loaded.playbook is None:
-        print_problems(problems, stream=sys.stderr)
-        click.echo(f"{source.shown}: {summary(problems)}; nothing was run", err=True)
+    problems, playbook = source.loaded.problems, source.loaded.playbook
+    if playbook is None:
+        print_rejected(source.shown, problems, "; nothing was run")
         return False
     if not quiet:
-        print_problems(problems, stream=sys.stderr)
-    missing = list(obstacles(source.loaded.playbook, nats=remote or nats_settings() is not None))
+        print_problems(problems, err=True)
+    missing = list(obstacles(playbook, nats=remote or nats_settings() is not None))
     for obstacle in missing:
-        click.echo(_obstacle_text(source, obstacle), err=True)
+        mark = source.places.get(obstacle.place) or source.places.get(obstacle.place.partition("/")[0])
+        where = f"{source.shown}:{mark.line}:{mark.column}" if mark else source.shown
+        title = click.style("error", fg="red", bold=True)
+        lines = [f"{click.style(where, bold=True)}: {title}: {obstacle.reason}"]
+        lines += excerpt(mark.line, mark.column, source.line(mark.line), "red") if mark else []
+        click.echo("\n".join(lines), err=True)
     return not missing
-
-
-def _obstacle_text(source: Source, obstacle: Obstacle) -> str:
-    mark = source.places.get(obstacle.place) or source.places.get(obstacle.place.partition("/")[0])
-    where = f"{source.shown}:{mark.line}:{mark.column}" if mark else source.shown
-    title = click.style("error", fg="red", bold=True)
-    text = f"{click.style(where, bold=True)}: {title}: {obstacle.reason}"
-    return "\n".join([text, *(excerpt(mark.line, mark.column, source.line(mark.line), "red") if mark else [])])

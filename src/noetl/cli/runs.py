@@ -1,4 +1,4 @@
-"""noetl runs ...: list and show runs, follow them, stop them, resume them, and send them signals."""
+"""noetl runs ...: list and show runs, follow them, stop them, resume them, send them signals, and remove old ones."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ from datetime import datetime
 
 import click
 
-from noetl.cli.diff import diff_command
+from noetl.cli.compare import diff_command, replay_command
 from noetl.cli.export import export_command
 from noetl.cli.fork import fork_command, retry_command
 from noetl.cli.inputs import json_or_file
-from noetl.cli.output import emit, emit_or_echo, output_option
+from noetl.cli.output import emit, emit_or
 from noetl.cli.progress import EventLines, new_view
-from noetl.cli.prune import prune_command
-from noetl.cli.replay import replay_command
 from noetl.cli.report import RESULT, error_text, format_duration, print_result
+from noetl.cli.run import timeout_option
 from noetl.cli.start import collect_garbage
-from noetl.cli.target import client_option
-from noetl.client.ports import LISTED, PAGE, TERMINAL, Client, Json
+from noetl.cli.target import client_and_output
+from noetl.client.ports import PAGE, TERMINAL, Client, Items, Json
 from noetl.errors import UsageError
+from noetl.model.duration import seconds
 from noetl.model.identity import uuid7
 from noetl.model.status import STATUSES
 from noetl.printable import printable
+from noetl.settings import DEFAULT_RETENTION
 
+LISTED = ("execution_id", "name", "path", "status", "started", "ended", "duration_ms")
+"""Fields of a run in a list."""
+AGE_HELP = "Minimum time since the end of a run."
 run_argument = click.argument("run", metavar="RUN")
 
 
@@ -33,12 +37,8 @@ def command() -> None:
     """List, follow and control runs. RUN is an id, the beginning of one, or `last`."""
 
 
-command.add_command(prune_command)
-command.add_command(fork_command)
-command.add_command(retry_command)
-command.add_command(replay_command)
-command.add_command(diff_command)
-command.add_command(export_command)
+for subcommand in (fork_command, retry_command, replay_command, diff_command, export_command):
+    command.add_command(subcommand)
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
@@ -49,8 +49,7 @@ command.add_command(export_command)
 @click.option(
     "--limit", type=click.IntRange(min=1), default=PAGE, show_default=True, help="Maximum number of runs to list."
 )
-@client_option
-@output_option()
+@client_and_output
 def list_command(status: str | None, limit: int, client: Client, output: str | None) -> None:
     """List runs, newest first."""
     runs = client.runs.list(status, limit)
@@ -73,8 +72,7 @@ def _line(run: Json) -> Json:
 
 @command.command("show")
 @run_argument
-@client_option
-@output_option()
+@client_and_output
 def show_command(run: str, client: Client, output: str | None) -> None:
     """Show the status, steps, result and error of a run."""
     record = client.runs.get(run)
@@ -101,8 +99,7 @@ def show_command(run: str, client: Client, output: str | None) -> None:
 @command.command("events")
 @run_argument
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Print only events after this one.")
-@client_option
-@output_option()
+@client_and_output
 def events_command(run: str, after: int, client: Client, output: str | None) -> None:
     """Print the log of a run; `-o jsonl` prints one envelope per line."""
     pages = client.runs.events(run, after)
@@ -118,29 +115,26 @@ def events_command(run: str, after: int, client: Client, output: str | None) -> 
 
 @command.command("logs")
 @run_argument
-@client_option
-@output_option()
+@client_and_output
 def logs_command(run: str, client: Client, output: str | None) -> None:
     """Print the standard output and standard error of a run's tasks."""
-    lines = client.runs.output(run)
-    if output is not None:
-        emit(lines, output)
-        return
+    emit_or(client.runs.output(run), output, _print_output)
+
+
+def _print_output(lines: Items) -> None:
     for line in lines:
         click.echo(f"{click.style(printable(line['task']), fg='cyan')} | {printable(line['line'])}")
 
 
 @command.command("watch")
 @run_argument
-@click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Maximum time to wait; then exit 124.")
-@client_option
-@output_option()
-@click.pass_context
-def watch_command(ctx: click.Context, run: str, timeout: float | None, client: Client, output: str | None) -> None:
+@timeout_option
+@client_and_output
+def watch_command(run: str, timeout: float | None, client: Client, output: str | None) -> int:
     """Follow a run until it ends, then print its result; `-o jsonl` prints its events as they come."""
     if output == "jsonl":
-        ctx.exit(0 if client.runs.watch(run, EventLines(), timeout)["status"] == "succeeded" else 1)
-    ctx.exit(print_result(client.runs.watch(run, new_view(output), timeout), output))
+        return 0 if client.runs.watch(run, EventLines(), timeout)["status"] == "succeeded" else 1
+    return print_result(client.runs.watch(run, new_view(output), timeout), output)
 
 
 # -- commands to a run ----------------------------------------------------------------------------------------------
@@ -149,24 +143,22 @@ def watch_command(ctx: click.Context, run: str, timeout: float | None, client: C
 @command.command("cancel")
 @run_argument
 @click.option("--reason", default="", help="Reason, which is kept in the log.")
-@client_option
-@output_option()
+@client_and_output
 def cancel_command(run: str, reason: str, client: Client, output: str | None) -> None:
     """Stop a run for good, and the runs it has started."""
-    _print_status(client.runs.cancel(run, reason), output)
+    emit_or(client.runs.cancel(run, reason), output, _print_status)
 
 
 @command.command("pause")
 @run_argument
-@client_option
-@output_option()
+@client_and_output
 def pause_command(run: str, client: Client, output: str | None) -> None:
     """Start no new tasks; running tasks finish. `resume` continues the run."""
-    _print_status(client.runs.pause(run), output)
+    emit_or(client.runs.pause(run), output, _print_status)
 
 
-def _print_status(run: Json, output: str | None) -> None:
-    emit_or_echo(run, output, f"{run['execution_id']} {run['status']}")
+def _print_status(run: Json) -> None:
+    click.echo(f"{run['execution_id']} {run['status']}")
 
 
 @command.command("signal")
@@ -174,37 +166,31 @@ def _print_status(run: Json, output: str | None) -> None:
 @click.argument("name")
 @click.option("--data", metavar="JSON|@FILE", help="Payload of the signal.")
 @click.option("--id", help="Id of the signal: a second signal with the same id is ignored.")
-@client_option
-@output_option()
+@client_and_output
 def signal_command(run: str, name: str, data: str | None, id: str | None, client: Client, output: str | None) -> None:
     """Send a signal to a run. Prints `accepted`, `duplicate` for a known id, or `late` if the run has ended."""
     id = id or uuid7(time.time(), os.urandom(8))
-    answer = client.runs.signal(run, name, id, json_or_file(data, "--data"))
-    emit_or_echo(answer, output, answer["answer"])
+    signalled = client.runs.signal(run, name, id, json_or_file(data, "--data"))
+    emit_or(signalled, output, lambda signalled: click.echo(signalled["answer"]))
 
 
 @command.command("resume")
 @click.argument("run", metavar="[RUN]", required=False)
 @click.option("--all", "every", is_flag=True, help="Resume every run that is paused or whose process is gone.")
-@client_option
-@output_option()
-@click.pass_context
-def resume_command(ctx: click.Context, run: str | None, every: bool, client: Client, output: str | None) -> None:
+@client_and_output
+def resume_command(run: str | None, every: bool, client: Client, output: str | None) -> int:
     """Continue a run that was paused or whose process is gone, and wait for its end as `noetl run` does."""
     if (run is None) is not every:
         raise UsageError("name a RUN, or use --all")
     collect_garbage()
     if run is not None:
-        ctx.exit(print_result(client.runs.resume(run, lambda: new_view(output)), output))
-    ended: list[Json] = []
-    codes = [0]
+        return print_result(client.runs.resume(run, lambda: new_view(output)), output)
+    ended: Items = []
 
     def on_end(run: Json) -> None:
+        ended.append({key: run[key] for key in RESULT})
         if output is None:
-            codes.append(print_result(run, None))
-        else:
-            ended.append({key: run[key] for key in RESULT})
-            codes.append(0 if run["status"] == "succeeded" else 1)
+            print_result(run, None)
 
     try:
         if not client.runs.resume_all(lambda: new_view(output), on_end) and output is None:
@@ -212,4 +198,30 @@ def resume_command(ctx: click.Context, run: str | None, every: bool, client: Cli
     finally:
         if output is not None:
             emit(ended, output)
-    ctx.exit(max(codes))
+    return 0 if all(run["status"] == "succeeded" for run in ended) else 1
+
+
+@command.command("prune")
+@click.option("--older-than", default=DEFAULT_RETENTION, show_default=True, metavar="DURATION", help=AGE_HELP)
+@click.option("--dry-run", is_flag=True, help="List the runs that would be removed, and remove none.")
+@client_and_output
+def prune_command(older_than: str, dry_run: bool, client: Client, output: str | None) -> None:
+    """Remove runs that ended long ago, with their logs, results and output.
+
+    Open runs stay, and so do their parents and children. Results that a remaining run refers to are kept, and so is all
+    content that is younger than a day. Servers prune by themselves after 30 days (`noetl server --retention`), and so
+    does `noetl run`, a few runs at a time.
+    """
+    age = 0.0 if older_than == "0" else seconds(older_than)
+    if age is None:
+        raise UsageError(f"--older-than {older_than}: write a duration such as 12h or 30d")
+    removed, runs = client.runs.prune(age, dry_run)
+    if output is not None:
+        listed = [{key: run[key] for key in LISTED} for run in runs]
+        emit({"dry_run": dry_run, "removed": removed, "runs": listed}, output)
+        return
+    if dry_run:
+        emit([{key: run[key] for key in ("execution_id", "name", "status", "ended")} for run in runs], "table")
+    count = len(runs) if dry_run else removed
+    verb = "would be removed" if dry_run else "removed"
+    click.echo(f"{count:,} run{'s' * (count != 1)} {verb}", err=True)

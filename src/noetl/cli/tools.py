@@ -1,4 +1,4 @@
-"""noetl tools: tool kinds and their inputs."""
+"""noetl tools, noetl schema: tool kinds and their inputs, and the language as JSON Schema."""
 
 from __future__ import annotations
 
@@ -6,9 +6,19 @@ import click
 
 from noetl.cli.output import emit, output_option
 from noetl.dsl.problem import did_you_mean
+from noetl.dsl.schema import playbook_schema
 from noetl.errors import FileMissing
 from noetl.model.inputs import rows, schema
 from noetl.tools.registry import KINDS
+
+
+@click.command("schema")
+def schema_command() -> None:
+    """Print the JSON Schema (2020-12) of playbooks.
+
+    Point an editor at it, for instance with `# yaml-language-server: $schema=noetl.schema.json` on the first line.
+    """
+    emit(playbook_schema(KINDS.all()), "json")
 
 
 @click.group("tools", invoke_without_command=True)
@@ -17,23 +27,20 @@ from noetl.tools.registry import KINDS
 def command(ctx: click.Context, output: str | None) -> None:
     """List the tool kinds, built-in ones and plug-ins."""
     if ctx.invoked_subcommand is None:
-        kinds = [KINDS.all()[name] for name in sorted(KINDS.all())]
-        emit(
-            [{"kind": kind.name, "extra": kind.extra, "summary": kind.summary} for kind in kinds],
-            output or "table",
-        )
+        kinds = sorted(KINDS.all().items())
+        listed = [{"kind": kind.name, "extra": kind.extra, "summary": kind.summary} for _, kind in kinds]
+        emit(listed, output or "table")
 
 
 @command.command("schema")
 @click.argument("kind")
 @output_option()
-def schema_command(kind: str, output: str | None) -> None:
+def kind_schema_command(kind: str, output: str | None) -> None:
     """Print the inputs of one kind: as a table, or with `-o json` as JSON Schema."""
     tool = KINDS.get(kind)
     if tool is None:
-        raise FileMissing(
-            f"unknown tool kind {kind!r}: {did_you_mean(kind, KINDS.names()) or '`noetl tools` lists all kinds'}"
-        )
+        hint = did_you_mean(kind, KINDS.names()) or "`noetl tools` lists all kinds"
+        raise FileMissing(f"unknown tool kind {kind!r}: {hint}")
     if output in (None, "table"):
         emit([row._asdict() for row in rows(tool)], "table")
     else:

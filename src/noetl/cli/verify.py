@@ -7,10 +7,10 @@ from time import monotonic
 
 import click
 
-from noetl.cli.output import emit, output_option
+from noetl.cli.output import emit_or
 from noetl.cli.report import format_duration
 from noetl.cli.start import collect_garbage
-from noetl.cli.target import client_option
+from noetl.cli.target import client_and_output
 from noetl.client.ports import Client, Json
 from noetl.printable import printable
 
@@ -20,10 +20,8 @@ CLEAR_LINE = "\r\x1b[K"
 
 @click.command("verify")
 @click.argument("run", metavar="[RUN]", required=False)
-@client_option
-@output_option()
-@click.pass_context
-def command(ctx: click.Context, run: str | None, client: Client, output: str | None) -> None:
+@client_and_output
+def command(run: str | None, client: Client, output: str | None) -> int:
     """Check the log of a run, or of all runs, against every invariant. Exits with 1 if one is violated.
 
     Logs are streamed, so memory does not grow with their size. On a terminal a progress line shows the events checked,
@@ -32,13 +30,14 @@ def command(ctx: click.Context, run: str | None, client: Client, output: str | N
     collect_garbage()
     with ProgressLine() as line:
         checked = client.runs.verify(run, line.show if sys.stderr.isatty() else None)
+    emit_or({key: checked[key] for key in ("executions", "violations")}, output, _print_checked)
+    return 1 if checked["violations"] else 0
+
+
+def _print_checked(checked: Json) -> None:
     executions, violations = checked["executions"], checked["violations"]
-    if output is not None:
-        emit({"executions": executions, "violations": violations}, output)
-    else:
-        print_violations(violations)
-        click.echo(f"{executions:,} execution{'s' * (executions != 1)}: {verdict(violations)}", err=True)
-    ctx.exit(1 if violations else 0)
+    print_violations(violations)
+    click.echo(f"{executions:,} execution{'s' * (executions != 1)}: {verdict(violations)}", err=True)
 
 
 def print_violations(violations: list[Json], *, err: bool = False) -> None:

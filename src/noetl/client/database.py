@@ -9,7 +9,7 @@ from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from noetl.client.ports import ALL, LAST, MAX_MATCHES, no_runs, not_one_run
+from noetl.client.ports import ALL, LAST, MAX_MATCHES, not_one_run
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.settings import master_key_settings, settings
 from noetl.store.database import Mode
@@ -51,13 +51,28 @@ def find_run(store: Store, run: str) -> Summary:
     if run == LAST:
         top = [summary for summary in store.summaries(limit=ALL) if summary.parent is None]
         if not top:
-            raise no_runs()
+            raise not_one_run(run, [])
         return max(top, key=lambda summary: (summary.started, summary.execution_id))
     matches = store.summaries(prefix=run.lower(), limit=MAX_MATCHES + 1) if run else []
     exact = [summary for summary in matches if summary.execution_id == run]
     if not exact and len(matches) != 1:
         raise not_one_run(run, [(match.execution_id, match.name, match.status) for match in matches])
     return (exact or matches)[0]
+
+
+def registered(store: Store, path: str, version: int | None) -> str:
+    """The digest of a registered playbook; NotFound if there is none."""
+    digest = store.find(path, version)
+    if digest is None:
+        raise not_registered(path, version)
+    return digest
+
+
+def not_registered(path: str, version: int | None) -> NotFound:
+    name = f"{path}@{version}" if version else path
+    return NotFound(
+        f"playbook {name} is not registered: `noetl catalog list` lists all playbooks, `noetl register FILE` adds one"
+    )
 
 
 # -- owners ---------------------------------------------------------------------------------------------------------

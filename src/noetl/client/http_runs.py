@@ -13,21 +13,8 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import msgspec
 
-from noetl.client.http import LONG_CALL, RETRY_SECONDS, Http, error_of
-from noetl.client.ports import (
-    LAST,
-    MAX_MATCHES,
-    PAGE,
-    Fork,
-    Items,
-    Json,
-    NewView,
-    OnProgress,
-    Start,
-    View,
-    no_runs,
-    not_one_run,
-)
+from noetl.client.http import LONG_CALL, RETRY_SECONDS, Http, HttpCatalog, error_of
+from noetl.client.ports import LAST, MAX_MATCHES, PAGE, Fork, Items, Json, NewView, OnProgress, Start, View, not_one_run
 from noetl.errors import Interrupted, NotFound, ServerUnreachable, TimedOut
 
 if TYPE_CHECKING:
@@ -54,14 +41,13 @@ class HttpRuns:
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def find(self, run: str) -> str:
-        """The id of a run."""
         if len(run) == ID_LENGTH:
             return run.lower()
         if run == LAST:
             items = self.http.items("/executions", PAGE * MAX_MATCHES)
             newest = next((item for item in items if item.get("parent") is None), None)
             if newest is None:
-                raise no_runs()
+                raise not_one_run(run, [])
             return str(newest["execution_id"])
         matches = list(self.http.items("/executions", MAX_MATCHES + 1, prefix=run.lower())) if run else []
         if len(matches) != 1:
@@ -95,8 +81,6 @@ class HttpRuns:
 
     def playbook(self, run: Json) -> Json | None:
         """Only texts of registered playbooks are available through the API."""
-        from noetl.client.http import HttpCatalog
-
         catalog = HttpCatalog(self.http)
         try:
             entries = catalog.get(run["path"], None)["versions"]
@@ -107,6 +91,7 @@ class HttpRuns:
         return {"playbook_id": run["playbook_id"], "file": run["path"], "text": text}
 
     def contents(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """The contents of references; keys without content are left out."""
         contents = {}
         for key in filter(KEY.fullmatch, keys):
             with suppress(NotFound):
@@ -152,6 +137,7 @@ class HttpRuns:
     # -- running ----------------------------------------------------------------------------------------------------
 
     def start(self, start: Start) -> str:
+        """Start a run without waiting for it; returns its id."""
         if start.source is not None:
             body: Json = {"playbook": start.source.text.decode("utf-8-sig"), "payload": start.payload}
         else:
@@ -159,6 +145,7 @@ class HttpRuns:
         return str(self.http.start("/executions", body)["execution_id"])
 
     def run(self, start: Start, view: View | None, timeout: float | None = None) -> Json:
+        """TimedOut if the run takes longer than `timeout`, Interrupted after Ctrl-C; the run then goes on."""
         return _located(self._watch(self.start(start), view, timeout), start.source)
 
     def watch(self, run: str, view: View | None, timeout: float | None) -> Json:

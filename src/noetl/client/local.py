@@ -1,4 +1,4 @@
-"""The client of a database: playbooks, credentials, tokens, users, schedules and hooks, without a server."""
+"""The client of a database: playbooks, credentials, tokens and users, without a server."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from noetl.client.database import opened, safe_of
+import msgspec
+
+from noetl.client.database import not_registered, opened, safe_of
 from noetl.client.ports import ALL, Items, Json, Warn
 from noetl.clock import SystemClock
 from noetl.errors import Conflict, NotFound, UsageError
-from noetl.store.access import Role, Token, User
-from noetl.store.ports import CatalogVersion, SealedCredential
+from noetl.server.models.access import NewToken, TokenItem, UserView
+from noetl.server.models.credentials import CredentialView
+from noetl.store.access import Role, User
+from noetl.store.ports import CatalogVersion
 from noetl.timestamps import optional_rfc3339, rfc3339
 
 if TYPE_CHECKING:
@@ -49,15 +53,12 @@ class LocalClient:
         return LocalHooks(self.db)
 
     def close(self) -> None:
-        pass
+        """Each method opens and closes the database."""
 
 
 class Local:
     def __init__(self, db: str | None) -> None:
-        self.db = db
-
-    def now(self) -> float:
-        return SystemClock().now()
+        self.db, self.clock = db, SystemClock()
 
 
 class LocalCatalog(Local):
@@ -65,12 +66,12 @@ class LocalCatalog(Local):
         playbook = source.loaded.require()
         with opened(self.db, "create") as store:
             store.put_playbook(playbook.digest, os.path.abspath(source.file), source.text)
-            version = store.register(playbook.path, playbook.digest, str(playbook.version or ""), self.now())
+            version = store.register(playbook.path, playbook.digest, str(playbook.version or ""), self.clock.now())
         return {"playbook_id": playbook.digest, "path": playbook.path, "version": version}
 
     def list(self, prefix: str) -> Items:
         with opened(self.db) as store:
-            return [{"path": path} | version_view(store.versions(path, 1)[0]) for path in store.paths(prefix, ALL)]
+            return [{"path": path} | _version_view(store.versions(path, 1)[0]) for path in store.paths(prefix, ALL)]
 
     def get(self, path: str, version: int | None) -> Json:
         with opened(self.db) as store:
@@ -84,23 +85,23 @@ class LocalCatalog(Local):
             "version": chosen.version,
             "playbook_id": chosen.digest,
             "text": stored[1].decode("utf-8", "replace"),
-            "versions": list(map(version_view, versions)),
+            "versions": list(map(_version_view, versions)),
         }
 
 
-def not_registered(path: str, version: int | None) -> NotFound:
-    name = f"{path}@{version}" if version else path
-    return NotFound(f"playbook {name} is not registered: register it with `noetl register FILE`")
+def _version_view(entry: CatalogVersion) -> Json:
+    registered = rfc3339(entry.registered)
+    return {"version": entry.version, "playbook_id": entry.digest, "label": entry.label, "registered": registered}
 
 
 class LocalCredentials(Local):
     def set(self, name: str, kind: str, fields: Json, paths: tuple[str, ...], pools: tuple[str, ...]) -> None:
         with opened(self.db, "create") as store:
-            safe_of(store).put(name, kind, fields, paths=paths, pools=pools, now=self.now())
+            safe_of(store).put(name, kind, fields, paths=paths, pools=pools, now=self.clock.now())
 
     def list(self) -> Items:
         with opened(self.db) as store:
-            return list(map(credential_view, store.credentials.all()))
+            return [msgspec.to_builtins(CredentialView.of(credential)) for credential in store.credentials.all()]
 
     def delete(self, name: str) -> None:
         with opened(self.db, "write") as store:
@@ -108,6 +109,7 @@ class LocalCredentials(Local):
                 raise NotFound(f"credential {name!r} not found: `noetl credential list` lists all credentials")
 
     def rotate(self, forget_old: bool) -> Json:
+        """Wrap every credential with a new master key: `credentials` is their number, `key` the id of the new key."""
         with opened(self.db, "write") as store:
             safe = safe_of(store)
             rotated = safe.rotate(forget_older=forget_old)
@@ -118,21 +120,21 @@ class LocalTokens(Local):
     def create(self, role: Role, name: str, pool: str | None, lifetime: float | None) -> Json:
         from noetl.server.auth import new_token
 
-        now = self.now()
+        now = self.clock.now()
         expires = None if lifetime is None else now + lifetime
         secret, token = new_token(role, name, now, pool=pool, expires=expires)
         with opened(self.db, "create") as store:
             store.access.add_token(token)
-        created = {"id": token.id, "token": secret, "role": role, "name": name, "pool": pool}
-        return created | {"expires": optional_rfc3339(expires)}
+        created: Json = msgspec.to_builtins(NewToken(token.id, secret, role, name, pool, optional_rfc3339(expires)))
+        return created
 
     def list(self) -> Items:
         with opened(self.db) as store:
-            return list(map(token_view, store.access.tokens()))
+            return [msgspec.to_builtins(TokenItem.of(token)) for token in store.access.tokens()]
 
     def revoke(self, id: str) -> None:
         with opened(self.db, "write") as store:
-            if not store.access.revoke_token(id, self.now()):
+            if not store.access.revoke_token(id, self.clock.now()):
                 raise NotFound(f"no valid token {id!r}: `noetl token list` lists all tokens")
 
 
@@ -143,55 +145,16 @@ class LocalUsers(Local):
 
         if not is_name(name):
             raise UsageError(f"invalid user name {name!r}: use letters, digits and _ . @ -")
-        user = User(name, role, passwords.hashed(password), self.now())
+        user = User(name, role, passwords.hashed(password), self.clock.now())
         with opened(self.db, "create") as store:
             if not store.access.put_user(user, new=True):
                 raise Conflict(f"user {name!r} exists; delete it first with `noetl user delete {name}`")
 
     def list(self) -> Items:
         with opened(self.db) as store:
-            return list(map(user_view, store.access.users()))
+            return [msgspec.to_builtins(UserView.of(user)) for user in store.access.users()]
 
     def delete(self, name: str) -> None:
         with opened(self.db, "write") as store:
             if not store.access.delete_user(name):
                 raise NotFound(f"user {name!r} not found: `noetl user list` lists all users")
-
-
-# -- as the API shows them ------------------------------------------------------------------------------------------
-
-
-def version_view(entry: CatalogVersion) -> Json:
-    return {
-        "version": entry.version,
-        "playbook_id": entry.digest,
-        "label": entry.label,
-        "registered": rfc3339(entry.registered),
-    }
-
-
-def credential_view(credential: SealedCredential) -> Json:
-    return {
-        "name": credential.name,
-        "kind": credential.kind,
-        "paths": list(credential.paths),
-        "pools": list(credential.pools),
-        "created": rfc3339(credential.created),
-        "updated": rfc3339(credential.updated),
-    }
-
-
-def token_view(token: Token) -> Json:
-    return {
-        "id": token.id,
-        "role": token.role,
-        "name": token.name,
-        "pool": token.pool,
-        "created": rfc3339(token.created),
-        "expires": optional_rfc3339(token.expires),
-        "revoked": optional_rfc3339(token.revoked),
-    }
-
-
-def user_view(user: User) -> Json:
-    return {"name": user.name, "role": user.role, "created": rfc3339(user.created)}

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.client.database import find_run, is_owned, opened, opened_file, owned, running_elsewhere
+from noetl.client.database import find_run, is_owned, opened, opened_file, owned, registered, running_elsewhere
 from noetl.client.embedded import Engine, Follower, engine, interruptible, run_to_end
 from noetl.client.ports import ALL, PAGE, TERMINAL, Fork, Items, Json, NewView, OnProgress, Start, View, Warn
 from noetl.client.run_views import event_view, output_view, plain, run_item
@@ -21,7 +21,7 @@ from noetl.clock import SystemClock
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.state import Execution
-from noetl.errors import Conflict, Interrupted, NotFound, StoreError, TimedOut, UsageError
+from noetl.errors import Conflict, Interrupted, StoreError, TimedOut, UsageError
 from noetl.model.identity import uuid7
 from noetl.model.status import OPEN
 from noetl.runtime.catalog import Source
@@ -47,14 +47,18 @@ class LocalRuns:
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def list(self, status: str | None, limit: int) -> Items:
+        """Newest first. `orphaned` is true for an open run whose process is gone."""
         with opened(self.db) as store:
-            newest = sorted(store.summaries(status=status, limit=ALL), key=_age, reverse=True)[:limit]
+            summaries = store.summaries(status=status, limit=ALL)
+            summaries.sort(key=lambda summary: (summary.started, summary.execution_id), reverse=True)
             return [
                 run_item(summary) | {"orphaned": summary.status not in TERMINAL and not is_owned(store, summary)}
-                for summary in newest
+                for summary in summaries[:limit]
             ]
 
     def get(self, run: str) -> Json:
+        """`error_line` is the line of the playbook with the error."""
+
         async def get() -> Json:
             async with engine(store, self.warn) as local:
                 return local.run((await local.embedded.runtime.load(summary.execution_id)).state, summary)
@@ -75,6 +79,7 @@ class LocalRuns:
             return list(map(output_view, store.output(find_run(store, run).execution_id)))
 
     def playbook(self, run: Json) -> Json | None:
+        """Id, file and text of a run's playbook; None if it is not available."""
         with opened(self.db) as store:
             stored = store.playbook(run["playbook_id"])
         if stored is None:
@@ -118,8 +123,7 @@ class LocalRuns:
             summaries = [find_run(store, run)] if run is not None else store.summaries(limit=ALL)
             audit, violations = Audit(store), []
             for number, summary in enumerate(summaries, start=1):
-                title = f"run {number:,} of {len(summaries):,}"
-                report = None if on_progress is None else _reports(on_progress, title)
+                report = on_progress and _reports(on_progress, f"run {number:,} of {len(summaries):,}")
                 if store.seq(summary.execution_id) < LARGE:
                     violations += audit.of(summary, report)
                 else:
@@ -132,12 +136,13 @@ class LocalRuns:
         raise UsageError("a database does not execute runs by itself: use --server URL")
 
     def run(self, start: Start, view: View | None, timeout: float | None = None) -> Json:
-        """The run ends with this process, so `timeout` has no effect."""
+        """Run to the end. The run ends with this process, so `timeout` has no effect. Interrupted after Ctrl-C; the run
+        can then be resumed."""
         with opened_file(self.db, "write" if start.source is None else "create") as store:
             return asyncio.run(self._run(store, start, view))
 
     async def _run(self, store: SqliteStore, start: Start, view: View | None) -> Json:
-        digest = _registered(store, start) if start.source is None else ""
+        digest = registered(store, start.path, start.version) if start.source is None else ""
         execution = new_id()
         with owned(store, execution):
             async with engine(store, self.warn) as local:
@@ -219,19 +224,17 @@ class LocalRuns:
     # -- commands ---------------------------------------------------------------------------------------------------
 
     def cancel(self, run: str, reason: str) -> Json:
-        with opened(self.db, "write") as store:
-            execution = find_run(store, run).execution_id
-            status = _decide(store, execution, Cancel(reason)).state.status
-        if status != "cancelled":
-            raise Conflict(f"cannot cancel {execution}: the run {_outcome(status)}")
-        return {"execution_id": execution, "status": status}
+        return self._command(run, Cancel(reason), "cancelled")
 
     def pause(self, run: str) -> Json:
+        return self._command(run, Pause(), "paused")
+
+    def _command(self, run: str, command: Command, wanted: str) -> Json:
         with opened(self.db, "write") as store:
             execution = find_run(store, run).execution_id
-            status = _decide(store, execution, Pause()).state.status
-        if status != "paused":
-            raise Conflict(f"cannot pause {execution}: the run {_outcome(status)}")
+            status = _decide(store, execution, command).state.status
+        if status != wanted:
+            raise Conflict(f"cannot {type(command).__name__.lower()} {execution}: the run {_outcome(status)}")
         return {"execution_id": execution, "status": status}
 
     def signal(self, run: str, name: str, id: str, payload: Any) -> Json:
@@ -249,7 +252,8 @@ class LocalRuns:
         return asyncio.run(self._resume(summary, new_view))
 
     def resume_all(self, new_view: NewView, on_end: Callable[[Json], None]) -> int:
-        """All at once, each with an engine of its own, so that a waiting run does not delay the others."""
+        """Resume every paused or abandoned run, and return their number. `on_end` gets each run when it ends. All run
+        at once, each with an engine of its own, so that a waiting run does not delay the others."""
 
         async def resume(summary: Summary) -> None:
             on_end(await self._resume(summary, new_view))
@@ -300,6 +304,7 @@ class LocalRuns:
     # -- pruning ----------------------------------------------------------------------------------------------------
 
     def prune(self, age: float, dry_run: bool) -> tuple[int, Items]:
+        """The number of removed runs; with `dry_run` the runs that would be removed."""
         now = SystemClock().now()
         with opened(self.db, "read" if dry_run else "write") as store:
             if dry_run:
@@ -326,20 +331,8 @@ def new_id() -> str:
     return uuid7(time.time(), os.urandom(8))
 
 
-def _age(summary: Summary) -> tuple[float, str]:
-    return summary.started, summary.execution_id
-
-
 def _reports(on_progress: OnProgress, title: str) -> Callable[[Any], None]:
     return lambda progress: on_progress(title, progress.events, progress.total)
-
-
-def _registered(store: Store, start: Start) -> str:
-    digest = store.find(start.path, start.version)
-    if digest is None:
-        name = f"{start.path}@{start.version}" if start.version else start.path
-        raise NotFound(f"playbook {name} is not registered: `noetl catalog list` lists all playbooks")
-    return digest
 
 
 def _decide(store: Store, execution: str, command: Command) -> Answer:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 
 import msgspec
 from msgspec.structs import replace as replaced
 
-from noetl.client.database import opened, safe_of
-from noetl.client.local import Local, not_registered
+from noetl.client.database import opened, registered, safe_of
+from noetl.client.local import Local
 from noetl.client.ports import ALL, Items, Json
 from noetl.client.run_views import plain
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.server import hooks, schedules
 from noetl.server.models.hooks import HookView
 from noetl.server.models.schedules import ScheduleRequest
-from noetl.server.schedules import Change
-from noetl.store.ports import Store
-from noetl.store.triggers import Firing
+from noetl.store.triggers import Firing, Schedule
 
 
 class LocalSchedules(Local):
@@ -26,10 +25,10 @@ class LocalSchedules(Local):
             wanted = msgspec.convert(request, ScheduleRequest)
         except msgspec.ValidationError as error:
             raise UsageError(str(error)) from None
-        now = self.now()
+        now = self.clock.now()
         schedule = schedules.made(name, wanted, now)
         with opened(self.db, "write") as store:
-            _check_registered(store, wanted.path, wanted.version)
+            registered(store, wanted.path, wanted.version)
             if replace:
                 schedule, _ = schedules.put_in(store, name, wanted, now)
             elif not store.triggers.add_schedule(schedule):
@@ -48,18 +47,19 @@ class LocalSchedules(Local):
             return plain(schedules.view(store, schedule))
 
     def pause(self, name: str) -> Json:
-        return self._change(name, lambda old, _: schedules.paused(old, self.now()))
+        return self._change(name, schedules.paused)
 
     def resume(self, name: str) -> Json:
-        return self._change(name, lambda old, _: schedules.resumed(old, self.now()))
+        return self._change(name, schedules.resumed)
 
-    def _change(self, name: str, change: Change) -> Json:
+    def _change(self, name: str, change: Callable[[Schedule, float], Schedule]) -> Json:
         with opened(self.db, "write") as store:
-            return plain(schedules.view(store, schedules.change_in(store, name, change)))
+            schedule = schedules.change_in(store, name, lambda old, _: change(old, self.clock.now()))
+            return plain(schedules.view(store, schedule))
 
     def trigger(self, name: str) -> Json:
         """Decided here; a server on the database starts the run."""
-        now = self.now()
+        now = self.clock.now()
         firing = Firing(round(now, 3), secrets.token_hex(8))
         with opened(self.db, "write") as store:
             schedule = schedules.change_in(
@@ -77,16 +77,11 @@ def _no_schedule(name: str) -> NotFound:
     return NotFound(f"schedule {name!r} not found: `noetl schedule list` lists all schedules")
 
 
-def _check_registered(store: Store, path: str, version: int | None) -> None:
-    if store.find(path, version) is None:
-        raise not_registered(path, version)
-
-
 class LocalHooks(Local):
     def put(self, name: str, path: str, version: int | None, secret: str | None) -> Json:
         with opened(self.db, "write") as store:
-            _check_registered(store, path, version)
-            hook, generated, _ = hooks.put(store, safe_of(store), name, path, version, secret, self.now())
+            registered(store, path, version)
+            hook, generated, _ = hooks.put(store, safe_of(store), name, path, version, secret, self.clock.now())
         return plain(HookView.of(hook)) | {"secret": generated}
 
     def list(self) -> Items:
@@ -95,7 +90,7 @@ class LocalHooks(Local):
 
     def rotate(self, name: str) -> Json:
         with opened(self.db, "write") as store:
-            hook, secret = hooks.rotate(store, safe_of(store), name, self.now())
+            hook, secret = hooks.rotate(store, safe_of(store), name, self.clock.now())
         return plain(HookView.of(hook)) | {"secret": secret}
 
     def delete(self, name: str) -> None:

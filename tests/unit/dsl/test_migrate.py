@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from noetl.classic.layout import Layout
-from noetl.cli import migrate as verb
+from noetl.cli import playbook as verb
 from noetl.dsl.compile import load
 from noetl.dsl.migrate import Migration, migrate
 from noetl.tools.registry import KINDS
@@ -930,7 +930,7 @@ def test_vars_that_read_the_event_stay_with_the_step() -> None:
 
 
 def run(*args: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(verb.command, args, catch_exceptions=False)
+    result = CliRunner().invoke(verb.migrate_command, args, catch_exceptions=False)
     return result.exit_code, result.stdout, result.stderr
 
 

@@ -1,0 +1,164 @@
+"""noetl validate, noetl graph, noetl migrate: verbs on the file of a playbook."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from typing import Any
+
+import click
+
+from noetl.cli.output import emit, output_option
+from noetl.cli.report import print_problems, print_rejected, summary
+from noetl.cli.target import INSECURE_HELP, warn
+from noetl.dsl.problem import Problem
+from noetl.errors import FileMissing, UsageError
+from noetl.files import STDIN, load_file, read_file
+from noetl.printable import printable
+from noetl.settings import ServerAddress, server_address
+from noetl.tools.registry import KINDS
+
+KEYS = ("file", "line", "column", "code", "severity", "message", "hint")
+SERVER_HELP = "Server that checks them, with its own tool kinds. Its token is read from NOETL_TOKEN."
+
+
+@click.command("validate")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--strict", is_flag=True, help="Reject the classic dialect.")
+@click.option("--server", metavar="URL", help=SERVER_HELP)
+@click.option("--insecure", is_flag=True, help=INSECURE_HELP)
+@output_option()
+@click.pass_context
+def validate_command(
+    ctx: click.Context, files: tuple[str, ...], strict: bool, server: str | None, insecure: bool, output: str | None
+) -> None:
+    """Check playbooks and show every problem with its place. `-` reads standard input.
+
+    Exits with 3 if any playbook has an error, and with 4 if a file does not exist. Warnings alone exit with 0.
+    Playbooks are checked locally, also if NOETL_SERVER is set, unless --server is used.
+    """
+    address = server_address(server, insecure=insecure) if server else None
+    problems: list[Problem] = []
+    missing = False
+    for name in files:
+        try:
+            faults, about = _check(name, strict) if address is None else _check_remotely(name, strict, address)
+        except FileMissing as error:
+            click.echo(printable(f"noetl: {error}", lines=True), err=True)
+            missing = True
+            continue
+        problems += faults
+        if output is None:
+            _print_checked(name, faults, about)
+    if output is not None:
+        emit([{key: getattr(problem, key) for key in KEYS} for problem in problems], output)
+    invalid = any(problem.severity == "error" for problem in problems)
+    ctx.exit(4 if missing else 3 if invalid else 0)
+
+
+def _check(name: str, strict: bool) -> tuple[list[Problem], str]:
+    """The problems of a playbook, and a short description; empty if it cannot run."""
+    loaded = load_file(name, strict=strict)
+    if loaded.playbook is None:
+        return list(loaded.problems), ""
+    count = len(loaded.playbook.steps)
+    return list(loaded.problems), f"{loaded.dialect}, {count} step{'s' * (count != 1)}"
+
+
+def _check_remotely(name: str, strict: bool, address: ServerAddress) -> tuple[list[Problem], str]:
+    """The server knows neither the name of the file nor its lines."""
+    from noetl.client.http import HttpClient, problem_of
+
+    text = read_file(name)
+    lines, file = text.decode("utf-8", "replace").splitlines(), "<stdin>" if name == STDIN else name
+    client = HttpClient(address, warn)
+    try:
+        answer = client.catalog.validate(text, strict)
+    finally:
+        client.close()
+    problems = [
+        problem_of(fault, file=file, source="".join(lines[fault["line"] - 1 : fault["line"]])[:500])
+        for fault in answer["problems"]
+    ]
+    return problems, f"checked by {address.url}" if answer["valid"] else ""
+
+
+def _print_checked(name: str, problems: list[Problem], about: str) -> None:
+    print_problems(problems)
+    if not about:
+        click.echo(f"{name}: {summary(problems)}", err=True)
+        return
+    count = len(problems)
+    warnings = f", {count} warning{'s' * (count != 1)}" if count else ""
+    click.echo(f"{name}: {click.style('sound', fg='green', bold=True)} ({about}{warnings})", err=True)
+
+
+@click.command("graph")
+@click.argument("file")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "mermaid", "dot", "svg"]),
+    default="text",
+    show_default=True,
+    help="Format of the drawing.",
+)
+@click.pass_context
+def graph_command(ctx: click.Context, file: str, form: Any) -> None:
+    """Draw the graph of a playbook: a box per step, an arrow per arc, guards on the arrows."""
+    import shutil
+
+    from noetl.drawing import draw
+
+    loaded = load_file(file)
+    if loaded.playbook is None:
+        print_rejected(file, loaded.problems)
+        ctx.exit(3)
+    click.echo(draw(loaded.playbook, form, width=shutil.get_terminal_size((100, 24)).columns), nl=False)
+
+
+@click.command("migrate")
+@click.argument("file", metavar="FILE")
+@click.option("--write", is_flag=True, help="Rewrite the file in place.")
+@click.pass_context
+def migrate_command(ctx: click.Context, file: str, write: bool) -> None:
+    """Rewrite a classic playbook in the canonical dialect; comments stay. `-` reads standard input.
+
+    The new text goes to standard output. A playbook with a construct that has no canonical spelling stays as it is:
+    every such construct is listed, and the exit code is 3, as for an invalid playbook.
+    """
+    from noetl.dsl.migrate import migrate
+
+    if write and file == STDIN:
+        raise UsageError("--write needs a file (got `-`, which is standard input)")
+    migrated = migrate("<stdin>" if file == STDIN else file, read_file(file), KINDS)
+    if migrated.failed:
+        print_problems(migrated.leftovers or migrated.problems, err=True)
+        click.echo(f"{file}: nothing was rewritten", err=True)
+        ctx.exit(3)
+    if not write:
+        click.echo(migrated.text.encode(), nl=False)
+    elif migrated.changed:
+        _replace(file, migrated.text.encode())
+    click.echo(f"{file}: {'rewritten' if migrated.changed else 'is canonical already'}", err=True)
+
+
+def _replace(path: str, data: bytes) -> None:
+    """Put new content into a file: readers see the old one or the new one, and its mode stays."""
+    import tempfile
+
+    path = os.path.realpath(path)  # a link stays a link
+    folder, name = os.path.split(path)
+    handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+    try:
+        with open(handle, "wb") as file:
+            os.fchmod(handle, stat.S_IMODE(os.stat(path).st_mode))
+            file.write(data)
+            file.flush()
+            os.fsync(handle)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise

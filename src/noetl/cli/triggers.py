@@ -1,0 +1,189 @@
+"""noetl schedule ..., noetl hook ...: playbooks that start at certain times, or by signed requests. A server on the
+database starts them. A generated secret of a hook is printed once."""
+
+from __future__ import annotations
+
+import click
+
+from noetl.cli.inputs import json_or_file, payload_options, secret_text, split_version
+from noetl.cli.output import emit, emit_or
+from noetl.cli.target import add_list, add_removal, client_and_output
+from noetl.client.ports import Client, Items, Json
+from noetl.errors import UsageError
+
+OVERLAP_HELP = "Firing while a run of the schedule is open: it is skipped, queued, or starts a second run."
+MISSED_HELP = "Firings that were due while no server ran: none, one run for all, or one run each (100 at most)."
+SECRET_HELP = "Secret of the sender, read from a file or (-) from standard input; default a generated one."
+
+
+@click.group("schedule")
+def schedule_command() -> None:
+    """Start registered playbooks at certain times.
+
+    Servers start them: `noetl server` and `noetl dev`. Each firing starts one run, however many servers there are.
+    """
+
+
+@schedule_command.command("add")
+@click.argument("name")
+@click.argument("path", metavar="PATH[@VERSION]")
+@click.option("--cron", metavar="EXPRESSION", help="Minute, hour, day, month and weekday; or @daily and the like.")
+@click.option("--every", metavar="DURATION", help="Interval, such as 90s, 15m or 1h30m.")
+@click.option("--at", metavar="TIME", help="A single time, such as 2030-01-31T09:00.")
+@click.option("--timezone", default="UTC", show_default=True, help="Time zone of --cron and --at.")
+@click.option(
+    "--overlap", type=click.Choice(["skip", "queue", "allow"]), default="skip", show_default=True, help=OVERLAP_HELP
+)
+@click.option(
+    "--missed", type=click.Choice(["skip", "once", "all"]), default="once", show_default=True, help=MISSED_HELP
+)
+@payload_options
+@click.option("--ctx", metavar="JSON|@FILE", help="Initial ctx: a JSON object, or a file that contains one.")
+@click.option("--paused", is_flag=True, help="Add the schedule paused.")
+@click.option("--replace", is_flag=True, help="Change the schedule if it exists.")
+@client_and_output
+def add_schedule(
+    name: str,
+    path: str,
+    payload: Json,
+    ctx: str | None,
+    paused: bool,
+    replace: bool,
+    client: Client,
+    output: str | None,
+    **timing: str | None,
+) -> None:
+    """Start a playbook by --cron, --every or --at."""
+    playbook, version = split_version(path)
+    initial_ctx = json_or_file(ctx, "--ctx")
+    if initial_ctx is not None and not isinstance(initial_ctx, dict):
+        raise UsageError("--ctx must be a JSON object, such as '{\"limit\": 5}'")
+    request = {"path": playbook, "version": version, "payload": payload, "ctx": initial_ctx or {}}
+    request |= {"paused": paused or None, **timing}
+    emit_or(client.schedules.put(name, request, replace), output, _print_schedule)
+
+
+@schedule_command.command("list")
+@client_and_output
+def list_schedules(client: Client, output: str | None) -> None:
+    """List schedules with their last and next firing."""
+    emit_or(client.schedules.list(), output, _print_schedules)
+
+
+@schedule_command.command("show")
+@click.argument("name")
+@client_and_output
+def show_schedule(name: str, client: Client, output: str | None) -> None:
+    """Show a schedule and the outcome of its latest firings."""
+    emit(client.schedules.get(name), output or "yaml")
+
+
+@schedule_command.command("pause")
+@click.argument("name")
+@client_and_output
+def pause_schedule(name: str, client: Client, output: str | None) -> None:
+    """Start nothing until the schedule is resumed."""
+    emit_or(client.schedules.pause(name), output, _print_schedule)
+
+
+@schedule_command.command("resume")
+@click.argument("name")
+@client_and_output
+def resume_schedule(name: str, client: Client, output: str | None) -> None:
+    """Continue with the next firing. Firings during the pause are skipped."""
+    emit_or(client.schedules.resume(name), output, _print_schedule)
+
+
+@schedule_command.command("trigger")
+@click.argument("name")
+@client_and_output
+def trigger_schedule(name: str, client: Client, output: str | None) -> None:
+    """Fire now, also while the schedule is paused, and print the id of the run.
+
+    On a database, a server that works on it starts the run.
+    """
+    firing = client.schedules.trigger(name)
+    emit_or(firing, output, lambda firing: click.echo(firing["execution_id"]))
+    if firing["queued"]:
+        click.echo(f"schedule {name}: the run starts when the previous one has ended", err=True)
+
+
+add_removal(
+    schedule_command,
+    "delete",
+    lambda client, name: client.schedules.delete(name),
+    "Delete a schedule. Runs that it has started go on.",
+)
+
+
+def _print_schedule(schedule: Json) -> None:
+    following = f"next at {schedule['next']}" if schedule["next"] else schedule["status"]
+    click.echo(f"schedule {schedule['name']} ({_when(schedule)}): {following}", err=True)
+
+
+def _print_schedules(schedules: Items) -> None:
+    rows = [
+        {
+            "name": schedule["name"],
+            "path": schedule["path"] + (f"@{schedule['version']}" if schedule["version"] else ""),
+            "when": _when(schedule),
+            "status": schedule["status"],
+            "next": schedule["next"],
+            "last": (last := schedule["last"]) and f"{last['due']} {last['outcome']}",
+        }
+        for schedule in schedules
+    ]
+    emit(rows, "table")
+
+
+def _when(schedule: Json) -> str:
+    if schedule["cron"]:
+        return f"{schedule['cron']} {schedule['timezone']}"
+    return f"every {schedule['every']:g}s" if schedule["every"] else f"at {schedule['at']}"
+
+
+# -- hooks ----------------------------------------------------------------------------------------------------------
+
+
+@click.group("hook")
+def hook_command() -> None:
+    """Start registered playbooks by signed requests: POST /api/v1/hooks/NAME of a server.
+
+    The sender signs the time and the request body with the secret of the hook. The secret is encrypted like a
+    credential.
+    """
+
+
+@hook_command.command("add")
+@click.argument("name")
+@click.argument("path", metavar="PATH[@VERSION]")
+@click.option("--secret", metavar="@FILE or -", help=SECRET_HELP)
+@client_and_output
+def add_hook(name: str, path: str, secret: str | None, client: Client, output: str | None) -> None:
+    """Add or change a hook. A generated secret is printed, and cannot be printed again."""
+    if secret is not None and secret != "-" and not secret.startswith("@"):
+        raise UsageError("--secret: the list of processes would expose it; use @FILE, or - for standard input")
+    text = None if secret is None else secret_text("--secret", secret, "Secret")
+    _print_hook(client.hooks.put(name, *split_version(path), text), output)
+
+
+add_list(hook_command, lambda client: client.hooks.list(), "List hooks without their secrets.")
+
+
+@hook_command.command("rotate")
+@click.argument("name")
+@client_and_output
+def rotate_hook(name: str, client: Client, output: str | None) -> None:
+    """Replace the secret of a hook by a generated one and print it. The old secret is invalid at once."""
+    _print_hook(client.hooks.rotate(name), output)
+
+
+add_removal(hook_command, "delete", lambda client, name: client.hooks.delete(name), "Delete a hook and its secret.")
+
+
+def _print_hook(hook: Json, output: str | None) -> None:
+    if output is not None:
+        emit(hook, output)
+    elif hook["secret"]:
+        click.echo(hook["secret"])
+    click.echo(f"hook {hook['name']} starts {hook['path']}: POST /api/v1/hooks/{hook['name']}", err=True)
