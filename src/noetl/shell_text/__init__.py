@@ -21,21 +21,33 @@ command inside `$(( ))`. A template there is refused when it is prepared. Variab
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from noetl.errors import TemplateError, TemplateFailed, TemplateSyntax
+from noetl.errors import TemplateError, TemplateSyntax
 from noetl.expression import Budget, parse, revealed
-from noetl.expression.fault import located
+from noetl.expression.fault import Fault, located
 from noetl.expression.lexer import Lexeme
 from noetl.expression.parsing import lex
 from noetl.expression.text import to_json
 from noetl.shell_text.code import TEMPLATE, by_programs
-from noetl.shell_text.scan import Context, Part, Plan, Scanner
+from noetl.shell_text.reader import Context, Part, Plan
+from noetl.shell_text.scan import Scanner
 
 BEGIN, END = "\1", "\2"
 """Around a value that was printed as JSON, which itself has no control characters."""
+REFERENCES: dict[Context, str] = {
+    "alone": '"${%s}"',
+    "outside": '"${%s}"',
+    "inside": "${%s}",
+    "single": "'\"${%s}\"'",
+    "number": "(${%s})",
+}
+
+Scope = Mapping[str, Any]
 
 
 class ShellText(NamedTuple):
@@ -45,7 +57,7 @@ class ShellText(NamedTuple):
     env: dict[str, str]
 
 
-def prepare_shell(source: str) -> Callable[[Mapping[str, Any]], ShellText]:
+def prepare_shell(source: str) -> Callable[[Scope], ShellText]:
     """A function that binds values. TemplateSyntax for what does not parse or can't be safe."""
     template = parse(source)
     if template.is_constant:
@@ -60,33 +72,28 @@ def prepare_shell(source: str) -> Callable[[Mapping[str, Any]], ShellText]:
 
 def check_words(words: Sequence[Any]) -> None:
     """TemplateSyntax if a template in a list of words would be read as code: `[sh, -c, "echo {{ x }}"]`."""
-    literal, first = [], ("", 0)
+    marked, first = [], ("", 0)
     for word in words:
-        text = word if isinstance(word, str) else ""
-        holes = [lexeme for lexeme in lex(text) if lexeme.type == "variable_begin"]
-        first = first if first[0] or not holes else (text, holes[0].offset)
-        literal.append(_in_words(text) if holes else text)
-    rejection = next(by_programs(literal), None)
-    if rejection is not None:
+        text = ""
+        for lexeme in lex(word) if isinstance(word, str) else ():
+            if lexeme.type == "data":
+                text += lexeme.text
+            elif lexeme.type == "variable_begin":
+                text += TEMPLATE
+                first = first if first[0] else (word, lexeme.offset)
+        marked.append(text)
+    for rejection in by_programs(marked):
         raise TemplateSyntax(rejection.message, *first, rejection.hint)
-
-
-def _in_words(text: str) -> str:
-    return "".join(
-        TEMPLATE if lexeme.type == "variable_begin" else lexeme.text * (lexeme.type == "data") for lexeme in lex(text)
-    )
 
 
 # -- templates --------------------------------------------------------------------------------------------------------
 
 
-def _split(
-    source: str, lexemes: list[Lexeme]
-) -> tuple[list[Part], list[int], list[Callable[[Mapping[str, Any]], Any]]]:
+def _split(source: str, lexemes: list[Lexeme]) -> tuple[list[Part], list[int], list[Callable[[Scope], Any]]]:
     """Text and templates in turn, the offset of each template, and how to evaluate it."""
     parts: list[Part] = []
     offsets: list[int] = []
-    values: list[Callable[[Mapping[str, Any]], Any]] = []
+    values: list[Callable[[Scope], Any]] = []
     for lexeme in lexemes:
         if lexeme.type == "data":
             parts.append(lexeme.text)
@@ -94,82 +101,69 @@ def _split(
             parts.append(len(offsets))
             offsets.append(lexeme.offset)
         elif lexeme.type == "variable_end":
-            values.append(_value(source, offsets[-1], lexeme.end))
+            start = offsets[-1]
+            template = source[start : lexeme.end].rstrip()
+            values.append(_evaluator(template, source, partial(int.__add__, start)))
     return parts, offsets, values
 
 
-def _value(source: str, start: int, end: int) -> Callable[[Mapping[str, Any]], Any]:
-    template = parse(source[start:end].rstrip())
+def _evaluator(template: str, source: str, original: Callable[[int], int]) -> Callable[[Scope], Any]:
+    """Evaluates a template; errors name the place in the source from which it was made."""
+    evaluate = parse(template).evaluate
 
-    def value(scope: Mapping[str, Any]) -> Any:
+    def value(scope: Scope) -> Any:
         try:
-            return template.evaluate(scope)
+            return evaluate(scope)
         except TemplateError as error:
-            error.source, error.offset = source, error.offset + start
+            error.source, error.offset = source, original(error.offset)
             raise
 
     return value
 
 
-def _with_statements(source: str, lexemes: list[Lexeme]) -> Callable[[Mapping[str, Any]], ShellText]:
+def _with_statements(source: str, lexemes: list[Lexeme]) -> Callable[[Scope], ShellText]:
     """A command with statements. Its text depends on the values, so it is scanned each time.
 
     Every value is printed as JSON between two characters that JSON never contains, and extracted again.
     """
     _check_statements(source, lexemes)
-    marked = _marked(source, lexemes)
-    template = parse(marked.text)
+    template, insertions = _marked(source, lexemes)
 
-    def made(scope: Mapping[str, Any]) -> ShellText:
-        try:
-            pieces = str(revealed(template.evaluate(scope))).split(BEGIN)
-        except TemplateError as error:
-            error.source, error.offset = source, marked.original(error.offset)
-            raise
-        from json import loads
+    def original(offset: int) -> int:
+        return offset - sum(size for start, size in insertions if start <= offset)
 
-        parts: list[Part] = [pieces[0]]
+    evaluate = _evaluator(template, source, original)
+
+    def prepared(scope: Scope) -> ShellText:
+        before, *pieces = str(revealed(evaluate(scope))).split(BEGIN)
+        parts: list[Part] = [before]
         values: list[Any] = []
-        for piece in pieces[1:]:
+        for piece in pieces:
             value, _, text = piece.partition(END)
             parts += [len(values), text]
-            values.append(loads(value))
+            values.append(json.loads(value))
         offsets = [0] * len(values)
-        plan = Scanner(parts, offsets, source).plan()
-        return _assemble(plan, values.__getitem__, source, offsets)
+        return _assemble(Scanner(parts, offsets, source).plan(), values.__getitem__, source, offsets)
 
-    return made
-
-
-class _Marked(NamedTuple):
-    """A source with insertions: the start of each, and the number of characters inserted up to its end."""
-
-    text: str
-    inserted: list[tuple[int, int]]
-
-    def original(self, offset: int) -> int:
-        return offset - max((total for start, total in self.inserted if start <= offset), default=0)
+    return prepared
 
 
-def _marked(source: str, lexemes: list[Lexeme]) -> _Marked:
-    out: list[str] = []
-    inserted: list[tuple[int, int]] = []
-    end = length = total = 0
-
-    def insert(position: int, text: str) -> None:
-        nonlocal end, length, total
-        out.extend((source[end:position], text))
-        length += position - end + len(text)
-        total += len(text)
-        inserted.append((length - len(text), total))
-        end = position
-
+def _marked(source: str, lexemes: list[Lexeme]) -> tuple[str, list[tuple[int, int]]]:
+    """The source with marks around each value, and the start and size of each insertion."""
+    text, end = "", 0
+    insertions: list[tuple[int, int]] = []
     for lexeme in lexemes:
         if lexeme.type == "variable_begin":
-            insert(lexeme.end, f"'{BEGIN}' ~ ((")
+            position, mark = lexeme.end, f"'{BEGIN}' ~ (("
         elif lexeme.type == "variable_end":
-            insert(lexeme.offset, f") | tojson) ~ '{END}'")
-    return _Marked("".join([*out, source[end:]]), inserted)
+            position, mark = lexeme.offset, f") | tojson) ~ '{END}'"
+        else:
+            continue
+        text += source[end:position]
+        insertions.append((len(text), len(mark)))
+        text += mark
+        end = position
+    return text + source[end:], insertions
 
 
 def _check_statements(source: str, lexemes: list[Lexeme]) -> None:
@@ -195,10 +189,10 @@ def _assemble(plan: Plan, value_of: Callable[[int], Any], source: str, offsets: 
     out: list[str] = []
     env: dict[str, str] = {}
 
-    def named(value: str) -> str:
+    def reference(value: str, context: Context) -> str:
         name = f"NOETL_{len(env) + 1}"
         env[name] = value
-        return name
+        return REFERENCES[context] % name
 
     for part in plan:
         if isinstance(part, str):
@@ -206,33 +200,13 @@ def _assemble(plan: Plan, value_of: Callable[[int], Any], source: str, offsets: 
             continue
         value = revealed(value_of(part.number))
         try:
-            if part.place == "alone" and isinstance(value, list | tuple):
-                out.append(" ".join(_reference(named(_text(revealed(one))), "outside") for one in value))
+            if part.context == "alone" and isinstance(value, list | tuple):
+                out.append(" ".join(reference(_text(revealed(item)), "outside") for item in value))
             else:
-                text = _number(value) if part.place == "number" else _text(value)
-                out.append(_reference(named(text), part.place))
-        except _InvalidValue as error:
-            raise TemplateFailed(error.message, source, offsets[part.number], error.hint) from None
+                out.append(reference(_number(value) if part.context == "number" else _text(value), part.context))
         except Exception as error:
             raise located(error, source, offsets[part.number]) from None
     return ShellText("".join(out), env)
-
-
-class _InvalidValue(Exception):
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message, self.hint = message, hint
-
-
-def _reference(name: str, place: Context) -> str:
-    match place:
-        case "inside":
-            return f"${{{name}}}"
-        case "single":
-            return f"'\"${{{name}}}\"'"
-        case "number":
-            return f"(${{{name}}})"
-    return f'"${{{name}}}"'
 
 
 def _text(value: Any) -> str:
@@ -240,12 +214,11 @@ def _text(value: Any) -> str:
         try:
             value = value.decode()
         except UnicodeDecodeError:
-            raise _InvalidValue(
-                "binary content can't be a word of a command", "write it to a file, or use `stdin`"
-            ) from None
+            message = "binary content can't be a word of a command"
+            raise Fault(message, "write it to a file, or use `stdin`") from None
     if isinstance(value, str):
         if "\0" in value:
-            raise _InvalidValue("a word of a command can't contain the character NUL")
+            raise Fault("a word of a command can't contain the character NUL")
         return value
     if value is None:
         return ""
@@ -259,5 +232,5 @@ def _number(value: Any) -> str:
     if isinstance(value, str) and re.fullmatch(r"\s*[-+]?[0-9]{1,18}\s*", value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _InvalidValue("inside $(( )) a template must give a whole number", "convert it with `| int`")
+        raise Fault("inside $(( )) a template must give a whole number", "convert it with `| int`")
     return str(value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import dropwhile, takewhile
 from typing import Literal, NamedTuple
 
 TEMPLATE, OUTPUT = "\0", "\1"
@@ -79,20 +80,12 @@ COMMAND_PREFIXES = frozenset([
     "then", "do", "else", "elif", "if", "while", "until", "!", "{", "time", "command", "builtin", "exec", "sudo", "env",
 ])  # fmt: skip
 """Words that may stand before the name of a command."""
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=")
 DECLARATION_BUILTINS = frozenset(["export", "readonly", "local", "declare", "typeset"])
 NAME_BUILTINS = frozenset(["read", "unset", "getopts", "mapfile", "readarray", "let", "alias"])
-WRAPPERS = COMMAND_PREFIXES | {
-    "nohup",
-    "nice",
-    "timeout",
-    "setsid",
-    "stdbuf",
-    "xargs",
-    "doas",
-    "busybox",
-    "ionice",
-    "chrt",
-}
+WRAPPERS = COMMAND_PREFIXES.union([
+    "nohup", "nice", "timeout", "setsid", "stdbuf", "xargs", "doas", "busybox", "ionice", "chrt",
+])  # fmt: skip
 """Commands that run the rest of their words as a command."""
 BEFORE_COMMAND = frozenset(["-exec", "-execdir", "-ok", "-okdir", "--", "busybox"])
 """Words that stand directly before the name of a command."""
@@ -108,7 +101,7 @@ AS_NUMBER = "make a number of it first, n=$(( {{ x }} ))"
 def rejections(words: Sequence[str], *, fed: bool = False) -> Iterator[Rejection]:
     """Why the templates in a command, or with `fed` in its standard input, would be executed as code."""
     yield from by_programs(words, fed=fed)
-    command = _without_prefixes(words)
+    command = list(dropwhile(lambda word: word in COMMAND_PREFIXES or ASSIGNMENT.match(word), words))
     yield from _by_shell(command)
     yield from _by_assignment(words, len(words) - len(command) + 1)
 
@@ -142,30 +135,19 @@ def _is_run(before: Sequence[str]) -> bool:
 
 def _by_interpreter(name: str, reader: Interpreter, words: Sequence[str], fed: bool) -> Iterator[Rejection]:
     """Code as the value of an option (`-c`, `-ec`, `-e'...'`), as an operand, or else on standard input."""
-    given = _parse_arguments(reader, _without_arguments(name, words))
-    if any(map(tainted, given.code)):
+    if name == "parallel":  # it quotes the words behind `:::` itself
+        words = list(takewhile(lambda word: not word.startswith(":::"), words))
+    code, operands = _parse_arguments(reader, words)
+    if any(map(tainted, code)):
         yield Rejection(f"{name} would read the template's value as code", AS_ARGUMENT)
-    if name == "sqlite3" and any(map(tainted, given.operands[1:])):
+    if name == "sqlite3" and any(map(tainted, operands[1:])):
         yield Rejection("sqlite3 would read the template's value as SQL", "use a task of kind duckdb or python")
-    if fed and (reader.always or not (given.code or given.operands)):
+    if fed and (reader.always or not (code or operands)):
         yield Rejection(f"{name} would read the template's value as code", AS_ARGUMENT)
 
 
-def _without_arguments(name: str, words: Sequence[str]) -> Sequence[str]:
-    """The words before `:::`: parallel quotes those after it."""
-    end = next((at for at, word in enumerate(words) if word.startswith(":::")), None) if name == "parallel" else None
-    return words[:end]
-
-
-class _Arguments(NamedTuple):
-    """The code of a program, and its other operands."""
-
-    code: list[str]
-    operands: list[str]
-
-
-def _parse_arguments(reader: Interpreter, words: Sequence[str]) -> _Arguments:
-    """The words of a program, parsed as its options."""
+def _parse_arguments(reader: Interpreter, words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The code among the words of a program, and its other operands."""
     code: list[str] = []
     operands: list[str] = []
     pending, files = False, False
@@ -184,18 +166,18 @@ def _parse_arguments(reader: Interpreter, words: Sequence[str]) -> _Arguments:
             elif word in LONG_VALUES:
                 del rest[:1]
         elif letters is not None:
-            found = next((one for one in letters[1] if one in reader.code), None)
+            code_option = next((letter for letter in letters[1] if letter in reader.code), None)
             last = letters[1][-1] if word == letters[0] else ""
-            files = files or any(one in reader.file for one in letters[1])
-            if found is not None and reader is _SHELL:
+            files = files or any(letter in reader.file for letter in letters[1])
+            if code_option is not None and reader is _SHELL:
                 pending = True  # its code is the first operand, whatever options follow
-            elif found is not None:
-                attached = word.partition(found)[2]
+            elif code_option is not None:
+                attached = word.partition(code_option)[2]
                 code += [attached] if attached else rest[:1]
                 del rest[: not attached]
                 if reader.last:
-                    return _Arguments(code, [])
-            if found is None or pending:
+                    return code, []
+            if code_option is None or pending:
                 del rest[: bool(last) and last in reader.value + reader.file]
         elif not (word.startswith("+") and reader is _SHELL) and not (word == "-" and reader.options_anywhere):
             operands.append(word)
@@ -203,21 +185,20 @@ def _parse_arguments(reader: Interpreter, words: Sequence[str]) -> _Arguments:
                 operands += rest
                 break
     if pending:
-        return _Arguments([*code, *operands[:1]], operands[1:])
+        return [*code, *operands[:1]], operands[1:]
     if reader.operands == "all":
-        return _Arguments([*code, *operands], [])
+        return [*code, *operands], []
     if reader.operands == "first" and not code and not files:
-        return _Arguments(operands[:1], operands[1:])
-    return _Arguments(code, operands)
+        return operands[:1], operands[1:]
+    return code, operands
 
 
 def _with_input(words: Sequence[str]) -> list[str]:
     """The command that xargs and parallel build from their input: at a placeholder, or at the end."""
     mark = None
     for number, word in enumerate(words):
-        found = re.match(r"(?:-[Ii]|-J|--replace=?)(.*)", word)
-        if found is not None:
-            mark = found[1] or (words[number + 1] if word in ("-I", "-J") and number + 1 < len(words) else "{}")
+        if option := re.match(r"(?:-[Ii]|-J|--replace=?)(.*)", word):
+            mark = option[1] or (words[number + 1] if word in ("-I", "-J") and number + 1 < len(words) else "{}")
     if mark is None and "{}" not in "".join(words):
         return [*words, TEMPLATE]
     return [word.replace(mark or "{}", TEMPLATE) for word in words]
@@ -226,10 +207,11 @@ def _with_input(words: Sequence[str]) -> list[str]:
 def _by_ssh(words: Sequence[str], fed: bool) -> Iterator[Rejection]:
     """The remote shell reads all words after the host as one text."""
     hint = "send the value by standard input, printf '%s' {{ x }} | ssh host 'cat > file'"
+    rejection = Rejection("the shell behind ssh would read the template's value as code", hint)
     skipped, host = False, False
     for word in words:
         if host and tainted(word):
-            yield Rejection("the shell behind ssh would read the template's value as code", hint)
+            yield rejection
         elif skipped:
             skipped = False
         elif re.match(r"-[A-Za-z]", word):
@@ -237,16 +219,7 @@ def _by_ssh(words: Sequence[str], fed: bool) -> Iterator[Rejection]:
         else:
             host = True
     if fed and host and len(words) == 1:
-        yield Rejection("the shell behind ssh would read the template's value as code", hint)
-
-
-def _without_prefixes(words: Sequence[str]) -> Sequence[str]:
-    start = 0
-    while start < len(words) and (
-        words[start] in COMMAND_PREFIXES or re.match(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=", words[start])
-    ):
-        start += 1
-    return words[start:]
+        yield rejection
 
 
 def _by_shell(words: Sequence[str]) -> Iterator[Rejection]:
@@ -254,18 +227,18 @@ def _by_shell(words: Sequence[str]) -> Iterator[Rejection]:
     if not words:
         return
     name, rest = words[0], words[1:]
-    given = any(map(tainted, rest))
-    if name in ("eval", "compgen") and given:
+    has_template = any(map(tainted, rest))
+    if name in ("eval", "compgen") and has_template:
         yield Rejection(f"{name} would read the template's value as code", "give the command as a list of words")
     if name == "trap" and rest and tainted(rest[0]):
         yield Rejection("trap would read the template's value as code", "let it call a function that has the template")
-    if name in NAME_BUILTINS and given:
+    if name in NAME_BUILTINS and has_template:
         yield Rejection(f"{name} would take the template's value for the name of a variable", WRITTEN_OUT)
     if name in DECLARATION_BUILTINS and any(_declares_template(name, rest)):
         yield Rejection(f"{name} would evaluate the template's value", WRITTEN_OUT + ", without -a, -A, -i and -n")
     if (name, *rest[:1]) in (("printf", "-v"), ("wait", "-p")) and tainted("".join(rest[1:2])):
         yield Rejection(f"{name} {rest[0]} would take the template's value for the name of a variable", WRITTEN_OUT)
-    if given and ((name == "[[" and COMPARES.intersection(rest)) or (name in ("[", "test") and "-v" in rest)):
+    if has_template and ((name == "[[" and COMPARES.intersection(rest)) or (name in ("[", "test") and "-v" in rest)):
         yield Rejection(f"{name} would evaluate the template's value as a formula", AS_NUMBER)
 
 
@@ -292,8 +265,8 @@ def _declares_template(name: str, words: Sequence[str]) -> Iterator[bool]:
     evaluates = any(re.match(r"-[A-Za-z]*[iaAn]", word) for word in words)
     by_output = evaluates or name not in ("export", "readonly")  # these two take no subscript in a name
     for word in words:
-        found = TEMPLATE in word or (by_output and OUTPUT in word)
-        yield found and (evaluates or re.match(r"[A-Za-z_]\w*\+?=", word) is None)
+        has_template = TEMPLATE in word or (by_output and OUTPUT in word)
+        yield has_template and (evaluates or re.match(r"[A-Za-z_]\w*\+?=", word) is None)
 
 
 def tainted(word: str) -> bool:
