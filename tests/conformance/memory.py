@@ -13,6 +13,8 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from noetl.store.access import Session, Token, User
+from noetl.store.commits import check_gapless, parts_of, used_keys
+from noetl.store.credentials import SealedCredential
 from noetl.store.ports import (
     DAY,
     Backlog,
@@ -23,15 +25,12 @@ from noetl.store.ports import (
     Leased,
     LogLine,
     Row,
-    SealedCredential,
     Snapshot,
     StoredLine,
     Summary,
     WorkerSession,
-    check_gapless,
 )
 from noetl.store.triggers import Hook, Schedule
-from noetl.store.uses import parts_of, used_keys
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

@@ -37,7 +37,7 @@ from noetl.runtime.catalog import Catalog, read  # noqa: E402
 from noetl.runtime.embedded import Embedded  # noqa: E402
 from noetl.runtime.history import Edit  # noqa: E402
 from noetl.runtime.runtime import Refresh  # noqa: E402
-from noetl.store.ports import SealedCredential  # noqa: E402
+from noetl.store.credentials import SealedCredential  # noqa: E402
 from noetl.store.sqlite import SqliteStore  # noqa: E402
 from noetl.tools.base import Context, Run  # noqa: E402
 from noetl.tools.registry import KINDS  # noqa: E402

@@ -12,7 +12,7 @@ from noetl.keychain.kinds import WEBHOOK, is_known
 from noetl.keychain.providers import PROVIDERS
 from noetl.keychain.restrict import allowed
 from noetl.model.playbook import Credential, Playbook
-from noetl.store.ports import SealedCredential
+from noetl.store.credentials import SealedCredential
 
 
 def missing_entries(playbook: Playbook, stored: Mapping[str, SealedCredential]) -> list[str]:

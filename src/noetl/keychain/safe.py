@@ -12,7 +12,7 @@ from noetl.keychain.kinds import PLUGIN, SHAPES, WEBHOOK, faults, is_known
 from noetl.keychain.master import MasterKeySource
 from noetl.keychain.revisions import Revisions
 from noetl.keychain.sealed import Label, MasterKeys, revision_of, rewrap, seal, unseal
-from noetl.store.ports import Credentials, SealedCredential
+from noetl.store.credentials import Credentials, SealedCredential
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,199}")
 

@@ -5,9 +5,12 @@ No secret is stored: of a token or a session only the SHA-256 hash, of a passwor
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 import msgspec
+from msgspec.structs import astuple
+
+from noetl.store.database import Database
 
 Role = Literal["viewer", "operator", "author", "admin", "worker"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -58,39 +61,65 @@ class Session(msgspec.Struct, frozen=True):
         return min(self.expires, self.seen + IDLE_SECONDS)
 
 
-class Access(Protocol):
-    def add_token(self, token: Token) -> None: ...
+class Access:
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def add_token(self, token: Token) -> None:
+        self._db.write("add_token", *astuple(token))
+
     def token(self, hash: bytes) -> Token | None:
         """The token with the hash of this secret, also one that has ended."""
+        row = self._db.row("get_token", hash)
+        return None if row is None else Token(*row)
 
     def tokens(self) -> list[Token]:
         """Every token, the oldest first."""
+        return [Token(*row) for row in self._db.rows("list_tokens")]
 
     def revoke_token(self, id: str, now: float) -> bool:
         """False if there is no such token or it was revoked before."""
+        return bool(self._db.write("revoke_token", now, id))
 
     def put_user(self, user: User, *, new: bool) -> bool:
         """Add a user, or change one. False if a new one exists already, or an old one does not exist."""
+        if new:
+            return bool(self._db.write("add_user", *astuple(user)))
+        return bool(self._db.write("change_user", user.role, user.password, user.name))
 
-    def user(self, name: str) -> User | None: ...
+    def user(self, name: str) -> User | None:
+        row = self._db.row("get_user", name)
+        return None if row is None else User(*row)
+
     def users(self) -> list[User]:
         """Every user, by name."""
+        return [User(*row) for row in self._db.rows("list_users")]
 
     def delete_user(self, name: str) -> bool:
         """Delete a user and end all sessions; False if there is none."""
+        deleted, _ = self._db.write_all(("delete_user", (name,)), ("delete_sessions", (name,)))
+        return bool(deleted)
 
     def add_session(self, session: Session) -> None:
         """Add a session, and delete all that have expired."""
+        self._db.write_all(("delete_expired_sessions", (session.created,)), ("add_session", astuple(session)))
 
-    def session(self, hash: bytes) -> Session | None: ...
+    def session(self, hash: bytes) -> Session | None:
+        row = self._db.row("get_session", hash)
+        return None if row is None else Session(*row)
+
     def sessions(self, user: str | None = None) -> list[Session]:
         """The sessions of a user, or of all, the newest first."""
+        return [Session(*row) for row in self._db.rows("list_sessions", user, user)]
 
     def touch_session(self, id: str, seen: float) -> None:
         """Record that a session was used."""
+        self._db.write("touch_session", seen, id, seen)
 
     def delete_session(self, id: str) -> bool:
         """False if there is none."""
+        return bool(self._db.write("delete_session", id))
 
     def delete_sessions(self, user: str) -> int:
         """Delete all sessions of a user; how many."""
+        return len(self._db.write("delete_sessions", user))

@@ -1,18 +1,21 @@
-"""The port of a store: every verb with its promise.
+"""A store: every verb with its promise, and the query that does it.
 
 The log is the truth. Everything else in a store is derived from it, or is content that the log refers to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from math import inf
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
 from noetl.store.access import Access
+from noetl.store.credentials import Credentials
+from noetl.store.database import Database
 from noetl.store.triggers import Triggers
 
 
@@ -103,33 +106,6 @@ class Snapshot(NamedTuple):
     data: bytes
 
 
-class SealedCredential(msgspec.Struct, frozen=True):
-    """A stored credential. `paths` and `pools` are patterns of who may use it; none means all."""
-
-    name: str
-    kind: str
-    sealed: bytes
-    created: float
-    updated: float
-    paths: tuple[str, ...] = ()
-    pools: tuple[str, ...] = ()
-
-
-class Credentials(Protocol):
-    """Sealed credentials by name. A store cannot open them."""
-
-    def all(self) -> list[SealedCredential]: ...
-    def get(self, name: str) -> SealedCredential | None: ...
-    def put(self, credential: SealedCredential) -> None:
-        """Add or replace a credential; `created` stays."""
-
-    def reseal(self, name: str, before: bytes, after: bytes) -> bool:
-        """Replace the sealed bytes; False if they are no longer `before`."""
-
-    def delete(self, name: str) -> bool:
-        """False if there is none."""
-
-
 class WorkerSession(msgspec.Struct, frozen=True):
     """The last heartbeat of a worker."""
 
@@ -165,30 +141,36 @@ StoredLine = tuple[int, str, float, str, str]
 
 DAY = 86_400.0
 """Minimum lifetime of content and saved responses, maximum of the sessions of silent workers."""
+NO_LIMIT = 2**62
+ROWS_PER_REMOVAL = 10_000
+BLOBS_PER_REMOVAL = 100
+LARGE_TABLES = ("events", "output")
+"""Removed in several transactions: there may be millions of rows."""
+SMALL_TABLES = ("snapshots", "ready", "leases", "timers", "blob_uses")
+
+_decode_leases = msgspec.json.Decoder(dict[str, list[int]]).decode
 
 
-def check_gapless(changes: Sequence[Change]) -> None:
-    """ValueError if the rows of a change do not follow `expected` one by one."""
-    for change in changes:
-        rows = change.rows
-        if rows and not rows[0].seq - 1 == change.expected == rows[-1].seq - len(rows):
-            raise ValueError(f"the rows of {change.execution} do not follow seq {change.expected}")
+class Store(ABC):
+    """A store in a SQL database. Its methods block; the runtime calls them in a thread of its own."""
 
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self.credentials = Credentials(database)
+        self.access = Access(database)
+        self.triggers = Triggers(database)
 
-def accepted(changes: Sequence[Change], heads: Mapping[str, int]) -> list[bool]:
-    """Whether each change finds its log where it expects it, after the earlier changes of the batch. `heads` has the
-    seq of each log before the batch."""
-    seqs, fitting = dict(heads), []
-    for change in changes:
-        fits = seqs[change.execution] == change.expected
-        seqs[change.execution] += len(change.rows) if fits else 0
-        fitting.append(fits)
-    return fitting
+    @abstractmethod
+    def reopen(self) -> Store:
+        """Another connection to the same store, for long work; the caller closes it. A store without connections
+        returns itself."""
 
+    def close(self) -> None:
+        self._db.close()
 
-class EventLog(Protocol):
-    """The log of each execution, and what is written in the same transaction."""
+    # -- one execution ----------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def commit(self, changes: Sequence[Change]) -> list[bool]:
         """Write all changes in one transaction and make them durable.
 
@@ -198,47 +180,88 @@ class EventLog(Protocol):
 
     def read(self, execution: str, after: int = 0, limit: int | None = None) -> list[Row]:
         """The events of an execution in order, without gaps."""
+        rows = self._db.rows("read_events", self._db.key(execution), after, _or_all(limit))
+        return [Row(*row) for row in rows]
 
     def snapshot(self, execution: str) -> Snapshot | None:
         """The latest stored state of an execution."""
+        row = self._db.row("get_snapshot", self._db.key(execution))
+        return None if row is None else Snapshot(*row)
 
     def read_snapshot(self) -> AbstractContextManager[None]:
         """Everything that is read inside comes from one state of the store, whatever others write meanwhile."""
+        return self._db.read_snapshot()
 
-    def derived(self, execution: str) -> Derived: ...
     def seq(self, execution: str) -> int:
         """The number of events of an execution; 0 if there is none."""
+        seq: int = self._db.row("last_seq", self._db.key(execution))[0]
+        return seq
+
+    def derived(self, execution: str) -> Derived:
+        key, rows = self._db.key(execution), self._db.rows
+        return Derived(
+            dict(rows("read_ready", key)),
+            {fence: Leased(*lease) for fence, *lease in rows("read_leases", key)},
+            dict(rows("read_timers", key)),
+        )
 
     def blob(self, key: str) -> bytes | None:
         """Stored content."""
+        row = self._db.row("get_blob", key)
+        return None if row is None else row[0]
 
     def refers(self, execution: str, key: str) -> bool:
         """Whether an execution has stored the content or refers to it, directly or as a part of other content."""
+        return bool(self._db.row("refers", self._db.key(execution), key)[0])
 
+    @abstractmethod
     def append_output(self, lines: Sequence[LogLine]) -> None: ...
+
     def output(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredLine]:
         """The output of the tasks of an execution, after a number. No more is read than is returned."""
+        return self._db.rows("read_output", self._db.key(execution), after, _or_all(limit))
 
     def changed_elsewhere(self) -> bool:
         """Whether another process has written since the last call. Only a hint: between machines it comes late, and
         not at all if the other process died before it could notify."""
+        return self._db.changed_elsewhere()
 
-
-class ExecutionList(Protocol):
-    """Summaries of executions."""
+    # -- executions -------------------------------------------------------------------------------------------------
 
     def summaries(
         self, *, status: str | None = None, prefix: str = "", before: str = "", limit: int = 1000
     ) -> list[Summary]:
         """Executions whose id has the prefix, newest first; with `before`, only older ones."""
+        keys = self._db.key_range(prefix)
+        if keys is None:
+            return []
+        low, high = keys
+        if before:
+            high, limit = min(high, self._db.key(before)), limit + 1  # the range includes `before` itself
+        if status is None:
+            summaries = self._summaries("list_executions", low, high, limit)
+        else:
+            summaries = self._summaries("list_executions_of_status", status, low, high, limit)
+        return [summary for summary in summaries if summary.execution_id != before][: limit - bool(before)]
 
     def children(self, parent: str) -> list[Summary]:
         """The open executions that another one has started, by id."""
+        return self._summaries("list_children", self._db.key(parent))
 
-    def backlog(self) -> Backlog: ...
+    def backlog(self) -> Backlog:
+        return Backlog(dict(self._db.rows("count_open")), *self._db.row("count_work"))
+
     def prunable(self, before: float, limit: int | None = None) -> list[Summary]:
         """Executions that ended before that time and may be removed, the first that ended first. A child of an open
         execution stays, however long ago it ended, and so does the parent of an open one."""
+        return self._summaries("list_prunable", before, _or_all(limit))
+
+    def _summaries(self, query: str, *parameters: Any) -> list[Summary]:
+        id_of = self._db.id
+        return [
+            Summary(id_of(key), name, path, status, started, ended, digest, parent and id_of(parent), bool(local))
+            for key, name, path, status, started, ended, digest, parent, local in self._db.rows(query, *parameters)
+        ]
 
     def prune(self, before: float, limit: int, now: float | None = None) -> int:
         """Remove up to `limit` of the prunable executions with all their data, in small transactions; how many.
@@ -246,98 +269,138 @@ class ExecutionList(Protocol):
         Contents that nothing refers to any more are removed after a day; so are saved responses, and sessions of
         workers that were silent for a day and hold no lease. If it is killed half-way, the next call continues.
         """
+        database = self._db
+        yesterday = (database.row("read_clock")[0] if now is None else now) - DAY
+        removed, *_ = database.write_all(("mark_for_removal", (before, limit)), ("remove_executions", ()))
+        for table in LARGE_TABLES:
+            while database.delete(f"remove_{table}", ROWS_PER_REMOVAL):
+                pass
+        database.write_all(*((f"remove_{table}", ()) for table in SMALL_TABLES), ("end_removal", ()))
+        while self._remove_unused(yesterday, BLOBS_PER_REMOVAL):
+            pass
+        database.write_all(("delete_old_answers", (yesterday,)), ("delete_silent_workers", (yesterday,)))
+        return len(removed)
 
+    @abstractmethod
+    def _remove_unused(self, before: float, limit: int) -> int:
+        """Remove contents that nothing uses and that were last stored before that time; how many."""
 
-class WorkQueue(Protocol):
-    """Ready work, due timers and expired leases of all executions that are not `local`.
-
-    Without `now`, the clock of the store counts, so that machines need not agree on the time.
-    """
+    # -- work of all executions that are not `local` ------------------------------------------------------------------
+    # Without `now`, the clock of the store counts, so that machines need not agree on the time.
 
     def waiting(self, pool: str, limit: int, after: str = "") -> list[str]:
         """Executions that have ready work for a pool and are not paused, in the order of their ids, after an id."""
+        return self._ids("find_ready", pool, self._db.key(after), limit)
 
     def due(self, now: float, limit: int) -> list[tuple[str, str]]:
         """Due timers, the earliest first: execution and name. Those of paused executions wait."""
+        return self._with_ids("find_due", now, limit)
 
     def next_due(self) -> float | None:
         """When the next timer is due that `due` would return."""
+        row = self._db.row("next_due")
+        return None if row is None else row[0]
 
     def expired_leases(self, now: float | None = None, limit: int = 100, max_ttl: float = inf) -> list[tuple[str, int]]:
         """Leases, by execution and fence, that have outlived their `ttl` since the last heartbeat of their worker (or
         since they were granted, if that was later); the longest expired first. Only those with a `ttl` below `max_ttl`,
         the seconds for which the caller has recorded heartbeats without a pause."""
+        return self._with_ids("find_expired_leases", now, max_ttl, limit)
 
-    def leases_of(self, worker: str) -> list[HeldLease]: ...
+    def leases_of(self, worker: str) -> list[HeldLease]:
+        rows = self._db.rows("list_leases_of_worker", worker)
+        return [HeldLease(self._db.id(key), fence, since, bool(paused)) for key, fence, since, paused in rows]
+
     def open_digests(self) -> list[str]:
         """The playbooks of running and waiting executions."""
+        return [digest for (digest,) in self._db.rows("list_open_digests")]
 
     def open_of(self, digests: Sequence[str]) -> list[tuple[str, int]]:
         """Running and waiting executions of these playbooks, and how many events each has."""
+        return self._with_ids("list_open_of", msgspec.json.encode(list(digests)).decode())
 
     def open_children(self) -> list[str]:
         """The open executions that others have started."""
+        return self._ids("list_open_children")
 
     def may_read(self, suffix: str, key: str) -> bool:
         """Whether a worker whose name has this suffix holds a lease of an execution that refers to the content, or that
         runs the playbook with that digest."""
+        return bool(self._db.row("may_read", suffix, key)[0])
 
     def orphans(self, limit: int) -> list[str]:
         """Open executions whose parent has ended, by id."""
+        return self._ids("find_orphans", limit)
 
-    def record_heartbeat(self, session: WorkerSession, now: float | None = None) -> None: ...
+    def _ids(self, query: str, *parameters: Any) -> list[str]:
+        return [self._db.id(key) for (key,) in self._db.rows(query, *parameters)]
+
+    def _with_ids(self, query: str, *parameters: Any) -> list[tuple[str, Any]]:
+        return [(self._db.id(key), value) for key, value in self._db.rows(query, *parameters)]
+
+    def record_heartbeat(self, session: WorkerSession, now: float | None = None) -> None:
+        leases = msgspec.json.encode(session.leases).decode()
+        about = session.worker, session.pool, session.slots, session.host, session.started
+        self._db.write("put_worker", *about, leases, session.version, now)
 
     def worker_session(self, name: str) -> WorkerSession | None:
         """The worker as of its last heartbeat; None if there is no such worker."""
+        return next(self._sessions("find_worker", name), None)
 
     def workers(self) -> list[WorkerSession]:
         """The workers that have sent a heartbeat, by name."""
+        return list(self._sessions("list_workers"))
+
+    def _sessions(self, query: str, *parameters: Any) -> Iterator[WorkerSession]:
+        for *about, leases, version in self._db.rows(query, *parameters):
+            yield WorkerSession(*(*about, _decode_leases(leases), version))
 
     def forget_worker(self, name: str) -> None:
         """Remove a worker that has shut down. It must have returned its leases: they are not reported as expired."""
+        self._db.write("delete_worker", name)
 
-
-class PlaybookCatalog(Protocol):
-    """Playbooks: texts by digest, and digests by path and version."""
+    # -- playbooks: texts by digest, and digests by path and version --------------------------------------------------
 
     def put_playbook(self, digest: str, file: str, text: bytes) -> None:
         """Store the text of a playbook, unless its digest is there."""
+        self._db.write("put_playbook", digest, self._db.text(file), text)
 
     def playbook(self, digest: str) -> tuple[str, bytes] | None:
         """File name and text of a playbook."""
+        row: tuple[str, bytes] | None = self._db.row("get_playbook", digest)
+        return row
 
     def register(self, path: str, digest: str, label: str = "", now: float | None = None) -> int:
         """The version of this content under the path: the next number, or the one that it has. It becomes the latest
         version in both cases."""
+        ((version,),) = self._db.write("register_version", path, digest, self._db.text(label), now)
+        return int(version)
 
     def versions(self, path: str, limit: int | None = None) -> list[CatalogVersion]:
         """The versions under a path, the one registered last first."""
+        return [CatalogVersion(*row) for row in self._db.rows("list_versions", path, _or_all(limit))]
 
     def find(self, path: str, version: int | None = None) -> str | None:
         """The digest of a version, by default of the one registered last."""
+        query = ("find_latest_digest", path) if version is None else ("find_digest", path, version)
+        row = self._db.row(*query)
+        return None if row is None else row[0]
 
     def paths(self, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
         """Registered paths with a prefix, in order, after a path."""
+        return [path for (path,) in self._db.rows("list_paths", prefix, after, limit)]
 
-
-class SavedResponses(Protocol):
-    """Responses to requests that clients may repeat."""
+    # -- responses to requests that clients may repeat ----------------------------------------------------------------
 
     def remember(self, scope: str, key: str, answer: bytes, now: float | None = None) -> bytes | None:
         """Save a response under a key, for a day at least: None; or the response that is already there."""
+        while True:
+            if self._db.write("put_answer", scope, key, answer, now):
+                return None
+            earlier = self._db.row("get_answer", scope, key)
+            if earlier is not None:  # else it was deleted between the two queries
+                return bytes(earlier[0])
 
 
-class Store(EventLog, ExecutionList, WorkQueue, PlaybookCatalog, SavedResponses, Protocol):
-    """A store. Its methods block; the runtime calls them in a thread of its own."""
-
-    @property
-    def credentials(self) -> Credentials: ...
-    @property
-    def access(self) -> Access: ...
-    @property
-    def triggers(self) -> Triggers: ...
-    def reopen(self) -> Store:
-        """Another connection to the same store, for long work; the caller closes it. A store without connections
-        returns itself."""
-
-    def close(self) -> None: ...
+def _or_all(limit: int | None) -> int:
+    return NO_LIMIT if limit is None else limit

@@ -9,11 +9,13 @@ execution.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import astuple
 
 from noetl.model.identity import uuid7
+from noetl.store.database import Database
 
 Overlap = Literal["skip", "queue", "allow"]
 """What happens at a firing while an execution of the schedule is open."""
@@ -96,29 +98,54 @@ class Hook(msgspec.Struct, frozen=True):
     updated: float
 
 
-class Triggers(Protocol):
+class Triggers:
+    """A schedule is stored as JSON, with columns for the fields that queries look for."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
     def add_schedule(self, schedule: Schedule) -> bool:
         """False if there is a schedule of that name."""
+        columns = schedule.name, schedule.id, schedule.revision, schedule.look
+        return bool(self._db.write("add_schedule", *columns, _encode(schedule)))
 
-    def schedule(self, name: str) -> Schedule | None: ...
+    def schedule(self, name: str) -> Schedule | None:
+        row = self._db.row("get_schedule", name)
+        return None if row is None else _decode(row[0])
+
     def schedules(self, after: str = "", limit: int = 1000) -> list[Schedule]:
         """Schedules by name, after a name."""
+        return [_decode(data) for (data,) in self._db.rows("list_schedules", after, limit)]
 
     def change_schedule(self, schedule: Schedule) -> bool:
         """Replace the revision before this one. False if that is not the stored one: it was changed or deleted."""
+        new = schedule.revision, schedule.look, _encode(schedule)
+        return bool(self._db.write("change_schedule", *new, schedule.name, schedule.id, schedule.revision - 1))
 
     def due_schedules(self, now: float, limit: int) -> list[Schedule]:
         """The schedules that a server has to check by now, the earliest first."""
+        return [_decode(data) for (data,) in self._db.rows("find_due_schedules", now, limit)]
 
     def delete_schedule(self, name: str) -> bool:
         """False if there is none."""
+        return bool(self._db.write("delete_schedule", name))
 
     def put_hook(self, hook: Hook) -> None:
         """Add or replace a hook; `created` stays."""
+        self._db.write("put_hook", *astuple(hook))
 
-    def hook(self, name: str) -> Hook | None: ...
+    def hook(self, name: str) -> Hook | None:
+        row = self._db.row("get_hook", name)
+        return None if row is None else Hook(*row)
+
     def hooks(self) -> list[Hook]:
         """Every hook, by name."""
+        return [Hook(*row) for row in self._db.rows("list_hooks")]
 
     def delete_hook(self, name: str) -> bool:
         """False if there is none."""
+        return bool(self._db.write("delete_hook", name))
+
+
+_decode = msgspec.json.Decoder(Schedule).decode
+_encode = msgspec.json.Encoder().encode

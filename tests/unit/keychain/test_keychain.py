@@ -17,7 +17,7 @@ from noetl.keychain.keychain import Keychain, StoredCredential, open_handle
 from noetl.model.outcome import Failure
 from noetl.model.playbook import Credential, Executor, Playbook, Step
 from noetl.reference import Reference
-from noetl.store.ports import SealedCredential
+from noetl.store.credentials import SealedCredential
 
 TOKEN = "t0ken-of-the-shop"
 STORED = {

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.conformance.memory import MemoryStore
 
-from noetl.store.ports import SealedCredential, Store
+from noetl.store.credentials import SealedCredential
+from noetl.store.ports import Store
 from noetl.store.sqlite import SqliteStore
 
 pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from noetl.server.models.base import RequestBody
-from noetl.store.ports import SealedCredential
+from noetl.store.credentials import SealedCredential
 from noetl.timestamps import rfc3339
 
 

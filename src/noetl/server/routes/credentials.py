@@ -6,7 +6,7 @@ from noetl.errors import NotFound
 from noetl.server.call import Call
 from noetl.server.endpoint import Routes
 from noetl.server.models.credentials import CredentialPage, CredentialRequest, CredentialView
-from noetl.store.ports import SealedCredential
+from noetl.store.credentials import SealedCredential
 
 routes = Routes()
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from typing import Any
 
+from noetl.store.commits import parts_of, snapshot_rows, summary_rows, used_keys
 from noetl.store.keys import key_of, valid_key
-from noetl.store.ports import Change, Leased, Summary
+from noetl.store.ports import Change, Leased
 from noetl.store.postgres.arrays import Packed, bools, byteas, floats, ints, texts, uuids
-from noetl.store.uses import parts_of, used_keys
 
 Column = Callable[[Iterable[Any]], Packed]
 
@@ -28,18 +28,11 @@ PART = (texts, texts)
 NO_LEASE = (None,) * len(Leased._fields)
 
 
-def expected_heads(changes: Iterable[Change]) -> dict[str, int]:
-    """The seq of each log, if nobody else has written."""
-    heads: dict[str, int] = {}
-    for change in changes:
-        heads.setdefault(change.execution, change.expected)
-    return heads
-
-
 def arguments(changes: Sequence[Change], heads: dict[str, int], removal_lock: int) -> list[Any]:
     """The seqs at which the logs must be, and what is written if they are."""
-    locks = sorted({_lock(valid_key(execution)) for execution in heads})
-    names = [key_of(execution) for execution in heads]
+    names = [valid_key(execution) for execution in heads]
+    # The lock of an execution is the half of its id that is not its time. Executions with the same number wait.
+    locks = sorted({int.from_bytes(name[8:], signed=True) for name in names})
     keyed = [(key_of(change.execution), change) for change in changes]
     leases = _last((key, change.leases) for key, change in keyed)
     blobs = dict(blob for change in changes for blob in change.blobs)
@@ -48,11 +41,11 @@ def arguments(changes: Sequence[Change], heads: dict[str, int], removal_lock: in
         uuids(names),
         ints(heads.values()),
         *_columns(EVENT, [(key, *row) for key, change in keyed for row in change.rows]),
-        *_columns(SUMMARY, {key: _summary(change.summary) for key, change in keyed if change.summary}.values()),
+        *_columns(SUMMARY, summary_rows(changes).values()),
         *_columns(READY, _last((key, change.ready) for key, change in keyed)),
         *_columns(LEASE, [(*key, *(lease or NO_LEASE)) for *key, lease in leases]),
         *_columns(TIMER, _last((key, change.timers) for key, change in keyed)),
-        *_columns(SNAPSHOT, {key: _snapshot(key, change) for key, change in keyed if _has_snapshot(change)}.values()),
+        *_columns(SNAPSHOT, snapshot_rows(changes).values()),
         *_columns(BLOB, list(blobs.items())),
         *_columns(USE, list({(key, used) for key, change in keyed for used in used_keys(change)})),
         *_columns(PART, list(parts_of(blobs.items()))),
@@ -76,23 +69,3 @@ def _last(changes: Iterable[tuple[bytes, dict[Any, Any]]]) -> list[tuple[Any, ..
     """Execution, name and last value of each row; None deletes it."""
     last = {(key, name): value for key, values in changes for name, value in values.items()}
     return [(*key, value) for key, value in last.items()]
-
-
-def _summary(run: Summary) -> tuple[Any, ...]:
-    parent = None if run.parent is None else valid_key(run.parent)
-    key = valid_key(run.execution_id)
-    return key, run.name, run.path, run.status, run.started, run.ended, run.digest, parent, run.local
-
-
-def _has_snapshot(change: Change) -> bool:
-    return change.snapshot is not None and bool(change.rows)
-
-
-def _snapshot(key: bytes, change: Change) -> tuple[Any, ...]:
-    last = change.rows[-1]
-    return key, last.seq, last.hash, change.snapshot
-
-
-def _lock(key: bytes) -> int:
-    """The lock of an execution: the half of its id that is not its time. Executions with the same number wait."""
-    return int.from_bytes(key[8:], signed=True)

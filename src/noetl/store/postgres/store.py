@@ -19,22 +19,22 @@ from typing import Any
 
 from noetl.errors import StoreError
 from noetl.settings import Synchronous
+from noetl.store.commits import accepted, check_gapless
 from noetl.store.database import Mode
 from noetl.store.keys import valid_key
-from noetl.store.ports import Change, LogLine, StoredLine, accepted, check_gapless
+from noetl.store.ports import Change, LogLine, Store, StoredLine
 from noetl.store.postgres.address import Address
 from noetl.store.postgres.arrays import byteas, floats, storable, texts, uuids
-from noetl.store.postgres.batch import arguments, expected_heads
+from noetl.store.postgres.batch import arguments
 from noetl.store.postgres.database import PostgresDatabase
 from noetl.store.postgres.notifier import Notifier
-from noetl.store.sql_store import SqlStore
 
 MAX_BATCH_CHANGES = 1_000
 MAX_BATCH_BYTES = 128 << 20
 """Larger batches are written in several transactions: the server's lock table is limited, and a message to 1 GB."""
 
 
-class PostgresStore(SqlStore):
+class PostgresStore(Store):
     """A store in a schema of a database, which is made if it is missing and the mode is `create`."""
 
     _db: PostgresDatabase
@@ -63,7 +63,7 @@ class PostgresStore(SqlStore):
         return [good for batch in _batches(changes) for good in self._commit(batch)]
 
     def _commit(self, changes: Sequence[Change]) -> list[bool]:
-        heads = expected_heads(changes)
+        heads = {change.execution: change.expected for change in reversed(changes)}  # if nobody else has written
         while True:
             good = accepted(changes, heads)
             fitting = [change for change, fits in zip(changes, good, strict=True) if fits]

@@ -13,15 +13,14 @@ from typing import Any, Literal
 from noetl.errors import FileMissing
 from noetl.file_access import protect
 from noetl.settings import Synchronous
+from noetl.store.commits import accepted, check_gapless, parts_of, snapshot_rows, summary_rows, used_keys
 from noetl.store.database import Mode
 from noetl.store.keys import key_of, readable, valid_key
-from noetl.store.ports import Change, LogLine, Summary, accepted, check_gapless
-from noetl.store.sql_store import SqlStore
+from noetl.store.ports import Change, LogLine, Store
 from noetl.store.sqlite.database import IN_MEMORY, QUERIES, SqliteDatabase
-from noetl.store.uses import parts_of, used_keys
 
 
-class SqliteCommits(SqlStore):
+class SqliteCommits(Store):
     """Writes a batch of changes in one transaction."""
 
     _db: SqliteDatabase
@@ -44,29 +43,26 @@ class SqliteCommits(SqlStore):
             insert(QUERIES["put_blob_part"], parts_of(blobs))
         if used := [(key_of(change.execution), key) for change in written for key in used_keys(change)]:
             insert(QUERIES["put_blob_use"], used)
-        if summaries := [_summary_row(change.summary) for change in written if change.summary is not None]:
-            insert(QUERIES["put_execution"], summaries)
-        if snapshots := [_snapshot_row(change) for change in written if change.snapshot is not None and change.rows]:
-            insert(QUERIES["put_snapshot"], snapshots)
+        if summaries := summary_rows(written):
+            insert(QUERIES["put_execution"], summaries.values())
+        if snapshots := snapshot_rows(written):
+            insert(QUERIES["put_snapshot"], snapshots.values())
         for change in written:
             self._derive(change)
         return fitting
 
     def _derive(self, change: Change) -> None:
         """Write the rows of ready work, leases and timers that the events change."""
-        key, put = key_of(change.execution), self._put
-        for run, pool in change.ready.items():
-            put("ready", (key, run), None if pool is None else (pool,))
-        for fence, lease in change.leases.items():
-            put("lease", (key, fence), lease)
-        for name, due in change.timers.items():
-            put("timer", (key, name), None if due is None else (due,))
-
-    def _put(self, table: str, key: tuple[Any, ...], values: tuple[Any, ...] | None) -> None:
-        if values is None:
-            self._db.connection.execute(QUERIES[f"delete_{table}"], key)
-        else:
-            self._db.connection.execute(QUERIES[f"put_{table}"], (*key, *values))
+        execution, execute = key_of(change.execution), self._db.connection.execute
+        tables: tuple[tuple[str, dict[Any, Any]], ...]
+        tables = ("ready", change.ready), ("lease", change.leases), ("timer", change.timers)
+        for table, rows in tables:
+            for key, value in rows.items():
+                if value is None:
+                    execute(QUERIES[f"delete_{table}"], (execution, key))
+                else:
+                    values = value if isinstance(value, tuple) else (value,)
+                    execute(QUERIES[f"put_{table}"], (execution, key, *values))
 
     def append_output(self, lines: Sequence[LogLine]) -> None:
         rows = [(valid_key(execution), task, at, stream, readable(line)) for execution, task, at, stream, line in lines]
@@ -117,14 +113,3 @@ class InMemoryStore(SqliteCommits):
 
     def close(self) -> None:
         pass
-
-
-def _snapshot_row(change: Change) -> tuple[Any, ...]:
-    last = change.rows[-1]
-    return key_of(change.execution), last.seq, last.hash, change.snapshot
-
-
-def _summary_row(run: Summary) -> tuple[Any, ...]:
-    key, parent = valid_key(run.execution_id), None if run.parent is None else valid_key(run.parent)
-    about = readable(run.name), readable(run.path), run.status, run.started, run.ended, run.digest
-    return key, *about, parent, run.local

@@ -1,0 +1,79 @@
+"""The parts of a commit that are the same in every database: which changes fit, and what is written of them.
+
+An execution uses the contents that it stores and those that its events refer to. Contents that hold references, and the
+list of the chunks of a loop, use other contents in turn. A store removes what nothing uses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from noetl.model.marks import KEY_PATTERN, MARK, referenced_keys
+from noetl.store.keys import key_of, readable, valid_key
+from noetl.store.ports import Change
+
+_MARK = MARK.encode()
+_CHUNKS = b'{"chunks":['
+_ANY_KEY = re.compile(KEY_PATTERN)
+
+
+def check_gapless(changes: Sequence[Change]) -> None:
+    """ValueError if the rows of a change do not follow `expected` one by one."""
+    for change in changes:
+        rows = change.rows
+        if rows and not rows[0].seq - 1 == change.expected == rows[-1].seq - len(rows):
+            raise ValueError(f"the rows of {change.execution} do not follow seq {change.expected}")
+
+
+def accepted(changes: Sequence[Change], heads: Mapping[str, int]) -> list[bool]:
+    """Whether each change finds its log where it expects it, after the earlier changes of the batch. `heads` has the
+    seq of each log before the batch."""
+    seqs, fitting = dict(heads), []
+    for change in changes:
+        fits = seqs[change.execution] == change.expected
+        seqs[change.execution] += len(change.rows) if fits else 0
+        fitting.append(fits)
+    return fitting
+
+
+def summary_rows(changes: Iterable[Change]) -> dict[bytes, tuple[Any, ...]]:
+    """The last summary of each execution."""
+    rows = {}
+    for summary in (change.summary for change in changes if change.summary is not None):
+        key, parent = valid_key(summary.execution_id), summary.parent
+        about = readable(summary.name), readable(summary.path), summary.status, summary.started, summary.ended
+        rows[key] = (key, *about, summary.digest, None if parent is None else valid_key(parent), summary.local)
+    return rows
+
+
+def snapshot_rows(changes: Iterable[Change]) -> dict[bytes, tuple[Any, ...]]:
+    """The last snapshot of each execution."""
+    rows = {}
+    for change in changes:
+        if change.snapshot is not None and change.rows:
+            key, last = key_of(change.execution), change.rows[-1]
+            rows[key] = (key, last.seq, last.hash, change.snapshot)
+    return rows
+
+
+def used_keys(change: Change) -> set[str]:
+    """The keys of the contents that a change stores or refers to."""
+    used = {key for key, _ in change.blobs}
+    for row in change.rows:
+        if _MARK in row.data:
+            used.update(referenced_keys(row.data))
+    return used
+
+
+def parts_of(blobs: Iterable[tuple[str, bytes]]) -> set[tuple[str, str]]:
+    """Pairs of a content and one that it refers to."""
+    parts = set()
+    for whole, content in blobs:
+        if content.startswith(_CHUNKS):
+            parts |= {(whole, key.decode()) for key in _ANY_KEY.findall(content)}
+        if _MARK in content:
+            parts |= {(whole, key) for key in referenced_keys(content)}
+        parts.discard((whole, whole))
+    return parts

@@ -1,0 +1,53 @@
+"""Sealed credentials by name. A store cannot open them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from noetl.store.database import Database
+
+
+class SealedCredential(msgspec.Struct, frozen=True):
+    """A stored credential. `paths` and `pools` are patterns of who may use it; none means all."""
+
+    name: str
+    kind: str
+    sealed: bytes
+    created: float
+    updated: float
+    paths: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+
+
+class Credentials:
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def all(self) -> list[SealedCredential]:
+        return self._read("list_credentials")
+
+    def get(self, name: str) -> SealedCredential | None:
+        return next(iter(self._read("get_credential", name)), None)
+
+    def _read(self, query: str, *parameters: Any) -> list[SealedCredential]:
+        rows = self._db.rows(query, *parameters)
+        return [
+            SealedCredential(*row[:-2], *(tuple(msgspec.json.decode(patterns)) for patterns in row[-2:]))
+            for row in rows
+        ]
+
+    def put(self, credential: SealedCredential) -> None:
+        """Add or replace a credential; `created` stays."""
+        *about, paths, pools = msgspec.structs.astuple(credential)
+        restrictions = (msgspec.json.encode(patterns).decode() for patterns in (paths, pools))
+        self._db.write("put_credential", *about, *restrictions)
+
+    def reseal(self, name: str, before: bytes, after: bytes) -> bool:
+        """Replace the sealed bytes; False if they are no longer `before`."""
+        return bool(self._db.write("reseal_credential", after, name, before))
+
+    def delete(self, name: str) -> bool:
+        """False if there is none."""
+        return bool(self._db.write("delete_credential", name))
