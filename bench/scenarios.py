@@ -22,13 +22,13 @@ from typing import NamedTuple
 import httpx2
 
 from bench.engine import HEAD, NOOP, chain, loop, no_children
+from noetl.access.tokens import new_token
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.log import Log
 from noetl.model.identity import uuid7
 from noetl.runtime.embedded import Embedded
 from noetl.server.app import create_app
-from noetl.server.auth import new_token
 from noetl.server.options import ServerSettings
 from noetl.server.service import Service
 from noetl.store.access import Role

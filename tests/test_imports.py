@@ -16,6 +16,8 @@
     tools, drawing, store
     results                             large values, stored once
     keychain                            credentials: sealed, resolved for a lease, hidden in what leaves it
+    access                              secrets of tokens and sessions, passwords
+    triggers                            schedules and hooks, without a server
     files                               playbooks on disk
     worker                              runs work under leases
     runtime                             the shell around the engine
@@ -52,6 +54,7 @@ LEVELS = [
     ["dsl.migrate"],
     ["tools", "drawing", "store"],
     ["results", "keychain"],
+    ["access", "triggers"],
     ["files"],
     ["worker"],
     ["runtime"],

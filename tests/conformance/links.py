@@ -16,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 from tests.conformance.memory import MemoryStore
 
+from noetl.access.tokens import new_token
 from noetl.clock import SystemClock, uptime
 from noetl.dsl.compile import load
 from noetl.engine import events as e
@@ -30,7 +31,6 @@ from noetl.reference import Reference, TooLarge, refer
 from noetl.runtime.runtime import Runtime
 from noetl.server import service as service_module
 from noetl.server.app import create_app
-from noetl.server.auth import new_token
 from noetl.server.listen import bound, listen, url_of
 from noetl.server.local_link import LocalLink
 from noetl.server.service import Service

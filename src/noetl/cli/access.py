@@ -71,7 +71,7 @@ def user_command() -> None:
 @client_option
 def add_user(name: str, role: Role, client: Client) -> None:
     """Add a user."""
-    from noetl.server import passwords
+    from noetl.access import passwords
 
     if sys.stdin.isatty():
         password = click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True, err=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 import noetl
+from noetl.access.tokens import new_token
 from noetl.client.database import opener, safe_of, server_of
 from noetl.clock import SystemClock
 from noetl.engine.state import Execution
@@ -19,7 +20,6 @@ from noetl.errors import Conflict, NotFound
 from noetl.log import Log
 from noetl.server.api import Api
 from noetl.server.app import create_app
-from noetl.server.auth import new_token
 from noetl.server.listen import listen
 from noetl.server.options import ServerSettings
 from noetl.server.service import Service

@@ -12,11 +12,10 @@ from noetl.client.database import not_registered, opened, safe_of
 from noetl.client.ports import ALL, Items, Json, Warn
 from noetl.clock import SystemClock
 from noetl.errors import Conflict, NotFound, UsageError
-from noetl.server.models.access import NewToken, TokenItem, UserView
-from noetl.server.models.credentials import CredentialView
+from noetl.server.record_views import CredentialView, NewToken, TokenItem, UserView
 from noetl.store.access import Role, User
 from noetl.store.ports import CatalogVersion
-from noetl.timestamps import optional_rfc3339, rfc3339
+from noetl.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from noetl.client.local_runs import LocalRuns
@@ -118,14 +117,14 @@ class LocalCredentials(Local):
 
 class LocalTokens(Local):
     def create(self, role: Role, name: str, pool: str | None, lifetime: float | None) -> Json:
-        from noetl.server.auth import new_token
+        from noetl.access.tokens import new_token
 
         now = self.clock.now()
         expires = None if lifetime is None else now + lifetime
         secret, token = new_token(role, name, now, pool=pool, expires=expires)
         with opened(self.db, "create") as store:
             store.access.add_token(token)
-        created: Json = msgspec.to_builtins(NewToken(token.id, secret, role, name, pool, optional_rfc3339(expires)))
+        created: Json = msgspec.to_builtins(NewToken.of(token, token=secret))
         return created
 
     def list(self) -> Items:
@@ -140,8 +139,8 @@ class LocalTokens(Local):
 
 class LocalUsers(Local):
     def add(self, name: str, password: str, role: Role) -> None:
-        from noetl.server import passwords
-        from noetl.server.roles import is_name
+        from noetl.access import passwords
+        from noetl.model.identity import is_name
 
         if not is_name(name):
             raise UsageError(f"invalid user name {name!r}: use letters, digits and _ . @ -")

@@ -13,10 +13,11 @@ from noetl.client.local import Local
 from noetl.client.ports import ALL, Items, Json
 from noetl.client.run_views import plain
 from noetl.errors import Conflict, NotFound, UsageError
-from noetl.server import hooks, schedules
-from noetl.server.models.hooks import HookView
-from noetl.server.models.schedules import ScheduleRequest
+from noetl.server.record_views import HookView, schedule_view
+from noetl.store.ports import Store
 from noetl.store.triggers import Firing, Schedule
+from noetl.triggers import hooks, schedules
+from noetl.triggers.schedules import ScheduleRequest
 
 
 class LocalSchedules(Local):
@@ -33,18 +34,18 @@ class LocalSchedules(Local):
                 schedule, _ = schedules.put_in(store, name, wanted, now)
             elif not store.triggers.add_schedule(schedule):
                 raise Conflict(f"schedule {name!r} exists; use --replace to change it")
-            return plain(schedules.view(store, schedule))
+            return _view(store, schedule)
 
     def list(self) -> Items:
         with opened(self.db) as store:
-            return [plain(schedules.view(store, schedule)) for schedule in store.triggers.schedules(limit=ALL)]
+            return [_view(store, schedule) for schedule in store.triggers.schedules(limit=ALL)]
 
     def get(self, name: str) -> Json:
         with opened(self.db) as store:
             schedule = store.triggers.schedule(name)
             if schedule is None:
                 raise _no_schedule(name)
-            return plain(schedules.view(store, schedule))
+            return _view(store, schedule)
 
     def pause(self, name: str) -> Json:
         return self._change(name, schedules.paused)
@@ -54,8 +55,7 @@ class LocalSchedules(Local):
 
     def _change(self, name: str, change: Callable[[Schedule, float], Schedule]) -> Json:
         with opened(self.db, "write") as store:
-            schedule = schedules.change_in(store, name, lambda old, _: change(old, self.clock.now()))
-            return plain(schedules.view(store, schedule))
+            return _view(store, schedules.change_in(store, name, lambda old, _: change(old, self.clock.now())))
 
     def trigger(self, name: str) -> Json:
         """Decided here; a server on the database starts the run."""
@@ -63,7 +63,7 @@ class LocalSchedules(Local):
         firing = Firing(round(now, 3), secrets.token_hex(8))
         with opened(self.db, "write") as store:
             schedule = schedules.change_in(
-                store, name, lambda old, is_open: replaced(schedules.asked(old, firing, is_open, now), look=now)
+                store, name, lambda old, is_open: replaced(schedules.triggered(old, firing, is_open, now), look=now)
             )
         return {"execution_id": firing.execution(schedule.id), "queued": firing in schedule.queue}
 
@@ -71,6 +71,10 @@ class LocalSchedules(Local):
         with opened(self.db, "write") as store:
             if not store.triggers.delete_schedule(name):
                 raise _no_schedule(name)
+
+
+def _view(store: Store, schedule: Schedule) -> Json:
+    return plain(schedule_view(schedules.refreshed(store, schedule)))
 
 
 def _no_schedule(name: str) -> NotFound:

@@ -12,8 +12,7 @@ from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
 from noetl.runtime.catalog import Source
 from noetl.runtime.loaded import File
-from noetl.server.models.executions import ExecutionItem, ExecutionView, StateView
-from noetl.server.models.executions import plain as as_reference
+from noetl.server.execution_views import ExecutionView, StateView, encode_reference, execution_item
 from noetl.store.codec import decode
 from noetl.store.ports import Row, Summary
 from noetl.timestamps import rfc3339
@@ -21,12 +20,12 @@ from noetl.timestamps import rfc3339
 
 def plain(value: Any) -> Json:
     """A map of JSON values; references to stored values stay references."""
-    converted: Json = msgspec.to_builtins(value, enc_hook=as_reference)
+    converted: Json = msgspec.to_builtins(value, enc_hook=encode_reference)
     return converted
 
 
 def run_item(summary: Summary) -> Json:
-    return plain(ExecutionItem.of(summary, SystemClock().now()))
+    return plain(execution_item(summary, SystemClock().now()))
 
 
 def run_view(state: Execution, summary: Summary, source: Source) -> Json:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 
 import msgspec
+
+NAME_FORM = r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,99}"
 
 
 class TaskId(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
@@ -75,3 +78,8 @@ def uuid7(at: float, noise: bytes) -> str:
     tail = 0x8000_0000_0000_0000 | (int.from_bytes(noise[:8], "big") >> 2)
     digits = f"{head & (1 << 64) - 1:016x}{tail:016x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be the name of a user, a schedule or a hook, and so be part of a URL."""
+    return re.fullmatch(NAME_FORM, text) is not None

@@ -13,7 +13,6 @@ from noetl.runtime.runtime import Refresh
 from noetl.server.auth import Authenticator
 from noetl.server.bodies import BodyMemory
 from noetl.server.health import Health
-from noetl.server.hooks import Decoy
 from noetl.server.metrics import Metrics
 from noetl.server.observer import Observer
 from noetl.server.options import ServerSettings
@@ -27,6 +26,7 @@ from noetl.server.throttle import Throttle
 from noetl.server.traces import Traces, open_traces
 from noetl.server.upkeep import Upkeep
 from noetl.store.ports import Summary
+from noetl.triggers.hooks import Decoy
 
 Result = TypeVar("Result")
 

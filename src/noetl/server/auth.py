@@ -1,24 +1,23 @@
 """Authenticates callers: the bearer of a token, or a user with a session.
 
-Secrets are random and long, so the store keeps and finds them by a plain SHA-256. Callers are cached for a moment, so
-that the requests of a busy worker need no store query; for that long a token that another server has revoked keeps
-working here.
+Callers are cached for a moment, so that the requests of a busy worker need no store query; for that long a token that
+another server has revoked keeps working here.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
+from math import inf
 from typing import Any, Literal, NamedTuple
 
+from noetl.access.tokens import TOKEN_START, hash_of
 from noetl.clock import Clock
 from noetl.server.problems import Refused
 from noetl.server.sessions import Sessions
-from noetl.store.access import MAX_SESSION_SECONDS, Access, Role, Session, Token
+from noetl.store.access import Access, Role, Session, Token
 
-TOKEN_START = "noetl_"
 COOKIE = "__Host-noetl"
 CSRF_HEADER = "x-csrf-token"
 CACHE_SECONDS = 2.0
@@ -40,26 +39,11 @@ class Caller(NamedTuple):
     def key(self) -> str:
         return f"token:{self.token.id}" if self.token is not None else f"user:{self.name}"
 
-
-def new_token(
-    role: Role, name: str, now: float, *, pool: str | None = None, expires: float | None = None
-) -> tuple[str, Token]:
-    """The secret of a new token, and the record to store."""
-    secret = TOKEN_START + secrets.token_urlsafe(32)
-    return secret, Token(f"t{secrets.token_hex(6)}", hash_of(secret), role, name, now, pool, expires)
-
-
-def new_session(user: str, now: float, agent: str = "", address: str = "") -> tuple[str, Session]:
-    """The secret of a new session, and the record to store."""
-    secret = secrets.token_urlsafe(32)
-    session = Session(
-        f"s{secrets.token_hex(6)}", hash_of(secret), user, now, now, now + MAX_SESSION_SECONDS, agent[:200], address
-    )
-    return secret, session
-
-
-def hash_of(secret: str) -> bytes:
-    return sha256(secret.encode()).digest()
+    @property
+    def end(self) -> float:
+        """When the token or session expires."""
+        end = self.session.end if self.session is not None else self.token.expires if self.token is not None else None
+        return inf if end is None else end
 
 
 def csrf_of(secret: str) -> str:
@@ -73,8 +57,6 @@ def cookie(secret: str, seconds: int) -> str:
 
 
 class Authenticator:
-    """Finds the caller of a request."""
-
     def __init__(self, access: Access, sessions: Sessions, clock: Clock, in_store: InStore) -> None:
         self.access, self.sessions, self.clock, self.in_store = access, sessions, clock, in_store
         self._cache: dict[tuple[Kind, bytes], tuple[float, Caller]] = {}
@@ -108,7 +90,7 @@ class Authenticator:
         caller = await find(hash)
         if len(self._cache) >= MAX_CACHED_CALLERS:
             self._cache.clear()
-        self._cache[key] = (min(now + CACHE_SECONDS, _end(caller)), caller)
+        self._cache[key] = (min(now + CACHE_SECONDS, caller.end), caller)
         return caller
 
     async def _by_token(self, hash: bytes) -> Caller:
@@ -121,37 +103,22 @@ class Authenticator:
 
     async def _by_session(self, hash: bytes) -> Caller:
         signed_in = await self.sessions.find(hash)
-        if signed_in is None or not compare_digest(signed_in[0].hash, hash):
-            raise ended()
-        session, user = signed_in
-        now = self.clock.now()
-        used = await self.sessions.used(session, user, now)
-        if used is None or now >= used.end:
-            raise ended()
-        return Caller(user.role, user.name, session=used)
-
-
-def ended() -> Refused:
-    return unauthorised("the session has ended; sign in again", invalid=True)
+        if signed_in is not None and compare_digest(signed_in[0].hash, hash):
+            session, user = signed_in
+            now = self.clock.now()
+            used = await self.sessions.used(session, user, now)
+            if used is not None and now < used.end:
+                return Caller(user.role, user.name, session=used)
+        raise unauthorised("the session has ended; sign in again", invalid=True)
 
 
 def unauthorised(detail: str, *, invalid: bool = False) -> Refused:
-    """401 Unauthorized."""
     challenge = 'Bearer realm="noetl"' + (', error="invalid_token"' if invalid else "")
     return Refused(401, detail, kind="unauthorized", headers={"WWW-Authenticate": challenge})
 
 
-def _end(caller: Caller) -> float:
-    """When the token or session expires."""
-    if caller.token is not None:
-        return caller.token.expires if caller.token.expires is not None else float("inf")
-    assert caller.session is not None
-    return caller.session.end
-
-
 def cookie_of(headers: Mapping[str, str]) -> str:
     """The secret of the session in the cookie; empty if there is none, or more than one."""
-    start = f"{COOKIE}="
-    parts = [part.strip() for part in headers.get("cookie", "").split(";")]
-    secrets = [part.removeprefix(start) for part in parts if part.startswith(start)]
+    cookies = [part.strip() for part in headers.get("cookie", "").split(";")]
+    secrets = [cookie.removeprefix(f"{COOKIE}=") for cookie in cookies if cookie.startswith(f"{COOKIE}=")]
     return secrets[0] if len(secrets) == 1 else ""

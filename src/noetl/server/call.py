@@ -12,9 +12,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
-from noetl.server.endpoint import JSON, Endpoint
-from noetl.server.models.base import QueryString
-from noetl.server.models.executions import plain
+from noetl.server.endpoint import JSON, Endpoint, QueryString
+from noetl.server.execution_views import encode_reference
 from noetl.server.problems import Refused
 from noetl.server.roles import may
 from noetl.server.traces import Point, caller_of
@@ -180,4 +179,4 @@ async def respond(call: Call) -> Response:
 
 
 def json_response(result: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(result, enc_hook=plain), status, headers, JSON)
+    return Response(msgspec.json.encode(result, enc_hook=encode_reference), status, headers, JSON)

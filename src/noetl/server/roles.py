@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from noetl.model.identity import NAME_FORM
 from noetl.store.access import Role
 
 PREFIX = "/api/v1"
@@ -90,7 +91,7 @@ SEGMENT = r"(?:[A-Za-z0-9._~!$&'()*+,=:@-]|%[0-9A-Fa-f]{2})+"
 FORMS = {
     "id": f"{HEX}{{8}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{4}}-{HEX}{{12}}",
     "hash": f"{HEX}{{64}}",
-    "name": r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,99}",
+    "name": NAME_FORM,
     "path": f"{SEGMENT}(?:/{SEGMENT})*",
 }
 """Forms of the parts of a path, as they are written in the request."""
@@ -103,8 +104,3 @@ def may(role: Role, method: str, path: str) -> bool:
 
 def is_id(text: str) -> bool:
     return re.fullmatch(FORMS["id"], text) is not None
-
-
-def is_name(text: str) -> bool:
-    """Whether a text can be the name of a user, a schedule or a hook, and so be part of a path."""
-    return re.fullmatch(FORMS["name"], text) is not None

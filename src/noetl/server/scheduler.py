@@ -12,9 +12,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from noetl.errors import NoetlError, StoreError
-from noetl.server import schedules
 from noetl.server.start_once import start_once
 from noetl.store.triggers import Firing, Schedule
+from noetl.triggers import schedules
 
 if TYPE_CHECKING:
     from noetl.server.api import Api

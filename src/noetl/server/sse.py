@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from noetl.engine.events import PlaybookProcessed
 from noetl.errors import NoetlError
-from noetl.server.models.executions import EventView, plain
+from noetl.server.execution_views import EventView, encode_reference
 from noetl.server.problems import Refused
 from noetl.store.ports import Row, Store
 
@@ -183,5 +183,5 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 def _encoded(execution: str, row: Row) -> bytes:
     return b"id: %d\ndata: %b\n\n" % (
         row.seq,
-        msgspec.json.encode(EventView.of(execution, row), enc_hook=plain),
+        msgspec.json.encode(EventView.of(execution, row), enc_hook=encode_reference),
     )

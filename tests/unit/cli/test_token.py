@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from command import Done, noetl
 
-from noetl.server.auth import hash_of
-from noetl.server.passwords import matches
+from noetl.access.passwords import matches
+from noetl.access.tokens import hash_of
 from noetl.store.sqlite import SqliteStore
 
 PASSWORD = "correct horse battery"

@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 import httpx2
 from tests.conformance.memory import MemoryStore
 
+from noetl.access.tokens import new_token
 from noetl.engine.state import Execution
 from noetl.errors import NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.server.app import create_app
-from noetl.server.auth import new_token
 from noetl.server.compiler import Compiler, _Process
 from noetl.server.connections import ConnectionLimits
 from noetl.server.listen import HttpServer, bound

@@ -15,9 +15,9 @@ import pytest
 from api_server import HELLO, SECONDS, YAML, ApiServer, register
 from tests.conformance.memory import MemoryStore
 
+from noetl.access.tokens import new_token
 from noetl.errors import UsageError
 from noetl.server.app import endpoints
-from noetl.server.auth import new_token
 from noetl.server.guard import resources_of
 from noetl.server.options import ServerSettings, check_address, is_loopback
 from noetl.server.roles import ALLOWED

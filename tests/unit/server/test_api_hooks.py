@@ -29,8 +29,8 @@ from tests.servers.postgres import postgres_fixture, schema_fixture  # noqa: F40
 
 from noetl.errors import AuthError
 from noetl.keychain import safe, sealed
-from noetl.server import hooks
 from noetl.store.triggers import Hook
+from noetl.triggers import hooks
 
 SECRET = "correct-horse-battery"
 ECHO = """\
@@ -160,11 +160,11 @@ def test_a_token_does_not_help_and_a_wrong_one_does_not_hurt(server: ApiServer) 
 
 def test_the_window_is_five_minutes_to_both_sides(server: ApiServer) -> None:
     """The edge itself in `is_plausible`, whose time stands still."""
-    good = f"sha256={hooks.Signature(SECRET, '1000', b'x').hex()}"
+    good = f"sha256={hooks.signature_of(SECRET, '1000', b'x').hexdigest()}"
     for now, fits in ((700, True), (699.9, False), (1300, True), (1300.1, False)):
         assert hooks.is_plausible("1000", good, now) is fits
     assert hooks.is_plausible("1000", f" SHA256={good[7:].upper()} ", 1000)
-    assert hooks.Signature(SECRET, "1000", b"x").fits(f" SHA256={good[7:].upper()} ")
+    assert hooks.fits(hooks.signature_of(SECRET, "1000", b"x"), f" SHA256={good[7:].upper()} ")
 
 
 def half_sent(server: ApiServer, given: dict[str, str], name: str, body: bytes) -> socket.socket:

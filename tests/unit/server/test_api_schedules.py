@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from shared_store import OpenServer, address_of, servers_at
 from tests.servers.postgres import postgres_fixture, schema_fixture  # noqa: F401
 
-from noetl.server.schedules import TAKEN_SECONDS
 from noetl.store.triggers import Firing, Schedule
+from noetl.triggers.schedules import TAKEN_SECONDS
 
 MINUTELY = {"name": "minutely", "path": "tests/hello", "cron": "* * * * *"}
 HOURLY = {"name": "hourly", "path": "tests/hello", "every": "1h"}

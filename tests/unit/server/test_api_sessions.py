@@ -8,7 +8,8 @@ import httpx2
 import pytest
 from api_server import ApiServer, OffsetClock
 
-from noetl.server.auth import COOKIE, hash_of
+from noetl.access.tokens import hash_of
+from noetl.server.auth import COOKIE
 from noetl.server.problems import Refused
 from noetl.server.throttle import MAX_SUBJECTS, Throttle
 from noetl.store.access import Session

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-from msgspec.structs import replace
+import msgspec
 from starlette.responses import Response
 
+from noetl.access import passwords
+from noetl.access.tokens import new_token
 from noetl.errors import Conflict, NotFound
-from noetl.server import passwords
-from noetl.server.auth import new_token
+from noetl.model.identity import is_name
 from noetl.server.call import Call, json_response
-from noetl.server.endpoint import Routes
-from noetl.server.models.access import (
-    NewToken,
-    TokenItem,
-    TokenPage,
-    TokenRequest,
-    UserChange,
-    UserPage,
-    UserRequest,
-    UserView,
-)
+from noetl.server.endpoint import RequestBody, Routes
 from noetl.server.problems import Refused
-from noetl.server.roles import PREFIX, is_name
+from noetl.server.record_views import NewToken, TokenItem, UserView
+from noetl.server.roles import PREFIX
 from noetl.store.access import Role, User
-from noetl.timestamps import optional_rfc3339
 
 routes = Routes()
 
@@ -36,10 +27,23 @@ MAX_LIFETIME_SECONDS = 10 * 365 * 86_400.0
 # -- tokens ---------------------------------------------------------------------------------------------------------
 
 
+class TokenPage(msgspec.Struct, frozen=True):
+    items: list[TokenItem]
+
+
 @routes.add("GET", "/tokens")
 async def tokens(call: Call) -> TokenPage:
     """All tokens, including revoked and expired ones; never their secrets."""
     return TokenPage(list(map(TokenItem.of, await call.in_store(call.api.store.access.tokens))))
+
+
+class TokenRequest(RequestBody, frozen=True):
+    """A token to create. `expires_in` is in seconds; `pool` limits a worker's token to one pool."""
+
+    role: Role
+    name: str = ""
+    pool: str | None = None
+    expires_in: float | None = None
 
 
 @routes.add("POST", "/tokens", answers={201: NewToken})
@@ -55,8 +59,7 @@ async def add_token(call: Call, body: TokenRequest) -> Response:
     expires = None if body.expires_in is None else now + body.expires_in
     secret, token = new_token(body.role, body.name, now, pool=body.pool, expires=expires)
     await call.in_store(call.api.store.access.add_token, token)
-    answer = NewToken(token.id, secret, token.role, token.name, token.pool, optional_rfc3339(expires))
-    return json_response(answer, 201, {"Location": f"{PREFIX}/tokens/{token.id}"})
+    return json_response(NewToken.of(token, token=secret), 201, {"Location": f"{PREFIX}/tokens/{token.id}"})
 
 
 @routes.add("DELETE", "/tokens/{name}")
@@ -71,10 +74,22 @@ async def revoke_token(call: Call) -> None:
 # -- users ----------------------------------------------------------------------------------------------------------
 
 
+class UserPage(msgspec.Struct, frozen=True):
+    items: list[UserView]
+
+
 @routes.add("GET", "/users")
 async def users(call: Call) -> UserPage:
     """The people who can sign in."""
     return UserPage(list(map(UserView.of, await call.in_store(call.api.store.access.users))))
+
+
+class UserRequest(RequestBody, frozen=True):
+    """A user to create."""
+
+    name: str
+    password: str
+    role: Role = "viewer"
 
 
 @routes.add("POST", "/users", answers={201: UserView})
@@ -90,6 +105,13 @@ async def add_user(call: Call, body: UserRequest) -> Response:
     return json_response(UserView.of(user), 201, {"Location": f"{PREFIX}/users/{user.name}"})
 
 
+class UserChange(RequestBody, frozen=True):
+    """The changes; a new password ends the sessions."""
+
+    password: str | None = None
+    role: Role | None = None
+
+
 @routes.add("PUT", "/users/{name}")
 async def change_user(call: Call, body: UserChange) -> UserView:
     """Change the role or the password of a user. A new password ends the sessions."""
@@ -99,17 +121,15 @@ async def change_user(call: Call, body: UserChange) -> UserView:
         raise NotFound(f"there is no user {name!r}")
     if body.role is not None:
         _check_role(body.role)
-        user = replace(user, role=body.role)
-    if body.password is not None:
-        user = replace(user, password=await asyncio.to_thread(passwords.hashed, body.password))
-    changed = user
+    hash = user.password if body.password is None else await asyncio.to_thread(passwords.hashed, body.password)
+    changed = User(name, body.role or user.role, hash, user.created)
     if not await call.in_store(lambda: api.store.access.put_user(changed, new=False)):
         raise NotFound(f"there is no user {name!r}")
     if body.password is not None:
         await api.sessions.end_all(name)
-    await api.sessions.publish(user)
+    await api.sessions.publish(changed)
     api.authenticator.clear_cache()
-    return UserView.of(user)
+    return UserView.of(changed)
 
 
 @routes.add("DELETE", "/users/{name}")

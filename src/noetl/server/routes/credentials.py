@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from noetl.errors import NotFound
 from noetl.server.call import Call
-from noetl.server.endpoint import Routes
-from noetl.server.models.credentials import CredentialPage, CredentialRequest, CredentialView
+from noetl.server.endpoint import RequestBody, Routes
+from noetl.server.record_views import CredentialView
 from noetl.store.credentials import SealedCredential
 
 routes = Routes()
+
+
+class CredentialPage(msgspec.Struct, frozen=True):
+    items: list[CredentialView]
 
 
 @routes.add("GET", "/credentials")
 async def list_all(call: Call) -> CredentialPage:
     """The credentials, their kinds and restrictions."""
     return CredentialPage(list(map(CredentialView.of, await call.in_store(call.api.store.credentials.all))))
+
+
+class CredentialRequest(RequestBody, frozen=True):
+    """A credential: its fields, and the playbooks and pools that may use it (default: all)."""
+
+    kind: str
+    data: dict[str, Any]
+    paths: list[str] = []
+    pools: list[str] = []
 
 
 @routes.add("PUT", "/credentials/{path}")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from hashlib import sha256
-from typing import Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from starlette.responses import Response
@@ -17,32 +16,22 @@ from noetl.model.identity import uuid7
 from noetl.runtime.history import state_at
 from noetl.server import sse
 from noetl.server.call import Call, json_response
-from noetl.server.endpoint import Header, Routes
-from noetl.server.models.base import Nothing
-from noetl.server.models.executions import (
-    AfterQuery,
-    CancelRequest,
-    EventPage,
-    EventView,
-    ExecutionItem,
-    ExecutionPage,
-    ExecutionQuery,
-    ExecutionStatus,
-    ExecutionView,
-    LogLineView,
-    LogPage,
-    LogQuery,
-    SignalAnswer,
-    SignalRequest,
-    Started,
-    StartRequest,
-    StateQuery,
-    StateView,
-    VarsView,
+from noetl.server.endpoint import (
+    Count,
+    Header,
+    Limit,
+    Nothing,
+    Page,
+    QueryString,
+    RequestBody,
+    Routes,
+    VersionNumber,
+    text,
 )
+from noetl.server.execution_views import EventView, ExecutionItem, ExecutionView, StateView, Status, execution_item
 from noetl.server.problems import Refused
 from noetl.server.roles import PREFIX, WRITE, is_id
-from noetl.server.start_once import is_started
+from noetl.server.start_once import IDEMPOTENCY_KEY, execution_id, is_started
 from noetl.store.ports import Store, Summary
 from noetl.timestamps import rfc3339
 
@@ -51,16 +40,31 @@ routes = Routes()
 PAYLOAD_BYTES = 8 << 20
 WAIT = re.compile(r"(?:^|[,\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 MAX_WAIT_SECONDS = 60
-MAX_KEY_LENGTH = 200
 MAX_READS = 20
 """Maximum number of store queries for a page of executions of one path."""
 LOG_LINES_PER_READ, LOG_PAGE_CHARACTERS = 100, 8 << 20
 
 PREFER = Header("Prefer", "`wait=SECONDS`: respond when the execution has ended, or after that time (at most 60).")
-IDEMPOTENCY_KEY = Header("Idempotency-Key", "Requests with the same key and content count once.")
 
 
 # -- starting -------------------------------------------------------------------------------------------------------
+
+
+class StartRequest(RequestBody, frozen=True):
+    """What to run: a registered `path` (of a `version`), a `playbook_id`, or the text of a `playbook`."""
+
+    path: str | None = None
+    version: VersionNumber | None = None
+    playbook_id: str | None = None
+    playbook: str | None = None
+    payload: dict[str, Any] = {}
+    ctx: dict[str, Any] = {}
+
+
+class Started(msgspec.Struct, frozen=True):
+    """The new execution."""
+
+    execution_id: str
 
 
 @routes.add(
@@ -75,12 +79,9 @@ async def start(call: Call, body: StartRequest) -> Response:
     api = call.api
     digest = await _playbook(call, body)
     await api.playbooks.check_keychain(api.runtime.playbook(digest))
-    execution = uuid7(api.clock.now(), os.urandom(8))
-    repeatable = "idempotency-key" in call.headers
-    if repeatable:
-        execution = await once(call, execution)
+    execution = await execution_id(call)
     call.starts(execution)
-    if not (repeatable and await is_started(api, execution)):
+    if not ("idempotency-key" in call.headers and await is_started(api, execution)):
         await api.service.start(digest, body.payload, body.ctx, execution)
     return await started(call, execution, Started(execution))
 
@@ -129,29 +130,6 @@ async def _stored(call: Call, digest: str) -> str:
     return digest
 
 
-def idempotency_key(call: Call) -> str:
-    key = call.headers["idempotency-key"]
-    if not key or len(key) > MAX_KEY_LENGTH or not key.isprintable():
-        raise Refused(422, f"Idempotency-Key must have 1 to {MAX_KEY_LENGTH} printable characters")
-    return key
-
-
-async def once(call: Call, execution: str, operation: str = "") -> str:
-    """The execution of an Idempotency-Key: a new one the first time, the same one ever after. The key is for one
-    operation with one request body."""
-    key = idempotency_key(call)
-    content = sha256(operation.encode() + await call.body()).hexdigest()
-    scope = f"executions {call.caller.key}"
-    record = msgspec.json.encode([execution, content])
-    stored = await call.in_store(call.api.store.remember, scope, key, record, call.api.clock.now())
-    if stored is None:
-        return execution
-    earlier, earlier_content = msgspec.json.decode(stored, type=tuple[str, str])
-    if earlier_content != content:
-        raise Refused(422, "this Idempotency-Key was used with another request", kind="idempotency-key-reused")
-    return earlier
-
-
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
@@ -174,6 +152,19 @@ def _view(call: Call, state: Execution, summary: Summary, headers: dict[str, str
     return json_response(view, headers={"ETag": _tag(state)} | (headers or {}))
 
 
+class ExecutionQuery(Page, frozen=True):
+    status: Status | None = None
+    path: Annotated[str, text("Path of their playbook.")] = ""
+    prefix: Annotated[str, text("Start of their ids.")] = ""
+
+
+class ExecutionPage(msgspec.Struct, frozen=True):
+    """Executions, newest first; `next` is the cursor of the next page."""
+
+    items: list[ExecutionItem]
+    next: str | None
+
+
 @routes.add("GET", "/executions")
 async def list_all(call: Call, query: ExecutionQuery) -> ExecutionPage:
     """Executions, newest first."""
@@ -181,7 +172,7 @@ async def list_all(call: Call, query: ExecutionQuery) -> ExecutionPage:
         raise Refused(422, "`cursor` must be the `next` of a page")
     summaries, following = await call.in_store(_page, call.api.store, query)
     now = call.api.clock.now()
-    return ExecutionPage([ExecutionItem.of(summary, now) for summary in summaries], following)
+    return ExecutionPage([execution_item(summary, now) for summary in summaries], following)
 
 
 def _page(store: Store, query: ExecutionQuery) -> tuple[list[Summary], str | None]:
@@ -202,6 +193,18 @@ def _page(store: Store, query: ExecutionQuery) -> tuple[list[Summary], str | Non
         if len(rows) <= query.limit:
             return page, None
     return page, cursor
+
+
+class AfterQuery(QueryString, frozen=True):
+    after: Count = 0
+    limit: Limit = 100
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """Events in order; `next` is the `after` of the next page, null at the end of the log."""
+
+    items: list[EventView]
+    next: int | None
 
 
 @routes.add("GET", "/executions/{id}/events", answers={200: EventPage, 204: None})
@@ -235,6 +238,10 @@ async def _stream(call: Call, execution: str, after: int) -> Response:
     return sse.EventStream(call.api, call.caller.key, sse.stream(call.api, execution, after, call.is_still_authorized))
 
 
+class StateQuery(QueryString, frozen=True):
+    at: Annotated[VersionNumber | None, msgspec.Meta(description="The seq of its last event; default: all.")] = None
+
+
 @routes.add("GET", "/executions/{id}/state")
 async def state(call: Call, query: StateQuery) -> StateView:
     """The state after an event: the fold of the log up to there."""
@@ -252,11 +259,40 @@ async def state(call: Call, query: StateQuery) -> StateView:
     return StateView.of(past, moment, file)
 
 
+class VarsView(msgspec.Struct, frozen=True):
+    """The variables of a classic playbook."""
+
+    execution_id: str
+    vars: dict[str, Any]
+
+
 @routes.add("GET", "/executions/{id}/vars")
 async def variables(call: Call) -> VarsView:
     """The variables of a classic playbook."""
     state, _ = await call.api.load(call.path_params["id"])
     return VarsView(state.id, state.ctx.get("vars", {}))
+
+
+class LogLineView(msgspec.Struct, frozen=True):
+    """A line of output of a task."""
+
+    number: int
+    task: str
+    timestamp: str
+    stream: str
+    line: str
+
+
+class LogQuery(QueryString, frozen=True):
+    after: Count = 0
+    limit: Limit = 1_000
+
+
+class LogPage(msgspec.Struct, frozen=True):
+    """Output of tasks in order; `next` is the `after` of the next page."""
+
+    items: list[LogLineView]
+    next: int | None
 
 
 @routes.add("GET", "/executions/{id}/logs")
@@ -287,22 +323,31 @@ def _log_page(store: Store, execution: str, after: int, limit: int) -> tuple[lis
 # -- commands -------------------------------------------------------------------------------------------------------
 
 
+class CancelRequest(RequestBody, frozen=True):
+    """The reason, which is stored in the log."""
+
+    reason: str = ""
+
+
+class ExecutionStatus(msgspec.Struct, frozen=True):
+    """The status of an execution after a command."""
+
+    execution_id: str
+    status: Status
+
+
 @routes.add("POST", "/executions/{id}/cancel", optional=True, status=202)
 async def cancel(call: Call, body: CancelRequest) -> ExecutionStatus:
     """Cancel an execution and its children."""
     state = (await call.api.service.handle(call.path_params["id"], Cancel(body.reason))).state
-    if state.status not in ("cancelling", "cancelled"):
-        raise Conflict(f"cannot cancel {state.id}: {_reason(state)}")
-    return ExecutionStatus.of(state)
+    return _status("cancel", state, state.status in ("cancelling", "cancelled"))
 
 
 @routes.add("POST", "/executions/{id}/pause", optional=True, status=202)
 async def pause(call: Call, body: Nothing) -> ExecutionStatus:
     """Start no further tasks; running ones finish."""
     state = (await call.api.service.handle(call.path_params["id"], Pause())).state
-    if state.status != "paused":
-        raise Conflict(f"cannot pause {state.id}: {_reason(state)}")
-    return ExecutionStatus.of(state)
+    return _status("pause", state, state.status == "paused")
 
 
 @routes.add("POST", "/executions/{id}/resume", optional=True, status=202)
@@ -310,15 +355,36 @@ async def resume(call: Call, body: Nothing) -> ExecutionStatus:
     """Continue after a pause."""
     answer = await call.api.service.handle(call.path_params["id"], Resume())
     state = answer.state
-    if state.over or (not answer.events and state.status != "running"):
-        raise Conflict(f"cannot resume {state.id}: {_reason(state)}")
-    return ExecutionStatus.of(state)
+    return _status("resume", state, not state.over and (bool(answer.events) or state.status == "running"))
 
 
-def _reason(state: Execution) -> str:
+def _status(command: str, state: Execution, is_done: bool) -> ExecutionStatus:
+    """The answer about a command; Conflict if it was not possible."""
+    if is_done:
+        return ExecutionStatus(state.id, cast(Status, state.shown_status))
     if state.over and state.status != "cancelled":
-        return f"the run has already {state.status}"
-    return f"the run {'was' if state.over else 'is'} {state.shown_status}"
+        raise Conflict(f"cannot {command} {state.id}: the run has already {state.status}")
+    raise Conflict(f"cannot {command} {state.id}: the run {'was' if state.over else 'is'} {state.shown_status}")
+
+
+class SignalRequest(RequestBody, frozen=True):
+    """A signal. Signals with the same id count once."""
+
+    name: str
+    id: str | None = None
+    payload: Any = None
+
+
+class SignalAnswer(msgspec.Struct, frozen=True):
+    """`accepted`, `duplicate` if the id was received before, or `late` after the end."""
+
+    execution_id: str
+    name: str
+    id: str
+    answer: Literal["accepted", "duplicate", "late"]
+    accepted: bool
+    duplicate: bool
+    late: bool
 
 
 @routes.add("POST", "/executions/{id}/signals", limit=PAYLOAD_BYTES, headers=(IDEMPOTENCY_KEY,), status=202)

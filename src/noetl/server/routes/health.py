@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from time import time
+from typing import Literal
 
+import msgspec
 from starlette.responses import Response
 
 from noetl.errors import NoetlError
@@ -14,9 +16,9 @@ from noetl.server.call import Call, json_response
 from noetl.server.endpoint import JSON, Routes
 from noetl.server.health import TIMEOUT_SECONDS
 from noetl.server.metrics import Labels
-from noetl.server.models.health import Dependency, Liveness, Readiness, Version
 from noetl.server.roles import PREFIX
 from noetl.store.ports import Store
+from noetl.timestamps import rfc3339
 
 routes = Routes(prefix="")
 
@@ -25,10 +27,35 @@ ALIVE_SECONDS = 60.0
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
+class Liveness(msgspec.Struct, frozen=True):
+    """The server responds."""
+
+    status: Literal["ok"] = "ok"
+
+
 @routes.add("GET", "/livez")
 async def live(call: Call) -> Liveness:
     """Whether the server responds."""
     return Liveness()
+
+
+class Dependency(msgspec.Struct, frozen=True):
+    """A service that the server uses; `required` if the server cannot work without it."""
+
+    name: str
+    status: Literal["ok", "down"]
+    detail: str
+    required: bool
+    since: str
+    seconds: float
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """Whether the server can work; `checks` has `ok` or the error of each dependency."""
+
+    status: Literal["ok", "down"]
+    checks: dict[str, str]
+    dependencies: list[Dependency]
 
 
 @routes.add("GET", "/readyz", answers={200: Readiness, 503: Readiness})
@@ -40,7 +67,17 @@ async def ready(call: Call) -> Response:
     if api.closing.is_set():
         checks["server"] = "shutting down"
     is_ready = not api.closing.is_set() and all(status.is_up for status in statuses.values() if status.required)
-    dependencies = [Dependency.of(name, status) for name, status in statuses.items()]
+    dependencies = [
+        Dependency(
+            name,
+            "ok" if status.is_up else "down",
+            status.detail,
+            status.required,
+            rfc3339(status.since),
+            round(status.seconds, 3),
+        )
+        for name, status in statuses.items()
+    ]
     return json_response(Readiness("ok" if is_ready else "down", checks, dependencies), 200 if is_ready else 503)
 
 
@@ -77,6 +114,14 @@ def _stored(store: Store) -> dict[str, dict[Labels, float]]:
         "noetl_worker_slots": {(): sum(worker.slots for worker in workers)},
         "noetl_worker_slots_busy": {(): sum(worker.busy for worker in workers)},
     }
+
+
+class Version(msgspec.Struct, frozen=True):
+    """The version of the server and of its API."""
+
+    name: str
+    version: str
+    api: str
 
 
 @routes.add("GET", "/version")

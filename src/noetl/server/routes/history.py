@@ -2,24 +2,73 @@
 
 from __future__ import annotations
 
-import os
+from typing import Annotated, Any, Literal
 
+import msgspec
 from starlette.responses import Response
 
-from noetl.model.identity import uuid7
 from noetl.runtime import history
 from noetl.runtime.history import Edit, Forked
 from noetl.runtime.report import explained
 from noetl.server.call import Call
-from noetl.server.endpoint import Routes
-from noetl.server.models.executions import ExecutionView
-from noetl.server.models.history import AgainView, ExplainQuery, ExplainView, ForkRequest, ForkView, RetryRequest
+from noetl.server.endpoint import QueryString, RequestBody, Routes, text
+from noetl.server.execution_views import ExecutionView
 from noetl.server.problems import Refused
 from noetl.server.roles import WRITE
-from noetl.server.routes.executions import IDEMPOTENCY_KEY, PAYLOAD_BYTES, PREFER, once, started
+from noetl.server.routes.executions import PAYLOAD_BYTES, PREFER, started
+from noetl.server.start_once import IDEMPOTENCY_KEY, execution_id
 
 routes = Routes()
 MAX_NAME_LENGTH = 1_000
+
+
+class ExplainQuery(QueryString, frozen=True):
+    step: Annotated[str, text("The step.")]
+    run: Annotated[str, text("One run of it, such as `fetch#2`; default: all.")] = ""
+
+
+class ReasonView(msgspec.Struct, frozen=True):
+    """An arc or a rule: its target, its guard, the verdict, and the values of the names in it."""
+
+    leads_to: str
+    when: str | None
+    verdict: Literal["matched", "not matched", "not reached", "error"]
+    values: dict[str, Any]
+    missing: list[str]
+    note: str | None
+    file: str
+    line: int | None
+    column: int | None
+
+
+class DecisionView(msgspec.Struct, frozen=True):
+    """A decision about a step, and its reasons. `differs` is the outcome of today, if it is another one: the log is
+    right."""
+
+    seq: int
+    timestamp: str
+    kind: Literal["arcs", "rules", "admission", "case"]
+    about: str
+    says: str
+    reasons: list[ReasonView]
+    differs: str | None
+
+
+class ExplainView(msgspec.Struct, frozen=True):
+    """Why a step ran, waits or never ran. `status` is null if it was never entered; `left_out` counts earlier
+    decisions that are omitted."""
+
+    execution_id: str
+    step: str
+    run: str | None
+    status: str | None
+    runs: int
+    file: str
+    line: int | None
+    column: int | None
+    decisions: list[DecisionView]
+    left_out: int
+    stands: list[str]
 
 
 @routes.add("GET", "/executions/{id}/explain")
@@ -34,6 +83,39 @@ async def explain(call: Call, query: ExplainQuery) -> ExplainView:
     return ExplainView(**explained(explanation, state, run, file.name, file.places))
 
 
+class RetryRequest(RequestBody, frozen=True):
+    """Changes: the text of an edited playbook, values of ctx."""
+
+    playbook: str | None = None
+    ctx: dict[str, Any] = {}
+
+
+class ForkRequest(RetryRequest, frozen=True):
+    """The last event to take over, and changes: the text of an edited playbook, values of ctx."""
+
+    at: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
+
+
+class AgainView(msgspec.Struct, frozen=True):
+    """A step run that continues: with which task, or how many items of its loop are left."""
+
+    run: str
+    step: str
+    task: str | None
+    items: int | None
+    failed: bool
+
+
+class ForkView(msgspec.Struct, frozen=True):
+    """A new execution with the first `source_seq` events of its source. `done` are steps whose results it has."""
+
+    execution_id: str
+    source_id: str
+    source_seq: int
+    again: list[AgainView]
+    done: list[str]
+
+
 @routes.add(
     "POST",
     "/executions/{id}/fork",
@@ -46,7 +128,7 @@ async def fork(call: Call, body: ForkRequest) -> Response:
     """Start an execution with the events of this one up to `at`, and continue from there. An edited playbook requires
     the role author."""
     edit = await _edit(call, body)
-    id = await _new_id(call, f"fork {call.path_params['id']} ")
+    id = await execution_id(call, f"fork {call.path_params['id']} ")
     return await _started(call, await history.fork(call.api.runtime, call.path_params["id"], id, body.at, edit))
 
 
@@ -62,7 +144,7 @@ async def retry(call: Call, body: RetryRequest) -> Response:
     """Fork an execution just before it failed or was cancelled. Completed steps keep their results. An edited playbook
     requires the role author."""
     edit = await _edit(call, body)
-    id = await _new_id(call, f"retry {call.path_params['id']} ")
+    id = await execution_id(call, f"retry {call.path_params['id']} ")
     return await _started(call, await history.retry(call.api.runtime, call.path_params["id"], id, edit))
 
 
@@ -78,11 +160,6 @@ async def _edit(call: Call, request: RetryRequest) -> Edit:
     digest = await playbooks.add(call.caller.key, request.playbook.encode("utf-8", "surrogatepass"))
     await playbooks.check_keychain(call.api.runtime.playbook(digest))
     return Edit(digest, request.ctx)
-
-
-async def _new_id(call: Call, operation: str) -> str:
-    id = uuid7(call.api.clock.now(), os.urandom(8))
-    return await once(call, id, operation) if "idempotency-key" in call.headers else id
 
 
 async def _started(call: Call, forked: Forked) -> Response:

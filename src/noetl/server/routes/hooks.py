@@ -9,16 +9,15 @@ from starlette.responses import Response
 
 from noetl.errors import AuthError
 from noetl.model.identity import uuid7
-from noetl.server import hooks
 from noetl.server.call import Call, json_response
-from noetl.server.endpoint import JSON, Header, Routes
-from noetl.server.models.base import Nothing
-from noetl.server.models.hooks import Delivered, HookPage, HookRequest, HookSecret, HookView
+from noetl.server.endpoint import JSON, Header, Nothing, RequestBody, Routes, VersionNumber
 from noetl.server.playbooks import unknown
 from noetl.server.problems import Refused
+from noetl.server.record_views import HookView
 from noetl.server.roles import PREFIX
 from noetl.server.start_once import start_once
 from noetl.store.triggers import Hook
+from noetl.triggers import hooks
 
 routes = Routes()
 
@@ -28,6 +27,13 @@ SIGNED = (
     Header("X-Noetl-Signature", "`sha256=` and the HMAC of `TIMESTAMP.BODY` under the hook's secret, in hex."),
     Header("X-Noetl-Delivery", "The sender's id of the delivery; deliveries with the same id count once."),
 )
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """The execution that a delivery has started; `duplicate` if the delivery was received before."""
+
+    execution_id: str
+    duplicate: bool
 
 
 @routes.add("POST", "/hooks/{name}", raw=(JSON,), headers=SIGNED, status=202)
@@ -53,17 +59,17 @@ async def _verified(call: Call, name: str) -> tuple[Hook, str, bytes]:
         raise _rejected(call)
     opened = await call.in_store(_open, call, name)
     if opened is None:
-        signature = hooks.Signature(hooks.UNKNOWN, timestamp)
+        signature = hooks.signature_of(hooks.UNKNOWN, timestamp)
         async for part in call.stream():
             signature.update(part)
-        signature.fits(sent)
+        hooks.fits(signature, sent)
         raise _rejected(call)
     hook, secret = opened
     body = await call.body()
-    signature = hooks.Signature(secret, timestamp, body)
-    if not signature.fits(sent):
+    signature = hooks.signature_of(secret, timestamp, body)
+    if not hooks.fits(signature, sent):
         raise _rejected(call)
-    return hook, signature.hex(), body
+    return hook, signature.hexdigest(), body
 
 
 def _rejected(call: Call) -> Refused:
@@ -101,10 +107,28 @@ async def _execution(call: Call, name: str, signature: str, body: bytes) -> tupl
 # -- administration -------------------------------------------------------------------------------------------------
 
 
+class HookPage(msgspec.Struct, frozen=True):
+    items: list[HookView]
+
+
 @routes.add("GET", "/hooks")
 async def list_all(call: Call) -> HookPage:
     """The hooks by name, without their secrets."""
     return HookPage(list(map(HookView.of, await call.in_store(call.api.store.triggers.hooks))))
+
+
+class HookRequest(RequestBody, frozen=True):
+    """The playbook that a hook starts. Without `secret` a new hook gets a random one, and an existing one keeps its."""
+
+    path: str
+    version: VersionNumber | None = None
+    secret: str | None = None
+
+
+class HookSecret(HookView, frozen=True):
+    """A hook. `secret` is a generated secret, which is sent only once; else null."""
+
+    secret: str | None
 
 
 @routes.add("PUT", "/hooks/{name}", answers={200: HookSecret, 201: HookSecret})
@@ -116,7 +140,7 @@ async def put(call: Call, body: HookRequest) -> Response:
     safe, name, now = api.safe(), call.path_params["name"], api.clock.now()
     hook, secret, is_new = await call.in_store(hooks.put, api.store, safe, name, path, version, body.secret, now)
     location = {"Location": f"{PREFIX}/hooks/{name}"} if is_new else None
-    return json_response(HookSecret.with_secret(hook, secret), 201 if is_new else 200, location)
+    return json_response(HookSecret.of(hook, secret=secret), 201 if is_new else 200, location)
 
 
 @routes.add("DELETE", "/hooks/{name}")
@@ -130,4 +154,4 @@ async def rotate(call: Call, body: Nothing) -> HookSecret:
     """Replace the secret of a hook. The old one is invalid at once."""
     api = call.api
     hook, secret = await call.in_store(hooks.rotate, api.store, api.safe(), call.path_params["name"], api.clock.now())
-    return HookSecret.with_secret(hook, secret)
+    return HookSecret.of(hook, secret=secret)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from noetl.engine.history.verify import Violation
 from noetl.server.call import Call
-from noetl.server.endpoint import Routes
-from noetl.server.models.executions import ExecutionItem
-from noetl.server.models.maintenance import Pruned, PruneRequest, Verified, VerifiedPage, VerifyQuery
+from noetl.server.endpoint import Cursor, Limit, QueryString, RequestBody, Routes
+from noetl.server.execution_views import ExecutionItem, execution_item
 from noetl.server.problems import Refused
 from noetl.server.roles import is_id
 from noetl.server.upkeep import BATCH
@@ -14,6 +16,21 @@ routes = Routes()
 
 MAX_LISTED = 1_000
 MAX_AGE_SECONDS = 100 * 366 * 86_400.0
+
+
+class PruneRequest(RequestBody, frozen=True):
+    """Remove executions that ended more than `older_than` seconds ago."""
+
+    older_than: float = 30 * 86_400.0
+    dry_run: bool = False
+
+
+class Pruned(msgspec.Struct, frozen=True):
+    """The number of removed executions, and whether there may be more; `items` is the result of a dry run."""
+
+    removed: int
+    more: bool
+    items: list[ExecutionItem] = []
 
 
 @routes.add("POST", "/executions/prune")
@@ -30,11 +47,18 @@ async def prune(call: Call, body: PruneRequest) -> Pruned:
     before = now - body.older_than
     if body.dry_run:
         summaries = await api.upkeep.prunable(before, MAX_LISTED + 1)
-        items = [ExecutionItem.of(summary, now) for summary in summaries[:MAX_LISTED]]
+        items = [execution_item(summary, now) for summary in summaries[:MAX_LISTED]]
         return Pruned(0, len(summaries) > MAX_LISTED, items)
     removed = await api.upkeep.prune(before, BATCH)
     api.metrics.count("noetl_executions_pruned_total", removed)
     return Pruned(removed, removed == BATCH)
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """The number of checked executions, and the invariants that they violate."""
+
+    executions: int
+    violations: list[Violation]
 
 
 @routes.add("GET", "/executions/{id}/verify")
@@ -42,6 +66,17 @@ async def verify(call: Call) -> Verified:
     """Check the log of an execution against every invariant."""
     verified = await call.until_disconnect(call.api.upkeep.verify(call.path_params["id"]))
     return Verified(verified.executions, verified.violations)
+
+
+class VerifyQuery(QueryString, frozen=True):
+    cursor: Cursor = ""
+    limit: Limit = 1_000
+
+
+class VerifiedPage(Verified, frozen=True):
+    """The same for a page of executions; `next` is the cursor of the next page."""
+
+    next: str | None
 
 
 @routes.add("GET", "/verify")

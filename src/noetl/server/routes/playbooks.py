@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated
 from urllib.parse import quote
 
+import msgspec
 from starlette.responses import Response
 
 from noetl.server.call import Call, json_response
-from noetl.server.endpoint import BYTES, YAML, Routes
-from noetl.server.models.playbooks import (
-    PlaybookItem,
-    PlaybookPage,
-    PlaybookQuery,
-    PlaybookText,
-    PlaybookVersion,
-    Registered,
-    ValidateQuery,
-    Validity,
-    VersionQuery,
-)
+from noetl.server.endpoint import BYTES, YAML, Page, QueryString, Routes, VersionNumber, text
 from noetl.server.playbooks import check_path, unknown
 from noetl.server.problems import Finding, Refused
+from noetl.server.record_views import PlaybookItem, PlaybookVersion, version_view
 from noetl.server.roles import PREFIX
 from noetl.store.ports import Store
 
@@ -30,19 +22,39 @@ TEXT = (YAML, "application/x-yaml", "text/yaml", BYTES)
 """Client generators know no YAML, so plain bytes are accepted as well."""
 
 
+class Registered(msgspec.Struct, frozen=True):
+    """The version of a registered text, and its warnings."""
+
+    playbook_id: str
+    path: str
+    version: int
+    problems: list[Finding]
+
+
 @routes.add("POST", "/playbooks", raw=TEXT, answers={201: Registered})
 async def register(call: Call) -> Response:
     """Register a playbook under its `metadata.path`. The same text keeps its version."""
     api = call.api
-    text = await call.body()
-    compiled = await api.playbooks.compiler.compile(call.caller.key, text)
+    source = await call.body()
+    compiled = await api.playbooks.compiler.compile(call.caller.key, source)
     playbook = compiled.require().playbook
     path, label = playbook.path, playbook.version or ""
     check_path(path)
-    digest = await api.playbooks.save(text, compiled)
+    digest = await api.playbooks.save(source, compiled)
     version = await call.in_store(api.store.register, path, digest, str(label), api.clock.now())
     registered = Registered(digest, path, version, list(map(Finding.of, compiled.problems)))
     return json_response(registered, 201, {"Location": f"{PREFIX}/playbooks/{quote(path)}?version={version}"})
+
+
+class PlaybookQuery(Page, frozen=True):
+    prefix: Annotated[str, text("Start of their paths.")] = ""
+
+
+class PlaybookPage(msgspec.Struct, frozen=True):
+    """Playbooks by path; `next` is the cursor of the next page."""
+
+    items: list[PlaybookItem]
+    next: str | None
 
 
 @routes.add("GET", "/playbooks")
@@ -54,7 +66,19 @@ async def list_all(call: Call, query: PlaybookQuery) -> PlaybookPage:
 
 def _items(store: Store, query: PlaybookQuery) -> list[PlaybookItem]:
     paths = store.paths(query.prefix, query.limit + 1, query.cursor)
-    return [PlaybookItem.of(path, store.versions(path, 1)[0]) for path in paths]
+    latest = [(path, store.versions(path, 1)[0]) for path in paths]
+    return [PlaybookItem.of(version, path=path, playbook_id=version.digest) for path, version in latest]
+
+
+class ValidateQuery(QueryString, frozen=True):
+    strict: Annotated[bool, msgspec.Meta(description="Reject the classic dialect.")] = False
+
+
+class Validity(msgspec.Struct, frozen=True):
+    """Whether a playbook is valid, and all its problems."""
+
+    valid: bool
+    problems: list[Finding]
 
 
 @routes.add("POST", "/playbooks/validate", raw=TEXT)
@@ -62,6 +86,20 @@ async def validate(call: Call, query: ValidateQuery) -> Validity:
     """Check a playbook: every problem, with its place."""
     compiled = await call.api.playbooks.compiler.check(call.caller.key, await call.body(), strict=query.strict)
     return Validity(compiled.valid, list(map(Finding.of, compiled.problems)))
+
+
+class VersionQuery(QueryString, frozen=True):
+    version: Annotated[VersionNumber | None, msgspec.Meta(description="The version; default: the latest.")] = None
+
+
+class PlaybookText(msgspec.Struct, frozen=True):
+    """The text of a version, and all versions, the latest first."""
+
+    path: str
+    version: int
+    playbook_id: str
+    text: str
+    versions: list[PlaybookVersion]
 
 
 @routes.add("GET", "/playbooks/{path}", answers={200: PlaybookText, 304: None})
@@ -78,9 +116,9 @@ async def show_one(call: Call, query: VersionQuery) -> Response:
     stored = await call.in_store(store.playbook, version.digest)
     if stored is None:
         raise Refused(404, f"the text of {path!r} is no longer stored")
-    _, text = stored
+    _, source = stored
     if YAML in call.headers.get("accept", ""):
-        return Response(text, headers={"ETag": tag}, media_type=YAML)
-    listed = list(map(PlaybookVersion.of, versions))
-    answer = PlaybookText(path, version.version, version.digest, text.decode("utf-8", "replace"), listed)
+        return Response(source, headers={"ETag": tag}, media_type=YAML)
+    listed = list(map(version_view, versions))
+    answer = PlaybookText(path, version.version, version.digest, source.decode("utf-8", "replace"), listed)
     return json_response(answer, headers={"ETag": tag})

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection
 from urllib.parse import quote
 
 import msgspec
 from starlette.responses import Response
 
 from noetl.errors import Conflict, NotFound
-from noetl.server import schedules
 from noetl.server.call import Call, json_response
-from noetl.server.endpoint import Header, Routes
-from noetl.server.models.base import Nothing, Page
-from noetl.server.models.schedules import NewSchedule, SchedulePage, ScheduleRequest, ScheduleView, Triggered
+from noetl.server.endpoint import Header, Nothing, Page, Routes
 from noetl.server.playbooks import unknown
+from noetl.server.record_views import ScheduleView, schedule_view
 from noetl.server.roles import PREFIX
-from noetl.server.routes.executions import idempotency_key
+from noetl.server.start_once import remembered
 from noetl.store.triggers import Firing, Schedule
+from noetl.triggers import schedules
+from noetl.triggers.schedules import ScheduleRequest
 
 routes = Routes()
 
 IDEMPOTENCY_KEY = Header("Idempotency-Key", "Requests with the same key count once.")
+
+
+class NewSchedule(ScheduleRequest, frozen=True, kw_only=True):
+    """A schedule to create."""
+
+    name: str
 
 
 @routes.add("POST", "/schedules", answers={201: ScheduleView})
@@ -35,13 +40,21 @@ async def add(call: Call, body: NewSchedule) -> Response:
     return await _created(call, schedule)
 
 
+class SchedulePage(msgspec.Struct, frozen=True):
+    """Schedules by name; `next` is the cursor of the next page."""
+
+    items: list[ScheduleView]
+    next: str | None
+
+
 @routes.add("GET", "/schedules")
 async def list_all(call: Call, query: Page) -> SchedulePage:
     """Schedules by name."""
     page = await call.in_store(call.api.store.triggers.schedules, query.cursor, query.limit + 1)
     following = page[query.limit - 1].name if len(page) > query.limit else None
-    views = await call.in_store(lambda: [schedules.view(call.api.store, schedule) for schedule in page[: query.limit]])
-    return SchedulePage(views, following)
+    store, listed = call.api.store, page[: query.limit]
+    current = await call.in_store(lambda: [schedules.refreshed(store, schedule) for schedule in listed])
+    return SchedulePage(list(map(schedule_view, current)), following)
 
 
 @routes.add("GET", "/schedules/{name}")
@@ -80,13 +93,20 @@ async def resume(call: Call, body: Nothing) -> ScheduleView:
     return await _view(call, await _change(call, lambda old, _: schedules.resumed(old, now)))
 
 
+class Triggered(msgspec.Struct, frozen=True):
+    """The execution of the firing. A queued one starts when the one before it has ended."""
+
+    execution_id: str
+    queued: bool
+
+
 @routes.add("POST", "/schedules/{name}/trigger", optional=True, headers=(IDEMPOTENCY_KEY,), answers={202: Triggered})
 async def trigger(call: Call, body: Nothing) -> Response:
     """Fire now, in addition to the times of the schedule, even if it is paused. Its overlap policy applies."""
     api = call.api
     firing = await _firing(call)
     now = api.clock.now()
-    schedule = await _change(call, lambda old, is_open: _triggered(old, firing, is_open, now))
+    schedule = await _change(call, lambda old, is_open: schedules.triggered(old, firing, is_open, now))
     if firing in schedule.starting and (error := await api.scheduler.start(schedule, firing)) is not None:
         raise error
     execution = firing.execution(schedule.id)
@@ -94,23 +114,12 @@ async def trigger(call: Call, body: Nothing) -> Response:
     return json_response(Triggered(execution, firing in schedule.queue), 202, location)
 
 
-def _triggered(old: Schedule, firing: Firing, is_open: Collection[str], now: float) -> Schedule:
-    execution = firing.execution(old.id)
-    fired = {recent.execution for recent in old.recent}
-    if firing in old.starting or firing in old.queue or execution in fired or execution in old.running:
-        return msgspec.structs.replace(old, revision=old.revision + 1)  # a repeated request
-    return schedules.asked(old, firing, is_open, now)
-
-
 async def _firing(call: Call) -> Firing:
     """A new firing, or the one of an earlier request with the same Idempotency-Key."""
-    now = call.api.clock.now()
-    firing = Firing(round(now, 3), secrets.token_hex(8))
+    firing = Firing(round(call.api.clock.now(), 3), secrets.token_hex(8))
     if "idempotency-key" not in call.headers:
         return firing
-    key = idempotency_key(call)
-    scope = f"schedule {(await _schedule(call)).id} {call.caller.key}"
-    stored = await call.in_store(call.api.store.remember, scope, key, msgspec.json.encode(firing), now)
+    stored = await remembered(call, f"schedule {(await _schedule(call)).id}", msgspec.json.encode(firing))
     return firing if stored is None else msgspec.json.decode(stored, type=Firing)
 
 
@@ -136,7 +145,7 @@ async def _check_path(call: Call, request: ScheduleRequest) -> None:
 
 
 async def _view(call: Call, schedule: Schedule) -> ScheduleView:
-    return await call.in_store(schedules.view, call.api.store, schedule)
+    return schedule_view(await call.in_store(schedules.refreshed, call.api.store, schedule))
 
 
 async def _created(call: Call, schedule: Schedule) -> Response:

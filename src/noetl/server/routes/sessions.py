@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
+import msgspec
 from starlette.responses import Response
 
+from noetl.access import passwords
+from noetl.access.tokens import new_session
 from noetl.errors import NotFound
-from noetl.server import passwords
-from noetl.server.auth import cookie, cookie_of, csrf_of, new_session, unauthorised
+from noetl.server.auth import cookie, cookie_of, csrf_of, unauthorised
 from noetl.server.call import Call, json_response
-from noetl.server.endpoint import Routes
-from noetl.server.models.access import LoginRequest, NewSession, SessionPage, SessionQuery, SessionView
+from noetl.server.endpoint import QueryString, RequestBody, Routes, text
 from noetl.server.problems import Refused
-from noetl.store.access import MAX_SESSION_SECONDS
+from noetl.server.record_views import RecordView
+from noetl.store.access import MAX_SESSION_SECONDS, Role
 from noetl.timestamps import rfc3339
 
 routes = Routes()
 
 LOGIN_BYTES = 16_384
+
+
+class LoginRequest(RequestBody, frozen=True):
+    """Name and password."""
+
+    user: str
+    password: str
+
+
+class NewSession(msgspec.Struct, frozen=True):
+    """A new session, whose secret is in the cookie. Changes need `csrf_token` in the header X-CSRF-Token."""
+
+    session_id: str
+    user: str
+    role: Role
+    csrf_token: str
+    expires: str
 
 
 @routes.add("POST", "/sessions", limit=LOGIN_BYTES, answers={201: NewSession})
@@ -43,6 +63,32 @@ async def login(call: Call, body: LoginRequest) -> Response:
     return json_response(answer, 201, {"Set-Cookie": cookie(secret, int(MAX_SESSION_SECONDS))})
 
 
+class SessionQuery(QueryString, frozen=True):
+    user: Annotated[str, text("Sessions of this user (admin only); `*` lists all.")] = ""
+
+
+class SessionView(RecordView, frozen=True):
+    """A session of a user."""
+
+    id: str
+    user: str
+    created: str
+    last_seen: str
+    expires: str
+    agent: str
+    address: str
+    current: bool
+
+
+class SessionPage(msgspec.Struct, frozen=True):
+    """The caller, and sessions; `csrf_token` if the caller has a session."""
+
+    name: str
+    role: Role
+    csrf_token: str | None
+    items: list[SessionView]
+
+
 @routes.add("GET", "/sessions")
 async def list_all(call: Call, query: SessionQuery) -> SessionPage:
     """The caller, and the caller's sessions."""
@@ -52,11 +98,11 @@ async def list_all(call: Call, query: SessionQuery) -> SessionPage:
         raise Refused(403, "only the role admin may list sessions of others")
     user = None if query.user == "*" else query.user or own
     sessions = await call.api.sessions.of(user) if user != "" else []
-    if caller.session is None:
-        csrf, current = None, ""
-    else:
-        csrf, current = csrf_of(cookie_of(call.headers)), caller.session.id
-    views = [SessionView.of(session, session.id == current) for session in sessions]
+    csrf = None if caller.session is None else csrf_of(cookie_of(call.headers))
+    current = None if caller.session is None else caller.session.id
+    views = [
+        SessionView.of(session, last_seen=rfc3339(session.seen), current=session.id == current) for session in sessions
+    ]
     return SessionPage(caller.name, caller.role, csrf, views)
 
 

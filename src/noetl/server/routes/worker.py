@@ -26,8 +26,7 @@ from noetl.runtime.runtime import Refresh
 from noetl.server.api import Api
 from noetl.server.auth import unauthorised
 from noetl.server.call import Call
-from noetl.server.endpoint import BYTES, JSON, MIB, YAML, Routes
-from noetl.server.models.base import QueryString, text
+from noetl.server.endpoint import BYTES, JSON, MIB, YAML, QueryString, Routes, text
 from noetl.server.problems import Refused
 from noetl.server.service import Reported
 from noetl.store import codec

@@ -8,7 +8,8 @@ from starlette.responses import Response
 from noetl.errors import NotFound
 from noetl.server.call import Call
 from noetl.server.endpoint import BYTES, JSON, Routes
-from noetl.server.models.health import WorkerPage, WorkerView
+from noetl.server.record_views import RecordView
+from noetl.timestamps import rfc3339
 
 routes = Routes()
 
@@ -16,10 +17,28 @@ MAX_PARSED_BYTES = 8 << 20
 """Content up to this size is parsed to find out whether it is JSON."""
 
 
+class WorkerView(RecordView, frozen=True):
+    """A worker at its last heartbeat."""
+
+    worker: str
+    pool: str
+    slots: int
+    busy: int
+    host: str
+    version: str
+    started: str | None
+    last_heard: str | None
+
+
+class WorkerPage(msgspec.Struct, frozen=True):
+    items: list[WorkerView]
+
+
 @routes.add("GET", "/workers")
 async def workers(call: Call) -> WorkerPage:
     """The workers at their last heartbeats."""
-    return WorkerPage(list(map(WorkerView.of, await call.in_store(call.api.store.workers))))
+    sessions = await call.in_store(call.api.store.workers)
+    return WorkerPage([WorkerView.of(session, last_heard=rfc3339(session.beat)) for session in sessions])
 
 
 @routes.add("GET", "/results/{hash}", answers={200: BYTES})

@@ -27,14 +27,13 @@ from noetl.errors import AuthError, Conflict, NotFound, UsageError
 from noetl.keychain.kinds import WEBHOOK
 from noetl.keychain.safe import Safe
 from noetl.keychain.sealed import Label, seal, unseal
-from noetl.server.roles import is_name
+from noetl.model.identity import is_name
 from noetl.store.ports import Store
 from noetl.store.triggers import Hook
 
 WINDOW_SECONDS = 300.0
 """Maximum age of a delivery, including the difference of the clocks."""
 MIN_SECRET_LENGTH = 16
-KIND = WEBHOOK
 NOBODY = ("//hooks",)
 """Allowed paths of a hook's secret: matches no playbook, and the keychain rejects the kind as well."""
 TIMESTAMP = re.compile(r"[0-9]{1,12}", re.ASCII)
@@ -43,21 +42,14 @@ UNKNOWN = os.urandom(32).hex()
 """Secret for the signatures of hooks that do not exist."""
 
 
-class Signature:
-    """The signature of a delivery, computed as its body arrives."""
+def signature_of(secret: str, timestamp: str, body: bytes = b"") -> hmac.HMAC:
+    """The signature of a delivery; `update` adds further parts of its body."""
+    return hmac.new(secret.encode(), timestamp.encode("latin-1") + b"." + body, sha256)
 
-    def __init__(self, secret: str, timestamp: str, body: bytes = b"") -> None:
-        self._mac = hmac.new(secret.encode(), timestamp.encode("latin-1") + b"." + body, sha256)
 
-    def update(self, part: bytes) -> None:
-        self._mac.update(part)
-
-    def hex(self) -> str:
-        return self._mac.hexdigest()
-
-    def fits(self, header: str) -> bool:
-        expected = f"sha256={self.hex()}"
-        return hmac.compare_digest(expected.encode(), header.strip().lower().encode("utf-8", "replace"))
+def fits(signature: hmac.HMAC, header: str) -> bool:
+    expected = f"sha256={signature.hexdigest()}"
+    return hmac.compare_digest(expected.encode(), header.strip().lower().encode("utf-8", "replace"))
 
 
 def is_plausible(timestamp: str, signature: str, now: float) -> bool:
@@ -73,11 +65,10 @@ class Decoy:
     """A dummy secret, decrypted for hooks that do not exist, so that rejecting them takes the same time."""
 
     def __init__(self) -> None:
-        self.label = Label(credential_of("_"), KIND, NOBODY)
+        self.label = Label(credential_of("_"), WEBHOOK, NOBODY)
         self.sealed = b""
 
     def open(self, safe: Safe) -> None:
-        """Decrypt the dummy secret. Blocks."""
         safe.store.get(self.label.name)
         try:
             unseal(self.sealed, self.label, safe.keys.read())
@@ -98,7 +89,7 @@ def deliveries(signature: str, delivery: str, body: bytes) -> list[str]:
     return [*named, f"signature {signature}"]
 
 
-# -- storing hooks --------------------------------------------------------------------------------------------------
+# -- in a store; these functions block ------------------------------------------------------------------------------
 
 
 def credential_of(name: str) -> str:
@@ -109,19 +100,19 @@ def credential_of(name: str) -> str:
 def put(
     store: Store, safe: Safe, name: str, path: str, version: int | None, secret: str | None, now: float
 ) -> tuple[Hook, str | None, bool]:
-    """Store a hook; the hook, its secret if that was generated, and whether the hook is new. Blocks."""
+    """Store a hook; returns the hook, its secret if that was generated, and whether the hook is new."""
     if not is_name(name):
         raise UsageError(f"{name[:100]!r} is not a valid name of a hook: use letters, digits and _ . @ -")
     if secret is not None and len(secret) < MIN_SECRET_LENGTH:
         raise UsageError(f"the secret of a hook must have at least {MIN_SECRET_LENGTH} characters")
     existing = store.triggers.hook(name)
     generated = None
-    if secret is None and (existing is None or _sealed_kind(safe, name) is None):
-        generated = secrets.token_urlsafe(32)
     if secret is not None:
         _check_unique(store, safe, name, secret)
-    if (chosen := secret or generated) is not None:
-        _seal(safe, name, chosen, now)
+        _seal(safe, name, secret, now)
+    elif existing is None or _sealed_kind(safe, name) is None:
+        generated = secrets.token_urlsafe(32)
+        _seal(safe, name, generated, now)
     store.triggers.put_hook(Hook(name, path, version, now, now))
     hook = store.triggers.hook(name)
     if hook is None:
@@ -130,7 +121,7 @@ def put(
 
 
 def rotate(store: Store, safe: Safe, name: str, now: float) -> tuple[Hook, str]:
-    """Replace the secret of a hook; the old one is invalid at once. Blocks."""
+    """Replace the secret of a hook; the old one is invalid at once."""
     hook = store.triggers.hook(name)
     if hook is None:
         raise NotFound(f"there is no hook {name!r}")
@@ -140,10 +131,9 @@ def rotate(store: Store, safe: Safe, name: str, now: float) -> tuple[Hook, str]:
 
 
 def delete(store: Store, name: str) -> None:
-    """Delete a hook and its secret. Blocks."""
     existed = store.triggers.delete_hook(name)
     sealed = store.credentials.get(credential_of(name))
-    if sealed is not None and sealed.kind == KIND:
+    if sealed is not None and sealed.kind == WEBHOOK:
         store.credentials.delete(sealed.name)
     if not existed:
         raise NotFound(f"there is no hook {name!r}")
@@ -151,9 +141,9 @@ def delete(store: Store, name: str) -> None:
 
 def opened(store: Store, safe: Safe, name: str, decoy: Decoy | None = None) -> tuple[Hook, str] | None:
     """A hook and its secret; None if there is none, after the decoy was opened instead. AuthError if the secret cannot
-    be decrypted. Blocks."""
+    be decrypted."""
     hook, kind = store.triggers.hook(name), _sealed_kind(safe, name)
-    if hook is None or kind != KIND:
+    if hook is None or kind != WEBHOOK:
         if decoy is not None:
             decoy.open(safe)
         return None
@@ -180,6 +170,6 @@ def _sealed_kind(safe: Safe, name: str) -> str | None:
 
 def _seal(safe: Safe, name: str, secret: str, now: float) -> None:
     credential = credential_of(name)
-    if _sealed_kind(safe, name) not in (None, KIND):
+    if _sealed_kind(safe, name) not in (None, WEBHOOK):
         raise Conflict(f"the name of the secret, {credential!r}, is used by another credential")
-    safe.put(credential, KIND, {"secret": secret}, paths=NOBODY, now=now)
+    safe.put(credential, WEBHOOK, {"secret": secret}, paths=NOBODY, now=now)

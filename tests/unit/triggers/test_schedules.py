@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from tests.conformance.memory import MemoryStore
 
 from noetl.errors import Conflict, UsageError
-from noetl.server import schedules
-from noetl.server.models.schedules import ScheduleRequest
+from noetl.server.record_views import schedule_view
 from noetl.store.triggers import Firing, Schedule
+from noetl.triggers import schedules
+from noetl.triggers.schedules import ScheduleRequest
 
 NOW = 1_760_000_000.0
 
@@ -54,8 +55,8 @@ def test_a_new_schedule_knows_when_it_fires_next() -> None:
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"every": None}, "say when"),
-        ({"cron": "* * * * *"}, "say when"),
+        ({"every": None}, "exactly one of"),
+        ({"cron": "* * * * *"}, "exactly one of"),
         ({"every": None, "at": "2001-01-01T00:00Z"}, "never fire"),
         ({"timezone": "Mars"}, "time zone"),
         ({"every": "soon"}, "duration"),
@@ -285,19 +286,19 @@ def test_what_was_decided_before_a_pause_still_starts() -> None:
 def test_a_firing_on_request_obeys_the_policy() -> None:
     firing = Firing(NOW + 12, "key")
     for overlap in ("skip", "queue", "allow"):
-        assert schedules.asked(made(overlap=overlap), firing, (), NOW + 12).starting == (firing,)
+        assert schedules.triggered(made(overlap=overlap), firing, (), NOW + 12).starting == (firing,)
     one, first = running("skip")
     with pytest.raises(Conflict, match=first):
-        schedules.asked(one, firing, [first], NOW + 12)
+        schedules.triggered(one, firing, [first], NOW + 12)
     one, first = running("queue")
-    assert schedules.asked(one, firing, [first], NOW + 12).queue == (firing,)
+    assert schedules.triggered(one, firing, [first], NOW + 12).queue == (firing,)
     one, first = running("allow")
-    assert schedules.asked(one, firing, [first], NOW + 12).starting == (firing,)
+    assert schedules.triggered(one, firing, [first], NOW + 12).starting == (firing,)
 
 
 def test_a_paused_or_retired_schedule_fires_on_request() -> None:
     firing = Firing(NOW + 12, "key")
-    paused = schedules.asked(schedules.paused(made(), NOW + 1), firing, (), NOW + 12)
+    paused = schedules.triggered(schedules.paused(made(), NOW + 1), firing, (), NOW + 12)
     assert (paused.starting, paused.status) == ((firing,), "paused")
     assert paused.look is not None
     after = started(paused, NOW + 12)
@@ -312,9 +313,9 @@ def test_trouble_is_noted_and_looked_at_again() -> None:
 def test_it_is_shown_with_its_last_and_next_firing() -> None:
     one = started(looked_at(made(), NOW + 10), NOW + 10)
     store = MemoryStore()
-    shown = schedules.view(store, one)
+    shown = schedule_view(schedules.refreshed(store, one))
     assert shown.next == "2025-10-09T08:53:40.000Z"
     assert shown.last is not None
     assert (shown.last.due, shown.last.outcome) == ("2025-10-09T08:53:30.000Z", "started")
     assert shown.last.execution_id == one.running[0]
-    assert schedules.view(store, schedules.paused(one, NOW + 11)).next is None
+    assert schedule_view(schedules.refreshed(store, schedules.paused(one, NOW + 11))).next is None

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetl.errors import UsageError
-from noetl.server import timing
 from noetl.store.triggers import Schedule
+from noetl.triggers import timing
 
 BERLIN = "Europe/Berlin"
 

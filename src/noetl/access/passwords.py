@@ -10,16 +10,14 @@ from noetl.errors import NoetlError, UsageError
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
-SHORTEST, LONGEST = 12, 1_000
+MIN_LENGTH, MAX_LENGTH = 12, 1_000
 MEMORY_KIB, ROUNDS, LANES = 19 * 1024, 2, 1
 
 
 def check(password: str) -> None:
-    """UsageError where a password can't be used."""
-    if len(password) < SHORTEST:
-        raise UsageError(f"a password has at least {SHORTEST} characters")
-    if len(password) > LONGEST:
-        raise UsageError(f"a password has at most {LONGEST:,} characters")
+    """UsageError if a password is too short or too long."""
+    if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
+        raise UsageError(f"a password must have {MIN_LENGTH} to {MAX_LENGTH:,} characters (got {len(password):,})")
 
 
 def hashed(password: str) -> str:
@@ -32,7 +30,7 @@ def matches(hash: str, password: str) -> bool:
     from argon2.exceptions import InvalidHashError, VerificationError
 
     try:
-        return _hasher().verify(hash or _nobody(), password[: LONGEST + 1]) and bool(hash)
+        return _hasher().verify(hash or _dummy_hash(), password[: MAX_LENGTH + 1]) and bool(hash)
     except (VerificationError, InvalidHashError, UnicodeEncodeError):
         return False
 
@@ -47,5 +45,5 @@ def _hasher() -> PasswordHasher:
 
 
 @cache
-def _nobody() -> str:
+def _dummy_hash() -> str:
     return _hasher().hash("nobody has this password")

@@ -1,0 +1,205 @@
+"""Executions as the API and the command line show them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from noetl.engine.envelope import envelope
+from noetl.engine.state import Execution
+from noetl.reference import Reference
+from noetl.runtime.loaded import File
+from noetl.runtime.report import report
+from noetl.server.record_views import RecordView
+from noetl.store.codec import decode
+from noetl.store.ports import Row, Summary
+from noetl.timestamps import optional_rfc3339, rfc3339
+
+Status = Literal["pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled"]
+TokenStatus = Literal["ready", "waiting", "held", "delayed"]
+
+
+def encode_reference(value: Any) -> Any:
+    """For the JSON encoder: references to stored values are sent as references."""
+    if isinstance(value, Reference):
+        return value.as_data()
+    raise TypeError(f"a value of type {type(value).__name__} cannot be encoded as JSON")
+
+
+class StepView(msgspec.Struct, frozen=True):
+    """The latest run of a step, and the number of its runs."""
+
+    status: str
+    runs: int
+    result: Any
+    error: dict[str, Any] | None
+
+
+class ErrorView(msgspec.Struct, frozen=True):
+    """Why an execution failed, and at which place of the playbook."""
+
+    kind: str | None
+    message: str | None
+    step: str | None
+    task: str | None
+    attempt: int | None
+    file: str
+    line: int | None
+    column: int | None
+
+
+class TokenView(msgspec.Struct, frozen=True):
+    """A token that has not been consumed yet."""
+
+    id: int
+    step: str
+    status: TokenStatus
+    due: str | None
+
+    @classmethod
+    def all_of(cls, state: Execution) -> list[TokenView]:
+        views = []
+        for token in state.tokens.values():
+            status: TokenStatus = "waiting" if token.id in state.waiting.get(token.step, ()) else "ready"
+            if token.id in state.held:
+                status = "held"
+            elif token.id in state.delayed:
+                status = "delayed"
+            views.append(cls(token.id, token.step, status, optional_rfc3339(token.due)))
+        return views
+
+
+class LoopView(msgspec.Struct, frozen=True):
+    """The progress of a loop."""
+
+    total: int
+    ok: int
+    failed: int
+    running: int
+
+    @classmethod
+    def all_of(cls, state: Execution) -> dict[str, LoopView]:
+        """The running loops, by step run."""
+        loops = ((run.id, run.loop) for run in state.runs.values() if run.loop is not None)
+        return {run: cls(loop.total, loop.ok, loop.failed, len(loop.lanes)) for run, loop in loops}
+
+
+class ExecutionView(msgspec.Struct, frozen=True, kw_only=True):
+    """An execution. Large values are references; GET /results/KEY has their content."""
+
+    execution_id: str
+    status: Status
+    result: Any
+    ctx: dict[str, Any]
+    steps: dict[str, StepView]
+    error: ErrorView | None
+    events: int
+    duration_ms: float
+    name: str
+    path: str
+    playbook_id: str
+    parent: str | None
+    started: str
+    ended: str | None
+    tokens: list[TokenView]
+    progress: dict[str, LoopView]
+
+    @classmethod
+    def of(cls, state: Execution, summary: Summary, file: File, now: float) -> ExecutionView:
+        return cls(
+            **report(state, file.name, dict(file.places), _seconds(summary, now)),
+            name=summary.name,
+            path=summary.path,
+            playbook_id=summary.digest,
+            parent=summary.parent,
+            started=rfc3339(summary.started),
+            ended=optional_rfc3339(summary.ended),
+            tokens=TokenView.all_of(state),
+            progress=LoopView.all_of(state),
+        )
+
+
+class ExecutionItem(RecordView, frozen=True):
+    """An execution in a list."""
+
+    execution_id: str
+    name: str
+    path: str
+    status: Status
+    started: str
+    ended: str | None
+    duration_ms: float
+    playbook_id: str
+    parent: str | None
+
+
+def execution_item(summary: Summary, now: float) -> ExecutionItem:
+    return ExecutionItem.of(summary, duration_ms=round(_seconds(summary, now) * 1000, 3), playbook_id=summary.digest)
+
+
+def _seconds(summary: Summary, now: float) -> float:
+    return max(0.0, (summary.ended if summary.ended is not None else now) - summary.started)
+
+
+class EventView(msgspec.Struct, frozen=True):
+    """An event. The fields after `payload` are other names of the ones before it."""
+
+    event_id: str
+    seq: int
+    event_type: str
+    timestamp: str
+    source: str
+    entity_type: str
+    entity_id: str
+    parent_id: str | None
+    status: str
+    execution_id: str
+    step_run_id: str | None
+    task_run_id: str | None
+    iteration_id: str | None
+    task_label: str | None
+    attempt: int | None
+    action_id: str | None
+    trace_id: str
+    payload: dict[str, Any]
+    name: str
+    ts: str
+    entity: str
+    data: dict[str, Any]
+    workflow_run_id: str
+    tool_run_id: str | None
+    iteration: int | None
+    page: int | None
+
+    @classmethod
+    def of(cls, execution_id: str, row: Row) -> EventView:
+        return cls(**envelope(execution_id, row.seq, row.at, decode(row.type, row.data)))
+
+
+class StateView(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of an execution after its event `seq`."""
+
+    execution_id: str
+    seq: int
+    timestamp: str | None
+    status: Status
+    workload: dict[str, Any]
+    ctx: dict[str, Any]
+    steps: dict[str, StepView]
+    tokens: list[TokenView]
+    progress: dict[str, LoopView]
+    result: Any
+    error: ErrorView | None
+
+    @classmethod
+    def of(cls, state: Execution, at: float | None, file: File) -> StateView:
+        reported = report(state, file.name, dict(file.places), 0.0)
+        return cls(
+            **{name: value for name, value in reported.items() if name in cls.__struct_fields__},
+            seq=state.seq,
+            timestamp=optional_rfc3339(at),
+            workload=state.workload,
+            tokens=TokenView.all_of(state),
+            progress=LoopView.all_of(state),
+        )

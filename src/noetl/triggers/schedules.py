@@ -1,0 +1,263 @@
+"""The life of a schedule: it is created, changed, checked when it is due, and triggered. Each function returns the next
+revision of its row; `server/scheduler.py` starts the executions.
+
+A firing goes through three states, each of which is stored before the next begins: it is due (`next`), decided
+(`starting`, or in the `queue` behind an open execution), and settled (`recent`). A server that crashes in between
+leaves a row from which any other server continues.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection, Iterable
+from typing import Annotated, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from noetl.errors import Conflict, NotFound, UsageError
+from noetl.model.identity import is_name
+from noetl.store.codec import check_value
+from noetl.store.ports import Store
+from noetl.store.triggers import Fired, Firing, Missed, Overlap, Schedule
+from noetl.timestamps import rfc3339
+from noetl.triggers import timing
+
+GRACE_SECONDS = 60.0
+"""A firing that starts later than this was missed; so was one that the next one has overtaken."""
+TAKEN_SECONDS = 5.0
+"""How long other servers ignore a schedule whose firings are being started."""
+QUEUE_SECONDS = 1.0
+"""How often a server checks whether the execution that a queue waits for has ended."""
+TROUBLED_SECONDS = 60.0
+"""Delay before a schedule that could not be decided is checked again."""
+MOST_MISSED = 100
+"""Maximum number of missed firings that are made up for: the latest ones."""
+LONGEST_QUEUE = 100
+MOST_RUNNING = 100
+KEPT_RECENT = 20
+OWN_KEY = "schedule"
+"""The key in the payload of an execution that describes its firing."""
+
+Change = Callable[[Schedule, Collection[str]], Schedule]
+"""Returns the next revision of a schedule. The collection has those of its executions that are open."""
+
+
+class ScheduleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When to start which playbook, with which inputs.
+
+    Exactly one of: `cron` (five fields, in `timezone`), `every` (seconds, or a duration such as `15m`), `at` (a single
+    time, in `timezone` if it has no offset). `overlap` is the policy for firings while an execution of the schedule is
+    open, `missed` the policy for firings that no server was there to start.
+    """
+
+    path: str
+    version: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
+    payload: dict[str, Any] = {}
+    ctx: dict[str, Any] = {}
+    cron: str | None = None
+    every: float | str | None = None
+    at: str | None = None
+    timezone: str = "UTC"
+    overlap: Overlap = "skip"
+    missed: Missed = "once"
+    paused: bool | None = None
+
+
+# -- in a store; these functions block ------------------------------------------------------------------------------
+
+
+def change_in(store: Store, name: str, change: Change) -> Schedule:
+    """Change a schedule from its current revision; NotFound if there is none."""
+    while True:
+        schedule = store.triggers.schedule(name)
+        if schedule is None:
+            raise NotFound(f"there is no schedule {name!r}")
+        new = change(schedule, open_of(store, schedule.running))
+        if store.triggers.change_schedule(new):
+            return new
+
+
+def put_in(store: Store, name: str, request: ScheduleRequest, now: float) -> tuple[Schedule, bool]:
+    """Change a schedule or create it; returns its revision, and whether it is new."""
+    while store.triggers.schedule(name) is None:
+        schedule = made(name, request, now)
+        if store.triggers.add_schedule(schedule):
+            return schedule, True
+    return change_in(store, name, lambda old, _: changed(old, request, now)), False
+
+
+def open_of(store: Store, executions: Iterable[str]) -> set[str]:
+    """Which of the executions are stored and have not ended."""
+    summaries = (summary for name in executions for summary in store.summaries(prefix=name, limit=1))
+    return {summary.execution_id for summary in summaries if summary.ended is None}
+
+
+def refreshed(store: Store, schedule: Schedule) -> Schedule:
+    """The schedule with those of its executions that are open now."""
+    return _with_running(schedule, open_of(store, schedule.running))
+
+
+# -- changes by users -----------------------------------------------------------------------------------------------
+
+
+def made(name: str, request: ScheduleRequest, now: float) -> Schedule:
+    """A new schedule; UsageError says what is wrong with it."""
+    if not is_name(name):
+        raise UsageError(f"{name[:100]!r} is not a valid name of a schedule: use letters, digits and _ . @ -")
+    blank = Schedule(name, secrets.token_hex(8), request.path, created=now, anchor=round(now, 3))
+    return replace(changed(blank, request, now), revision=1)
+
+
+def changed(old: Schedule, request: ScheduleRequest, now: float) -> Schedule:
+    """The schedule after a request. If its times stay the same, so does its next firing."""
+    if sum(value is not None for value in (request.cron, request.every, request.at)) != 1:
+        raise UsageError("a schedule needs exactly one of: cron, every, at")
+    timing.zone_of(request.timezone)
+    for value in (request.payload, request.ctx):
+        check_value(value)
+    new = replace(
+        old,
+        path=request.path,
+        version=request.version,
+        payload=request.payload,
+        ctx=request.ctx,
+        cron=None if request.cron is None else timing.checked_cron(request.cron),
+        every=None if request.every is None else timing.checked_every(request.every),
+        at=None if request.at is None else timing.checked_at(request.at, request.timezone),
+        timezone=request.timezone,
+        overlap=request.overlap,
+        missed=request.missed,
+        paused=old.paused if request.paused is None else request.paused,
+        updated=now,
+    )
+    if (new.cron, new.every, new.at, new.timezone) != (old.cron, old.every, old.at, old.timezone):
+        new = replace(new, anchor=round(now, 3))
+        new = replace(new, next=timing.next_after(new, now))
+        if new.next is None:
+            raise UsageError("the schedule would never fire: its time has passed, or there is no such day")
+    elif old.paused and not new.paused:
+        new = replace(new, next=timing.next_after(new, now))
+    return _revised(new, now)
+
+
+def paused(old: Schedule, now: float) -> Schedule:
+    return _revised(replace(old, paused=True, updated=now), now)
+
+
+def resumed(old: Schedule, now: float) -> Schedule:
+    """It continues with the next firing; firings during the pause are not made up for."""
+    following = timing.next_after(old, now) if old.paused else old.next
+    return _revised(replace(old, paused=False, updated=now, next=following), now)
+
+
+def triggered(old: Schedule, firing: Firing, is_open: Collection[str], now: float) -> Schedule:
+    """The schedule fires now, once for each firing; Conflict if its overlap policy forbids that."""
+    execution = firing.execution(old.id)
+    if firing in (*old.starting, *old.queue) or execution in (*old.running, *(fired.execution for fired in old.recent)):
+        return replace(old, revision=old.revision + 1)  # a repeated request
+    new = _with_running(old, is_open)
+    if not new.running or new.overlap == "allow":
+        return _revised(_begun(new, firing), now)
+    if new.overlap == "skip":
+        raise Conflict(f"{new.running[-1]} of schedule {new.name!r} is still open, and its firings do not overlap")
+    if len(new.queue) >= LONGEST_QUEUE:
+        raise Conflict(f"schedule {new.name!r} already has {len(new.queue)} waiting firings")
+    return _revised(replace(new, queue=(*new.queue, firing)), now)
+
+
+# -- checks by servers ----------------------------------------------------------------------------------------------
+
+
+def decided(old: Schedule, is_open: Collection[str], now: float) -> Schedule:
+    """The schedule after a check: firings that are due and may start are in `starting`."""
+    new = _with_running(old, is_open)
+    if not new.paused:
+        new = _admitted(_queued(new, now), now)
+    return _revised(new, now)
+
+
+def _with_running(schedule: Schedule, is_open: Collection[str]) -> Schedule:
+    starting = {firing.execution(schedule.id) for firing in schedule.starting}
+    running = tuple(name for name in schedule.running if name in is_open or name in starting)
+    return replace(schedule, running=running)
+
+
+def _queued(schedule: Schedule, now: float) -> Schedule:
+    """With the firings that have become due, by the policy for missed ones."""
+    if schedule.next is None or schedule.next > now:
+        return schedule
+    due = timing.latest(schedule, schedule.next, now, MOST_MISSED)
+    if schedule.missed == "all":
+        chosen = due
+    elif schedule.missed == "once" or (due and now - due[-1] <= GRACE_SECONDS):
+        chosen = due[-1:]
+    else:
+        chosen = []
+    if missed := due[: len(due) - len(chosen)]:
+        fired = Fired(missed[-1], now, "missed", reason="no server was running in time", count=len(missed))
+        schedule = _noted(schedule, fired)
+    queue = (*schedule.queue, *map(Firing, chosen))
+    return replace(schedule, queue=queue, next=timing.next_after(schedule, now))
+
+
+def _admitted(schedule: Schedule, now: float) -> Schedule:
+    """With the firings of the queue that may start begun, and those that may neither start nor wait skipped."""
+    while schedule.queue and (schedule.overlap != "queue" or not schedule.running):
+        firing, *rest = schedule.queue
+        schedule = replace(schedule, queue=tuple(rest))
+        if schedule.running and schedule.overlap == "skip":
+            reason = f"{schedule.running[-1]} was still open"
+            schedule = _noted(schedule, Fired(firing.due, now, "skipped", reason=reason))
+        else:
+            schedule = _begun(schedule, firing)
+    for firing in schedule.queue[LONGEST_QUEUE:]:
+        reason = f"{LONGEST_QUEUE} firings were waiting already"
+        schedule = _noted(schedule, Fired(firing.due, now, "skipped", reason=reason))
+    return replace(schedule, queue=schedule.queue[:LONGEST_QUEUE])
+
+
+def _begun(schedule: Schedule, firing: Firing) -> Schedule:
+    running = (*schedule.running, firing.execution(schedule.id))[-MOST_RUNNING:]
+    return replace(schedule, starting=(*schedule.starting, firing), running=running)
+
+
+def settled(old: Schedule, firing: Firing, reason: str, now: float) -> Schedule:
+    """The schedule after a firing has started its execution, or for a reason has not."""
+    execution = firing.execution(old.id)
+    new = replace(old, starting=tuple(other for other in old.starting if other != firing))
+    if not reason:
+        return _revised(_noted(new, Fired(firing.due, now, "started", execution)), now)
+    new = replace(new, running=tuple(name for name in new.running if name != execution))
+    return _revised(_noted(new, Fired(firing.due, now, "failed", reason=reason)), now)
+
+
+def troubled(old: Schedule, reason: str, now: float) -> Schedule:
+    """The schedule after a failed decision. It is checked again later: another server may be able to decide."""
+    noted = _noted(old, Fired(old.next or now, now, "failed", reason=reason))
+    return replace(noted, look=now + TROUBLED_SECONDS, revision=old.revision + 1)
+
+
+def _noted(schedule: Schedule, fired: Fired) -> Schedule:
+    """With the outcome of a firing; an equal outcome only increases the count of the last one."""
+    *before, last = schedule.recent or (None,)
+    if last is not None and fired.execution is None and (last.outcome, last.reason) == (fired.outcome, fired.reason):
+        return replace(schedule, recent=(*before, replace(fired, count=last.count + fired.count)))
+    return replace(schedule, recent=(*schedule.recent, fired)[-KEPT_RECENT:])
+
+
+def _revised(schedule: Schedule, now: float) -> Schedule:
+    if schedule.starting:
+        look: float | None = now + TAKEN_SECONDS
+    elif schedule.paused:
+        look = None
+    elif schedule.queue:
+        look = now + QUEUE_SECONDS
+    else:
+        look = schedule.next
+    return replace(schedule, look=look, revision=schedule.revision + 1)
+
+
+def payload_of(schedule: Schedule, firing: Firing) -> dict[str, Any]:
+    """The payload of an execution: that of the schedule, and the firing unless the payload has its key."""
+    return {OWN_KEY: {"name": schedule.name, "time": rfc3339(firing.due)}} | schedule.payload
