@@ -42,7 +42,10 @@ def problems(code: str, data: bytes) -> list[Problem]:
 async def _compiled_by_a_server(data: bytes) -> list[Problem]:
     compiler = Compiler(TINY_SECONDS)
     try:
-        return (await compiler.check("anybody", data)).problems
+        for _ in range(100):  # the kernel checks CPU budgets at its clock ticks only
+            if problems := (await compiler.check("anybody", data)).problems:
+                break
+        return problems
     finally:
         compiler.close()
 
