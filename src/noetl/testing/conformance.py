@@ -1,7 +1,7 @@
-"""Whether a tool kind keeps the contract of `noetl.tools.base`.
+"""Whether a tool kind keeps the contract of `noetl.tools.base`, as a function and as a class of tests for pytest.
 
-Each check yields what is wrong in words. Those about the description of the kind need nothing; those about calls try
-the examples that the author of the tool gives: as they are, and with values in them that nobody would write.
+Each check yields what is wrong in words. Checks of the description need no example. Checks of calls try the examples of
+the author, as they are and with odd values in them.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from noetl.model.inputs import Row, rows, schema
 from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome
-from noetl.testing.example import Example, odd_variants
-from noetl.testing.leftovers import left_since, traces
+from noetl.testing.example import CALL_SECONDS, Example, call_all, cancel_call, close_twice, leaked_tasks, odd_variants
+from noetl.testing.leftovers import left_since, resources
 from noetl.testing.tool import Tool, hiding, tool_of
-from noetl.testing.trial import CALL_SECONDS, Made, cancelled, closed_twice, made, tasks_left
 
 ERROR_KINDS = frozenset(
     [
@@ -31,8 +30,8 @@ ERROR_KINDS = frozenset(
     ]
 )
 """The kinds of the language. A tool may have others, with its own name and a dot in front."""
-EVERY_TASK = frozenset(["kind", "spec", "args", "name"])
-"""Keys of every task, which can't be inputs."""
+TASK_KEYS = frozenset(["kind", "spec", "args", "name"])
+"""Keys of every task, which cannot be inputs."""
 HEAVY = frozenset(
     [
         *("asyncio", "concurrent", "ctypes", "email", "http", "logging", "multiprocessing", "select", "socket"),
@@ -41,44 +40,40 @@ HEAVY = frozenset(
 )
 """Parts of the standard library that take long to import."""
 OK = "an ok outcome"
-SHOWN = 200
-"""How much is shown of a text that may be long."""
+MAX_CHARACTERS = 200
+"""How much of a long text is printed."""
 
 Examples = Sequence[Example]
 Check = Callable[[Tool, Examples], Iterator[str]]
 
 
 def check_kind(tool: Any, examples: Examples = ()) -> list[str]:
-    """All that is wrong with a tool kind: its module or its name. Nothing is wrong if the list is empty."""
+    """Every fault of a tool kind, which is its module or its name; empty if it has none."""
     subject = tool_of(tool)
     return [f"{check.__name__}: {fault}" for check in CHECKS for fault in check(subject, examples)]
 
 
-# -- what the kind says of itself -------------------------------------------------------------------------------------
+# -- the description of the kind --------------------------------------------------------------------------------------
 
 
 def description(tool: Tool, examples: Examples) -> Iterator[str]:
-    """The kind has a name, a summary and a model of inputs, and what it says about its inputs names inputs."""
+    """The kind has a name, a summary and a model of inputs, and refers only to inputs that exist."""
     kind = tool.kind
     if not re.fullmatch(r"[a-z][a-z0-9_]*", kind.name):
-        yield f"the name {kind.name!r} is not made of small letters, digits and underscores"
+        yield f"the name {kind.name!r} must consist of lower-case letters, digits and underscores"
     if not kind.summary or "\n" in kind.summary or kind.summary.endswith("."):
-        yield "the summary is not one line without a full stop"
+        yield "the summary must be one line without a full stop"
     if kind.timeout is not None and kind.timeout <= 0:
-        yield f"the time limit is {kind.timeout}"
+        yield f"the timeout must be positive (got {kind.timeout})"
     if not kind.inputs.__struct_config__.forbid_unknown_fields:
-        yield "the inputs take keys that they do not know: set forbid_unknown_fields=True"
+        yield "the inputs accept unknown keys: set forbid_unknown_fields=True"
     names = {row.name for row in _rows(kind)}
-    for name in sorted(names & (EVERY_TASK - _named_by(kind))):
-        yield f"an input can't be called {name!r}: every task has that key"
+    reserved = TASK_KEYS - {"name"} if kind.name == "workbook" else TASK_KEYS  # its task is found by its name
+    for name in sorted(names & reserved):
+        yield f"an input cannot be called {name!r}: every task has that key"
     mentioned = {*kind.sql, *kind.shell, *kind.verbatim, *(name for group in kind.one_of for name in group)}
     for name in sorted(path for path in mentioned if names and path.partition(".")[0] not in names):
-        yield f"{name!r} is named, but there is no such input"
-
-
-def _named_by(kind: Kind) -> frozenset[str]:
-    """A workbook's task is found by its name."""
-    return frozenset(["name"]) if kind.name == "workbook" else frozenset()
+        yield f"the kind refers to {name!r}, but has no such input"
 
 
 def functions(tool: Tool, examples: Examples) -> Iterator[str]:
@@ -103,15 +98,15 @@ def documentation(tool: Tool, examples: Examples) -> Iterator[str]:
 
 
 def json_schema(tool: Tool, examples: Examples) -> Iterator[str]:
-    """Editors can be told what the inputs are."""
+    """The inputs have a JSON Schema, for editors."""
     try:
         msgspec.json.encode(schema(tool.kind))
-    except Exception as error:  # whatever a model does to the generator, it is the model's author who must know
-        yield f"no JSON Schema can be made of the inputs: {type(error).__name__}: {error}"
+    except Exception as error:  # any error of the generator is a fault of the model
+        yield f"the inputs have no JSON Schema: {type(error).__name__}: {error}"
 
 
 def _rows(kind: Kind) -> list[Row]:
-    """The inputs; none of a model that can't be read, which has no schema either."""
+    """The inputs; none of a model without a schema."""
     try:
         return rows(kind)
     except TypeError:
@@ -119,7 +114,7 @@ def _rows(kind: Kind) -> list[Row]:
 
 
 def light_import(tool: Tool, examples: Examples) -> Iterator[str]:
-    """`noetl validate` imports the module: drivers and the slow parts of the standard library come with a call."""
+    """`noetl validate` imports the module: drivers and slow parts of the standard library are imported by calls."""
     code = (
         "import sys, importlib, msgspec, noetl.tools.base, noetl.tools.fields; before = set(sys.modules);"
         f"importlib.import_module({tool.home!r}); print(*sorted(set(sys.modules) - before))"
@@ -127,7 +122,7 @@ def light_import(tool: Tool, examples: Examples) -> Iterator[str]:
     command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=CALL_SECONDS, check=False)
     if done.returncode:
-        yield f"it can't be imported: {done.stderr.strip().splitlines()[-1]}"
+        yield f"it cannot be imported: {done.stderr.strip().splitlines()[-1]}"
         return
     own = tool.home.partition(".")[0]
     tops = {name.partition(".")[0] for name in done.stdout.split()}
@@ -144,101 +139,124 @@ def expected(tool: Tool, examples: Examples) -> Iterator[str]:
     for number, outcome in _outcomes(tool, examples):
         wanted = examples[number].error or OK
         if isinstance(outcome, Exception):
-            yield f"example {number} lets {type(outcome).__name__} out: {str(outcome)[:SHOWN]}"
+            yield f"example {number} raises {type(outcome).__name__}: {str(outcome)[:MAX_CHARACTERS]}"
         elif isinstance(outcome, Outcome) and _ending(outcome) != wanted:
             message = f": {outcome.error.message}" if outcome.error is not None else ""
-            yield f"example {number} ends with {_ending(outcome)}, not with {wanted}{message[:SHOWN]}"
+            yield f"example {number} ends with {_ending(outcome)}, not with {wanted}{message[:MAX_CHARACTERS]}"
 
 
 def outcomes(tool: Tool, examples: Examples) -> Iterator[str]:
-    """An outcome has a result or an error, made of what can be stored."""
+    """An outcome has a result or an error, which can be stored."""
     for number, outcome in _outcomes(tool, examples):
         if not isinstance(outcome, Exception):
             yield from (f"example {number}: {fault}" for fault in _misshapen(tool.kind, outcome))
 
 
 def odd_inputs(tool: Tool, examples: Examples) -> Iterator[str]:
-    """What nobody would write gives an outcome, and never an exception; a key that is unknown, one of kind `input`."""
-    calls = [
-        (f"example {n}{words}", example) for n, example in _short(examples) for words, example in odd_variants(example)
-    ]
-    for what, outcome in made(tool, calls):
+    """Odd inputs give an outcome, never an exception; an unknown key gives one of kind `input`."""
+    calls = {
+        f"example {number}{description}": variant
+        for number, example in _short(examples)
+        for description, variant in odd_variants(example)
+    }
+    for call, outcome in zip(calls, call_all(tool, list(calls.values())), strict=True):
         if isinstance(outcome, Exception):
-            yield f"{what}: {type(outcome).__name__} came out: {str(outcome)[:SHOWN]}"
+            yield f"{call}: raises {type(outcome).__name__}: {str(outcome)[:MAX_CHARACTERS]}"
             continue
-        if "unknown key" in what and _ending(outcome) != "input":
-            yield f"{what}: ends with {_ending(outcome)}, not with input"
-        yield from (f"{what}: {fault}" for fault in _misshapen(tool.kind, outcome))
+        if "unknown key" in call and _ending(outcome) != "input":
+            yield f"{call}: ends with {_ending(outcome)}, not with input"
+        yield from (f"{call}: {fault}" for fault in _misshapen(tool.kind, outcome))
 
 
 def secrecy(tool: Tool, examples: Examples) -> Iterator[str]:
-    """No error shows a secret, and no line of the log half of one: what is cut is redacted first."""
+    """No error shows a secret, and no line of the log half of one: redact a text before you cut it."""
     for number, example in _short(examples):
-        for words, variant in [("", example), *odd_variants(example)] if example.secrets else ():
+        for description, variant in [("", example), *odd_variants(example)] if example.secrets else ():
             lines: list[str] = []
             context = {**variant.context, "log": lambda stream, line, lines=lines: lines.append(line)}
-            ((_, outcome),) = made(tool, [("", msgspec.structs.replace(variant, context=context))])
+            (outcome,) = call_all(tool, [msgspec.structs.replace(variant, context=context)])
             error = "" if isinstance(outcome, Outcome) and outcome.ok else str(outcome)
             visible = error + str(hiding(example.secrets)(lines))
-            if any(half in visible for secret in example.secrets for half in _halves(secret)):
-                yield f"example {number}{words}: shows a secret of its credential"
+            halves = [half for secret in example.secrets for half in _halves(secret)]
+            if any(half in visible for half in halves):
+                yield f"example {number}{description}: shows a secret of its credential"
 
 
 def cancelling(tool: Tool, examples: Examples) -> Iterator[str]:
-    """A call that is cancelled ends, with CancelledError."""
+    """A cancelled call ends with CancelledError."""
     for number, example in enumerate(examples):
-        if example.lasts and (fault := cancelled(tool, example)) is not None:
+        if example.lasts and (fault := cancel_call(tool, example)) is not None:
             yield f"example {number} {fault}"
 
 
 def leftovers(tool: Tool, examples: Examples) -> Iterator[str]:
     """Calls leave no task, and after `close` no thread, process or open file."""
     for number, example in enumerate(examples):
-        tasks_left(tool, example)  # what is loaded once and for all is not left behind
-        before = traces()
-        tasks = tasks_left(tool, example)
+        leaked_tasks(tool, example)  # the first call may load what the process keeps
+        before = resources()
+        tasks = leaked_tasks(tool, example)
         yield from (f"example {number}: a task is left: {task}" for task in tasks)
-        yield from (f"example {number}: {left}" for left in left_since(before))
+        yield from (f"example {number}: {leftover}" for leftover in left_since(before))
 
 
 def closing(tool: Tool, examples: Examples) -> Iterator[str]:
-    """`close` can be called twice, and where nothing was ever opened."""
+    """`close` can be called twice, and before any call."""
     if tool.close is None:
         return
-    for what, calls in (
-        ("before any call", []),
-        *((f"after example {n}", [example]) for n, example in _short(examples)),
-    ):
+    calls = {f"after example {number}": [example] for number, example in _short(examples)}
+    for moment, made in {"before any call": [], **calls}.items():
         try:
-            closed_twice(tool, calls)
-        except Exception as error:  # whatever it raises is what is wrong with it
-            yield f"`close`, called twice {what}: {type(error).__name__}: {error}"
+            close_twice(tool, made)
+        except Exception as error:  # any error is a fault
+            yield f"`close`, called twice {moment}: {type(error).__name__}: {error}"
 
 
-CHECKS: tuple[Check, ...] = (
-    description,
-    functions,
-    documentation,
-    json_schema,
-    light_import,
-    expected,
-    outcomes,
-    odd_inputs,
-    secrecy,
-    cancelling,
-    leftovers,
-    closing,
-)
+CHECKS: tuple[Check, ...] = (description, functions, documentation, json_schema, light_import)
+CHECKS += (expected, outcomes, odd_inputs, secrecy, cancelling, leftovers, closing)
 
 
-# -- what is looked at ------------------------------------------------------------------------------------------------
+# -- for pytest -------------------------------------------------------------------------------------------------------
 
 
-def _outcomes(tool: Tool, examples: Examples) -> Iterator[tuple[int, Made]]:
-    """What the examples come to, by their numbers."""
-    short = list(_short(examples))
-    for (number, _), (_, outcome) in zip(short, made(tool, [("", example) for _, example in short]), strict=True):
-        yield number, outcome
+def _test(check: Check) -> Callable[[ToolSuite], None]:
+    def test(suite: ToolSuite) -> None:
+        faults = list(check(tool_of(suite.tool), suite.examples))
+        assert not faults, "\n".join(faults)
+
+    return test
+
+
+class ToolSuite:
+    """Derive a class whose name begins with `Test`, and give it the tool and some examples.
+
+    At least one example should succeed, one should fail, and one should last, so that it can be cancelled.
+    """
+
+    tool: ClassVar[Any]
+    """The module of the kind, or the name of an installed one."""
+    examples: ClassVar[Examples] = ()
+
+    test_kind_describes_itself = _test(description)
+    test_worker_can_call_it = _test(functions)
+    test_every_input_is_documented = _test(documentation)
+    test_json_schema_of_the_inputs_can_be_made = _test(json_schema)
+    test_import_is_light = _test(light_import)
+    test_examples_end_as_expected = _test(expected)
+    test_outcomes_can_be_stored = _test(outcomes)
+    test_odd_inputs_give_an_outcome = _test(odd_inputs)
+    test_errors_show_no_secret = _test(secrecy)
+    test_call_can_be_cancelled = _test(cancelling)
+    test_nothing_is_left_behind = _test(leftovers)
+    test_close_can_be_called_at_any_time = _test(closing)
+
+
+# -- outcomes ---------------------------------------------------------------------------------------------------------
+
+
+def _outcomes(tool: Tool, examples: Examples) -> Iterator[tuple[int, Outcome | Exception]]:
+    """How the examples end, by their numbers."""
+    short = dict(_short(examples))
+    return zip(short, call_all(tool, list(short.values())), strict=True)
 
 
 def _ending(outcome: Outcome) -> str:
@@ -263,17 +281,17 @@ def _misshapen(kind: Kind, outcome: object) -> Iterator[str]:
         if not outcome.error.message.strip():
             yield "its error has no message"
         if not _is_plain(outcome.error.details):
-            yield "`error.details` hold values that JSON does not have"
+            yield "`error.details` contains values that JSON does not have"
     if not _is_storable(outcome.result):
-        yield f"its result can't be stored: {str(outcome.result)[:SHOWN]}"
+        yield f"its result cannot be stored: {str(outcome.result)[:MAX_CHARACTERS]}"
     if not _is_plain(outcome.extra):
-        yield "its own field holds values that JSON does not have"
+        yield "its extra field contains values that JSON does not have"
     for name in outcome.extra.keys() - {kind.outcome}:
         yield f"it adds {name!r} to the outcome, and its KIND has outcome={kind.outcome!r}"
 
 
 def _is_storable(value: Any) -> bool:
-    """Plain data, with bytes in the place of the whole or of a value of a map."""
+    """Plain data; bytes are allowed as the whole value or as a value of a map."""
     if isinstance(value, bytes | msgspec.Raw):
         return True
     if isinstance(value, dict):
@@ -282,7 +300,7 @@ def _is_storable(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether JSON holds exactly this."""
+    """Whether the value survives JSON unchanged."""
     try:
         return bool(msgspec.json.decode(msgspec.json.encode(value)) == value)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):

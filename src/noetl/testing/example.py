@@ -1,21 +1,31 @@
-"""A call to try, and the same call with values that nobody would write."""
+"""A call to try, variants of it with odd values, and the ways in which the checks make calls."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from noetl.testing.tool import secrets_of
+from noetl.model.outcome import Outcome
+from noetl.testing.tool import Tool, calling, secrets_of, tool_context
 
 ODD_TEXTS = ("", " ", "\0", "{{ x }}", "'; --", "../..", "x" * 100_000)
-LONG_ENOUGH = 12
-"""A secret that is shorter may stand in a text by chance, and half of it does."""
+MIN_SECRET_LENGTH = 12
+"""A shorter secret, or half of one, may occur in a text by chance."""
+CANCEL_AFTER_SECONDS = 0.2
+CANCELLED_WITHIN_SECONDS = 10.0
+"""Far more than a cancelled tool needs to end, so that only one that hangs fails."""
+CALL_SECONDS = 30.0
+
+Ended = Outcome | Exception
+"""The outcome of a call, or the exception that it raised."""
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
-    """A call to try. It is made several times, so its effects must bear that."""
+    """A call to try. It is made several times, so its effects must be repeatable."""
 
     inputs: dict[str, Any] = {}
     context: dict[str, Any] = {}
@@ -23,27 +33,105 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     credentials: dict[str, dict[str, Any]] = {}
     """What `auth` can name. Texts in it are secrets, and no error may show one."""
     error: str | None = None
-    """The kind of error that the call is to end with; None where it goes well."""
+    """The kind of error that the call must end with; None if it must succeed."""
     lasts: bool = False
     """Whether the call takes long enough to be cancelled: ten seconds or more. Such a call is only ever cancelled."""
 
     @property
     def secrets(self) -> list[str]:
         """The texts of the credentials that must never be shown."""
-        return [secret for secret in secrets_of(self.credentials) if len(secret) >= LONG_ENOUGH]
+        return [secret for secret in secrets_of(self.credentials) if len(secret) >= MIN_SECRET_LENGTH]
 
 
 def odd_variants(example: Example) -> Iterator[tuple[str, Example]]:
     """The example with an unknown key, without each of its inputs, and with odd values for each that is a text."""
     inputs = example.inputs
-    yield " with an unknown key", _with(example, {**inputs, "no_such_input": 1})
+    odd: dict[str, dict[str, Any]] = {" with an unknown key": {**inputs, "no_such_input": 1}}
     for name, value in inputs.items():
-        yield f" without {name!r}", _with(example, {key: value for key, value in inputs.items() if key != name})
-        yield f" with a list of lists for {name!r}", _with(example, {**inputs, name: [[[]]]})
+        odd[f" without {name!r}"] = {key: value for key, value in inputs.items() if key != name}
+        odd[f" with a list of lists for {name!r}"] = {**inputs, name: [[[]]]}
         if isinstance(value, str):
-            for odd in ODD_TEXTS:
-                yield f" with {name}={odd[:20]!r}", _with(example, {**inputs, name: odd})
+            odd |= {f" with {name}={text[:20]!r}": {**inputs, name: text} for text in ODD_TEXTS}
+    for description, variant in odd.items():
+        yield description, msgspec.structs.replace(example, inputs=variant)
 
 
-def _with(example: Example, inputs: dict[str, Any]) -> Example:
-    return msgspec.structs.replace(example, inputs=inputs)
+# -- making calls -----------------------------------------------------------------------------------------------------
+
+
+def call_all(tool: Tool, examples: Sequence[Example]) -> list[Ended]:
+    """How the calls end, made one after the other in one event loop."""
+
+    async def main() -> list[Ended]:
+        try:
+            return [await _ended(tool, example) for example in examples]
+        finally:
+            await _close(tool)
+
+    return asyncio.run(main())
+
+
+def cancel_call(tool: Tool, example: Example) -> str | None:
+    """What is wrong with how a cancelled call ends; None if nothing is."""
+
+    async def main() -> str | None:
+        call = asyncio.create_task(_call(tool, example))
+        await asyncio.wait([call], timeout=CANCEL_AFTER_SECONDS)
+        if call.done():
+            await _close(tool)
+            return f"does not last, or blocks the event loop: it ended with {call.exception() or call.result()}"
+        call.cancel()
+        await asyncio.wait([call], timeout=CANCELLED_WITHIN_SECONDS)
+        await _close(tool)
+        if not call.done():
+            return f"has not ended {CANCELLED_WITHIN_SECONDS:g} s after it was cancelled"
+        return None if call.cancelled() else "swallows CancelledError: let it pass"
+
+    return asyncio.run(main())
+
+
+def leaked_tasks(tool: Tool, example: Example) -> list[str]:
+    """Make a call in an event loop of its own, and close; the tasks that still run there."""
+
+    async def main() -> list[str]:
+        call = asyncio.create_task(_ended(tool, example))
+        await asyncio.wait([call], timeout=CANCEL_AFTER_SECONDS if example.lasts else None)
+        call.cancel()
+        with suppress(asyncio.CancelledError):
+            await call
+        await _close(tool)
+        return [str(task.get_coro()) for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+    return asyncio.run(main())
+
+
+def close_twice(tool: Tool, examples: Sequence[Example]) -> None:
+    """Make calls, if any, and close two times; raises what `close` raises."""
+
+    async def main() -> None:
+        for example in examples:
+            await _ended(tool, example)
+        if tool.close is not None:
+            await tool.close()
+            await tool.close()
+
+    asyncio.run(main())
+
+
+async def _ended(tool: Tool, example: Example) -> Ended:
+    try:
+        return await _call(tool, example)
+    except Exception as error:
+        return error
+
+
+async def _call(tool: Tool, example: Example) -> Outcome:
+    context = tool_context(tool.kind, example.credentials, **{"timeout": CALL_SECONDS} | example.context)
+    return await calling(tool, example.inputs, context)
+
+
+async def _close(tool: Tool) -> None:
+    """The check `closing` reports a `close` that fails; the other checks ignore it."""
+    if tool.close is not None:
+        with suppress(Exception):
+            await tool.close()

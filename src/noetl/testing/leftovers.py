@@ -1,4 +1,4 @@
-"""What a call leaves behind: threads, processes and open files."""
+"""Threads, processes and open files that a call leaves behind."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-GRACE_SECONDS = 5.0
-"""How long something that is about to end may take."""
+END_SECONDS = 5.0
+"""How long threads and processes may take to end."""
 
 
-class Traces(NamedTuple):
-    """What this process has at a moment."""
+class Resources(NamedTuple):
+    """Resources of this process."""
 
     threads: frozenset[str]
     processes: frozenset[int]
     files: dict[str, str]
-    """Open descriptors with what they lead to."""
+    """Open descriptors with their targets."""
 
 
-def traces() -> Traces:
+def resources() -> Resources:
     gc.collect()
     threads = frozenset(f"{thread.name} {thread.ident}" for thread in threading.enumerate())
-    return Traces(threads, frozenset(_children()), _files())
+    return Resources(threads, frozenset(_children()), _files())
 
 
-def left_since(before: Traces) -> list[str]:
-    """What is there now and was not before; what is on its way out gets a moment."""
-    give_up = time.monotonic() + GRACE_SECONDS
-    while (leftovers := _more(before, traces())) and time.monotonic() < give_up:
+def left_since(before: Resources) -> list[str]:
+    """Resources that the process has now and had not before, after a grace time."""
+    deadline = time.monotonic() + END_SECONDS
+    while (leftovers := _more(before, resources())) and time.monotonic() < deadline:
         time.sleep(0.02)
     return leftovers
 
 
-def _more(before: Traces, now: Traces) -> list[str]:
+def _more(before: Resources, now: Resources) -> list[str]:
     leftovers = [f"a thread is left: {name}" for name in sorted(now.threads - before.threads)]
     leftovers += [f"a process is left: {_command(pid)}" for pid in sorted(now.processes - before.processes)]
     new = sorted(target for number, target in now.files.items() if before.files.get(number) != target)
@@ -45,7 +45,7 @@ def _more(before: Traces, now: Traces) -> list[str]:
 
 
 def _children() -> list[int]:
-    """The processes that this one has started and that are still there."""
+    """The ids of live child processes."""
     children = []
     for task in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):
@@ -56,7 +56,7 @@ def _children() -> list[int]:
 def _files() -> dict[str, str]:
     files = {}
     for entry in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # the one that lists them is gone already
+        with suppress(OSError):  # the descriptor that lists them is closed already
             files[entry.name] = os.readlink(entry)
     return files
 

@@ -1,4 +1,4 @@
-"""A playbook to its end, on the real engine with a store in memory."""
+"""Run a playbook to its end, on the real engine with a store in memory."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from noetl.testing.tool import Credentials
 from noetl.tools.base import Context, Run
 from noetl.tools.registry import KINDS, Registry
 
-Stand = Outcome | Callable[[Any, Context], Outcome | Awaitable[Outcome]]
-"""What stands in for the tools of a kind: one outcome for all calls, or a function of inputs and context."""
+Fake = Outcome | Callable[[Any, Context], Outcome | Awaitable[Outcome]]
+"""Replaces the tool of a kind: one outcome for all calls, or a function of inputs and context."""
 TEXT_NAME = "playbook.yaml"
-"""What a playbook that is given as text is called."""
+"""File name of a playbook that is passed as text."""
 
 
 class Finished(NamedTuple):
-    """How a run ended. What is stored by reference is here as a value."""
+    """The end of a run. References are replaced by their values."""
 
     status: str
     """`succeeded`, `failed` or `cancelled`."""
@@ -56,10 +56,9 @@ class Finished(NamedTuple):
     events: list[dict[str, Any]]
     """The log, as `noetl runs events` shows it."""
     logs: list[tuple[str, str, str]]
-    """What tasks have written: task, stream, line."""
+    """Output of tasks: task, stream, line."""
 
     def of(self, event_type: str) -> list[dict[str, Any]]:
-        """The events of one type."""
         return [event for event in self.events if event["event_type"] == event_type]
 
 
@@ -68,7 +67,7 @@ def run_playbook(
     payload: Mapping[str, Any] | None = None,
     *,
     ctx: Mapping[str, Any] | None = None,
-    tools: Mapping[str, Stand] | None = None,
+    tools: Mapping[str, Fake] | None = None,
     credentials: Credentials | None = None,
     signals: Mapping[str, Any] | None = None,
     wait: bool = False,
@@ -77,14 +76,14 @@ def run_playbook(
     """Run a playbook to its end; a run that fails is a result too.
 
     `playbook` is a path, or its text if it has several lines. `tools` replaces kinds by outcomes, so that nothing is
-    called. `credentials` are what the playbook's keychain finds in the store: fields by name, with their `kind`.
-    `signals` are sent ahead, by name with their payloads. Waits between attempts, delays and timers take no
-    time unless `wait` is true: whenever nothing runs, the clock is set to the next of them. PlaybookInvalid if the
-    playbook can't run, TimeoutError if it takes longer than `seconds`.
+    called. `credentials` are the credentials of the database: fields by name, with their `kind`. `signals` are sent
+    when the run starts, by name with their payloads. Waits between attempts, delays and timers take no time unless
+    `wait` is true: whenever nothing runs, the clock is set to the next of them. PlaybookInvalid if the playbook cannot
+    run, TimeoutError if it takes longer than `seconds`.
     """
     source = _source(playbook)
-    stage = _Stage(tools or {}, credentials or {}, HastyClock(hurry=not wait))
-    return asyncio.run(stage.run(source, dict(payload or {}), dict(ctx or {}), signals or {}, seconds))
+    trial = _Trial(tools or {}, credentials or {}, SkippingClock(skips=not wait))
+    return asyncio.run(trial.run(source, dict(payload or {}), dict(ctx or {}), signals or {}, seconds))
 
 
 def _source(playbook: str | os.PathLike[str]) -> Source:
@@ -94,12 +93,11 @@ def _source(playbook: str | os.PathLike[str]) -> Source:
     return read(os.fspath(playbook))
 
 
-class HastyClock(SystemClock):
-    """A clock that can be set forward, so that nobody waits for what is only a matter of time."""
+class SkippingClock(SystemClock):
+    """A clock that can be set forward, so that a test does not wait for timers."""
 
-    def __init__(self, *, hurry: bool) -> None:
-        self.hurry = hurry
-        self._ahead = 0.0
+    def __init__(self, *, skips: bool) -> None:
+        self.skips, self._ahead = skips, 0.0
 
     def now(self) -> float:
         return time.time() + self._ahead
@@ -108,17 +106,17 @@ class HastyClock(SystemClock):
         self._ahead += max(0.0, due - self.now())
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(0 if self.hurry else seconds)
+        await asyncio.sleep(0 if self.skips else seconds)
 
 
-class _Stage:
+class _Trial:
     """An engine for one run."""
 
-    def __init__(self, tools: Mapping[str, Stand], credentials: Credentials, clock: HastyClock) -> None:
+    def __init__(self, tools: Mapping[str, Fake], credentials: Credentials, clock: SkippingClock) -> None:
         self.store, self.clock = InMemoryStore(), clock
         self.catalog = Catalog()
         open_credential = _safe(self.store, credentials).open
-        self.engine = Embedded(self.store, _StandIns(tools), clock, self.catalog.find, open_credential=open_credential)
+        self.engine = Embedded(self.store, _WithFakes(tools), clock, self.catalog.find, open_credential=open_credential)
         self.catalog.runtime = self.engine.runtime
 
     async def run(
@@ -138,23 +136,21 @@ class _Stage:
             await self.engine.close()
 
     async def _driven(self, execution: str) -> Execution:
-        if not self.clock.hurry:
-            return await self.engine.drive(execution)
-        hurrying = asyncio.create_task(self._hurry())
+        skipping = asyncio.create_task(self._skip_waits())
         try:
             return await self.engine.drive(execution)
         finally:
-            hurrying.cancel()
+            skipping.cancel()
 
-    async def _hurry(self) -> None:
-        """Whenever nothing runs, it is time for the next timer."""
-        while True:
+    async def _skip_waits(self) -> None:
+        """Whenever nothing runs, set the clock to the next timer."""
+        while self.clock.skips:
             await asyncio.sleep(0.002)
             if (due := self._next_timer()) is not None:
                 self.clock.set_to(due)
 
     def _next_timer(self) -> float | None:
-        """When the next timer is due, if all there is left to do is to wait for it."""
+        """When the next timer is due, if everything waits for it; None otherwise."""
         cells = self.engine.runtime.cells
         live = [cell.state for cell in cells.values() if not cell.state.over]
         if self.engine.worker.tasks or any(state.shown_status != "waiting" for state in live):
@@ -162,7 +158,7 @@ class _Stage:
         parked = [parked for state in live for run in state.runs.values() for parked in run.parked.values()]
         children = {state.id for state in live}
         if any(wait.until == "child" and wait.key not in children for wait in parked):
-            return None  # a child is about to start, or has ended and nobody knows yet
+            return None  # a child is about to start, or its end is not reported yet
         return min((at for state in live for at in state.timers.values()), default=None)
 
     def _finished(self, state: Execution, source: Source) -> Finished:
@@ -170,30 +166,23 @@ class _Stage:
         rows = self.store.read(state.id)
         events = [envelope(state.id, row.seq, row.at, decode(row.type, row.data)) for row in rows]
         lines = [(task, stream, line) for _, task, _, stream, line in self.store.output(state.id)]
-        return Finished(
-            run["status"],
-            self._opened(run["result"]),
-            self._opened(run["ctx"]),
-            self._opened(run["steps"]),
-            run["error"],
-            events,
-            lines,
-        )
+        result, ctx, steps = (self._resolved(run[key]) for key in ("result", "ctx", "steps"))
+        return Finished(run["status"], result, ctx, steps, run["error"], events, lines)
 
-    def _opened(self, value: Any) -> Any:
-        """The value with what is stored elsewhere in its place."""
+    def _resolved(self, value: Any) -> Any:
+        """The value, with contents in place of references."""
         match value:
             case Reference():
-                return self._opened(read_value(self.store, value))
+                return self._resolved(read_value(self.store, value))
             case dict():
-                return {key: self._opened(item) for key, item in value.items()}
+                return {key: self._resolved(item) for key, item in value.items()}
             case list() | tuple():
-                return [self._opened(item) for item in value]
+                return [self._resolved(item) for item in value]
         return value
 
 
 def _safe(store: InMemoryStore, credentials: Credentials) -> Safe:
-    """The credentials of the test, sealed with a key that nobody will ever know."""
+    """The credentials of the test, sealed with a random key."""
     key = os.urandom(KEY_BYTES).hex()
     safe = Safe(store.credentials, MasterKeySource(MasterKeySettings(key=key, file="")))
     for name, fields in credentials.items():
@@ -202,10 +191,10 @@ def _safe(store: InMemoryStore, credentials: Credentials) -> Safe:
     return safe
 
 
-class _StandIns(Registry):
-    """The installed kinds, some of which are replaced."""
+class _WithFakes(Registry):
+    """The installed kinds, some of them replaced."""
 
-    def __init__(self, tools: Mapping[str, Stand]) -> None:
+    def __init__(self, tools: Mapping[str, Fake]) -> None:
         super().__init__()
         self.tools = tools
 
@@ -216,11 +205,11 @@ class _StandIns(Registry):
         return _run_of(self.tools[name]) if name in self.tools else super().runner(name)
 
 
-def _run_of(stand: Stand) -> Run:
+def _run_of(fake: Fake) -> Run:
     async def run(inputs: Any, context: Context) -> Outcome:
-        if isinstance(stand, Outcome):
-            return stand
-        outcome = stand(inputs, context)
+        if isinstance(fake, Outcome):
+            return fake
+        outcome = fake(inputs, context)
         return await outcome if inspect.isawaitable(outcome) else outcome
 
     return run

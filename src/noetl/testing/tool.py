@@ -21,7 +21,7 @@ HIDDEN = "***"
 PLAIN_FIELDS = frozenset(
     ["kind", "header", "query", "username", "user", "host", "database", "token_url", "client_id", "scope"]
 )
-"""Fields of a credential that are no secrets."""
+"""Fields of a credential that are not secret."""
 Credentials = Mapping[str, Mapping[str, Any]]
 
 
@@ -36,7 +36,7 @@ class Tool(NamedTuple):
 
 
 def tool_of(subject: Any) -> Tool:
-    """The tool that is meant: by the name of an installed kind, its module, or an object that has `KIND` and `run`."""
+    """The tool of an installed kind, of a module, or of an object that has `KIND` and `run`."""
     module = _module(subject) if isinstance(subject, str) else subject
     kind, run = getattr(module, "KIND", None), getattr(module, "run", None)
     if not isinstance(kind, Kind) or run is None:
@@ -56,29 +56,27 @@ def _module(name: str) -> Any:
 def call_tool(
     tool: Any, inputs: Mapping[str, Any] | None = None, *, credentials: Credentials | None = None, **context: Any
 ) -> Outcome:
-    """Call a tool and give its outcome; what it keeps open is closed afterwards.
+    """Call a tool, close what it keeps open, and return its outcome.
 
-    `tool` is a module or the name of a kind. `inputs` are as an author would write them, templates rendered; those that
-    do not fit give an outcome of kind `input`. `credentials` are what `auth` can name. Other keywords are fields of the
-    context. An exception that the tool lets out is raised here; a worker makes an outcome of kind `internal` of it.
+    `tool` is a module or the name of a kind. `inputs` are as an author would write them, templates rendered; invalid
+    ones give an outcome of kind `input`. `credentials` are what `auth` can name. Other keywords are fields of the
+    context. An exception of the tool is raised here; a worker turns it into an outcome of kind `internal`.
     """
     subject = tool_of(tool)
-    return asyncio.run(
-        _and_close(subject, calling(subject, inputs or {}, tool_context(subject.kind, credentials, **context)))
-    )
 
+    async def call() -> Outcome:
+        try:
+            return await calling(subject, inputs or {}, tool_context(subject.kind, credentials, **context))
+        finally:
+            if subject.close is not None:
+                await subject.close()
 
-async def _and_close(tool: Tool, call: Awaitable[Outcome]) -> Outcome:
-    try:
-        return await call
-    finally:
-        if tool.close is not None:
-            await tool.close()
+    return asyncio.run(call())
 
 
 async def calling(tool: Tool, inputs: Mapping[str, Any], context: Context) -> Outcome:
     """The call itself, within the running event loop."""
-    for group in tool.kind.one_of:  # `noetl validate` sees to this before anything runs
+    for group in tool.kind.one_of:  # `noetl validate` checks this before a run
         if sum(inputs.get(name) is not None for name in group) != 1:
             return failed("input", f"{tool.kind.name}: exactly one of {', '.join(group)} is needed")
     try:
@@ -99,11 +97,19 @@ async def calling(tool: Tool, inputs: Mapping[str, Any], context: Context) -> Ou
 
 
 def tool_context(kind: Kind | None = None, credentials: Credentials | None = None, **fields: Any) -> Context:
-    """The context of a call that stands nowhere: every field has a value, `fields` are others.
+    """The context of a call outside of a run: every field has a default, which `fields` replace.
 
-    `redact` hides what is in the credentials, as a worker's does.
+    `redact` hides the secrets of the credentials, as a worker's does.
     """
     by_name = credentials or {}
+
+    async def credential(auth: str | Mapping[str, Any]) -> dict[str, Any]:
+        if isinstance(auth, Mapping):
+            return dict(auth)
+        if not isinstance(auth, str) or auth not in by_name:
+            raise Failure("auth", f"the keychain has no entry {auth!r}")
+        return dict(by_name[auth])
+
     plain: dict[str, Any] = {
         "execution": "test",
         "action": "0" * 32,
@@ -114,47 +120,27 @@ def tool_context(kind: Kind | None = None, credentials: Credentials | None = Non
         "args": {},
         "prev": None,
         "log": lambda stream, line: None,
-        "credential": _credential(by_name),
+        "credential": credential,
         "redact": hiding(secrets_of(by_name)),
     }
     return Context(**plain | fields)
 
 
-def _credential(by_name: Credentials) -> Callable[[str | Mapping[str, Any]], Awaitable[dict[str, Any]]]:
-    async def credential(auth: str | Mapping[str, Any]) -> dict[str, Any]:
-        if isinstance(auth, Mapping):
-            return dict(auth)
-        if not isinstance(auth, str) or auth not in by_name:
-            raise Failure("auth", f"the keychain has no entry {auth!r}")
-        return dict(by_name[auth])
-
-    return credential
-
-
 def secrets_of(credentials: Credentials) -> list[str]:
     """The texts of credentials that must not be shown."""
-    return [
-        text
-        for fields in credentials.values()
-        for name, value in fields.items()
-        if name not in PLAIN_FIELDS
-        for text in _texts(value)
-    ]
+    fields = [field for fields in credentials.values() for field in fields.items()]
+    return [text for name, value in fields if name not in PLAIN_FIELDS for text in _texts(value)]
 
 
 def _texts(value: Any) -> list[str]:
-    match value:
-        case str():
-            return [value]
-        case Mapping():
-            return [text for item in value.values() for text in _texts(item)]
-        case list():
-            return [text for item in value for text in _texts(item)]
-    return []
+    if isinstance(value, str):
+        return [value]
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return [text for item in items for text in _texts(item)]
 
 
 def hiding(secrets: list[str]) -> Redact:
-    """Hides these texts in a value of any plain type; what is shorter than a credential may be stays."""
+    """Hides these texts in a value of any plain type, except those that are too short to be a secret."""
     long = sorted({secret for secret in secrets if len(secret) >= 6}, key=len, reverse=True)
 
     def redact(value: Any, /) -> Any:
@@ -177,6 +163,6 @@ def hiding(secrets: list[str]) -> Redact:
 
 
 def _bound(kind: Kind, inputs: Mapping[str, Any], args: Mapping[str, Any]) -> dict[str, Any]:
-    """SQL and commands with their templates bound; these see `args`, and each of them by its name."""
+    """SQL and commands with their templates bound. Templates see `args`, and each of them by its name."""
     scope = {**args, "args": args}
     return {path: bind(scope) for path, bind in bound_inputs(kind, inputs).items()}
