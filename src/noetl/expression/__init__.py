@@ -35,17 +35,17 @@ TemplateFailed or BudgetExceeded from an evaluation. An Interruption raised by a
 
 from __future__ import annotations
 
+from noetl.expression.analysis import Comparison, Read, Unknown, Use
 from noetl.expression.budget import BUDGET_KEY, Budget, decision_budget
-from noetl.expression.filters import FILTERS, SQL_FILTERS, Entry
+from noetl.expression.entries import Entry
+from noetl.expression.filters import FILTERS, SQL_FILTERS
 from noetl.expression.functions import FUNCTIONS, METHODS, NOW_KEY
 from noetl.expression.missing import Interruption, Missing, View, kind_of, lookup, unwrapped
 from noetl.expression.predicates import TESTS
 from noetl.expression.rename import rename
-from noetl.expression.render import prepare, render
 from noetl.expression.sealed import Sealed, revealed
 from noetl.expression.secret_uses import changed_secrets
-from noetl.expression.template import Template, parse
-from noetl.expression.uses import Comparison, Read, Unknown, Use
+from noetl.expression.template import Template, parse, prepare, render
 
 __all__ = [
     "BUDGET_KEY",

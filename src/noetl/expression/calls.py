@@ -8,26 +8,27 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from noetl.errors import TemplateFailed, TemplateSyntax
 from noetl.expression import nodes
+from noetl.expression.analysis import Closure, Scope, Unknown, Use
 from noetl.expression.budget import Budget
+from noetl.expression.entries import Entry
 from noetl.expression.fault import Fault
-from noetl.expression.filters import FILTERS, SQL_FILTERS, TOLERANT, Entry
+from noetl.expression.filters import FILTERS, SQL_FILTERS, TOLERANT
 from noetl.expression.functions import FUNCTIONS, METHOD_NAMES, method_of
 from noetl.expression.missing import NOTHING, Missing
 from noetl.expression.predicates import TESTS, holds
 from noetl.expression.run import Loop, Run
 from noetl.expression.sealed import ENCODINGS, encoding, refuse_sealed
-from noetl.expression.uses import Closure, Scope, Unknown, Use
 
 if TYPE_CHECKING:
-    from noetl.expression.compile import ExpressionCompiler
+    from noetl.expression.compile import Compiler
 
 DOT = re.compile(r"\.\s*")
 _IS = re.compile(r"is\s+(not\s+)?")
 
 
-def _arguments(compiler: ExpressionCompiler, node: Any) -> tuple[list[Closure], dict[str, Closure]]:
-    if node.dyn_args is not None or node.dyn_kwargs is not None:
-        compiler.refuse(node, "'*' and '**' arguments are not available in playbooks")
+def _arguments(
+    compiler: Compiler, node: nodes.Filter | nodes.Test | nodes.Call
+) -> tuple[list[Closure], dict[str, Closure]]:
     names = [keyword.key for keyword in node.kwargs]
     if len(set(names)) != len(names):
         compiler.refuse(node, "an argument is given twice")
@@ -35,14 +36,14 @@ def _arguments(compiler: ExpressionCompiler, node: Any) -> tuple[list[Closure], 
     return positional, {keyword.key: compiler.expression(keyword.value) for keyword in node.kwargs}
 
 
-def _filter(compiler: ExpressionCompiler, node: nodes.Filter, tolerant: bool) -> Closure:
+def _filter(compiler: Compiler, node: nodes.Filter, tolerant: bool) -> Closure:
     if node.node is None:
         compiler.refuse(node, "a filter needs a value")
     subject = compiler.expression(node.node, tolerant or node.name in TOLERANT)
     return filtered(compiler, node, subject)
 
 
-def filtered(compiler: ExpressionCompiler, node: nodes.Filter, subject: Closure) -> Closure:
+def filtered(compiler: Compiler, node: nodes.Filter, subject: Closure) -> Closure:
     name = node.name
     compiler.filters.append(Use(name, node.offset))
     _note_nested(compiler, node)
@@ -57,7 +58,7 @@ def filtered(compiler: ExpressionCompiler, node: nodes.Filter, subject: Closure)
     return _applied(compiler, node, entry, subject, args, kwargs)
 
 
-def _note_nested(compiler: ExpressionCompiler, node: nodes.Filter) -> None:
+def _note_nested(compiler: Compiler, node: nodes.Filter) -> None:
     """Names of filters and tests that are arguments: map('upper'), select('odd')."""
     place = {"map": 0, "select": 0, "reject": 0, "selectattr": 1, "rejectattr": 1}.get(node.name)
     name_node = node.args[place] if place is not None and len(node.args) > place else None
@@ -71,7 +72,7 @@ def _note_nested(compiler: ExpressionCompiler, node: nodes.Filter) -> None:
 
 
 def _applied(
-    compiler: ExpressionCompiler,
+    compiler: Compiler,
     node: nodes.Expr,
     entry: Entry,
     subject: Closure,
@@ -107,7 +108,7 @@ def _applied(
 
 
 def _defaulted(
-    compiler: ExpressionCompiler, node: nodes.Filter, subject: Closure, args: list[Closure], kwargs: dict[str, Closure]
+    compiler: Compiler, node: nodes.Filter, subject: Closure, args: list[Closure], kwargs: dict[str, Closure]
 ) -> Closure:
     """default is the filter of guards, so it has a closure of its own."""
     fallback = args[0] if args else kwargs.get("default_value", lambda scope, run: "")
@@ -125,7 +126,7 @@ def _defaulted(
     return defaulted if boolean is None else defaulted_if_false
 
 
-def _test(compiler: ExpressionCompiler, node: nodes.Test, tolerant: bool) -> Closure:
+def _test(compiler: Compiler, node: nodes.Test, tolerant: bool) -> Closure:
     name = node.name
     offset = compiler.behind(_IS, node)
     compiler.tests.append(Use(name, offset))
@@ -145,9 +146,7 @@ def _test(compiler: ExpressionCompiler, node: nodes.Test, tolerant: bool) -> Clo
     return _tested(compiler, node, entry, subject, args)
 
 
-def _tested(
-    compiler: ExpressionCompiler, node: nodes.Test, entry: Entry, subject: Closure, args: list[Closure]
-) -> Closure:
+def _tested(compiler: Compiler, node: nodes.Test, entry: Entry, subject: Closure, args: list[Closure]) -> Closure:
     compiler.simple = False
     fail = compiler.failing(node)
 
@@ -162,7 +161,7 @@ def _tested(
     return test
 
 
-def _call(compiler: ExpressionCompiler, node: nodes.Call, tolerant: bool) -> Closure:
+def _call(compiler: Compiler, node: nodes.Call, tolerant: bool) -> Closure:
     if isinstance(node.node, nodes.Getattr):
         return _method(compiler, node, node.node, tolerant)
     if isinstance(node.node, nodes.Name):
@@ -170,7 +169,7 @@ def _call(compiler: ExpressionCompiler, node: nodes.Call, tolerant: bool) -> Clo
     return compiler.refuse(node, "only functions and methods can be called")
 
 
-def _function(compiler: ExpressionCompiler, node: nodes.Call, target: nodes.Name) -> Closure:
+def _function(compiler: Compiler, node: nodes.Call, target: nodes.Name) -> Closure:
     name = target.name
     compiler.functions.append(Use(name, target.offset))
     args, kwargs = _arguments(compiler, node)
@@ -198,7 +197,7 @@ def _function(compiler: ExpressionCompiler, node: nodes.Call, target: nodes.Name
     return invoke
 
 
-def _method(compiler: ExpressionCompiler, node: nodes.Call, target: nodes.Getattr, tolerant: bool) -> Closure:
+def _method(compiler: Compiler, node: nodes.Call, target: nodes.Getattr, tolerant: bool) -> Closure:
     name = target.attr
     if _is_loop(compiler, target.node) and name == "cycle":
         return _cycle(compiler, node)
@@ -216,11 +215,11 @@ def _method(compiler: ExpressionCompiler, node: nodes.Call, target: nodes.Getatt
     return _applied(compiler, node, Entry(method, ""), subject, args, kwargs)
 
 
-def _is_loop(compiler: ExpressionCompiler, node: nodes.Expr) -> bool:
+def _is_loop(compiler: Compiler, node: nodes.Expr) -> bool:
     return isinstance(node, nodes.Name) and node.name == "loop" and "loop" in compiler.bound
 
 
-def _cycle(compiler: ExpressionCompiler, node: nodes.Call) -> Closure:
+def _cycle(compiler: Compiler, node: nodes.Call) -> Closure:
     compiler.simple = False
     args, kwargs = _arguments(compiler, node)
     fail = compiler.failing(node)
@@ -236,7 +235,7 @@ def _cycle(compiler: ExpressionCompiler, node: nodes.Call) -> Closure:
     return cycle
 
 
-def _unknown(compiler: ExpressionCompiler, kind: str, name: str, offset: int) -> Closure:
+def _unknown(compiler: Compiler, kind: str, name: str, offset: int) -> Closure:
     """Noted for the validator; an error only when it is evaluated."""
     compiler.unknown.append(Unknown(kind, name, offset))
     message, source = f"no {kind} is called '{name[:60]}'", compiler.source
@@ -247,11 +246,11 @@ def _unknown(compiler: ExpressionCompiler, kind: str, name: str, offset: int) ->
     return unknown
 
 
-def _refuse_call(compiler: ExpressionCompiler, node: nodes.Node, what: str, entry: Entry) -> NoReturn:
+def _refuse_call(compiler: Compiler, node: nodes.Node, what: str, entry: Entry) -> NoReturn:
     raise TemplateSyntax(f"{what} takes {entry.signature}", compiler.source, node.offset)
 
 
-CALLS: Mapping[type[nodes.Node], Callable[[ExpressionCompiler, Any, bool], Closure]] = {
+CALLS: Mapping[type[nodes.Node], Callable[[Compiler, Any, bool], Closure]] = {
     nodes.Filter: _filter,
     nodes.Test: _test,
     nodes.Call: _call,

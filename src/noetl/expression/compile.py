@@ -1,35 +1,39 @@
-"""Expressions of the syntax tree to Python closures (statements.py does the statements).
+"""The syntax tree to Python closures.
 
 An expression becomes `closure(scope, run) -> value`. `EXPRESSIONS` has a function per node type that playbooks have;
 a node type without one is refused, so nothing works by accident. `run` holds the budget and the template's
 own variables; an expression that needs neither (names, paths, constants, comparisons, and/or/not, default,
 `is defined`) is `simple` and runs with None.
 
-Names are read from the scope unless the template binds them.
+A statement becomes `closure(scope, run) -> None` that appends to `run.out`. Names that a statement binds are known
+while its body is compiled, so a name is either the template's own or read from the scope.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from noetl.errors import TemplateSyntax
 from noetl.expression import nodes
-from noetl.expression.calls import CALLS, DOT
-from noetl.expression.fault import located
+from noetl.expression.analysis import Closure, Comparison, Read, Scope, Unknown, Use, described, start
+from noetl.expression.calls import CALLS, DOT, filtered
+from noetl.expression.entries import sequence
+from noetl.expression.fault import Fault, located, undefined
 from noetl.expression.functions import METHOD_NAMES
-from noetl.expression.missing import Missing
+from noetl.expression.missing import Missing, unwrapped
 from noetl.expression.operations import OPERATIONS
 from noetl.expression.paths import path
-from noetl.expression.shape import described, start
-from noetl.expression.uses import Closure, Comparison, Read, Unknown, Use
+from noetl.expression.run import Loop, Namespace, Run
+from noetl.expression.sealed import Sealed
 
 MAX_DEPTH = 96  # of the tree; evaluation takes a Python frame or two per level
+Statement = Callable[[Scope, Run], None]
 
 
-class ExpressionCompiler:
-    """Compiles the expressions of one template and notes what they read and use on the way."""
+class Compiler:
+    """Compiles one template and notes what it reads and uses on the way."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -91,8 +95,256 @@ class ExpressionCompiler:
         match = pattern.match(self.source, node.offset)
         return match.end() if match else node.offset
 
+    # --- statements
 
-EXPRESSIONS: Mapping[type[nodes.Node], Callable[[ExpressionCompiler, Any, bool], Closure]] = {
+    def body(self, children: list[nodes.Node]) -> Statement:
+        """A closure that runs statements in order."""
+        self.simple = False
+        steps = [self._statement(child) for child in children]
+        if len(steps) == 1:
+            return steps[0]
+
+        def run_all(scope: Scope, run: Run) -> None:
+            for step in steps:
+                step(scope, run)
+
+        return run_all
+
+    def _statement(self, node: nodes.Node) -> Statement:
+        method = getattr(self, f"_stmt_{type(node).__name__}", None)
+        if method is None:
+            self.refuse(node, f"'{type(node).__name__.lower()}' is not available in playbooks")
+        self.enter(node)
+        statement: Statement = method(node)
+        self.depth -= 1
+        return statement
+
+    def _stmt_Output(self, node: nodes.Output) -> Statement:
+        parts = [self._printed(child) for child in node.nodes]
+
+        def output(scope: Scope, run: Run) -> None:
+            for part in parts:
+                part(scope, run)
+
+        return parts[0] if len(parts) == 1 else output
+
+    def _printed(self, node: nodes.Expr) -> Statement:
+        fail, source, offset = self.failing(node), self.source, start(node)
+        value = self.expression(node)
+
+        def emit(scope: Scope, run: Run) -> None:
+            printed = value(scope, run)
+            if type(printed) is Missing:
+                raise undefined(printed, source, offset)
+            try:
+                run.print(printed)
+            except Exception as error:
+                raise fail(error) from None
+
+        return emit
+
+    def _stmt_If(self, node: nodes.If) -> Statement:
+        branches: list[tuple[Closure, Statement]] = []
+        outcomes: list[dict[str, bool]] = []
+        before = self.bound
+        for branch in (node, *node.elif_):
+            test = self.expression(branch.test)
+            self.bound = dict(before)
+            branches.append((test, self.body(branch.body)))
+            outcomes.append(self.bound)
+            self.bound = before
+        self.bound = dict(before)
+        otherwise = self.body(node.else_)
+        outcomes.append(self.bound)
+        self.bound = _merged(outcomes)
+
+        def choose(scope: Scope, run: Run) -> None:
+            for test, branch in branches:
+                if test(scope, run):
+                    return branch(scope, run)
+            return otherwise(scope, run)
+
+        return choose
+
+    def _stmt_For(self, node: nodes.For) -> Statement:
+        if node.recursive:
+            self.refuse(node, "recursive loops are not available in playbooks")
+        values, before = self.expression(node.iter), self.bound
+        self.bound = before | dict.fromkeys(_targets(node.target), True)
+        assign = self._target(node.target)
+        keep = self.expression(node.test) if node.test is not None else None
+        self.bound = self.bound | {"loop": True}
+        body = self.body(node.body)
+        self.bound = dict(before)
+        otherwise = self.body(node.else_)
+        self.bound = before
+        fail, at_values = self.failing_at(node), self.failing(node.iter)
+
+        def elements(scope: Scope, run: Run) -> Sequence[Any]:
+            items = values(scope, run)
+            try:
+                items = sequence(run.budget, items)
+            except Exception as error:
+                raise at_values(error) from None
+            return [e for e in items if passes(e, scope, run)] if keep is not None else items
+
+        def passes(element: Any, scope: Scope, run: Run) -> bool:
+            step(run)
+            assign(element, scope, run)
+            return bool(keep is not None and keep(scope, run))
+
+        def step(run: Run) -> None:
+            try:
+                run.budget.step()
+            except Exception as error:
+                raise fail(error) from None
+
+        def repeat(scope: Scope, run: Run) -> None:
+            outer = run.locals
+            run.locals = dict(outer)
+            loop = Loop(elements(scope, run))
+            for place, element in enumerate(loop.items):
+                step(run)
+                loop.index0 = place
+                run.locals = {**outer, "loop": loop}
+                assign(element, scope, run)
+                body(scope, run)
+            run.locals = dict(outer)
+            if not loop.items:
+                otherwise(scope, run)
+            run.locals = outer
+
+        return repeat
+
+    def _target(self, node: nodes.Node) -> Callable[[Any, Scope, Run], None]:
+        """How to bind a value to a name, a tuple of names or a namespace's field."""
+        fail = self.failing(node)
+        if isinstance(node, nodes.Name):
+            name = node.name
+
+            def bind(value: Any, scope: Scope, run: Run) -> None:
+                run.locals[name] = value
+
+            return bind
+        if isinstance(node, nodes.NSRef):
+            return self._field(node)
+        if not isinstance(node, nodes.Tuple):
+            self.refuse(node, "this can't be assigned to")
+        parts = [self._target(child) for child in node.items]
+
+        def unpack(value: Any, scope: Scope, run: Run) -> None:
+            value = unwrapped(value)
+            if not isinstance(value, list | tuple) or len(value) != len(parts):
+                raise fail(Fault(f"a list of {len(parts)} elements is needed to fill {len(parts)} names"))
+            for part, element in zip(parts, value, strict=True):
+                part(element, scope, run)
+
+        return unpack
+
+    def _field(self, node: nodes.NSRef) -> Callable[[Any, Scope, Run], None]:
+        name, field, fail = node.name, node.attr, self.failing(node)
+
+        def assign(value: Any, scope: Scope, run: Run) -> None:
+            target = run.locals.get(name)
+            if not isinstance(target, Namespace):
+                raise fail(Fault(f"'{name}' is not a namespace", f"write {{% set {name} = namespace() %}} first"))
+            target.fields[field] = value
+
+        return assign
+
+    def _stmt_Assign(self, node: nodes.Assign) -> Statement:
+        value = self.expression(node.node)
+        match node.node:
+            case nodes.Call(node=nodes.Name(name="namespace")):
+
+                def namespace(scope: Scope, run: Run) -> Any:
+                    fields = value(scope, run)
+                    return Namespace(fields) if isinstance(fields, dict) else fields
+
+                return self._assigned(node.target, namespace)
+        return self._assigned(node.target, value)
+
+    def _assigned(self, node: nodes.Node, value: Closure) -> Statement:
+        assign = self._target(node)
+        self.bound = self.bound | dict.fromkeys(_targets(node), True)
+
+        def set_(scope: Scope, run: Run) -> None:
+            assign(value(scope, run), scope, run)
+
+        return set_
+
+    def _stmt_AssignBlock(self, node: nodes.AssignBlock) -> Statement:
+        return self._assigned(node.target, self._captured(node.body, node.filter))
+
+    def _captured(self, children: list[nodes.Node], pipe: nodes.Filter | None) -> Closure:
+        """What a body prints, through filters if there are any, as a value."""
+        before = self.bound
+        body = self.body(children)
+        self.bound = before
+
+        def capture(scope: Scope, run: Run) -> str | Sealed:
+            out, run.out, own = run.out, [], run.locals
+            sealed, run.sealed = run.sealed, False
+            run.locals = dict(own)
+            body(scope, run)
+            text, run.out, run.locals = "".join(run.out), out, own
+            run.size -= len(text)  # it is not printed yet
+            run.budget.memory -= len(text)
+            secret, run.sealed = run.sealed, sealed
+            return Sealed(text) if secret else text
+
+        return capture if pipe is None else self._piped(pipe, capture)
+
+    def _piped(self, pipe: nodes.Filter, subject: Closure) -> Closure:
+        inner = self._piped(pipe.node, subject) if isinstance(pipe.node, nodes.Filter) else subject
+        return filtered(self, pipe, inner)
+
+    def _stmt_FilterBlock(self, node: nodes.FilterBlock) -> Statement:
+        text, fail = self._captured(node.body, node.filter), self.failing(node)
+
+        def emit(scope: Scope, run: Run) -> None:
+            value = text(scope, run)
+            try:
+                run.print(value)
+            except Exception as error:
+                raise fail(error) from None
+
+        return emit
+
+    def _stmt_With(self, node: nodes.With) -> Statement:
+        before = self.bound
+        values = [self.expression(value) for value in node.values]
+        assigns = [self._target(target) for target in node.targets]
+        names = {name: True for target in node.targets for name in _targets(target)}
+        self.bound = before | names
+        body = self.body(node.body)
+        self.bound = before
+
+        def with_(scope: Scope, run: Run) -> None:
+            bound = [value(scope, run) for value in values]
+            outer, run.locals = run.locals, dict(run.locals)
+            for assign, value in zip(assigns, bound, strict=True):
+                assign(value, scope, run)
+            body(scope, run)
+            run.locals = outer
+
+        return with_
+
+
+def _targets(node: nodes.Node) -> list[str]:
+    """The names that an assignment binds."""
+    if isinstance(node, nodes.Name):
+        return [node.name]
+    return [name for child in node.items for name in _targets(child)] if isinstance(node, nodes.Tuple) else []
+
+
+def _merged(outcomes: list[dict[str, bool]]) -> dict[str, bool]:
+    """Names bound after an if: surely where every branch binds them, else perhaps."""
+    names = {name for outcome in outcomes for name in outcome}
+    return {name: all(outcome.get(name, False) for outcome in outcomes) for name in names}
+
+
+EXPRESSIONS: Mapping[type[nodes.Node], Callable[[Compiler, Any, bool], Closure]] = {
     nodes.Name: path,
     nodes.Getattr: path,
     nodes.Getitem: path,

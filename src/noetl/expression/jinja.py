@@ -24,7 +24,8 @@ from jinja2.parser import Parser
 
 from noetl.errors import TemplateSyntax
 from noetl.expression import nodes
-from noetl.expression.lexer import Lexeme
+from noetl.expression.analysis import start
+from noetl.expression.parser import Lexeme
 from noetl.expression.parsing import MAX_NESTING, check_nesting, open_brackets, unclosed
 
 NUMBER_CHARACTERS = 1233  # digits of 4096 bits
@@ -90,10 +91,17 @@ def _converted(node: Any, source: str) -> Any:
     if not isinstance(node, jinja_nodes.Node):
         return node
     name, offset = type(node).__name__, node.lineno or 0
+    if isinstance(node, jinja_nodes.BinExpr):
+        return nodes.Binary(offset, node.operator, _converted(node.left, source), _converted(node.right, source))
+    if isinstance(node, jinja_nodes.UnaryExpr):
+        return nodes.Unary(offset, node.operator, _converted(node.node, source))
     own = getattr(nodes, name, None)
     if own is None:
         raise TemplateSyntax(f"'{name.lower()}' is not available in playbooks", source, offset)
-    return own(offset, *(_converted(getattr(node, field), source) for field in own.__struct_fields__[1:]))
+    converted = own(offset, *(_converted(getattr(node, field), source) for field in own.__struct_fields__[1:]))
+    if getattr(node, "dyn_args", None) or getattr(node, "dyn_kwargs", None):
+        raise TemplateSyntax("'*' and '**' arguments are not available in playbooks", source, start(converted))
+    return converted
 
 
 class _Stream(Environment):

@@ -96,8 +96,6 @@ class Filter(Expr):
     name: str
     args: list[Expr]
     kwargs: list[Keyword]
-    dyn_args: Expr | None = None
-    dyn_kwargs: Expr | None = None
 
 
 class Test(Expr):
@@ -105,16 +103,12 @@ class Test(Expr):
     name: str
     args: list[Expr]
     kwargs: list[Keyword]
-    dyn_args: Expr | None = None
-    dyn_kwargs: Expr | None = None
 
 
 class Call(Expr):
     node: Expr
     args: list[Expr]
     kwargs: list[Keyword]
-    dyn_args: Expr | None = None
-    dyn_kwargs: Expr | None = None
 
 
 class Concat(Expr):
@@ -131,49 +125,19 @@ class Compare(Expr):
     ops: list[Operand]
 
 
-class BinExpr(Expr):
+class Binary(Expr):
+    """Two operands and `+ - * / // % ** and or` between them."""
+
+    op: str
     left: Expr
     right: Expr
 
 
-class UnaryExpr(Expr):
+class Unary(Expr):
+    """An operand behind `not`, `-` or `+`."""
+
+    op: str
     node: Expr
-
-
-class Add(BinExpr): ...
-
-
-class Sub(BinExpr): ...
-
-
-class Mul(BinExpr): ...
-
-
-class Div(BinExpr): ...
-
-
-class FloorDiv(BinExpr): ...
-
-
-class Mod(BinExpr): ...
-
-
-class Pow(BinExpr): ...
-
-
-class And(BinExpr): ...
-
-
-class Or(BinExpr): ...
-
-
-class Not(UnaryExpr): ...
-
-
-class Neg(UnaryExpr): ...
-
-
-class Pos(UnaryExpr): ...
 
 
 class Output(Node):

@@ -6,41 +6,38 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from noetl.expression import nodes, operators
+from noetl.expression.analysis import Closure, Comparison, Scope, constant_values, start, static_path, string_values
 from noetl.expression.budget import BUDGET_KEY, Budget
 from noetl.expression.data import is_storable
 from noetl.expression.fault import Fault
 from noetl.expression.missing import SCALARS, Missing
 from noetl.expression.run import Run
 from noetl.expression.sealed import refuse_sealed
-from noetl.expression.shape import constant_values, start, static_path, string_values
-from noetl.expression.uses import Closure, Comparison, Scope
 
 if TYPE_CHECKING:
-    from noetl.expression.compile import ExpressionCompiler
+    from noetl.expression.compile import Compiler
 
 
-def _const(compiler: ExpressionCompiler, node: nodes.Const, tolerant: bool) -> Closure:
+def _const(compiler: Compiler, node: nodes.Const, tolerant: bool) -> Closure:
     value = node.value
     compiler.simple = compiler.simple and is_storable(value)
     return lambda scope, run: value
 
 
-def _data(compiler: ExpressionCompiler, node: nodes.TemplateData, tolerant: bool) -> Closure:
+def _data(compiler: Compiler, node: nodes.TemplateData, tolerant: bool) -> Closure:
     value = node.data
     return lambda scope, run: value
 
 
-def _list(compiler: ExpressionCompiler, node: nodes.List, tolerant: bool) -> Closure:
+def _list(compiler: Compiler, node: nodes.List, tolerant: bool) -> Closure:
     return _elements(compiler, node, list)
 
 
-def _tuple(compiler: ExpressionCompiler, node: nodes.Tuple, tolerant: bool) -> Closure:
+def _tuple(compiler: Compiler, node: nodes.Tuple, tolerant: bool) -> Closure:
     return _elements(compiler, node, tuple)
 
 
-def _elements(
-    compiler: ExpressionCompiler, node: nodes.List | nodes.Tuple, make: Callable[[list[Any]], Any]
-) -> Closure:
+def _elements(compiler: Compiler, node: nodes.List | nodes.Tuple, make: Callable[[list[Any]], Any]) -> Closure:
     constants = constant_values(node)
     if constants is not None:
         compiler.simple = compiler.simple and all(map(is_storable, constants))
@@ -61,7 +58,7 @@ def _elements(
     return build
 
 
-def _dict(compiler: ExpressionCompiler, node: nodes.Dict, tolerant: bool) -> Closure:
+def _dict(compiler: Compiler, node: nodes.Dict, tolerant: bool) -> Closure:
     compiler.simple = False
     pairs = [(compiler.expression(pair.key), compiler.expression(pair.value)) for pair in node.items]
     fail = compiler.failing(node)
@@ -83,9 +80,11 @@ def _dict(compiler: ExpressionCompiler, node: nodes.Dict, tolerant: bool) -> Clo
     return build
 
 
-def _binary(compiler: ExpressionCompiler, node: nodes.BinExpr, tolerant: bool) -> Closure:
+def _binary(compiler: Compiler, node: nodes.Binary, tolerant: bool) -> Closure:
+    if node.op in ("and", "or"):
+        return _logical(compiler, node, tolerant)
     compiler.simple = False
-    operate = _OPERATORS[type(node)]
+    operate = _OPERATORS[node.op]
     left, right = compiler.expression(node.left, tolerant), compiler.expression(node.right, tolerant)
     fail = compiler.failing(node)
 
@@ -104,13 +103,24 @@ def _binary(compiler: ExpressionCompiler, node: nodes.BinExpr, tolerant: bool) -
     return binary
 
 
-def _unary(compiler: ExpressionCompiler, node: nodes.UnaryExpr, tolerant: bool) -> Closure:
+def _logical(compiler: Compiler, node: nodes.Binary, tolerant: bool) -> Closure:
+    left = compiler.expression(node.left, tolerant or node.op == "or")
+    right = compiler.expression(node.right, tolerant)
+    if node.op == "and":
+        return lambda scope, run: left(scope, run) and right(scope, run)
+    return lambda scope, run: left(scope, run) or right(scope, run)
+
+
+def _unary(compiler: Compiler, node: nodes.Unary, tolerant: bool) -> Closure:
+    if node.op == "not":
+        negated = compiler.expression(node.node)
+        return lambda scope, run: not negated(scope, run)
     if isinstance(node.node, nodes.Const) and type(node.node.value) in (int, float):
-        number = -node.node.value if isinstance(node, nodes.Neg) else node.node.value
+        number = -node.node.value if node.op == "-" else node.node.value
         compiler.simple = compiler.simple and is_storable(number)
         return lambda scope, run: number
     compiler.simple = False
-    operate = operators.negative if isinstance(node, nodes.Neg) else operators.positive
+    operate = operators.negative if node.op == "-" else operators.positive
     inner, fail = compiler.expression(node.node, tolerant), compiler.failing(node)
 
     def unary(scope: Scope, run: Run) -> Any:
@@ -125,7 +135,7 @@ def _unary(compiler: ExpressionCompiler, node: nodes.UnaryExpr, tolerant: bool) 
     return unary
 
 
-def _concat(compiler: ExpressionCompiler, node: nodes.Concat, tolerant: bool) -> Closure:
+def _concat(compiler: Compiler, node: nodes.Concat, tolerant: bool) -> Closure:
     compiler.simple = False
     parts, fail = [compiler.expression(child, tolerant) for child in node.nodes], compiler.failing(node)
 
@@ -142,22 +152,7 @@ def _concat(compiler: ExpressionCompiler, node: nodes.Concat, tolerant: bool) ->
     return concat
 
 
-def _and(compiler: ExpressionCompiler, node: nodes.And, tolerant: bool) -> Closure:
-    left, right = compiler.expression(node.left, tolerant), compiler.expression(node.right, tolerant)
-    return lambda scope, run: left(scope, run) and right(scope, run)
-
-
-def _or(compiler: ExpressionCompiler, node: nodes.Or, tolerant: bool) -> Closure:
-    left, right = compiler.expression(node.left, True), compiler.expression(node.right, tolerant)
-    return lambda scope, run: left(scope, run) or right(scope, run)
-
-
-def _not(compiler: ExpressionCompiler, node: nodes.Not, tolerant: bool) -> Closure:
-    inner = compiler.expression(node.node)
-    return lambda scope, run: not inner(scope, run)
-
-
-def _conditional(compiler: ExpressionCompiler, node: nodes.CondExpr, tolerant: bool) -> Closure:
+def _conditional(compiler: Compiler, node: nodes.CondExpr, tolerant: bool) -> Closure:
     test, yes = compiler.expression(node.test), compiler.expression(node.expr1, tolerant)
     if node.expr2 is None:
         gap = compiler.missing(node)
@@ -166,7 +161,7 @@ def _conditional(compiler: ExpressionCompiler, node: nodes.CondExpr, tolerant: b
     return lambda scope, run: yes(scope, run) if test(scope, run) else no(scope, run)
 
 
-def _compare(compiler: ExpressionCompiler, node: nodes.Compare, tolerant: bool) -> Closure:
+def _compare(compiler: Compiler, node: nodes.Compare, tolerant: bool) -> Closure:
     _note_comparisons(compiler, node)
     left = compiler.expression(node.expr)
     links = [(operand.op, _compared(compiler, operand, node)) for operand in node.ops]
@@ -185,7 +180,7 @@ def _compare(compiler: ExpressionCompiler, node: nodes.Compare, tolerant: bool) 
     return chain
 
 
-def _compared(compiler: ExpressionCompiler, operand: nodes.Operand, node: nodes.Compare) -> tuple[Closure, Any, Any]:
+def _compared(compiler: Compiler, operand: nodes.Operand, node: nodes.Compare) -> tuple[Closure, Any, Any]:
     """The right side, how to compare with it, and its value if it is constant."""
     right, compare, fail = compiler.expression(operand.expr), _COMPARE[operand.op], compiler.failing(node)
 
@@ -198,7 +193,7 @@ def _compared(compiler: ExpressionCompiler, operand: nodes.Operand, node: nodes.
     return right, checked, operand.expr
 
 
-def _single(compiler: ExpressionCompiler, left: Closure, op: str, link: tuple[Closure, Any, nodes.Expr]) -> Closure:
+def _single(compiler: Compiler, left: Closure, op: str, link: tuple[Closure, Any, nodes.Expr]) -> Closure:
     right, compare, expr = link
     if isinstance(expr, nodes.Const) and op in ("eq", "ne"):
         value = expr.value
@@ -214,7 +209,7 @@ def _single(compiler: ExpressionCompiler, left: Closure, op: str, link: tuple[Cl
     return lambda scope, run: compare(left(scope, run), right(scope, run), scope, run)
 
 
-def _note_comparisons(compiler: ExpressionCompiler, node: nodes.Compare) -> None:
+def _note_comparisons(compiler: Compiler, node: nodes.Compare) -> None:
     left = node.expr
     for operand in node.ops:
         right, op = operand.expr, _SYMBOLS.get(operand.op, "")
@@ -226,14 +221,14 @@ def _note_comparisons(compiler: ExpressionCompiler, node: nodes.Compare) -> None
         left = right
 
 
-_OPERATORS: dict[type[nodes.Node], operators.Binary] = {
-    nodes.Add: operators.add,
-    nodes.Sub: operators.subtract,
-    nodes.Mul: operators.multiply,
-    nodes.Div: operators.divide,
-    nodes.FloorDiv: operators.floor_divide,
-    nodes.Mod: operators.modulo,
-    nodes.Pow: operators.power,
+_OPERATORS: dict[str, operators.Binary] = {
+    "+": operators.add,
+    "-": operators.subtract,
+    "*": operators.multiply,
+    "/": operators.divide,
+    "//": operators.floor_divide,
+    "%": operators.modulo,
+    "**": operators.power,
 }
 
 _COMPARE: dict[str, Callable[[Any, Any, Budget | None], bool]] = {
@@ -249,19 +244,15 @@ _COMPARE: dict[str, Callable[[Any, Any, Budget | None], bool]] = {
 
 _SYMBOLS = {"eq": "==", "ne": "!=", "in": "in", "notin": "not in"}
 
-OPERATIONS: Mapping[type[nodes.Node], Callable[[ExpressionCompiler, Any, bool], Closure]] = {
+OPERATIONS: Mapping[type[nodes.Node], Callable[[Compiler, Any, bool], Closure]] = {
     nodes.Const: _const,
     nodes.TemplateData: _data,
     nodes.List: _list,
     nodes.Tuple: _tuple,
     nodes.Dict: _dict,
-    **dict.fromkeys(_OPERATORS, _binary),
-    nodes.Neg: _unary,
-    nodes.Pos: _unary,
+    nodes.Binary: _binary,
+    nodes.Unary: _unary,
     nodes.Concat: _concat,
-    nodes.And: _and,
-    nodes.Or: _or,
-    nodes.Not: _not,
     nodes.CondExpr: _conditional,
     nodes.Compare: _compare,
 }

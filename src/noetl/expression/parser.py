@@ -1,4 +1,4 @@
-"""Tokens of plain `{{ }}` expressions to the syntax tree, at a tenth of what Jinja's parser takes.
+"""Plain `{{ }}` expressions to tokens and to the syntax tree, at a tenth of what Jinja's lexer and parser take.
 
 It knows what nearly all templates are made of and raises `Unusual` for the rest: statements, mistakes and the odd
 corners of the grammar are left to Jinja's own parser (`jinja.py`), which then has the last word and the message.
@@ -6,11 +6,78 @@ corners of the grammar are left to Jinja's own parser (`jinja.py`), which then h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from noetl.expression import nodes
-from noetl.expression.lexer import Lexeme
+
+OPEN = {"(": ")", "[": "]", "{": "}"}
+CLOSE = frozenset(OPEN.values())
+
+
+class Lexeme(NamedTuple):
+    """A raw token and where it stands in the source."""
+
+    offset: int
+    end: int
+    type: str
+    text: str
+
+
+# Jinja's lexer takes three times as long, and is used for the rest: statements, comments, whitespace control, floats,
+# escapes, other alphabets, and every mistake.
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<name>[A-Za-z_]\w*)
+    | (?P<operator>//|\*\*|==|!=|>=|<=|[-+/*%~\[\](){}<>=.:|,])
+    | (?P<string>'[^'\\]*'|"[^"\\]*")
+    | (?P<integer>(?:0|[1-9]\d*)(?![\w.])))""",
+    re.ASCII | re.VERBOSE,
+)
+_RARE = re.compile(r"\{[%#]|\{\{[-+]|[-+]\}\}|\r")
+
+
+def scan(source: str) -> list[Lexeme] | None:
+    """The tokens of text and plain `{{ }}` expressions, without white space; None if the source has more than that."""
+    if _RARE.search(source):
+        return None
+    lexemes: list[Lexeme] = []
+    position = 0
+    while (opening := source.find("{{", position)) >= 0:
+        if opening > position:
+            lexemes.append(Lexeme(position, opening, "data", source[position:opening]))
+        lexemes.append(Lexeme(opening, opening + 2, "variable_begin", "{{"))
+        end = _scan_expression(source, opening + 2, lexemes)
+        if end is None:
+            return None
+        position = end
+    if position < len(source):
+        lexemes.append(Lexeme(position, len(source), "data", source[position:]))
+    return lexemes
+
+
+def _scan_expression(source: str, position: int, lexemes: list[Lexeme]) -> int | None:
+    """Add the tokens of one expression; returns where it ends, None if it is not a plain one."""
+    depth = 0
+    while (match := _TOKEN.match(source, position)) is not None:
+        kind, position = str(match.lastgroup), match.end()
+        text = match[kind]
+        if kind == "operator":
+            if text in OPEN:
+                depth += 1
+            elif text in CLOSE:
+                if depth == 0:
+                    break
+                depth -= 1
+        lexemes.append(Lexeme(position - len(text), position, kind, text))
+    if match is None or not source.startswith("}}", position - 1):
+        return None
+    lexemes.append(Lexeme(position - 1, position + 1, "variable_end", "}}"))
+    return position + 1
+
+
+# --- parser
 
 KEYWORDS = frozenset(["not", "and", "or", "in", "is", "if", "else"])
 CONSTANTS = {"true": True, "True": True, "false": False, "False": False, "none": None, "None": None}
@@ -18,19 +85,14 @@ INTEGER_DIGITS = 400
 
 _OR, _AND, _NOT, _COMPARE, _SUM, _CONCAT, _PRODUCT, _POWER, _UNARY = range(1, 10)
 _COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "lteq", ">": "gt", ">=": "gteq", "in": "in", "not": "notin"}
-_BINARY: dict[str, tuple[int, Callable[[int, nodes.Expr, nodes.Expr], nodes.Expr]]] = {
-    "or": (_OR, nodes.Or),
-    "and": (_AND, nodes.And),
-    "+": (_SUM, nodes.Add),
-    "-": (_SUM, nodes.Sub),
-    "*": (_PRODUCT, nodes.Mul),
-    "/": (_PRODUCT, nodes.Div),
-    "//": (_PRODUCT, nodes.FloorDiv),
-    "%": (_PRODUCT, nodes.Mod),
-    "**": (_POWER, nodes.Pow),
+_BINARY = {
+    "or": _OR,
+    "and": _AND,
+    "+": _SUM,
+    "-": _SUM,
+    "**": _POWER,
+    **dict.fromkeys(("*", "/", "//", "%"), _PRODUCT),
 }
-
-
 _END = Lexeme(0, 0, "end", "")
 
 
@@ -100,17 +162,16 @@ class Parser:
         offset = self.word.offset
         if self.text == "not" and level <= _NOT:
             self.take()
-            left: nodes.Expr = nodes.Not(offset, self.binary(_NOT))
+            left: nodes.Expr = nodes.Unary(offset, "not", self.binary(_NOT))
         else:
             left = self.unary()
         while True:
             text = self.text
             if text in _BINARY:
-                precedence, make = _BINARY[text]
-                if precedence < level:
+                if _BINARY[text] < level:
                     return left
                 self.take()
-                left = make(offset, left, self.binary(_NOT if text == "and" else precedence + 1))
+                left = nodes.Binary(offset, text, left, self.binary(_NOT if text == "and" else _BINARY[text] + 1))
             elif text in _COMPARISONS:
                 if level > _COMPARE:
                     return left
@@ -136,10 +197,8 @@ class Parser:
 
     def unary(self, filtered: bool = True) -> nodes.Expr:
         offset = self.word.offset
-        if self.skip("-"):
-            node: nodes.Expr = nodes.Neg(offset, self.unary(False))
-        elif self.skip("+"):
-            node = nodes.Pos(offset, self.unary(False))
+        if self.text in ("-", "+"):
+            node: nodes.Expr = nodes.Unary(offset, self.take().text, self.unary(False))
         else:
             node = self.postfix(self.primary())
         while filtered:
@@ -273,4 +332,4 @@ class Parser:
         elif self.text in ("[", "{") or (self.word.type != "operator" and self.text not in ("else", "or", "and", "}}")):
             args = [self.postfix(self.primary())]
         test = nodes.Test(offset, node, name, args, kwargs)
-        return nodes.Not(offset, test) if negated else test
+        return nodes.Unary(offset, "not", test) if negated else test

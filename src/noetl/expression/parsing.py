@@ -1,6 +1,6 @@
 """Source text to the syntax tree, with exact character offsets and messages for people.
 
-Plain `{{ }}` expressions have a lexer and a parser of their own (`lexer.py`, `parser.py`). All other templates, and
+Plain `{{ }}` expressions have a lexer and a parser of their own (`parser.py`). All other templates, and
 every mistake, go through Jinja's (`jinja.py`), which is imported when the first of them comes: it takes a third of the
 time in which `noetl validate` starts.
 """
@@ -11,8 +11,7 @@ import re
 
 from noetl.errors import TemplateSyntax
 from noetl.expression import nodes
-from noetl.expression.lexer import OPEN, Lexeme, scan
-from noetl.expression.parser import CONSTANTS, KEYWORDS, Parser, Unusual
+from noetl.expression.parser import CONSTANTS, KEYWORDS, OPEN, Lexeme, Parser, Unusual, scan
 
 SOURCE_CHARACTERS = 1 << 16
 MAX_NESTING = 32  # brackets and blocks; Jinja's parser takes 13 Python frames per bracket

@@ -9,21 +9,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from noetl.expression import nodes
+from noetl.expression.analysis import Closure, Path, Read, Scope, constant_key, path_texts, static_path
 from noetl.expression.budget import Budget
 from noetl.expression.fault import Fault
 from noetl.expression.missing import Missing, View, item, lookup
 from noetl.expression.run import Run
 from noetl.expression.sealed import Sealed, refuse_sealed
-from noetl.expression.shape import Path, constant_key, path_texts, static_path
-from noetl.expression.uses import Closure, Read, Scope
 
 if TYPE_CHECKING:
-    from noetl.expression.compile import ExpressionCompiler
+    from noetl.expression.compile import Compiler
 
 MAX_KEYS = 96
 
 
-def path(compiler: ExpressionCompiler, node: nodes.Expr, tolerant: bool, passed: bool = False) -> Closure:
+def path(compiler: Compiler, node: nodes.Expr, tolerant: bool, passed: bool = False) -> Closure:
     raw, fail = _raw(compiler, node, tolerant), compiler.failing(node)
 
     def plain(scope: Scope, run: Any) -> Any:
@@ -38,7 +37,7 @@ def path(compiler: ExpressionCompiler, node: nodes.Expr, tolerant: bool, passed:
     return plain
 
 
-def _raw(compiler: ExpressionCompiler, node: nodes.Expr, tolerant: bool) -> Closure:
+def _raw(compiler: Compiler, node: nodes.Expr, tolerant: bool) -> Closure:
     """The value of a path before it is unwrapped, to look further into it."""
     compiler.enter(node)
     closure = _looked_up(compiler, node, tolerant)
@@ -46,7 +45,7 @@ def _raw(compiler: ExpressionCompiler, node: nodes.Expr, tolerant: bool) -> Clos
     return closure
 
 
-def _looked_up(compiler: ExpressionCompiler, node: nodes.Expr, tolerant: bool) -> Closure:
+def _looked_up(compiler: Compiler, node: nodes.Expr, tolerant: bool) -> Closure:
     static = static_path(node)
     if static is not None:
         keys, root = static
@@ -70,7 +69,7 @@ def _looked_up(compiler: ExpressionCompiler, node: nodes.Expr, tolerant: bool) -
     return compiler.expression(node, tolerant)
 
 
-def _from_scope(compiler: ExpressionCompiler, path: Path, node: nodes.Node) -> Closure:
+def _from_scope(compiler: Compiler, path: Path, node: nodes.Node) -> Closure:
     """The hot path of every guard: one closure per length, no loop for the usual lengths."""
     name, keys, whole = str(path[0]), path[1:], compiler.missing(node)
     absent, *gaps = [Missing(whole.text, whole.offset, part, whole.hint) for part in path_texts(path)]
@@ -155,7 +154,7 @@ def _many_keys(name: str, absent: Missing, pairs: list[tuple[str | int, Missing]
     return many
 
 
-def _from_locals(compiler: ExpressionCompiler, path: Path, node: nodes.Node) -> Closure:
+def _from_locals(compiler: Compiler, path: Path, node: nodes.Node) -> Closure:
     compiler.simple = False
     name, keys, outside = str(path[0]), path[1:], _from_scope(compiler, path, node)
     gap, fail = compiler.missing(node), compiler.failing(node)
@@ -174,7 +173,7 @@ def _from_locals(compiler: ExpressionCompiler, path: Path, node: nodes.Node) -> 
     return local
 
 
-def _step(compiler: ExpressionCompiler, node: nodes.Expr, base: nodes.Expr, key: str | int, tolerant: bool) -> Closure:
+def _step(compiler: Compiler, node: nodes.Expr, base: nodes.Expr, key: str | int, tolerant: bool) -> Closure:
     inner, gap, fail = _raw(compiler, base, tolerant), compiler.missing(node), compiler.failing(node)
 
     def step(scope: Scope, run: Any) -> Any:
@@ -187,7 +186,7 @@ def _step(compiler: ExpressionCompiler, node: nodes.Expr, base: nodes.Expr, key:
     return step
 
 
-def _item(compiler: ExpressionCompiler, node: nodes.Getitem, tolerant: bool) -> Closure:
+def _item(compiler: Compiler, node: nodes.Getitem, tolerant: bool) -> Closure:
     inner, key = _raw(compiler, node.node, tolerant), compiler.expression(node.arg)
     gap, fail = compiler.missing(node), compiler.failing(node)
 
@@ -201,7 +200,7 @@ def _item(compiler: ExpressionCompiler, node: nodes.Getitem, tolerant: bool) -> 
     return get
 
 
-def _slice(compiler: ExpressionCompiler, node: nodes.Getitem, bounds: nodes.Slice, tolerant: bool) -> Closure:
+def _slice(compiler: Compiler, node: nodes.Getitem, bounds: nodes.Slice, tolerant: bool) -> Closure:
     compiler.simple = False
     inner = compiler.expression(node.node, tolerant)
     ends = [None if part is None else compiler.expression(part) for part in (bounds.start, bounds.stop, bounds.step)]

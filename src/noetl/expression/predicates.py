@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from noetl.expression.budget import Budget
+from noetl.expression.entries import Entry, entry, named
 from noetl.expression.fault import Fault
-from noetl.expression.filters import Entry, entry, named
 from noetl.expression.missing import Missing, kind_of, unwrapped
 from noetl.expression.operators import contains, equal, ordered
 

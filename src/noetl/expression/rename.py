@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from noetl.expression.lexer import Lexeme
+from noetl.expression.parser import Lexeme
 from noetl.expression.parsing import lex
 from noetl.expression.template import parse
 

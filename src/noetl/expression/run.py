@@ -8,6 +8,8 @@ from typing import Any
 from noetl.expression.budget import CHARACTERS, Budget
 from noetl.expression.fault import Fault, OutOfBudget
 from noetl.expression.missing import View
+from noetl.expression.sealed import Sealed
+from noetl.expression.text import to_text
 
 
 class Run:
@@ -23,8 +25,11 @@ class Run:
         self.holes = False  # a missing value was put into a list or map
         self.sealed = False  # a secret was printed
 
-    def emit(self, text: str) -> None:
-        """Appends to the output."""
+    def print(self, value: Any) -> None:
+        """Appends the text of a value to the output; a secret makes all of it secret."""
+        if type(value) is Sealed:
+            self.sealed, value = True, value.content
+        text = value if type(value) is str else to_text(value, self.budget)
         self.size += len(text)
         if self.size > CHARACTERS:
             raise OutOfBudget(f"the result may have at most {CHARACTERS:,} characters")
@@ -44,10 +49,6 @@ class Namespace(View):
 
     def value(self) -> Any:
         return dict(self.fields)
-
-
-def as_namespace(value: Any) -> Any:
-    return Namespace(value) if isinstance(value, dict) else value
 
 
 class Loop(View):

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from noetl.errors import TemplateFailed
 from noetl.expression import nodes
+from noetl.expression.analysis import start, static_path
 from noetl.expression.filters import SQL_FILTERS
 from noetl.expression.parsing import syntax_tree
 from noetl.expression.sealed import ENCODINGS, HINT, MESSAGE
-from noetl.expression.shape import start, static_path
 
 ROOT = "keychain"
 PASSES_ON = (*ENCODINGS, *SQL_FILTERS, "default", "d")
@@ -42,11 +42,9 @@ def _looked_into(node: nodes.Node) -> Iterator[nodes.Node | None]:
         case nodes.Compare():
             yield node.expr
             yield from (operand.expr for operand in node.ops)
-        case nodes.And() | nodes.Or() | nodes.Not():
-            return
-        case nodes.BinExpr():
+        case nodes.Binary() if node.op not in ("and", "or"):
             yield from (node.left, node.right)
-        case nodes.UnaryExpr():
+        case nodes.Unary() if node.op != "not":
             yield node.node
         case nodes.Getitem() if not (isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str)):
             yield node.node
@@ -70,7 +68,7 @@ def _is_secret(node: nodes.Node | None) -> bool:
             return any(map(_is_secret, node.nodes))
         case nodes.CondExpr():
             return _is_secret(node.expr1) or _is_secret(node.expr2)
-        case nodes.And() | nodes.Or():
+        case nodes.Binary(op="and" | "or"):
             return _is_secret(node.left) or _is_secret(node.right)
         case nodes.Filter() if node.name in PASSES_ON:
             return _is_secret(node.node)

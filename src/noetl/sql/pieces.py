@@ -11,7 +11,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from noetl.errors import TemplateError, TemplateSyntax
 from noetl.expression import nodes
+from noetl.expression.analysis import Scope, start
 from noetl.expression.budget import Budget
+from noetl.expression.compile import Compiler, Statement
 from noetl.expression.fault import located, undefined
 from noetl.expression.filters import SQL_FILTERS
 from noetl.expression.missing import Missing
@@ -19,11 +21,8 @@ from noetl.expression.operators import has_missing
 from noetl.expression.parsing import syntax_tree
 from noetl.expression.run import Run
 from noetl.expression.sealed import revealed
-from noetl.expression.shape import start
-from noetl.expression.statements import Compiler, Statement
 from noetl.expression.template import as_data
 from noetl.expression.text import to_json, to_text
-from noetl.expression.uses import Scope
 
 
 class TemplatePosition(NamedTuple):
@@ -103,7 +102,7 @@ class _PieceCompiler(Compiler):
     def _text(self, text: str) -> Statement:
         def emit(scope: Scope, run: Run) -> None:
             assert isinstance(run, PieceRun)
-            run.emit(text)  # counts it
+            run.print(text)  # counts it
             run.pieces.append(text)
 
         return emit

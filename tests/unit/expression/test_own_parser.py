@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from noetl.expression import nodes, parse
 from noetl.expression.jinja import jinja_tree
-from noetl.expression.lexer import scan
-from noetl.expression.parser import Parser, Unusual
+from noetl.expression.parser import Parser, Unusual, scan
 
 NO_OFFSET = (
-    *(nodes.BinExpr, nodes.Compare, nodes.CondExpr, nodes.Concat, nodes.Tuple, nodes.Slice),
+    *(nodes.Binary, nodes.Compare, nodes.CondExpr, nodes.Concat, nodes.Tuple, nodes.Slice),
     *(nodes.Pair, nodes.Keyword, nodes.Operand, nodes.Output, nodes.Template),
 )
 """Nodes whose own offset is never used: they start where their first part does, or are part of another."""

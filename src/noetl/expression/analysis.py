@@ -1,16 +1,55 @@
-"""Questions about nodes of the syntax tree: where they start, how they read, what is constant in them."""
+"""What is known of a template before it is evaluated: what it reads and uses, where its nodes start, its constants."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from noetl.expression import nodes
 
 Path = tuple[str | int, ...]
+Scope = Mapping[str, Any]
+Closure = Callable[[Scope, Any], Any]
+"""The value of an expression; the second argument is the Run, None if the template is simple."""
+
+
+class Read(NamedTuple):
+    """A value that a template takes from its scope, by the longest path that is known beforehand.
+
+    `guarded`: the template copes with its absence (default, `is defined`, left of `or`).
+    """
+
+    path: Path
+    offset: int
+    guarded: bool
+
+
+class Use(NamedTuple):
+    """A filter, test or function by name."""
+
+    name: str
+    offset: int
+
+
+class Unknown(NamedTuple):
+    """A filter, test, function or method that does not exist. `kind` is one of these words."""
+
+    kind: str
+    name: str
+    offset: int
+
+
+class Comparison(NamedTuple):
+    """A path compared with string constants by ==, !=, in or not in."""
+
+    path: Path
+    op: str
+    values: tuple[str, ...]
+    offset: int
 
 
 _FIRST = {
-    **dict.fromkeys(nodes.BinExpr.__subclasses__(), "left"),
+    nodes.Binary: "left",
     **dict.fromkeys((nodes.Getattr, nodes.Getitem, nodes.Call, nodes.Filter, nodes.Test), "node"),
     nodes.Compare: "expr",
     nodes.CondExpr: "expr1",
@@ -87,7 +126,12 @@ def constant_key(node: nodes.Node) -> str | int | None:
     if isinstance(node, nodes.Const) and type(node.value) in (str, int):
         key: str | int = node.value
         return key
-    if isinstance(node, nodes.Neg) and isinstance(node.node, nodes.Const) and type(node.node.value) is int:
+    if (
+        isinstance(node, nodes.Unary)
+        and node.op == "-"
+        and isinstance(node.node, nodes.Const)
+        and type(node.node.value) is int
+    ):
         return -int(node.node.value)
     return None
 
