@@ -15,7 +15,7 @@ from story import EXECUTION, HEAD
 from noetl.dsl.compile import load
 from noetl.engine import events as e
 from noetl.engine.history.verify import Log
-from noetl.engine.history.verify.intervals import Intervals
+from noetl.engine.history.verify.check import Intervals
 from noetl.engine.net import Net
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Outcome
@@ -181,5 +181,5 @@ def test_intervals_are_a_set_of_numbers() -> None:
             assert intervals.add(number) is (number not in numbers)
             numbers.add(number)
             assert [n for n in range(-4, 42) if n in intervals] == sorted(numbers)
-            assert len(intervals) == len(numbers)
+            assert intervals.count == len(numbers)
             assert intervals.gaps == sum(n - 1 not in numbers for n in numbers)

@@ -10,20 +10,18 @@ import msgspec
 from noetl.engine import events as e
 from noetl.engine.evolve import evolve
 from noetl.engine.history.verify import rows as of_rows
-from noetl.engine.history.verify.check import Check, Handler
-from noetl.engine.history.verify.ctx import Ctx
-from noetl.engine.history.verify.intervals import Intervals
+from noetl.engine.history.verify.check import Check, Handler, Handlers, Intervals
 from noetl.engine.history.verify.loops import InFlight, Loops
-from noetl.engine.history.verify.rows import Load, Rows, StoredRow
+from noetl.engine.history.verify.rows import Codec, Load, Rows, StoredRow
 from noetl.engine.history.verify.steps import Branches, Runs, Tokens
 from noetl.engine.history.verify.tasks import Fences, Outcomes
-from noetl.engine.history.verify.whole import Cancelled, Forks, OneEnd
+from noetl.engine.history.verify.whole import Cancelled, Ctx, Forks, OneEnd
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
 
 LIVE_ONLY = frozenset(["net", "digest", "changed", "listening"])
 """Fields of the state that are only used within a decision, or are inputs of the fold."""
-NOTED = 1_000
+MAX_LISTED = 1_000
 """Maximum number of violations listed per invariant; the rest is counted, which bounds memory."""
 
 Part = Literal["whole", "rows", "fold"]
@@ -31,12 +29,6 @@ Part = Literal["whole", "rows", "fold"]
 two processes, each with one part."""
 NetOf = Callable[[str], Net]
 """Returns the playbook of a digest, for forks that continue with an edited one."""
-
-
-class Codec(of_rows.Hashing, Protocol):
-    """Row encoding, such as the module `noetl.store.codec`."""
-
-    def decode(self, name: str, data: bytes) -> e.Event: ...
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -105,6 +97,7 @@ class Log:
         """Whether `state` is the fold of all rows so far."""
         self.seq = 0
         self.finished: dict[str, Intervals] = {}
+        """Items that have ended, by step run with a loop under way."""
         self.violations: list[Violation] = []
         self.counts: dict[str, int] = {}
         self.rows = Rows(self.note, codec, load) if part != "fold" else None
@@ -114,7 +107,7 @@ class Log:
             self.watch(check.handlers())
         self.watch({e.ExecutionForked: self._change_net})
 
-    def watch(self, kinds: Mapping[type[e.Event], Handler]) -> None:
+    def watch(self, kinds: Handlers) -> None:
         """Call a handler for each event of a type, after the handlers it has; a subclass is handled like its base."""
         for kind, handlers in self.handlers.items():
             handler = next((kinds[base] for base in kind.__mro__ if base in kinds), None)
@@ -133,7 +126,9 @@ class Log:
             try:
                 event = decode(name, data)
             except Exception as error:
-                self._skip(error)
+                self.foldable = False  # nor can later rows be
+                if check is not None:
+                    self.note("readable", str(error))
                 continue
             for handler in handlers[type(event)]:
                 handler(event)
@@ -146,12 +141,6 @@ class Log:
                 self._compare_snapshot(hashed)
         state.drain()
 
-    def _skip(self, error: Exception) -> None:
-        """Skip an unreadable row; later rows can't be folded."""
-        self.foldable = False
-        if self.rows is not None:
-            self.note("readable", str(error))
-
     def _change_net(self, event: e.ExecutionForked) -> None:
         if event.playbook and self.net_of is not None:
             try:
@@ -160,10 +149,9 @@ class Log:
                 self._break_off(event, error)
 
     def _break_off(self, event: e.Event, error: Exception) -> None:
-        if not self.foldable:
-            return
+        if self.foldable:
+            self.note("replay", f"{event.name} does not follow from what came before ({type(error).__name__}: {error})")
         self.foldable = False
-        self.note("replay", f"{event.name} does not follow from what came before ({type(error).__name__}: {error})")
 
     def _compare_snapshot(self, hashed: bytes) -> None:
         """A snapshot is the fold up to its row."""
@@ -186,8 +174,8 @@ class Log:
         if self.foldable and derived is not None:
             self._compare_rows(derived)
         for invariant, count in self.counts.items():
-            if count > NOTED:
-                message = f"and {count - NOTED:,} more of this kind, up to here"
+            if count > MAX_LISTED:
+                message = f"and {count - MAX_LISTED:,} more of this kind, up to here"
                 self.violations.append(Violation(self.execution, self.seq, invariant, message))
         return self.violations
 
@@ -195,40 +183,31 @@ class Log:
         """Ready work, leases and timers as rows are those of the fold, both ways."""
         state = self.state
         leases = {fence: (lease.run, lease.worker, lease.since, lease.ttl) for fence, lease in state.leases.items()}
-        self._compare_table("ready", derived.ready, state.ready)
-        self._compare_table("lease", {fence: tuple(row) for fence, row in derived.leases.items()}, leases)
-        self._compare_table("timer", derived.timers, state.timers)
-
-    def _compare_table(self, table: str, rows: Mapping[Any, Any], fold: Mapping[Any, Any]) -> None:
-        for key in rows.keys() | fold.keys():
-            if key not in fold:
-                self.note("rows", f"the {table} row {key!r} is not in the log")
-            elif key not in rows:
-                self.note("rows", f"the log has {table} {key!r}, and there is no row of it")
-            elif rows[key] != fold[key]:
-                self.note("rows", f"the {table} row {key!r} says {rows[key]}, the log {fold[key]}")
+        tables: tuple[tuple[str, Mapping[Any, Any], Mapping[Any, Any]], ...] = (
+            ("ready", derived.ready, state.ready),
+            ("lease", {fence: tuple(row) for fence, row in derived.leases.items()}, leases),
+            ("timer", derived.timers, state.timers),
+        )
+        for table, rows, fold in tables:
+            for key in rows.keys() | fold.keys():
+                if key not in fold:
+                    self.note("rows", f"the {table} row {key!r} is not in the log")
+                elif key not in rows:
+                    self.note("rows", f"the log has {table} {key!r}, and there is no row of it")
+                elif rows[key] != fold[key]:
+                    self.note("rows", f"the {table} row {key!r} says {rows[key]}, the log {fold[key]}")
 
     def note(self, invariant: str, message: str) -> None:
         """Record a violation at the current row."""
         count = self.counts[invariant] = self.counts.get(invariant, 0) + 1
-        if count <= NOTED:
+        if count <= MAX_LISTED:
             self.violations.append(Violation(self.execution, self.seq, invariant, message))
 
 
 OF_EVENTS: tuple[type[Check], ...] = (
-    OneEnd,
-    Tokens,
-    Runs,
-    Outcomes,
-    Fences,
-    Ctx,
-    Loops,
-    InFlight,
-    Branches,
-    Cancelled,
-    Forks,
+    *(OneEnd, Tokens, Runs, Outcomes, Fences, Ctx),
+    *(Loops, InFlight, Branches, Cancelled, Forks),
 )
-
 INVARIANTS: dict[str, str] = {
     **of_rows.INVARIANTS,
     **{kind.name: kind.__doc__ or "" for kind in OF_EVENTS if kind is not InFlight},

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from noetl.engine import events as e
-from noetl.engine.history.verify.check import Check, Handlers, Watched, loop_of
-from noetl.engine.history.verify.intervals import Intervals
+from noetl.engine.history.verify.check import Check, Handlers, Intervals, loop_of
 from noetl.model.identity import step_of
+
+if TYPE_CHECKING:
+    from noetl.engine.history.verify.log import Log
 
 
 class Loops(Check):
@@ -13,7 +17,7 @@ class Loops(Check):
 
     name = "loops"
 
-    def __init__(self, log: Watched) -> None:
+    def __init__(self, log: Log) -> None:
         super().__init__(log)
         self.total: dict[str, int] = {}
         self.failed: dict[str, int] = {}
@@ -43,12 +47,8 @@ class Loops(Check):
             self.fail(f"item {index} of {run}, whose loop has not started")
         elif index in finished:
             self.fail(f"item {index} of {run} started after it was finished")
-        elif index != finished.count and self._is_sequential(run):
+        elif index != finished.count and (loop := loop_of(self.log.net, run)) and loop.mode == "sequential":
             self.fail(f"item {index} of {run} started where {finished.count} is next")
-
-    def _is_sequential(self, run: str) -> bool:
-        loop = loop_of(self.log.net, run)
-        return loop is not None and loop.mode == "sequential"
 
     def _item_failed(self, event: e.IterationFailed) -> None:
         self._item_done(event)
@@ -65,26 +65,22 @@ class Loops(Check):
             self.fail(f"item {index} of {run} was finished, and there are {self.total.get(run, 0)}")
 
     def _done(self, event: e.LoopDone) -> None:
-        total, finished, failed = self._forget(event.run)
+        items, total, failed = self._ended(event)
         if total is None:
             self.fail(f"the loop of {event.run} is done, and it had not started or was done before")
             return
         plan = self.log.net.steps.get(step_of(event.run))
-        if plan is not None and not plan.step.tasks:
-            finished = total
+        finished = total if plan is not None and not plan.step.tasks else items.count if items is not None else 0
         if (event.total, event.ok + event.failed, finished, event.failed) != (total, total, total, failed):
             self.fail(
                 f"the loop of {event.run} is done with {event.ok} ok and {event.failed} failed items; "
                 f"it has {total}, of which {finished} are finished and {failed} failed"
             )
 
-    def _ended(self, event: e.StepDone | e.StepFailed) -> None:
-        self._forget(event.run)
-
-    def _forget(self, run: str) -> tuple[int | None, int, int]:
-        """The items of the loop, and how many of them have ended and failed."""
-        finished = self.log.finished.pop(run, None)
-        return self.total.pop(run, None), len(finished) if finished is not None else 0, self.failed.pop(run, 0)
+    def _ended(self, event: e.LoopDone | e.StepDone | e.StepFailed) -> tuple[Intervals | None, int | None, int]:
+        """Drop and return the finished items of the loop, their total and the number of failed ones."""
+        run = event.run
+        return self.log.finished.pop(run, None), self.total.pop(run, None), self.failed.pop(run, 0)
 
 
 class InFlight(Check):

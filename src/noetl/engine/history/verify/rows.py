@@ -8,29 +8,29 @@ from typing import Any, Protocol
 
 import msgspec
 
+from noetl.engine.events import Event
 from noetl.model.marks import MARK
 from noetl.reference import CHUNKS, SECRET
 
 MAX_EVENT_BYTES = 64 * 1024
-REMEMBERED = 4_096
-"""Number of cached references that are not read again when other rows name them."""
+MAX_CACHED_REFERENCES = 4_096
+"""Number of references that are not resolved again when other rows name them."""
+QUOTED_MARK = f'"{MARK}"'.encode()
 
 Load = Callable[[str, str], bytes | None]
 """Returns the content that a store has under a key."""
-Note = Callable[[str, str], None]
-"""Called with the name of an invariant and a message."""
-
-
 StoredRow = tuple[int, str, float, bytes, bytes]
 """A row of a log: seq, type, time, data, hash."""
 
 
-class Hashing(Protocol):
-    """How rows are hashed, and how references are encoded in their data."""
+class Codec(Protocol):
+    """How rows are encoded and hashed; the module `noetl.store.codec`."""
 
     ZERO: bytes
 
     def chained(self, before: bytes, name: str, at: float, data: bytes) -> bytes: ...
+
+    def decode(self, name: str, data: bytes) -> Event: ...
 
 
 INVARIANTS = {
@@ -42,12 +42,11 @@ INVARIANTS = {
 
 
 class Rows:
-    """Checks the rows of a log in their order."""
+    """Checks the rows of a log in their order; `note` gets the name of a violated invariant and a message."""
 
-    def __init__(self, note: Note, codec: Hashing, load: Load | None) -> None:
+    def __init__(self, note: Callable[[str, str], None], codec: Codec, load: Load | None) -> None:
         self.note, self.load = note, load
         self.chained, self.head = codec.chained, codec.ZERO
-        self.mark, self.quoted = MARK, f'"{MARK}"'.encode()
         self.last = 0
         self.resolved: dict[tuple[str, ...], None] = {}
 
@@ -61,7 +60,7 @@ class Rows:
             )
         if len(data) > MAX_EVENT_BYTES:
             self.note("size", f"{kind} has {len(data):,} bytes, more than {MAX_EVENT_BYTES:,}")
-        if self.quoted in data and self.load is not None:
+        if QUOTED_MARK in data and self.load is not None:
             self._resolve_all(data, self.load)
         self.last, self.head = seq, hashed
 
@@ -70,17 +69,15 @@ class Rows:
             value = msgspec.json.decode(data)
         except msgspec.DecodeError:
             return  # reported by `readable`
-        for reference in _references(value, self.mark):
-            if reference.get("store") != SECRET:  # a handle has no stored content
-                self._resolve_once(reference, load)
-
-    def _resolve_once(self, reference: dict[str, Any], load: Load) -> None:
-        """Neighbouring rows name the same content: that of the task, the step and the arc."""
-        fields = tuple(str(reference.get(name)) for name in ("store", "key", "size", "checksum", "schema_hint"))
-        if fields not in self.resolved and self._resolve(reference, load):
-            self.resolved[fields] = None
-            if len(self.resolved) > REMEMBERED:
-                del self.resolved[next(iter(self.resolved))]
+        for reference in _references(value):
+            if reference.get("store") == SECRET:  # a handle has no stored content
+                continue
+            # Neighbouring rows name the same content: that of the task, the step and the arc.
+            fields = tuple(str(reference.get(name)) for name in ("store", "key", "size", "checksum", "schema_hint"))
+            if fields not in self.resolved and self._resolve(reference, load):
+                self.resolved[fields] = None
+                if len(self.resolved) > MAX_CACHED_REFERENCES:
+                    del self.resolved[next(iter(self.resolved))]
 
     def _resolve(self, reference: dict[str, Any], load: Load) -> bool:
         """Whether the content and all its parts are unchanged; records violations."""
@@ -101,14 +98,9 @@ class Rows:
         return sound
 
 
-def _references(data: Any, mark: str) -> Iterator[dict[str, Any]]:
-    if isinstance(data, dict):
-        inner = data.get(mark)
-        if len(data) == 1 and isinstance(inner, dict):
-            yield inner
-        else:
-            for value in data.values():
-                yield from _references(value, mark)
-    elif isinstance(data, list):
-        for value in data:
-            yield from _references(value, mark)
+def _references(data: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(data, dict) and len(data) == 1 and isinstance(data.get(MARK), dict):
+        yield data[MARK]
+    elif isinstance(data, dict | list):
+        for value in data.values() if isinstance(data, dict) else data:
+            yield from _references(value)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from noetl.engine import events as e
-from noetl.engine.history.verify.check import Check, Handlers, Watched
-from noetl.engine.state import Run
+from noetl.engine.history.verify.check import Check, Handlers
 from noetl.model.identity import TaskId, iteration_id
+
+if TYPE_CHECKING:
+    from noetl.engine.history.verify.log import Log
 
 Item = dict[str, tuple[int, int, bool]]
 """Of each task of an item the latest visit with an outcome: its number, the attempt, and whether that was the last one.
@@ -18,7 +22,7 @@ class Outcomes(Check):
 
     name = "outcomes"
 
-    def __init__(self, log: Watched) -> None:
+    def __init__(self, log: Log) -> None:
         super().__init__(log)
         self.runs: dict[str, dict[int | None, Item]] = {}
 
@@ -26,13 +30,9 @@ class Outcomes(Check):
         return {
             e.TaskStarted: self._started,
             e.TaskDone: self._done,
-            e.IterationDone: self._forget_item,
-            e.IterationFailed: self._forget_item,
-            e.StepDone: self._forget_run,
-            e.StepFailed: self._forget_run,
-            e.LoopDone: self._forget_run,
-            e.WorkflowFinished: self._forget_all,
-            e.PlaybookCancelled: self._forget_all,
+            **dict.fromkeys((e.IterationDone, e.IterationFailed), self._drop_item),
+            **dict.fromkeys((e.StepDone, e.StepFailed, e.LoopDone), self.drop_run),
+            **dict.fromkeys((e.WorkflowFinished, e.PlaybookCancelled), self.drop_all),
         }
 
     def _started(self, event: e.TaskStarted) -> None:
@@ -57,7 +57,8 @@ class Outcomes(Check):
         over = event.do != "retry"
         item[name] = visit, attempt, over
         if over and len(item) > 1:
-            self._forget_inside(item, f"{task.path}[")
+            for inside in [other for other in item if other.startswith(f"{task.path}[")]:
+                del item[inside]
 
     def _before(self, task: TaskId, name: str, visit: int) -> tuple[int, bool]:
         """The last attempt of the visit that has an outcome, and whether no other may follow."""
@@ -75,31 +76,19 @@ class Outcomes(Check):
 
     def _is_inside_closed(self, item: Item, name: str) -> bool:
         """Whether an iterator task around the task has its last outcome: `each#1` around `each#1[3]/save`."""
-        around = name.rpartition("[")[0]
-        outer, _, visit = around.rpartition("#")
+        outer, _, visit = name.rpartition("[")[0].rpartition("#")
         latest, _, closed = item.get(outer, NONE)
         return int(visit) < latest or (closed and int(visit) == latest)
 
-    def _forget_inside(self, item: Item, inside: str) -> None:
-        for name in [name for name in item if name.startswith(inside)]:
-            del item[name]
-
-    def _forget_item(self, event: e.IterationDone | e.IterationFailed) -> None:
-        """Drop the data of an item; `loops` knows that it is finished."""
+    def _drop_item(self, event: e.IterationDone | e.IterationFailed) -> None:
+        """`loops` knows that it is finished."""
         run = self.runs.get(event.run)
         if run is not None:
             run.pop(event.index, None)
 
-    def _forget_run(self, event: e.StepDone | e.StepFailed | e.LoopDone) -> None:
-        """Drop the data of a run; `runs` knows that it has ended."""
-        self.runs.pop(event.run, None)
-
-    def _forget_all(self, event: e.Event) -> None:
-        self.runs.clear()
-
 
 class Fences(Check):
-    """Fences rise by one, and what a worker tells is accepted only under a lease that is alive."""
+    """Fences rise by one, and a report of a worker is accepted only under a lease that is alive."""
 
     name = "fences"
     part = "fold"
@@ -107,51 +96,38 @@ class Fences(Check):
     def handlers(self) -> Handlers:
         tasks = (e.TaskStarted, e.TaskDone, e.TaskRetryScheduled, e.PollStarted, e.PollIteration, e.PollFinished)
         items = (e.IterationStarted, e.IterationDone, e.IterationFailed)
+        runs = (e.StepDone, e.NextRequested, e.BranchSuppressed)
         return {
             e.StepStarted: self._granted,
             e.StepRegranted: self._granted,
             e.StepPaused: self._paused,
-            **dict.fromkeys(tasks, self._task),
-            **dict.fromkeys(items, self._item),
-            **dict.fromkeys((e.StepDone, e.NextRequested, e.BranchSuppressed), self._run),
+            **dict.fromkeys(tasks, lambda event: self._reported(event, event.task.run, event.task.index)),
+            **dict.fromkeys(items, lambda event: self._reported(event, event.run, event.index)),
+            **dict.fromkeys(runs, lambda event: self._reported(event, event.run, None)),
         }
 
     def _granted(self, event: e.StepStarted | e.StepRegranted) -> None:
+        """A lease is not granted on what another live lease covers."""
         if not self.log.foldable:
             return
-        state = self.log.state
+        state, items = self.log.state, event.items
         if event.fence != state.fence + 1:
             self.fail(f"the lease {event.fence} was granted after {state.fence}")
         run = state.runs.get(event.run)
-        if run is not None:
-            self._check_free(run, event)
-
-    def _check_free(self, run: Run, event: e.StepStarted | e.StepRegranted) -> None:
-        """A lease is not granted on what another live lease covers."""
-        if event.items is None and run.fence is not None:
+        if run is None:
+            return
+        if items is None and run.fence is not None:
             self.fail(f"{run.id} was granted again, and its lease {run.fence} is alive")
-        for fence, (first, last) in run.loop.lanes.items() if run.loop and event.items else ():
-            if event.items and event.items[0] < last and first < event.items[1]:
-                self.fail(f"items {event.items} of {run.id} were granted again, and the lease {fence} is alive")
+        for fence, (first, last) in run.loop.lanes.items() if run.loop and items else ():
+            if items and items[0] < last and first < items[1]:
+                self.fail(f"items {items} of {run.id} were granted again, and the lease {fence} is alive")
 
     def _paused(self, event: e.StepPaused) -> None:
-        if not self.log.foldable:
-            return
         lease = self.log.state.leases.get(event.fence)
-        if lease is None or lease.run != event.run:
+        if self.log.foldable and (lease is None or lease.run != event.run):
             self.fail(f"{event.run} gave back the lease {event.fence}, which it does not hold")
 
-    def _task(self, event: e.TaskStarted) -> None:
-        task = event.task
-        self._under_lease(task.run, task.index, event)
-
-    def _item(self, event: e.IterationStarted) -> None:
-        self._under_lease(event.run, event.index, event)
-
-    def _run(self, event: e.StepDone) -> None:
-        self._under_lease(event.run, None, event)
-
-    def _under_lease(self, name: str, index: int | None, event: e.Event) -> None:
+    def _reported(self, event: e.Event, name: str, index: int | None) -> None:
         state = self.log.state
         run = state.runs.get(name)
         if run is None or not self.log.foldable:
