@@ -96,21 +96,22 @@ CLASSIC_SECTIONS: list[tuple[str, str, Shape]] = [
     ("poll", "", classic.POLL),
 ]
 SPECIAL: dict[Shape, str] = {
+    shape.DATA: "any value",
+    shape.TEXT: "text",
+    shape.DESCRIPTION: "text",
+    shape.NAME: "name",
+    shape.LABEL: "label",
+    shape.BOOLEAN: "`true` or `false`",
+    shape.NUMBER: "number of at least 0",
+    shape.DURATION: "duration",
+    shape.DELAY: "duration",
+    shape.GUARD: "condition",
     doc.COLLECTION: "list, or a template that gives one",
     classic.COMPUTED: "label, or a template that gives one",
     classic.CHAIN_TARGETS: "list of labels, or of maps",
 }
 PLURALS = {"keychain entry": "keychain entries", "branch": "branches", "rule of a task": "rules"}
 WORDS: dict[type[Shape], str] = {
-    shape.Data: "any value",
-    shape.Text: "text",
-    shape.Description: "text",
-    shape.Name: "name",
-    shape.Label: "label",
-    shape.Boolean: "`true` or `false`",
-    shape.Number: "number of at least 0",
-    shape.Duration: "duration",
-    shape.Guard: "condition",
     part_shapes.RuntimeVersion: "version with major 2",
     part_shapes.TaskShape: "[task](#a-task)",
     part_shapes.PipelineShape: "list of [tasks](#a-task), or one",
@@ -199,8 +200,8 @@ def _tables(found: Shape) -> list[Fields]:
 _TASK = Fields(
     "a task",
     {
-        "kind": shape.Field(shape.Text(), "the tool to call: one of the [tool kinds](tools/index.md)", required=True),
-        "name": shape.Field(shape.Label(), "its label, in the form `- {name: label, kind: ...}`"),
+        "kind": shape.Field(shape.TEXT, "the tool to call: one of the [tool kinds](tools/index.md)", required=True),
+        "name": shape.Field(shape.LABEL, "its label, in the form `- {name: label, kind: ...}`"),
         "args": shape.Field(doc.ARGS, "values that its inputs and its code see as `args`; they overlay the token's"),
         "spec": shape.Field(doc.TASK_SPEC, "knobs and the policy"),
         "retry": shape.Field(
@@ -265,7 +266,7 @@ def _words(found: Shape) -> str:
         case shape.ListOf(item=item):
             return f"list of {_linked(item, many=True) or _words(item)}"
         case shape.MapOf(value=value):
-            return "map" if isinstance(value, shape.Data) else f"map of {_words(value)}"
+            return "map" if value is shape.DATA else f"map of {_words(value)}"
         case shape.OneOf():
             return _alternatives(found)
         case _:

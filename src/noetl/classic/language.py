@@ -12,26 +12,26 @@ from noetl.dsl.document import ARGS, CONDITIONS, OLD, ROUTER, TASK
 from noetl.dsl.inputs import check_table
 from noetl.dsl.part_shapes import LoopShape, WorkbookShape
 from noetl.dsl.shape import (
+    BOOLEAN,
+    DATA,
+    DURATION,
+    GUARD,
+    LABEL,
+    NAME,
+    NUMBER,
+    TEXT,
     WRONG_VALUE,
-    Boolean,
     Choice,
-    Data,
-    Duration,
     Field,
     Fields,
     Form,
-    Guard,
     Integer,
-    Label,
     ListOf,
     MapOf,
-    Name,
-    Number,
     OneOf,
     Retired,
     Schema,
     Shape,
-    Text,
     Walk,
     anything,
     describe,
@@ -45,10 +45,10 @@ RETRY = Fields(
     "retry",
     {
         "max_attempts": Field(Integer(1, 10_000), "how often the tool runs in all (3)"),
-        "initial_delay": Field(Number(), "seconds before the second attempt (1)"),
-        "backoff_multiplier": Field(Number(), "growth of the wait from attempt to attempt (1)"),
-        "retry_when": Field(Guard(), "attempts go on only while this holds"),
-        "stop_when": Field(Guard(), "attempts go on until this holds"),
+        "initial_delay": Field(NUMBER, "seconds before the second attempt (1)"),
+        "backoff_multiplier": Field(NUMBER, "growth of the wait from attempt to attempt (1)"),
+        "retry_when": Field(GUARD, "attempts go on only while this holds"),
+        "stop_when": Field(GUARD, "attempts go on until this holds"),
         "on": Field(Choice("error"), "what is retried"),
         "scope": Field(Choice("tool", "chain", "step"), "what is run again (tool)"),
         "backoff": Field(
@@ -56,9 +56,9 @@ RETRY = Fields(
                 "backoff",
                 {
                     "type": Field(Choice("exponential", "linear", "fixed"), "how the wait grows (fixed)"),
-                    "delay_seconds": Field(Number(), "the first wait (1)"),
-                    "max_delay_seconds": Field(Number(), "the longest wait"),
-                    "jitter": Field(Boolean(), "spread waits at random"),
+                    "delay_seconds": Field(NUMBER, "the first wait (1)"),
+                    "max_delay_seconds": Field(NUMBER, "the longest wait"),
+                    "jitter": Field(BOOLEAN, "spread waits at random"),
                 },
             ),
             "how long to wait",
@@ -69,10 +69,10 @@ RETRY = Fields(
 POLL = Fields(
     "poll",
     {
-        "until": Field(Guard(), "the condition that ends it", required=True),
-        "interval": Field(Duration(), "time between two calls (1s)"),
+        "until": Field(GUARD, "the condition that ends it", required=True),
+        "interval": Field(DURATION, "time between two calls (1s)"),
         "max_attempts": Field(Integer(1, 1_000_000), "how many calls"),
-        "deadline": Field(Duration(), "how long in all"),
+        "deadline": Field(DURATION, "how long in all"),
     },
 )
 
@@ -95,15 +95,15 @@ SINK = SinkShape(
     "a sink",
     {
         "tool": Field(TASK, "the tool that stores", required=True),
-        "table": Field(Text(), "the table, where the tool has none"),
-        "args": Field(Data(), "columns by name, or a list of rows"),
-        "when": Field(Guard(), "whether it runs"),
+        "table": Field(TEXT, "the table, where the tool has none"),
+        "args": Field(DATA, "columns by name, or a list of rows"),
+        "when": Field(GUARD, "whether it runs"),
         "retry": Field(RETRY, "how it is retried"),
     },
     definition="sink",
 )
-SET = MapOf(Data(), Name())
-COMPUTED = OneOf("a step's name, or a template that gives one", Form(is_template, Data()), Form(anything, Label()))
+SET = MapOf(DATA, NAME)
+COMPUTED = OneOf("a step's name, or a template that gives one", Form(is_template, DATA), Form(anything, LABEL))
 CHAIN_TARGET = Fields(
     "a target",
     {"step": Field(COMPUTED, "the step", required=True), "args": Field(ARGS, "what the token carries")},
@@ -124,7 +124,7 @@ GOTO = OneOf(
                 "to": Field(CHAIN_TARGETS, "the steps to go to", required=True),
                 "policy": Field(Choice("end_step", "break_chain", "defer"), "what it does to other branches"),
                 "priority": Field(Integer(-1_000_000, 1_000_000), "which `next` wins where several are reached"),
-                "spec": Field(Fields("next.spec", {"delay": Field(Duration(), "time to wait before")}), "knobs"),
+                "spec": Field(Fields("next.spec", {"delay": Field(DURATION, "time to wait before")}), "knobs"),
             },
             retired={
                 **CONDITIONS,
@@ -161,7 +161,7 @@ class ChainItemShape(Shape):
         (name,) = value
         special: dict[str, Shape] = {"next": GOTO, "sink": SINK, "set": SET}
         shape = special.get(name, CHAIN_TASK)
-        named = name in special or Label().check(name, key_span(value, name), walk)
+        named = name in special or LABEL.check(name, key_span(value, name), walk)
         usable = shape.check(value[name], span_in(value, name), walk)
         needed = {"next": None, "set": None}.get(name, "tool")
         return named and usable and (needed is None or needed in value[name])
@@ -202,13 +202,13 @@ class BranchShape(Shape):
     words = "a branch (`when` and `then`, or `else`)"
     common = {
         "priority": Field(Integer(-1_000_000, 1_000_000), "rank for branch_order: priority"),
-        "spec": Field(Fields("case.spec", {"cache": Field(Boolean(), "accepted, without effect")}), "knobs"),
+        "spec": Field(Fields("case.spec", {"cache": Field(BOOLEAN, "accepted, without effect")}), "knobs"),
         "retry": Field(RETRY, "default of the branch's tools"),
     }
     branch = Fields(
         "a branch",
         {
-            "when": Field(Guard(), "the condition", required=True),
+            "when": Field(GUARD, "the condition", required=True),
             "then": Field(CHAIN, "what happens", required=True),
             **common,
         },
@@ -234,10 +234,10 @@ _CASE_REWRITE = "route with guards on `next.arcs`; put calls into steps of their
 _NEXT_REWRITE = "write `next: {arcs: [{step: NAME}]}`; for several steps at once add `spec: {mode: inclusive}`"
 TARGET = Fields(
     "a target",
-    {"step": Field(Label(), "the step", required=True), "args": Field(ARGS, "what the token carries")},
+    {"step": Field(LABEL, "the step", required=True), "args": Field(ARGS, "what the token carries")},
     retired=CONDITIONS,
 )
-TARGETS = ListOf(OneOf("a step", Form(is_text, Label()), Form(anything, TARGET)), least=1, what="the list of steps")
+TARGETS = ListOf(OneOf("a step", Form(is_text, LABEL), Form(anything, TARGET)), least=1, what="the list of steps")
 
 
 def _has_conditions(value: Any) -> bool:
@@ -247,7 +247,7 @@ def _has_conditions(value: Any) -> bool:
 
 NEXT = OneOf(
     "the router `next`",
-    Form(is_text, Label(), _NEXT_REWRITE),
+    Form(is_text, LABEL, _NEXT_REWRITE),
     Form(_has_conditions, TARGETS),
     Form(is_list, TARGETS, _NEXT_REWRITE),
     Form(anything, ROUTER),
@@ -263,7 +263,7 @@ LOOP = LoopShape(
             Choice("sequential", "parallel", "async"), "order of the items", rewrite="write `loop: {spec: {mode: ...}}`"
         ),
         "collection": Field(document.COLLECTION, "the collection", rewrite="write `in`"),
-        "element": Field(Name(), "name of the current item", rewrite="write `iterator`"),
+        "element": Field(NAME, "name of the current item", rewrite="write `iterator`"),
     },
     document.LOOP.retired,
     (("in", "collection"), ("iterator", "element")),

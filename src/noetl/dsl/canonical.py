@@ -251,8 +251,5 @@ def arc_of(tree: Map | str) -> model.Arc:
         return model.Arc(tree)
     pause = tree.get("spec", {}).get("delay")
     return model.Arc(
-        tree["step"],
-        tree.get("when", True),
-        plain(tree.get("args", {})),
-        None if pause is None else seconds(pause),
+        tree["step"], tree.get("when", True), plain(tree.get("args", {})), None if pause is None else seconds(pause)
     )

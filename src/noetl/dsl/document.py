@@ -20,24 +20,25 @@ from noetl.dsl.part_shapes import (
 )
 from noetl.dsl.problem import Check
 from noetl.dsl.shape import (
-    Boolean,
+    BOOLEAN,
+    DATA,
+    DELAY,
+    DESCRIPTION,
+    DURATION,
+    GUARD,
+    LABEL,
+    NAME,
+    NUMBER,
+    TEXT,
     Choice,
-    Data,
-    Description,
-    Duration,
     Field,
     Fields,
     Form,
-    Guard,
     Integer,
-    Label,
     ListOf,
     MapOf,
-    Name,
-    Number,
     OneOf,
     Retired,
-    Text,
     anything,
     is_list,
     is_map,
@@ -70,10 +71,7 @@ OLD = {
     "pipe": _old("pipe", "write the tasks as the list `tool`", "tool"),
 }
 NO_DIRECTIVE = {"do": Retired(DO_OUTSIDE, "'do' stands outside task rules", RULES_HINT)}
-NO_RULES = {
-    **NO_DIRECTIVE,
-    "rules": Retired(DO_OUTSIDE, "'rules' stands outside a task's policy", RULES_HINT),
-}
+NO_RULES = {**NO_DIRECTIVE, "rules": Retired(DO_OUTSIDE, "'rules' stands outside a task's policy", RULES_HINT)}
 
 STORES = ("db", "file", "nats_object", "object")
 
@@ -92,9 +90,9 @@ STORE = OneOf(
         lambda value: not is_map(value) or value.get("kind") not in STORES[1:],
         Fields("a result store", {"kind": Field(Choice(*STORES), "where large results go", required=True)}),
     ),
-    _kept_in("file", path=Field(Text(), "of `file`: the folder")),
-    _kept_in("nats_object", bucket=Field(Text(), "of `nats_object`: the bucket, `noetl-results` if not given")),
-    _kept_in("object", url=Field(Text(), "of `object`: its address, such as `s3://bucket/prefix`", required=True)),
+    _kept_in("file", path=Field(TEXT, "of `file`: the folder")),
+    _kept_in("nats_object", bucket=Field(TEXT, "of `nats_object`: the bucket, `noetl-results` if not given")),
+    _kept_in("object", url=Field(TEXT, "of `object`: its address, such as `s3://bucket/prefix`", required=True)),
 )
 RESULTS = Fields(
     "results",
@@ -113,9 +111,9 @@ SANDBOX = OneOf(
             "a sandbox",
             {
                 "kind": Field(Choice("none", "bubblewrap", "landlock"), "how processes are confined", required=True),
-                "network": Field(Boolean(), "whether the process may use the network"),
-                "read": Field(ListOf(Text()), "folders it may read"),
-                "write": Field(ListOf(Text()), "folders it may write"),
+                "network": Field(BOOLEAN, "whether the process may use the network"),
+                "read": Field(ListOf(TEXT), "folders it may read"),
+                "write": Field(ListOf(TEXT), "folders it may write"),
                 "memory_bytes": Field(Integer(1 << 20), "memory it may use"),
                 "processes": Field(Integer(1), "how many processes may run at once"),
                 "file_bytes": Field(Integer(1), "how large a file that it writes may become"),
@@ -135,19 +133,19 @@ INHERITED = {
 METADATA = Fields(
     "metadata",
     {
-        "name": Field(Text(), "name of the playbook", required=True),
-        "path": Field(Text(), "its path in the catalog; the name where it is missing"),
-        "version": Field(OneOf("a version", Form(is_text, Text()), Form(anything, Number())), "a label for people"),
-        "description": Field(Description(), "what it is for"),
+        "name": Field(TEXT, "name of the playbook", required=True),
+        "path": Field(TEXT, "its path in the catalog; the name where it is missing"),
+        "version": Field(OneOf("a version", Form(is_text, TEXT), Form(anything, NUMBER)), "a label for people"),
+        "description": Field(DESCRIPTION, "what it is for"),
     },
-    rest=Data(),
+    rest=DATA,
 )
 
 
 CREDENTIAL = Fields(
     "a keychain entry",
     {
-        "name": Field(Name(), "name that templates and `auth` use", required=True),
+        "name": Field(NAME, "name that templates and `auth` use", required=True),
         "kind": Field(
             CredentialKind(
                 "postgres_credential",
@@ -164,7 +162,7 @@ CREDENTIAL = Fields(
             required=True,
         ),
         "credential": Field(
-            Text(),
+            TEXT,
             "name in the credential store, the entry's own where it is missing; with another provider, what to sign in "
             "with there",
         ),
@@ -172,19 +170,19 @@ CREDENTIAL = Fields(
             Choice("env", "file", "credential", "google", "aws", "vault"),
             "where the values live: `credential` is noetl's own store, which is the default",
         ),
-        "key": Field(Text(), "name of the secret at that provider"),
-        "map": Field(MapOf(Text()), "fields of the credential, each with the field of the secret it comes from"),
+        "key": Field(TEXT, "name of the secret at that provider"),
+        "map": Field(MapOf(TEXT), "fields of the credential, each with the field of the secret it comes from"),
     },
 )
 
 EXECUTOR_SPEC = Fields(
     "executor.spec",
     {
-        "entry_step": Field(Label(), "step that gets the first token"),
-        "final_step": Field(Label(), "step that runs once when all others have ended"),
-        "output": Field(Data(), "template of the execution's result"),
-        "pool": Field(Text(), "pool of workers that runs the steps"),
-        "timeout": Field(Duration(), "time limit of the whole execution"),
+        "entry_step": Field(LABEL, "step that gets the first token"),
+        "final_step": Field(LABEL, "step that runs once when all others have ended"),
+        "output": Field(DATA, "template of the execution's result"),
+        "pool": Field(TEXT, "pool of workers that runs the steps"),
+        "timeout": Field(DURATION, "time limit of the whole execution"),
         "on_failure": Field(Choice("stop", "finish"), "whether other branches end first when one fails"),
         "join": Field(Choice("any", "all"), "default of the steps' `spec.join`"),
         "durability": Field(Choice("task", "step"), "what is made durable before going on"),
@@ -201,10 +199,7 @@ EXECUTOR_SPEC = Fields(
                         "size limits",
                     ),
                     "results": Field(
-                        Fields(
-                            "results",
-                            {"reference_first": Field(Boolean(), "store large results by reference")},
-                        ),
+                        Fields("results", {"reference_first": Field(BOOLEAN, "store large results by reference")}),
                         "how results are kept",
                     ),
                 },
@@ -234,7 +229,6 @@ EXECUTOR = Fields(
 )
 
 
-DELAY = Duration(templates=True)
 TASK_THEN = Fields(
     "then",
     {
@@ -244,17 +238,17 @@ TASK_THEN = Fields(
         "attempts": Field(Integer(1, 10_000), "retry: how often the task runs in all (3)"),
         "backoff": Field(Choice("none", "linear", "exponential"), "retry: how the wait grows (none)"),
         "delay": Field(DELAY, "retry or jump: seconds to wait (1 for retry, 0 for jump)"),
-        "max_delay": Field(Duration(), "retry: the longest wait"),
-        "jitter": Field(Boolean(), "retry: spread waits at random"),
-        "to": Field(Label(), "jump: label of the task that runs next"),
-        "set_iter": Field(MapOf(Data(), Name()), "writes to `iter`"),
-        "set_ctx": Field(MapOf(Data(), Name()), "writes to `ctx`"),
+        "max_delay": Field(DURATION, "retry: the longest wait"),
+        "jitter": Field(BOOLEAN, "retry: spread waits at random"),
+        "to": Field(LABEL, "jump: label of the task that runs next"),
+        "set_iter": Field(MapOf(DATA, NAME), "writes to `iter`"),
+        "set_ctx": Field(MapOf(DATA, NAME), "writes to `ctx`"),
     },
     retired=OLD,
     missing=RULE_WITHOUT_DO,
 )
 ADMIT_THEN = Fields(
-    "then", {"allow": Field(Boolean(), "whether the token may enter", required=True)}, retired=NO_DIRECTIVE
+    "then", {"allow": Field(BOOLEAN, "whether the token may enter", required=True)}, retired=NO_DIRECTIVE
 )
 TASK_RULE = RuleShape(TASK_THEN, OLD)
 ADMIT_RULE = RuleShape(ADMIT_THEN, OLD)
@@ -271,22 +265,19 @@ TIMEOUT = OneOf(
         is_map,
         Fields(
             "a time limit",
-            {
-                "connect": Field(Duration(), "time to connect"),
-                "read": Field(Duration(), "time between two reads"),
-            },
+            {"connect": Field(DURATION, "time to connect"), "read": Field(DURATION, "time between two reads")},
         ),
     ),
-    Form(anything, Duration()),
+    Form(anything, DURATION),
 )
 TASK_SPEC = Fields(
     "task.spec",
     {
         "timeout": Field(TIMEOUT, "time limit of one call; for http also {connect, read}"),
         "policy": Field(TASK_POLICY, "what happens after each outcome"),
-        "pool": Field(Text(), "pool of workers that runs the task"),
-        "exactly_once": Field(Boolean(), "postgres: keep a ledger row in the same transaction"),
-        "async": Field(Boolean(), "accepted, without effect"),
+        "pool": Field(TEXT, "pool of workers that runs the task"),
+        "exactly_once": Field(BOOLEAN, "postgres: keep a ledger row in the same transaction"),
+        "async": Field(BOOLEAN, "accepted, without effect"),
         "mode": Field(Choice("sequential", "parallel"), "iterator: order of the items"),
         "max_in_flight": Field(Integer(1, 10_000), "iterator: how many items at once"),
         **INHERITED,
@@ -298,8 +289,8 @@ TASK_SPEC = Fields(
     },
     definition="taskSpec",
 )
-ARGS = MapOf(Data(), Name())
-TASK = TaskShape({"args": ARGS, "spec": TASK_SPEC, "name": Label()}, retired=OLD)
+ARGS = MapOf(DATA, NAME)
+TASK = TaskShape({"args": ARGS, "spec": TASK_SPEC, "name": LABEL}, retired=OLD)
 PIPELINE = PipelineShape(TASK)
 
 LOOP_SPEC = Fields(
@@ -316,17 +307,17 @@ LOOP_SPEC = Fields(
             "where items run",
         ),
         "on_error": Field(Choice("fail", "continue"), "whether one failed item fails the step (fail)"),
-        "collect": Field(Boolean(), "whether results of the items are kept (true)"),
+        "collect": Field(BOOLEAN, "whether results of the items are kept (true)"),
         **INHERITED,
     },
     retired=NO_DIRECTIVE,
     kinds=True,
 )
-COLLECTION = OneOf("a list, or a template that gives one", Form(is_list, Data()), Form(is_template, Data()))
+COLLECTION = OneOf("a list, or a template that gives one", Form(is_list, DATA), Form(is_template, DATA))
 LOOP = LoopShape(
     {
         "in": Field(COLLECTION, "the collection"),
-        "iterator": Field(Name(), "name of the current item in `iter`"),
+        "iterator": Field(NAME, "name of the current item in `iter`"),
         "spec": Field(LOOP_SPEC, "how the items run"),
     },
     retired={**OLD, **NO_DIRECTIVE},
@@ -335,10 +326,10 @@ LOOP = LoopShape(
 ARC = Fields(
     "an arc",
     {
-        "step": Field(Label(), "the step it leads to", required=True),
-        "when": Field(Guard(), "its guard (always)"),
+        "step": Field(LABEL, "the step it leads to", required=True),
+        "when": Field(GUARD, "its guard (always)"),
         "args": Field(ARGS, "what the token carries"),
-        "spec": Field(Fields("arc.spec", {"delay": Field(Duration(), "time before the token arrives")}), "knobs"),
+        "spec": Field(Fields("arc.spec", {"delay": Field(DURATION, "time before the token arrives")}), "knobs"),
     },
     retired={**OLD, **NO_DIRECTIVE},
 )
@@ -372,10 +363,10 @@ ROUTER = Fields(
 STEP_SPEC = Fields(
     "step.spec",
     {
-        "timeout": Field(Duration(), "wall time a run of the step may take"),
-        "pool": Field(Text(), "pool of workers that runs the step"),
+        "timeout": Field(DURATION, "wall time a run of the step may take"),
+        "pool": Field(TEXT, "pool of workers that runs the step"),
         "join": Field(Choice("any", "all"), "whether each token fires the step or all meet first (any)"),
-        "timers": Field(MapOf(Duration(), Name()), "timers armed on entry, by name"),
+        "timers": Field(MapOf(DURATION, NAME), "timers armed on entry, by name"),
         "policy": Field(
             Fields(
                 "step.spec.policy",
@@ -388,9 +379,7 @@ STEP_SPEC = Fields(
                                     Choice("exclusive", "inclusive"), "first match, or every match must allow"
                                 ),
                                 "rules": Field(
-                                    ListOf(ADMIT_RULE, least=1, what="the list of rules"),
-                                    "rules",
-                                    required=True,
+                                    ListOf(ADMIT_RULE, least=1, what="the list of rules"), "rules", required=True
                                 ),
                             },
                             retired={**OLD, **NO_DIRECTIVE},
@@ -413,26 +402,19 @@ STEP_SPEC = Fields(
 STEP = Fields(
     "a step",
     {
-        "step": Field(Label(), "its name", required=True),
-        "desc": Field(Description(), "what it does"),
+        "step": Field(LABEL, "its name", required=True),
+        "desc": Field(DESCRIPTION, "what it does"),
         "spec": Field(STEP_SPEC, "knobs and the admission gate"),
         "loop": Field(LOOP, "runs the pipeline once per item"),
         "tool": Field(PIPELINE, "the pipeline: tasks in order"),
         "next": Field(ROUTER, "the router: arcs to other steps"),
     },
-    retired={
-        "when": Retired(STEP_WHEN, "a step can't have 'when'", ADMIT_HINT),
-        **OLD,
-        **NO_DIRECTIVE,
-    },
+    retired={"when": Retired(STEP_WHEN, "a step can't have 'when'", ADMIT_HINT), **OLD, **NO_DIRECTIVE},
 )
 
 WORKBOOK_ENTRY = Fields(
     "a workbook entry",
-    {
-        "name": Field(Name(), "name it is called by", required=True),
-        "tool": Field(TASK, "the tool call", required=True),
-    },
+    {"name": Field(NAME, "name it is called by", required=True), "tool": Field(TASK, "the tool call", required=True)},
 )
 ROOT = Fields(
     "a playbook",
@@ -450,7 +432,7 @@ ROOT = Fields(
         "metadata": Field(METADATA, "name, path and what else describes it", required=True),
         "keychain": Field(ListOf(CREDENTIAL), "credentials it needs"),
         "executor": Field(EXECUTOR, "runtime choices and defaults"),
-        "workload": Field(MapOf(Data()), "inputs with their defaults"),
+        "workload": Field(MapOf(DATA), "inputs with their defaults"),
         "workflow": Field(ListOf(STEP, least=1, what="the list of steps"), "the steps", required=True),
         "workbook": Field(WorkbookShape(TASK, WORKBOOK_ENTRY), "tasks that several steps use"),
     },

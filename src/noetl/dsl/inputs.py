@@ -35,10 +35,7 @@ def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
     for name, field in known.items():
         if field.required and name not in supplied:
             walk.problems.add(
-                MISSING_INPUT,
-                span,
-                f"{kind.name} needs {name!r}",
-                f"add `{name}:`, {field.description.lower()}",
+                MISSING_INPUT, span, f"{kind.name} needs {name!r}", f"add `{name}:`, {field.description.lower()}"
             )
     for group in kind.one_of:
         _check_one_of(group, set(task) if set(task) & set(group) else supplied, kind, span, walk)

@@ -12,16 +12,16 @@ from typing import Any
 from noetl.dsl.inputs import check_inputs
 from noetl.dsl.problem import Check
 from noetl.dsl.shape import (
+    GUARD,
+    LABEL,
     MISSING_KEY,
+    NAME,
     WRONG_VALUE,
     Choice,
     Field,
     Fields,
-    Guard,
-    Label,
     ListOf,
     MapOf,
-    Name,
     Retired,
     Schema,
     Shape,
@@ -99,10 +99,7 @@ class RuleShape(Shape):
     def __init__(self, then: Shape, retired: Mapping[str, Retired]) -> None:
         self.rule = Fields(
             "a rule",
-            {
-                "when": Field(Guard(), "the condition", required=True),
-                "then": Field(then, "what happens", required=True),
-            },
+            {"when": Field(GUARD, "the condition", required=True), "then": Field(then, "what happens", required=True)},
             retired=retired,
             missing=RULE_SHAPE,
         )
@@ -239,7 +236,7 @@ class PipelineShape(Shape):
         if not is_map(item) or "kind" in item or len(item) != 1:
             return self.task.check(item, span, walk)
         (label,) = item
-        named = Label().check(label, key_span(item, label), walk)
+        named = LABEL.check(label, key_span(item, label), walk)
         return self.task.check(item[label], span_in(item, label), walk) and named
 
 
@@ -272,7 +269,7 @@ class WorkbookShape(Shape):
     words = "a map of named tasks"
 
     def __init__(self, task: Shape, entry: Shape) -> None:
-        self.tasks, self.entries = MapOf(task, Name()), ListOf(entry)
+        self.tasks, self.entries = MapOf(task, NAME), ListOf(entry)
         self.wrapped = Fields("workbook", {"tasks": Field(self.tasks, "tasks by name")})
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:

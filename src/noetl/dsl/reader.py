@@ -93,12 +93,7 @@ def _decode(data: bytes | str) -> tuple[str, tuple[Check, int, str, str | None] 
     text = text.removeprefix("\ufeff")
     if match := _FORBIDDEN.search(text):
         message = f"the text contains the control character U+{ord(match.group()):04X}"
-        return text, (
-            ENCODING,
-            match.start(),
-            message,
-            "remove it, or write it as an escape in double quotes",
-        )
+        return text, (ENCODING, match.start(), message, "remove it, or write it as an escape in double quotes")
     if match := _TAG_DIRECTIVE.search(text):  # of no use without tags, and the parser compares each with all others
         return text, (BAD_VALUE, match.start(), "`%TAG` is not allowed", "remove the line")
     return text, None
@@ -237,12 +232,7 @@ class _Composer:
         start = event.start_mark.index
         if event.anchor not in self.anchors:
             known = few(tuple(self.anchors))
-            self._fail(
-                RECURSIVE,
-                start,
-                f"no anchor is called {event.anchor!r}",
-                f"anchors before this line: {known}",
-            )
+            self._fail(RECURSIVE, start, f"no anchor is called {event.anchor!r}", f"anchors before this line: {known}")
         anchored = self.anchors[event.anchor]
         if anchored is None:
             self._fail(
@@ -283,12 +273,7 @@ class _Composer:
                 return float(value)
             if _words(value) == {"int": "number", "float": "number", "bool": "boolean", "null": "null"}[tag]:
                 return value
-        self._fail(
-            BAD_VALUE,
-            span,
-            f"the tag {event.tag!r} is not allowed here",
-            "remove the tag, or quote the value",
-        )
+        self._fail(BAD_VALUE, span, f"the tag {event.tag!r} is not allowed here", "remove the tag, or quote the value")
         return None
 
     def _add(self, value: Any, span: Span, weight: int, height: int) -> None:
@@ -403,10 +388,7 @@ def _explain(problem: str) -> tuple[str, str | None]:
     if "could not find expected ':'" in problem:
         return "a `:` is missing", "write `key: value`; quote text that spans lines"
     if "mapping values are not allowed" in problem:
-        return (
-            "a `:` stands where no key can be",
-            "quote the text if the `:` belongs to it, or check the indentation",
-        )
+        return ("a `:` stands where no key can be", "quote the text if the `:` belongs to it, or check the indentation")
     if "did not find expected" in problem or "expected <block end>" in problem:
         return problem, "check the indentation and the quotes of this line and the one before"
     if "unexpected end of stream" in problem or "while scanning a quoted scalar" in problem:

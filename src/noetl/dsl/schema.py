@@ -26,11 +26,7 @@ def playbook_schema(kinds: Mapping[str, Kind]) -> Schema:
             "pipeline": {
                 "anyOf": [
                     {"$ref": "#/$defs/task"},
-                    {
-                        "type": "array",
-                        "minItems": 1,
-                        "items": {"anyOf": [{"$ref": "#/$defs/task"}, _LABELLED]},
-                    },
+                    {"type": "array", "minItems": 1, "items": {"anyOf": [{"$ref": "#/$defs/task"}, _LABELLED]}},
                 ]
             },
             **{str(shape.definition): shape.schema() for shape in DEFINITIONS},

@@ -75,21 +75,17 @@ class Shape:
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         """Report what is wrong with the node; False if it is unusable as a whole."""
-        if is_template(value) and not isinstance(value, Map | Seq):
-            if self.templates:
-                return True
-            if not isinstance(self, Text) or not self.fits(value):
+        if is_template(value):
+            if not self.templates:
                 walk.problems.add(TEMPLATE_HERE, span, "a template can't stand here", f"write {self.words}")
-                return False
+            return self.templates
         if not self.fits(value):
             walk.problems.add(WRONG_VALUE, span, f"expected {self.words}, found {describe(value)}", self.hint(value))
             return False
         return True
 
     def hint(self, value: Any) -> str | None:
-        if isinstance(value, int | float) and self.fits(str(value)):
-            return "put it in quotes"
-        return None
+        return "put it in quotes" if isinstance(value, int | float) and self.fits(str(value)) else None
 
     def schema(self) -> Schema:
         return {}
@@ -99,60 +95,94 @@ class Shape:
         return {"$ref": f"#/$defs/{self.definition}"} if self.definition else self.schema()
 
 
-class Data(Shape):
-    """Anything: free-form data, whose strings are templates."""
+class Scalar(Shape):
+    """A value without parts."""
 
-    words = "any value"
-    templates = True
-
-
-class Text(Shape):
-    """Plain text that is never rendered."""
-
-    words = "text"
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, str) and value != "" and not is_template(value)
-
-    def schema(self) -> Schema:
-        return {"type": "string", "minLength": 1}
-
-
-class Description(Shape):
-    """Text for people; nothing in it is special."""
-
-    words = "text"
-    templates = True
+    def __init__(
+        self,
+        words: str,
+        fits: Callable[[Any], bool],
+        schema: Schema,
+        hint: Callable[[Any], str | None] | None = None,
+        templates: bool = False,
+    ) -> None:
+        self.words, self.templates, self._fits, self._schema, self._hint = words, templates, fits, schema, hint
 
     def fits(self, value: Any) -> bool:
-        return isinstance(value, str)
-
-    def schema(self) -> Schema:
-        return {"type": "string"}
-
-
-class Name(Shape):
-    """A name that templates can refer to."""
-
-    words = "a name (letters, digits and `_`, not starting with a digit)"
-    pattern = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, str) and self.pattern.fullmatch(value) is not None
+        return self._fits(value)
 
     def hint(self, value: Any) -> str | None:
-        candidate = re.sub(r"\W+", "_", str(value)).strip("_")
-        return f"for instance {candidate!r}" if candidate and self.fits(candidate) and len(candidate) < 60 else None
+        return self._hint(value) if self._hint else super().hint(value)
 
     def schema(self) -> Schema:
-        return {"type": "string", "pattern": f"^{self.pattern.pattern}$"}
+        return dict(self._schema)
 
 
-class Label(Name):
-    """A name of a step or task, where people also like dashes, dots and spaces."""
+def is_map(value: Any) -> bool:
+    return isinstance(value, dict)
 
-    words = "a name (letters, digits, `_`, `-`, `.`)"
-    pattern = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,99}")
+
+def is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def anything(value: Any) -> bool:
+    return True
+
+
+def _name(words: str, characters: str) -> Scalar:
+    pattern = re.compile(f"[A-Za-z_][{characters}]{{0,99}}")
+
+    def fits(value: Any) -> bool:
+        return isinstance(value, str) and pattern.fullmatch(value) is not None
+
+    def hint(value: Any) -> str | None:
+        candidate = re.sub(r"\W+", "_", str(value)).strip("_")
+        return f"for instance {candidate!r}" if fits(candidate) and len(candidate) < 60 else None
+
+    return Scalar(words, fits, {"type": "string", "pattern": f"^{pattern.pattern}$"}, hint)
+
+
+def _boolean_hint(value: Any) -> str | None:
+    if is_text(value) and value.lower() in ("yes", "on", "no", "off"):
+        return f"in YAML 1.2 {value!r} is text: write {'true' if value.lower() in ('yes', 'on') else 'false'}"
+    return None
+
+
+def _duration(*templates: Schema) -> Scalar:
+    text: Schema = {"type": "string", "pattern": r"^\s*([0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h|d))+\s*$"}
+    return Scalar(
+        "a duration",
+        lambda value: seconds(value) is not None,
+        {"anyOf": [{"type": "number", "minimum": 0}, text, *templates]},
+        lambda value: "write seconds as a number, or a text such as 30s, 5m, 2h or 1h30m",
+        templates=bool(templates),
+    )
+
+
+_TEMPLATE: Schema = {"type": "string", "pattern": r"\{\{[\s\S]*\}\}"}
+DATA = Scalar("any value", anything, {}, templates=True)  # free-form, its strings are templates
+TEXT = Scalar("text", lambda value: is_text(value) and value != "", {"type": "string", "minLength": 1})
+DESCRIPTION = Scalar("text", is_text, {"type": "string"}, templates=True)  # for people: nothing in it is special
+NAME = _name("a name (letters, digits and `_`, not starting with a digit)", "A-Za-z0-9_")  # templates can refer to it
+LABEL = _name("a name (letters, digits, `_`, `-`, `.`)", r"A-Za-z0-9_.\-")  # of a step or task
+NUMBER = Scalar(
+    "a number that is not negative",
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value >= 0,
+    {"type": "number", "minimum": 0},
+)
+BOOLEAN = Scalar("true or false", lambda value: isinstance(value, bool), {"type": "boolean"}, _boolean_hint)
+DURATION, DELAY = _duration(), _duration(_TEMPLATE)
+GUARD = Scalar(  # a boolean or one expression in braces, which the template checks look at
+    'a condition such as "{{ ctx.ready }}", or true or false',
+    lambda value: isinstance(value, bool | str),
+    {"anyOf": [{"type": "boolean"}, _TEMPLATE]},
+    templates=True,
+)
 
 
 class Choice(Shape):
@@ -163,7 +193,7 @@ class Choice(Shape):
         self.words = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
     def fits(self, value: Any) -> bool:
-        return isinstance(value, str) and value in self.choices
+        return value in self.choices
 
     def hint(self, value: Any) -> str | None:
         return did_you_mean(value, self.choices) or f"write one of: {', '.join(self.choices)}"
@@ -186,78 +216,13 @@ class Integer(Shape):
         return {"type": "integer", "minimum": self.least, "maximum": self.most}
 
 
-class Number(Shape):
-    """A number that is not negative, or above `above`."""
-
-    words = "a number that is not negative"
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-
-    def schema(self) -> Schema:
-        return {"type": "number", "minimum": 0}
-
-
-class Boolean(Shape):
-    """`true` or `false`."""
-
-    words = "true or false"
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, bool)
-
-    def hint(self, value: Any) -> str | None:
-        if isinstance(value, str) and value.lower() in ("yes", "on", "no", "off"):
-            return f"in YAML 1.2 {value!r} is text: write {'true' if value.lower() in ('yes', 'on') else 'false'}"
-        return None
-
-    def schema(self) -> Schema:
-        return {"type": "boolean"}
-
-
-class Duration(Shape):
-    """Seconds, or a text such as `30s`."""
-
-    words = "a duration"
-
-    def __init__(self, templates: bool = False) -> None:
-        self.templates = templates
-
-    def fits(self, value: Any) -> bool:
-        return seconds(value) is not None
-
-    def hint(self, value: Any) -> str | None:
-        return "write seconds as a number, or a text such as 30s, 5m, 2h or 1h30m"
-
-    def schema(self) -> Schema:
-        text: Schema = {"type": "string", "pattern": r"^\s*([0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h|d))+\s*$"}
-        return {"anyOf": [{"type": "number", "minimum": 0}, text, *([TEMPLATE_SCHEMA] if self.templates else [])]}
-
-
-class Guard(Shape):
-    """A condition: a boolean, or one expression in braces (looked at by the template checks)."""
-
-    words = 'a condition such as "{{ ctx.ready }}", or true or false'
-    templates = True
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, bool | str)
-
-    def schema(self) -> Schema:
-        return {"anyOf": [{"type": "boolean"}, TEMPLATE_SCHEMA]}
-
-
-TEMPLATE_SCHEMA: Schema = {"type": "string", "pattern": r"\{\{[\s\S]*\}\}"}
-
-
 class ListOf(Shape):
     """A list whose items all have one shape."""
 
     def __init__(self, item: Shape, least: int = 0, what: str = "a list") -> None:
         self.item, self.least, self.words = item, least, what
 
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, list)
+    fits = staticmethod(is_list)
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         if not super().check(value, span, walk):
@@ -270,11 +235,7 @@ class ListOf(Shape):
         return True
 
     def schema(self) -> Schema:
-        return {
-            "type": "array",
-            "items": self.item.embed(),
-            **({"minItems": self.least} if self.least else {}),
-        }
+        return {"type": "array", "items": self.item.embed(), **({"minItems": self.least} if self.least else {})}
 
 
 def drop_items(seq: Any, usable: Sequence[bool]) -> None:
@@ -297,8 +258,7 @@ class MapOf(Shape):
     def __init__(self, value: Shape, key: Shape | None = None) -> None:
         self.value, self.key = value, key
 
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, dict)
+    fits = staticmethod(is_map)
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         if not super().check(value, span, walk):
@@ -357,8 +317,7 @@ class Fields(Shape):
         more = {**self.fields, **fields}
         return Fields(self.what, more, self.retired, self.missing, self.kinds, self.rest, self.definition)
 
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, dict)
+    fits = staticmethod(is_map)
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         if not super().check(value, span, walk):
@@ -383,7 +342,7 @@ class Fields(Shape):
                 return False
             return field.shape.check(value[key], span_in(value, key), walk)
         if self.kinds and (kind := walk.kinds.get(key)) is not None:
-            return MapOf(Data()).check(value[key], span_in(value, key), walk) and check_defaults(value[key], kind, walk)
+            return MapOf(DATA).check(value[key], span_in(value, key), walk) and check_defaults(value[key], kind, walk)
         if self.rest is not None and key not in self.retired:
             return self.rest.check(value[key], span_in(value, key), walk)
         self._refuse(value, key, walk)
@@ -406,12 +365,7 @@ class Fields(Shape):
                 properties[key]["deprecated"] = True
         required = [key for key, field in self.fields.items() if field.required]
         closed: Schema = {} if self.kinds or self.rest else {"additionalProperties": False}
-        return {
-            "type": "object",
-            "properties": properties,
-            **closed,
-            **({"required": required} if required else {}),
-        }
+        return {"type": "object", "properties": properties, **closed, **({"required": required} if required else {})}
 
 
 class Form(NamedTuple):
@@ -441,23 +395,3 @@ class OneOf(Shape):
 
     def schema(self) -> Schema:
         return {"anyOf": [form.shape.embed() for form in self.forms]}
-
-
-def is_map(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def is_list(value: Any) -> bool:
-    return isinstance(value, list)
-
-
-def is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def is_scalar(value: Any) -> bool:
-    return not isinstance(value, dict | list)
-
-
-def anything(value: Any) -> bool:
-    return True

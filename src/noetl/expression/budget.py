@@ -112,11 +112,7 @@ class Budget:
     __slots__ = ("_allowance", "_seconds", "memory", "steps")
 
     def __init__(
-        self,
-        seconds: float = SECONDS,
-        steps: int = STEPS,
-        memory: int = MEMORY,
-        allowance: Allowance | None = None,
+        self, seconds: float = SECONDS, steps: int = STEPS, memory: int = MEMORY, allowance: Allowance | None = None
     ) -> None:
         self._seconds, self._allowance = seconds, allowance
         self.steps = steps
@@ -138,8 +134,7 @@ class Budget:
         self.steps -= 1
         if self.steps < 0:
             raise OutOfBudget(
-                f"the template loops more than {STEPS:,} times",
-                "loop over large data in a step, not in a template",
+                f"the template loops more than {STEPS:,} times", "loop over large data in a step, not in a template"
             )
         self.check()
 

@@ -85,14 +85,7 @@ INTEGER_DIGITS = 400
 
 _OR, _AND, _NOT, _COMPARE, _SUM, _CONCAT, _PRODUCT, _POWER, _UNARY = range(1, 10)
 _COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "lteq", ">": "gt", ">=": "gteq", "in": "in", "not": "notin"}
-_BINARY = {
-    "or": _OR,
-    "and": _AND,
-    "+": _SUM,
-    "-": _SUM,
-    "**": _POWER,
-    **dict.fromkeys(("*", "/", "//", "%"), _PRODUCT),
-}
+_BINARY = {"or": _OR, "and": _AND, "+": _SUM, "-": _SUM, "**": _POWER, **dict.fromkeys(("*", "/", "//", "%"), _PRODUCT)}
 _END = Lexeme(0, 0, "end", "")
 
 

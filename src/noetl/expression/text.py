@@ -84,13 +84,7 @@ def to_json(value: Any, budget: Budget, indent: int | None = None) -> str:
     _measure(value, budget, 0, indent or 0)
     separators = (",", ": ") if indent else (", ", ": ")
     text = json.dumps(
-        value,
-        ensure_ascii=False,
-        allow_nan=False,
-        sort_keys=True,
-        indent=indent,
-        separators=separators,
-        default=_plain,
+        value, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=indent, separators=separators, default=_plain
     )
     return budget.made(text)
 

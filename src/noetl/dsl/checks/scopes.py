@@ -42,14 +42,8 @@ PLACES = {
 """Places in words."""
 
 HOME = {
-    "outcome": (
-        "it exists in the rules of a task's policy",
-        "read `steps.NAME.result`, `.status` or `.error`",
-    ),
-    "event": (
-        "it exists on arcs and in admission rules",
-        "look at `outcome` in a rule, or at `steps.NAME.status`",
-    ),
+    "outcome": ("it exists in the rules of a task's policy", "read `steps.NAME.result`, `.status` or `.error`"),
+    "event": ("it exists on arcs and in admission rules", "look at `outcome` in a rule, or at `steps.NAME.status`"),
     "iter": ("it exists inside a pipeline", "write what others need to `ctx` with `set_ctx`"),
     "tasks": ("it exists inside a pipeline", "read `steps.NAME.result`"),
     "_prev": ("it exists inside a pipeline", "read `steps.NAME.result`"),
@@ -60,10 +54,7 @@ HOME = {
     "steps": ("it exists while a workflow runs", "read `workload`"),
     "ctx": ("it exists while a workflow runs", "read `workload`"),
     "keychain": ("it exists in the inputs of a tool", "pass the credential to the tool by `auth`"),
-    "result": (
-        "it exists in a classic case, `vars` or `sink`",
-        "read `outcome.result` in a rule, or `_prev`",
-    ),
+    "result": ("it exists in a classic case, `vars` or `sink`", "read `outcome.result` in a rule, or `_prev`"),
     "response": ("it exists in a classic case, `vars` or `sink`", "read `outcome` in a rule"),
     "this": ("it exists in a classic case, `vars` or `sink`", "read `outcome` in a rule"),
     "vars": ("it exists in the classic dialect", "read `ctx`"),
