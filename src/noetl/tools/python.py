@@ -97,8 +97,6 @@ _decode_error = msgspec.json.Decoder(ChildError).decode
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
     """Run the code in a child of this execution. Cancelling kills that child and all its descendants."""
-    import asyncio
-
     from noetl.tools.python_child.child import ChildDied
     from noetl.tools.python_child.pool import POOLS
 
@@ -117,7 +115,7 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
     if len(frame) > MAX_CALL_BYTES:
         return _failed("too_large", f"code and args take {len(frame) >> 20} MiB, more than {MAX_CALL_BYTES >> 20} MiB")
     try:
-        response = await POOLS.get(asyncio.get_running_loop()).call(name, settings, frame, context.log, context.redact)
+        response = await POOLS.get().call(name, settings, frame, context.log, context.redact)
     except ChildDied as died:
         return _failed("python", str(died))
     return _outcome(response)
@@ -160,25 +158,21 @@ def _importable() -> list[str]:
 
 async def warm() -> None:
     """Start the zygote before the first call, which is then 30 ms faster."""
-    import asyncio
-
     from noetl.tools.python_child.pool import POOLS
 
-    POOLS.get(asyncio.get_running_loop()).launch()
+    POOLS.get().launcher.start()
 
 
 async def close() -> None:
     """End all child processes of this event loop."""
-    import asyncio
-
     from noetl.tools.python_child.pool import POOLS
 
-    POOLS.close(asyncio.get_running_loop())
+    POOLS.close()
 
 
 def _outcome(response: ChildResponse) -> Outcome:
     try:
-        if response.well:
+        if response.ok:
             return Outcome(result=_result(response.content), extra={"py": {"exception_type": None}})
         child_error = _decode_error(response.content)
     except msgspec.DecodeError as error:  # the code has written to a descriptor that is not its own

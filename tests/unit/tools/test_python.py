@@ -145,7 +145,7 @@ async def pids_in(file: Path, count: int) -> list[int]:
 
 
 def children() -> int:
-    return len(pool.POOLS.get(asyncio.get_running_loop()).children)
+    return len(pool.POOLS.get().launcher.children)
 
 
 class TestAnswer:
@@ -191,7 +191,7 @@ class TestAnswer:
 
     def test_main_without_what_it_needs_says_so(self) -> None:
         found = outcome("def main(city, country, **rest): return city", {"town": 1, "country": 2})
-        assert message(found) == "TypeError: main() wants city, but the args are town, country"
+        assert message(found) == "TypeError: main() requires city, but the args are town, country"
 
     def test_a_result_that_was_set_wins_over_main(self) -> None:
         assert result("def main(): return 1\nresult = None") is None
@@ -477,9 +477,7 @@ class TestError:
             code = f"import subprocess\nsubprocess.Popen(['sleep', '600'])\n{note(tmp_path)}\n{SLEEP_FOR_EVER}"
             running = asyncio.ensure_future(call(code))
             [pid] = await pids_in(tmp_path / "pids", 1)
-            launcher = pool.POOLS.get(asyncio.get_running_loop()).launcher
-            assert launcher is not None
-            os.kill(launcher.process.pid, signal.SIGKILL)
+            os.kill(pool.POOLS.get().launcher.start().process.pid, signal.SIGKILL)
             found = await running
             await until(lambda: not exists(pid))
             assert (await call("result = 1")).result == 1
@@ -723,7 +721,7 @@ class TestPool:
         async def story() -> list[Any]:
             calls = [call("result = n", {"n": n}, execution=f"e{n % 7}") for n in range(100)]
             found = [one.result for one in await asyncio.gather(*calls)]
-            assert pool.POOLS.get(asyncio.get_running_loop()).alive <= 2
+            assert pool.POOLS.get().alive <= 2
             return found
 
         assert play(story) == list(range(100))

@@ -2,8 +2,9 @@
 
     engine                               zygote                       child
     program.py   one program, to its end inside/zygote.py             inside/supervisor.py  runs one program, or
-    launcher.py  one zygote              forks, kills and reaps       python_child/inside   runs python calls
-    output.py    lines and captures      children
+    forked.py    channel and pipes       forks, kills and reaps       python_child/inside   runs python calls
+    launcher.py  one zygote              children
+    output.py    lines and captures
 
 The zygote is a bare interpreter that does nothing but fork, so a child takes a millisecond or two instead of a start
 of Python. It has one socket to the engine. When that closes, for whatever reason, it kills all processes that it forked

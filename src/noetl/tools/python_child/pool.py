@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -12,11 +11,10 @@ from contextlib import suppress
 from typing import Any
 
 from noetl.tools.base import Redact
-from noetl.tools.process.launcher import INSIDE as OUTSIDE
-from noetl.tools.process.launcher import Boot, Launcher
+from noetl.tools.process.launcher import INSIDE as PROCESS_INSIDE
+from noetl.tools.process.launcher import Launcher, PerLoop, program_of
 from noetl.tools.process.output import LogBudget
-from noetl.tools.process.per_loop import PerLoop
-from noetl.tools.python_child.child import Child, ChildCall, ChildDied, ChildResponse
+from noetl.tools.python_child.child import ChildCall, ChildResponse, PythonChild
 
 CHILDREN_PER_LANE = min(len(os.sched_getaffinity(0)), 4)
 """Children that a lane gets at once, if it has as many calls."""
@@ -30,18 +28,12 @@ GROW_SECONDS = 0.005
 """When every child of a lane is busy for so long and calls wait, it gets more."""
 SURPLUS_SECONDS = 1.0
 IDLE_SECONDS = 30.0
-END_SECONDS = 10.0
+KILL_SECONDS = 10.0
 INSIDE = os.path.join(os.path.dirname(__file__), "inside")
-BOOT = Boot(("program", "plain"), "program.serve(control, lambda: confine.LIBC.fflush(None), plain)", (INSIDE,))
-STANDALONE = """\
-import sys
-sys.path[:0] = folders = sys.argv.pop(1).split(":")
-import program, plain, confine
-del sys.path[:len(folders)], sys.modules["program"], sys.modules["plain"], sys.modules["confine"]
-sys.argv = [""]
-sys.path.insert(0, "")
-program.serve(3, lambda: confine.LIBC.fflush(None), plain)
-"""
+SERVE = "program.serve(control, lambda: confine.LIBC.fflush(None), plain)"
+STANDALONE = program_of(
+    ("program", "plain", "confine"), f"sys.argv = ['']\nsys.path.insert(0, '')\ncontrol = 3\n{SERVE}"
+)
 """The program of a child that is not forked from the zygote, because it runs in another sandbox."""
 
 
@@ -52,8 +44,8 @@ class Lane:
 
     def __init__(self, name: str, settings: dict[str, Any]) -> None:
         self.name, self.settings = name, settings
-        self.children: set[Child] = set()
-        self.idle: list[Child] = []
+        self.children: set[PythonChild] = set()
+        self.idle: list[PythonChild] = []
         """The last one is used first."""
         self.waiting: deque[ChildCall] = deque()
         self.timer: asyncio.TimerHandle | None = None
@@ -64,19 +56,19 @@ class ChildPool:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.launcher: Launcher | None = None
+        self.launcher = Launcher(loop, ("program", "plain"), SERVE, (INSIDE,))
         self.lanes: dict[str, Lane] = {}
-        self.children: dict[int, Child] = {}
-        """All children, also those being killed."""
         self.alive = 0
         """Children that are not being killed."""
-        self.numbers = 0
         self.sweeper: asyncio.TimerHandle | None = None
 
     async def call(
         self, name: str, settings: dict[str, Any], frame: bytes, log: Callable[[str, str], None], redact: Redact
     ) -> ChildResponse:
-        """Run a call in a child of a lane with these settings. Cancelling kills the child and its descendants."""
+        """Run a call in a child of a lane with these settings; ChildDied if that child ends.
+
+        Cancelling kills the child and its descendants.
+        """
         call = ChildCall(frame, LogBudget(log, redact), self.loop.create_future())
         lane = self.lanes.get(name)
         if lane is None:
@@ -94,7 +86,7 @@ class ChildPool:
             elif child.call is call:
                 self.kill(child)
                 self.add_children_everywhere()
-                await asyncio.wait((child.gone,), timeout=END_SECONDS)
+                await asyncio.wait((child.gone,), timeout=KILL_SECONDS)
             raise
 
     # -- children come ------------------------------------------------------------------------------------------------
@@ -133,32 +125,21 @@ class ChildPool:
         """Fork a child for the first waiting call; False at the limit."""
         if self.alive >= MAX_CHILDREN and not self.evict():
             return False
-        self.numbers += 1
-        child: Child | None = None
+        child: PythonChild | None = None
         try:
-            child = Child(self, self.numbers, lane.name)
-            self.launch().fork(child.number, child.theirs, lane.settings | {"cwd": _folder()})
-        except (BrokenPipeError, ConnectionResetError):
-            assert child is not None
-            child.close()
-            return False  # the zygote has ended, which `ended` will report: then there will be another
+            child = PythonChild(self, lane)
+            child.fork(lane.settings | {"cwd": _folder()})
         except OSError as error:
             if child is not None:
                 child.close()
-            lane.waiting.popleft().response.set_exception(ChildDied(f"no process could be started: {error}"))
+            if isinstance(error, BrokenPipeError | ConnectionResetError):
+                return False  # the zygote has ended: as soon as the launcher knows, there will be another
+            lane.waiting.popleft().fail(f"no process could be started: {error}")
             return True
-        self.children[child.number] = child
         self.alive += 1
         lane.children.add(child)
         child.start(lane.waiting.popleft())
-        child.forked()
         return True
-
-    def launch(self) -> Launcher:
-        """The zygote, started if it does not run."""
-        if self.launcher is None:
-            self.launcher = Launcher(self.loop, self.started, self.ended, BOOT)
-        return self.launcher
 
     def evict(self) -> bool:
         """Kill the child that was idle for the longest time, of any lane."""
@@ -168,16 +149,11 @@ class ChildPool:
         self.kill(min(idle, key=lambda child: child.idle_since))
         return True
 
-    def started(self, number: int, pid: int) -> None:
-        child = self.children.get(number)
-        if child is not None:
-            child.pid, child.busy_since = pid, self.loop.time()
-
     # -- children are free --------------------------------------------------------------------------------------------
 
-    def released(self, child: Child) -> None:
-        lane = self.lanes.get(child.lane)
-        if lane is None or child not in lane.children:
+    def released(self, child: PythonChild) -> None:
+        lane = child.lane
+        if child not in lane.children:
             return  # it is being killed
         if child.worn_out or child.calls >= MAX_CALLS or self.must_yield(lane):
             self.kill(child)
@@ -203,7 +179,7 @@ class ChildPool:
         idle = [child for lane in self.lanes.values() for child in lane.idle]
         for child in sorted(idle, key=lambda child: child.idle_since):
             rest = now - child.idle_since
-            surplus = self.alive > MAX_IDLE or len(self.lanes[child.lane].children) > CHILDREN_PER_LANE
+            surplus = self.alive > MAX_IDLE or len(child.lane.children) > CHILDREN_PER_LANE
             if rest >= IDLE_SECONDS or (surplus and rest >= SURPLUS_SECONDS):
                 self.kill(child)
         if any(lane.idle for lane in self.lanes.values()):
@@ -211,22 +187,24 @@ class ChildPool:
 
     # -- children go --------------------------------------------------------------------------------------------------
 
-    def kill(self, child: Child) -> None:
+    def kill(self, child: PythonChild) -> None:
         """Kill a child. It no longer counts; `ended` follows."""
         self.detach(child)
-        if self.launcher is not None:
-            self.launcher.kill(child.number)
+        child.kill()
 
-    def detach(self, child: Child) -> None:
+    def ended(self, child: PythonChild) -> None:
+        self.detach(child)
+        self.add_children_everywhere()
+
+    def detach(self, child: PythonChild) -> None:
         """Remove a child from its lane."""
-        lane = self.lanes.get(child.lane)
-        if lane is None or child not in lane.children:
-            return
-        lane.children.remove(child)
-        if child in lane.idle:
-            lane.idle.remove(child)
-        self.alive -= 1
-        self.remove_if_empty(lane)
+        lane = child.lane
+        if child in lane.children:
+            lane.children.remove(child)
+            if child in lane.idle:
+                lane.idle.remove(child)
+            self.alive -= 1
+            self.remove_if_empty(lane)
 
     def add_children_everywhere(self) -> None:
         """Start children for waiting calls; lanes with the fewest children come first."""
@@ -241,62 +219,26 @@ class ChildPool:
                 lane.timer.cancel()
             del self.lanes[lane.name]
 
-    def ended(self, number: int | None, reason: str, *, killed: bool = False) -> None:
-        """A child has ended with all its descendants; without a number the zygote has, and so all of them."""
-        if number is None:
-            self.launcher = None
-            for child in list(self.children.values()):
-                if child.pid is not None:
-                    with suppress(ProcessLookupError, PermissionError):
-                        os.killpg(child.pid, signal.SIGKILL)
-                self.ended(child.number, f"ended with the zygote, which {reason}")
-            self.add_children_everywhere()
-            return
-        if number not in self.children:
-            return
-        child = self.children.pop(number)
-        try:
-            child.finish_output()
-        finally:
-            child.close()
-            child.gone.set_result(None)
-            call, child.call = child.call, None
-            if killed and child.protocol_error is not None:
-                reason = child.protocol_error
-            if call is not None and not call.response.done():
-                call.response.set_exception(ChildDied(f"the process {reason}"))
-            self.detach(child)
-            self.add_children_everywhere()
-
     def close(self) -> None:
         """End all processes. Needs no running loop."""
-        launcher, self.launcher = self.launcher, None
-        if launcher is not None:
-            launcher.close()
         if self.sweeper is not None:
             self.sweeper.cancel()
-        calls = [child.call for child in self.children.values() if child.call is not None]
-        for lane in self.lanes.values():
-            calls.extend(lane.waiting)
-            lane.waiting.clear()
+        lanes, self.lanes, self.alive = self.lanes, {}, 0
+        for lane in lanes.values():
             if lane.timer is not None:
                 lane.timer.cancel()
-        for child in self.children.values():
-            child.close()
-        if not self.loop.is_closed():
-            for child in self.children.values():
-                child.gone.set_result(None)
-            for call in calls:
-                if not call.response.done():
-                    call.response.set_exception(ChildDied("the pool of processes was closed"))
-        self.children.clear()
-        self.lanes.clear()
-        self.alive = 0
+            calls = [*(child.call for child in lane.children), *lane.waiting]
+            lane.children.clear()
+            lane.waiting.clear()
+            for call in calls if not self.loop.is_closed() else ():
+                if call is not None:
+                    call.fail("the pool of processes was closed")
+        self.launcher.close()
 
 
 def interpreter() -> tuple[list[str], list[str]]:
     """The command line of a standalone child, and the folders it needs."""
-    folders = [OUTSIDE, INSIDE]
+    folders = [PROCESS_INSIDE, INSIDE]
     return [sys.executable, "-P", "-c", STANDALONE, ":".join(folders)], folders
 
 

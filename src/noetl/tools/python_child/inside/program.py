@@ -19,7 +19,7 @@ from signal import alarm
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import CodeType, TracebackType
+    from types import CodeType
     from typing import Any, TextIO
 
 MAX_RESULT_BYTES = 200 * 1024 * 1024
@@ -40,17 +40,13 @@ MAIN = Module("__main__")
 encode_small = JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
 
 
-class Child:
-    """The state of a child between calls: compiled programs, and how to restore the process."""
+class Process:
+    """The state of the process that calls may change, and how to restore it."""
 
-    def __init__(self, control: int, flush_c: Callable[[], None], plain: Any) -> None:
-        self.control, self.flush_c, self.plain = control, flush_c, plain
-        self.serial = b""
+    def __init__(self, flush_c: Callable[[], None]) -> None:
+        self.flush_c = flush_c
         self.pid = os.getpid()
-        self.programs: dict[tuple[str, int, str], tuple[CodeType, Any]] = {}
-        self.source: Any = (0, None, [], "")
-        """The lines of the running code, as `linecache` stores them."""
-        self.users_environ = os.environ
+        self.original_environ = os.environ
         self.environ = dict(os.environ)
         self.live_environ = vars(os.environ)["_data"]  # comparing os.environ itself takes twenty times as long
         self.raw_environ = dict(self.live_environ)
@@ -61,128 +57,9 @@ class Child:
         self.streams = {1: open_text(1), 2: open_text(2)}
         self.pipes = os.fstat(1).st_ino, os.fstat(2).st_ino
 
-    def run(self) -> None:
-        while (frame := self.read()) is not None:
-            well, worn, answer = self.respond(loads(frame))
-            del frame
-            self.write(well, worn, answer)
-            del answer
-
-    # -- the line to the engine ---------------------------------------------------------------------------------------
-
-    def read(self) -> bytes | bytearray | None:
-        """The next call; None if the engine has closed the channel."""
-        head = os.read(self.control, 65536)
-        if not head:
-            return None
-        size = int.from_bytes(head[:4], "little")
-        self.serial = head[4:8]
-        if len(head) == size + 8:
-            return head[8:]
-        frame = bytearray(size)
-        filled = len(head) - 8
-        frame[:filled] = head[8:]
-        view = memoryview(frame)
-        while filled < size:
-            got = os.readv(self.control, [view[filled:]])
-            if got == 0:
-                return None
-            filled += got
-        return frame
-
-    def write(self, well: bool, worn: bool, answer: bytes) -> None:
-        head = len(answer).to_bytes(4, "little") + self.serial + bytes((well, worn))
-        written = os.writev(self.control, (head, answer)) - len(head)
-        if written < len(answer):
-            view = memoryview(answer)
-            while written < len(answer):
-                written += os.write(self.control, view[written:])
-
-    # -- a call -------------------------------------------------------------------------------------------------------
-
-    def respond(self, call: dict[str, Any]) -> tuple[bool, bool, bytes]:
-        """Run a call; return whether it succeeded, whether the child is worn out, and the result or error as JSON."""
-        self.restore()
-        os.environ["NOETL_ACTION_ID"] = call["action"]
-        file = call["file"]
-        fault: dict[str, Any] | None = None
-        out_of_memory = False
-        answer = b""
-        try:
-            answer = self.encode(self.evaluate(file, call))
-        except self.plain.Unstorable as error:
-            fault = as_fault("python", str(error))
-        except BaseException as error:
-            out_of_memory = isinstance(error, MemoryError)
-            fault = explain(error, file, self.source)
-        alarm(0)
-        self.flush()
-        sys.modules["__main__"] = MAIN
-        if os.getpid() != self.pid:  # the code has forked and this is the copy
-            os._exit(1 if fault else 0)
-        if fault is None and len(answer) > MAX_RESULT_BYTES:
-            size = len(answer) / 1024 / 1024
-            limit = MAX_RESULT_BYTES // 1024 // 1024
-            fault = as_fault("too_large", f"the result takes {size:.0f} MiB as JSON, more than {limit} MiB")
-        if fault is not None:
-            answer = encode_small(fault).encode("utf-8", "replace")
-        return fault is None, out_of_memory or self.is_worn_out(), answer
-
-    def evaluate(self, file: str, call: dict[str, Any]) -> Any:
-        """The value of `result`, or of `main()`, or null. `sys.exit()` is a normal end."""
-        args = call["args"]
-        module = Module("__main__")
-        space = module.__dict__
-        sys.modules["__main__"] = module
-        import_libs(call["libs"], space)
-        space["__file__"] = file
-        if call["auth"] is not None:
-            space["auth"] = call["auth"]
-        space.update(args)
-        code = self.compile(file, call["line"], call["code"])
-        try:
-            exec(code, space)
-            main = space.get("main")
-            if callable(main) and ("result" not in space or ("result" in args and space["result"] is args["result"])):
-                return call_main(main, args)
-        except SystemExit as end:
-            if end.code not in (None, 0):
-                raise
-        return space.get("result")
-
-    def compile(self, file: str, line: int, code: str) -> CodeType:
-        """The compiled program, from a cache. Tracebacks find its lines in `linecache`, numbered as in the playbook."""
-        key = file, line, code
-        found = self.programs.pop(key, None)
-        if found is None:
-            above = "\n" * (line - 1)
-            self.source = (len(code), None, (above + code).splitlines(True), file)
-            found = compile(above + code, file, "exec", dont_inherit=True), self.source
-            if len(self.programs) >= MAX_CACHED_PROGRAMS:
-                del self.programs[next(iter(self.programs))]
-        self.programs[key] = found
-        self.source = found[1]
-        if "linecache" in sys.modules:
-            sys.modules["linecache"].cache[file] = self.source
-        return found[0]
-
-    def encode(self, value: Any) -> bytes:
-        plain = self.plain.Plain()
-        value = plain.value(value)
-        try:
-            if plain.count > LARGE:
-                from msgspec.json import encode
-
-                return encode(value, order="sorted")  # it is stored as it is, and known by its hash
-            return encode_small(value).encode()
-        except UnicodeEncodeError:
-            raise self.plain.find_surrogate(value) from None
-
-    # -- order --------------------------------------------------------------------------------------------------------
-
     def restore(self) -> None:
         """Undo the changes of the previous call to the process."""
-        vars(os)["environ"] = self.users_environ
+        vars(os)["environ"] = self.original_environ
         os.environ.pop("NOETL_ACTION_ID", None)
         if self.live_environ != self.raw_environ:
             for name in os.environ.keys() - self.environ.keys():
@@ -213,18 +90,129 @@ class Child:
         try:
             if (os.fstat(1).st_ino, os.fstat(2).st_ino) != self.pipes:
                 return True
-        except OSError:
-            return True  # closed
-        try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return False
+        except OSError:
+            pass  # a stream is closed
         return True
+
+
+class Runner:
+    """Runs calls, and keeps their compiled programs."""
+
+    def __init__(self, control: int, flush_c: Callable[[], None], plain: Any) -> None:
+        self.control, self.plain = control, plain
+        self.process = Process(flush_c)
+        self.programs: dict[tuple[str, int, str], tuple[CodeType, Any]] = {}
+        self.source: Any = (0, None, [], "")
+        """The lines of the running code, as `linecache` stores them."""
+
+    def run(self) -> None:
+        while (frame := self.read()) is not None:
+            serial = bytes(frame[4:8])
+            del frame[:8]
+            self.write(serial, *self.respond(loads(frame)))
+            del frame
+
+    def read(self) -> bytearray | None:
+        """The frame of the next call; None if the engine has closed the channel."""
+        frame = bytearray()
+        while len(frame) < 8 or len(frame) < 8 + int.from_bytes(frame[:4], "little"):
+            chunk = os.read(self.control, 65536)
+            if not chunk:
+                return None
+            frame += chunk
+        return frame
+
+    def write(self, serial: bytes, ok: bool, worn_out: bool, response: bytes) -> None:
+        head = len(response).to_bytes(4, "little") + serial + bytes((ok, worn_out))
+        written = os.writev(self.control, (head, response)) - len(head)
+        view = memoryview(response)
+        while written < len(response):
+            written += os.write(self.control, view[written:])
+
+    def respond(self, call: dict[str, Any]) -> tuple[bool, bool, bytes]:
+        """Run a call; return whether it succeeded, whether the child is worn out, and the result or error as JSON."""
+        self.process.restore()
+        os.environ["NOETL_ACTION_ID"] = call["action"]
+        file = call["file"]
+        fault: dict[str, Any] | None = None
+        out_of_memory = False
+        response = b""
+        try:
+            response = self.encode(self.evaluate(file, call))
+        except self.plain.Unstorable as error:
+            fault = as_fault("python", str(error))
+        except BaseException as error:
+            out_of_memory = isinstance(error, MemoryError)
+            fault = explain(error, file, self.source)
+        alarm(0)
+        self.process.flush()
+        sys.modules["__main__"] = MAIN
+        if os.getpid() != self.process.pid:  # the code has forked and this is the copy
+            os._exit(1 if fault else 0)
+        if len(response) > MAX_RESULT_BYTES:
+            size, limit = len(response) / 1024 / 1024, MAX_RESULT_BYTES // 1024 // 1024
+            fault = as_fault("too_large", f"the result takes {size:.0f} MiB as JSON, more than {limit} MiB")
+        if fault is not None:
+            response = encode_small(fault).encode("utf-8", "replace")
+        return fault is None, out_of_memory or self.process.is_worn_out(), response
+
+    def evaluate(self, file: str, call: dict[str, Any]) -> Any:
+        """The value of `result`, or of `main()`, or null. `sys.exit()` is a normal end."""
+        args = call["args"]
+        module = Module("__main__")
+        space = module.__dict__
+        sys.modules["__main__"] = module
+        import_libs(call["libs"], space)
+        space["__file__"] = file
+        if call["auth"] is not None:
+            space["auth"] = call["auth"]
+        space.update(args)
+        code = self.compile(file, call["line"], call["code"])
+        try:
+            exec(code, space)
+            main = space.get("main")
+            if callable(main) and ("result" not in space or ("result" in args and space["result"] is args["result"])):
+                return call_main(main, args)
+        except SystemExit as end:
+            if end.code not in (None, 0):
+                raise
+        return space.get("result")
+
+    def compile(self, file: str, line: int, code: str) -> CodeType:
+        """The compiled program, from a cache. Tracebacks find its lines in `linecache`, numbered as in the playbook."""
+        key = file, line, code
+        program = self.programs.pop(key, None)
+        if program is None:
+            above = "\n" * (line - 1)
+            self.source = (len(code), None, (above + code).splitlines(True), file)
+            program = compile(above + code, file, "exec", dont_inherit=True), self.source
+            if len(self.programs) >= MAX_CACHED_PROGRAMS:
+                del self.programs[next(iter(self.programs))]
+        self.programs[key] = program
+        compiled, self.source = program
+        if "linecache" in sys.modules:
+            sys.modules["linecache"].cache[file] = self.source
+        return compiled
+
+    def encode(self, value: Any) -> bytes:
+        plain = self.plain.Plain()
+        value = plain.value(value)
+        try:
+            if plain.count > LARGE:
+                from msgspec.json import encode
+
+                return encode(value, order="sorted")  # it is stored as it is, and known by its hash
+            return encode_small(value).encode()
+        except UnicodeEncodeError:
+            raise self.plain.find_surrogate(value) from None
 
 
 def serve(control: int, flush_c: Callable[[], None], plain: Any) -> None:
     """Run calls until the engine closes the channel."""
-    Child(control, flush_c, plain).run()
+    Runner(control, flush_c, plain).run()
 
 
 def is_closed(stream: TextIO) -> bool:
@@ -272,7 +260,7 @@ def call_main(main: Any, args: dict[str, Any]) -> Any:
         elif not gap:
             by_position.append(rest.pop(name))
     if missing:
-        raise TypeError(f"main() wants {', '.join(missing)}, but the args are {', '.join(args) or 'empty'}")
+        raise TypeError(f"main() requires {', '.join(missing)}, but the args are {', '.join(args) or 'empty'}")
     value = main(*by_position, **by_name, **(rest if takes_rest else {}))
     if type(value).__name__ == "coroutine":
         import asyncio
@@ -289,34 +277,32 @@ def parameters(main: Any) -> list[tuple[str, int, bool]]:
 
         kinds: dict[Any, int] = {inspect.Parameter.POSITIONAL_ONLY: POSITIONAL, inspect.Parameter.VAR_KEYWORD: REST}
         return [
-            (name, kinds.get(one.kind, NAMED), one.default is one.empty)
-            for name, one in inspect.signature(main).parameters.items()
-            if one.kind is not inspect.Parameter.VAR_POSITIONAL
+            (name, kinds.get(parameter.kind, NAMED), parameter.default is parameter.empty)
+            for name, parameter in inspect.signature(main).parameters.items()
+            if parameter.kind is not inspect.Parameter.VAR_POSITIONAL
         ]
     # The same for an ordinary function, without the time it takes to load inspect.
     positional, total = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     optional = {*code.co_varnames[positional - len(main.__defaults__ or ()) : positional], *(main.__kwdefaults__ or ())}
-    found = [
+    named = [
         (name, POSITIONAL if index < code.co_posonlyargcount else NAMED, name not in optional)
         for index, name in enumerate(code.co_varnames[:total])
     ]
-    if code.co_flags & CO_VARKEYWORDS:
-        found.append(("", REST, False))
-    return found
+    return [*named, ("", REST, False)] if code.co_flags & CO_VARKEYWORDS else named
 
 
 def explain(error: BaseException, file: str, source: Any) -> dict[str, Any]:
     """An exception for the author: lines of the code, none of this file."""
     try:
         import linecache
-        from traceback import TracebackException
+        from traceback import TracebackException, walk_tb
 
         linecache.cache[file] = source
         kind = type(error).__name__
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
             trace = trace.tb_next
-        line = line_of(trace, file)
+        line = next((line for frame, line in reversed(list(walk_tb(trace))) if frame.f_code.co_filename == file), None)
         text = str(error)
         if isinstance(error, SyntaxError) and error.filename == file:
             line, text = error.lineno, error.msg
@@ -332,16 +318,6 @@ def explain(error: BaseException, file: str, source: Any) -> dict[str, Any]:
         half = TRACEBACK_LINES // 2
         lines = [*lines[:half], f"  ... {len(lines) - 2 * half} lines ...", *lines[-half:]]
     return as_fault("python", message, kind, [line[:LINE_CHARACTERS] for line in lines])
-
-
-def line_of(trace: TracebackType | None, file: str) -> int | None:
-    """The line of the code nearest to the exception."""
-    line = None
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == file:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
 
 
 def as_fault(kind: str, message: str, exception_type: str | None = None, traceback: Any = ()) -> dict[str, Any]:
