@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from noetl.dsl.tree import Mark
-from noetl.engine.history.explain import ExplainedDecision, Explanation, Reason
+from noetl.engine.history.explain import Explanation
+from noetl.engine.history.reasons import ExplainedDecision, Reason
 from noetl.engine.state import Execution
 from noetl.timestamps import rfc3339
 

@@ -155,7 +155,7 @@ start  succeeded, 1 run  playbook.yaml:6
                    outcome.result = 5
     matched      break  else  playbook.yaml:11
 
-11  start#1 ended with step.done; goes on with high (exclusive: the first that matches)
+11  start#1 ended with step.done; continues with high (exclusive: the first that matches)
     not matched  low  when {{ steps.start.result < workload.limit }}  playbook.yaml:12
                    steps.start.result = 5
                    workload.limit = 3

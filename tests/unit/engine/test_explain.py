@@ -13,7 +13,8 @@ from test_forks import CHILD, FINAL, RICH
 
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Pause
-from noetl.engine.history.explain import Decision, Explanation, arcs_of
+from noetl.engine.history.explain import Explanation
+from noetl.engine.history.reasons import ExplainedDecision, arcs_of
 from noetl.engine.state import Ended
 from noetl.errors import NotFound, UsageError
 from noetl.model.outcome import failed
@@ -33,11 +34,11 @@ def live(stage: Stage, step: str) -> Any:
     return history.explain(stage.engine.runtime, EXECUTION, step, None)
 
 
-def verdicts(decision: Decision) -> list[tuple[str, str]]:
+def verdicts(decision: ExplainedDecision) -> list[tuple[str, str]]:
     return [(one.leads_to, one.verdict) for one in decision.reasons]
 
 
-def of(found: Explanation, kind: str) -> list[Decision]:
+def of(found: Explanation, kind: str) -> list[ExplainedDecision]:
     return [one for one in found.decisions if one.kind == kind]
 
 
@@ -58,7 +59,7 @@ def test_exclusive_arcs_tell_what_they_saw_and_which_was_not_reached() -> None:
     (found,) = of(explained(stage, "a"), "arcs")
     assert (found.about, found.says) == (
         "a#1",
-        "a#1 ended with step.done; goes on with small (exclusive: the first that matches)",
+        "a#1 ended with step.done; continues with small (exclusive: the first that matches)",
     )
     assert verdicts(found) == [("big", "not matched"), ("small", "matched"), ("rest", "not reached")]
     first, second, third = found.reasons
@@ -73,7 +74,7 @@ def test_inclusive_arcs_are_all_looked_at() -> None:
     stage = play(ARCS.replace("MODE", "inclusive"), head="workload: {limit: 5}\n")
     (found,) = of(explained(stage, "a"), "arcs")
     assert verdicts(found) == [("big", "not matched"), ("small", "matched"), ("rest", "matched")]
-    assert found.says == "a#1 ended with step.done; goes on with small, rest"
+    assert found.says == "a#1 ended with step.done; continues with small, rest"
 
 
 def test_an_arc_that_can_not_be_evaluated_ends_the_looking() -> None:
@@ -114,8 +115,8 @@ def test_what_comes_out_otherwise_is_said() -> None:
     state.ended["a#1"] = Ended("a#1", "step.done", {}, {}, {"name": "step.done", "data": {}})
     found = arcs_of(state, e.NextEvaluated("a#1", "step.done", (2,)), 9, stage.clock.time)
     assert (found.says, found.differs) == (
-        "a#1 ended with step.done; goes on with rest (exclusive: the first that matches)",
-        "goes on with small",
+        "a#1 ended with step.done; continues with rest (exclusive: the first that matches)",
+        "continues with small",
     )
 
 
@@ -232,7 +233,7 @@ GATE = """\
 def test_a_gate_tells_why_it_held_a_token_and_why_it_let_it_in() -> None:
     stage = play(GATE.replace("RULES", policy("{else: {then: {do: continue, set_ctx: {open: true}}}}")))
     held, entered = of(explained(stage, "gate"), "admission")
-    assert held.says == "token 2 (from start#1) is held: gate does not let it in"
+    assert held.says == "token 2 (from start#1) is held: gate does not admit it"
     assert verdicts(held) == [("deny", "not matched"), ("allow", "not matched")]
     assert (held.reasons[0].values, held.reasons[1].missing) == ({"args.n": 1}, ["ctx.open"])
     assert entered.says == "gate#1 begins with token 2 (from start#1)"
@@ -247,7 +248,7 @@ def test_a_token_that_was_never_let_in() -> None:
         "token 2 (from start#1) is held",
         "token 2 is denied",
     ]
-    assert found.stands == ["it has not run: a token has come, and was not let in"]
+    assert found.stands == ["it has not run: a token arrived, and was not admitted"]
 
 
 def test_how_a_held_token_a_join_and_a_wait_stand_now() -> None:
@@ -278,9 +279,9 @@ def test_how_a_held_token_a_join_and_a_wait_stand_now() -> None:
     assert said["gate"] == [
         "token 4 (from start#1) is held until ctx changes or a signal comes: ctx.open is not matched; the execution is paused"
     ]
-    assert said["late"] == ["token 5 (from start#1) is on its way: its arc delays it"]
+    assert said["late"] == ["token 5 (from start#1) is delayed by its arc"]
     assert explained(stage, "both").stands == [
-        "it has not run: a token has come, and was not let in: the execution was cancelled before it could enter"
+        "it has not run: a token arrived, and was not admitted: the execution was cancelled before it could enter"
     ]
 
 
@@ -302,14 +303,14 @@ def test_a_step_that_never_ran_shows_the_arcs_that_lead_to_it() -> None:
     stage = play(ARCS.replace("MODE", "exclusive"), head="workload: {limit: 5}\n")
     found = explained(stage, "big")
     (arcs,) = found.decisions
-    assert found.stands == ["it has not run: no token has come to it", f"a did not lead here, see event {arcs.seq}"]
+    assert found.stands == ["it has not run: no token arrived", f"a did not lead here, see event {arcs.seq}"]
     assert verdicts(arcs)[0] == ("big", "not matched")
 
 
 def test_other_reasons_why_a_step_never_ran() -> None:
     steps = "- {step: a, next: {arcs: [{step: b, when: '{{ false }}'}]}}\n- {step: b, next: {arcs: [{step: c}]}}\n- {step: c}\n- {step: alone}\n- {step: bye}"
     stage = play(steps, Cancel(), head="executor: {spec: {final_step: bye}}\n")
-    assert explained(stage, "c").stands == ["it has not run: no token has come to it", "b has not run either"]
+    assert explained(stage, "c").stands == ["it has not run: no token arrived", "b has not run either"]
     assert explained(stage, "alone").stands == ["it has not run: no arc leads to it"]
     stage = play(
         "- {step: a, tool: {kind: wait, signal: x}, next: {arcs: [{step: c}]}}\n- {step: c}\n- {step: bye}",
@@ -317,7 +318,7 @@ def test_other_reasons_why_a_step_never_ran() -> None:
         head="executor: {spec: {final_step: bye}}\n",
     )
     assert explained(stage, "bye").stands[0].startswith("it has not run: it is the final step")
-    assert explained(stage, "c").stands[1] == "a was cancelled, and its arcs were not looked at"
+    assert explained(stage, "c").stands[1] == "a was cancelled, and its arcs were not evaluated"
 
 
 # -- as a whole -----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from noetl.engine.commands import Start, TimerDue
 from noetl.engine.decide import ACCEPT, decide
 from noetl.engine.decision import Decision
 from noetl.engine.envelope import payload_of
-from noetl.engine.history.explain import rules_of
+from noetl.engine.history.reasons import rules_of
 from noetl.engine.history.task_scope import task_at
 from noetl.engine.settle import settle
 from noetl.engine.state import Execution

@@ -1,0 +1,339 @@
+"""Why something was decided: each guard once more, on the state as it was when it was evaluated.
+
+Events carry decisions, not reasons. A reason is found by folding the log to just before the decision and evaluating
+the guards again: arcs before `next.evaluated`, rules before `task.done`, admission before `token.held`,
+`token.denied` and `step.scheduled`. The result can differ from the log, since a guard may ask for the time, or read
+what its worker saw a little earlier; then the explanation says so, and the log is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from noetl.engine import events as e
+from noetl.engine.decision import Decision
+from noetl.engine.history.task_scope import task_at, task_scope
+from noetl.engine.listen import branch_number, branch_scope, call_event
+from noetl.engine.net import guard_test
+from noetl.engine.state import Ended, Execution, Token
+from noetl.engine.tokens import merged_args
+from noetl.errors import TemplateError
+from noetl.expression import Missing, lookup, parse
+from noetl.model.identity import step_of
+from noetl.model.playbook import DEFAULT_ATTEMPTS, Guard, Task
+from noetl.reference import Need, Reference, preview_of, shape_of
+from noetl.scope import Scope, StepView
+
+MAX_VALUE_BYTES = 2_000
+"""Of a larger value only its shape and a preview are reported."""
+AFTER_RULES = ("template", "ctx_conflict", "too_large")
+"""Errors that can occur after a rule has matched: what it writes can't be evaluated or stored, or is written twice."""
+BLIND = "after a failure only an arc is evaluated whose guard reads `event`, or this step's status or error"
+
+Verdict = Literal["matched", "not matched", "not reached", "error"]
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One arc or rule: what it leads to, and the verdict of its guard."""
+
+    place: str
+    """Its key among the places of the playbook: `STEP/next/0`."""
+    leads_to: str
+    when: str | None
+    """The source of the guard; None if there is none."""
+    verdict: Verdict
+    values: dict[str, Any] = {}
+    """The values of the names in the guard."""
+    missing: list[str] = []
+    """Names without a value."""
+    note: str = ""
+
+
+class ExplainedDecision(msgspec.Struct, frozen=True):
+    seq: int
+    at: float
+    kind: Literal["arcs", "rules", "admission", "case"]
+    about: str
+    """The run, the visit of a task, or the step that tokens wanted to enter."""
+    says: str
+    reasons: list[Reason]
+    differs: str = ""
+    """What is decided when it is evaluated again, if that is not what the log says."""
+
+
+# -- guards ---------------------------------------------------------------------------------------------------------
+
+
+class Guarded(NamedTuple):
+    """An arc or a rule with its guard."""
+
+    place: str
+    leads_to: str
+    when: Guard | None
+    test: Callable[[Mapping[str, Any]], bool]
+
+    def reason(self, verdict: Verdict, scope: Scope | None = None, note: str = "") -> Reason:
+        source = self.when if isinstance(self.when, str) else None if self.when in (None, True) else "false"
+        values, missing = _values(source, scope) if source and scope is not None else ({}, [])
+        return Reason(self.place, self.leads_to, source, verdict, values, missing, note)
+
+    def evaluated(self, scope: Scope) -> Reason:
+        try:
+            return self.reason("matched" if self.test(scope) else "not matched", scope)
+        except TemplateError as error:
+            return self.reason("error", scope, error.message)
+
+
+def _values(source: str, scope: Scope) -> tuple[dict[str, Any], list[str]]:
+    """The values of the names in a guard, and the names without one. A stored value that was not read stays a
+    reference."""
+    values: dict[str, Any] = {}
+    missing: dict[str, None] = {}
+    for read in parse(source).reads:
+        name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in read.path).lstrip(".")
+        value = _value(scope, read.path)
+        if isinstance(value, Missing):
+            missing[name] = None
+        else:
+            values[name] = _short(value)
+    return values, list(missing)
+
+
+def _value(scope: Scope, path: Sequence[str | int]) -> Any:
+    nothing = Missing("")
+    try:
+        value = scope[str(path[0])]
+    except KeyError:
+        return nothing
+    for key in path[1:]:
+        try:
+            value = lookup(value, key, nothing)
+        except Need:
+            return value
+        except TemplateError as error:
+            return {"left_out": error.message}
+    return value
+
+
+def _short(value: Any) -> Any:
+    """The value for a report: views as data, and of a large value only its shape."""
+    if isinstance(value, StepView):
+        step = value.step
+        whole = type(value) is StepView
+        value = {"status": step.status, "result": _short(step.result), "error": step.error} if whole else step.result
+    if isinstance(value, Reference):
+        return value
+    try:
+        size = len(msgspec.json.encode(value, enc_hook=_reference))
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
+        return {"left_out": "a value that can't be shown"}
+    if size <= MAX_VALUE_BYTES:
+        return value
+    return {"left_out": f"{shape_of(value)} of {size:,} bytes", "preview": preview_of(value)}
+
+
+def _reference(value: Any) -> Any:
+    if isinstance(value, Reference):
+        return value.as_data()
+    raise TypeError(type(value).__name__)
+
+
+# -- arcs -----------------------------------------------------------------------------------------------------------
+
+
+def arcs_of(state: Execution, event: e.NextEvaluated, seq: int, at: float) -> ExplainedDecision:
+    """Why arcs of an ended run fired or did not."""
+    plan = state.net.steps[step_of(event.run)]
+    reasons: list[Reason] = []
+    differs = ""
+    if state.finished is not None:
+        routed = "it is the final step, which is not part of the net"
+    elif event.to:
+        routed = f"{_targets([to.step for to in event.to])}, as {event.winner_branch} requests ({event.policy})"
+    elif event.taken:
+        routed = "a branch of its case has handled that"
+    else:
+        reasons = list(_arc_reasons(state, state.ended[event.run], at))
+        selected = tuple(i for i, reason in enumerate(reasons) if reason.verdict == "matched")
+        logged = "error" if event.error is not None else event.selected
+        evaluated = "error" if any(reason.verdict == "error" for reason in reasons) else selected
+        of_guards = event.error is None or event.error.get("kind") == "template"
+        differs = _targets([plan.arcs[i].step for i in selected]) if of_guards and evaluated != logged else ""
+        if event.error is not None:
+            routed = f"the execution failed here: {event.error.get('message')}"
+        elif event.selected:
+            mode = "" if plan.inclusive else " (exclusive: the first that matches)"
+            routed = _targets([plan.arcs[i].step for i in event.selected]) + mode
+        else:
+            effect = "the execution fails" if event.on == "step.failed" else "its branch ends"
+            routed = f"{'no arc matched' if plan.arcs else 'it has no arcs'}, so {effect}"
+    says = f"{event.run} ended with {event.on}; {routed}"
+    return ExplainedDecision(seq, at, "arcs", event.run, says, reasons, differs)
+
+
+def _targets(steps: Sequence[str]) -> str:
+    return f"continues with {', '.join(steps)}" if steps else "no arc matches"
+
+
+def _arc_reasons(state: Execution, ended: Ended, at: float) -> Iterator[Reason]:
+    plan = state.net.steps[step_of(ended.run)]
+    scope = Decision(state, at).scope(ended.args, ended.args_by, ended.event)
+    over = False
+    for i, arc in enumerate(plan.arcs):
+        guarded = Guarded(f"{plan.name}/next/{i}", arc.step, plan.step.router.arcs[i].when, arc.test)
+        if over:
+            yield guarded.reason("not reached")
+            continue
+        if ended.on == "step.failed" and not arc.sees_failure:
+            yield guarded.reason("not reached", note=BLIND)
+            continue
+        reason = guarded.evaluated(scope)
+        if reason.verdict == "matched" and arc.args is not None:
+            try:
+                arc.args(scope)
+            except TemplateError as error:
+                reason = guarded.reason("error", scope, f"its args: {error.message}")
+        over = reason.verdict == "error" or (reason.verdict == "matched" and not plan.inclusive)
+        yield reason
+
+
+# -- rules ----------------------------------------------------------------------------------------------------------
+
+
+def rules_of(state: Execution, event: e.TaskDone, seq: int, at: float) -> ExplainedDecision | None:
+    """Why a rule of a task's policy decided what came after an outcome; None if there was nothing to decide."""
+    task, error = task_at(state, event.task), event.outcome.error
+    if task is None or (task.policy is None and event.outcome.ok and event.do == "continue"):
+        return None
+    outcome = "ok" if error is None else f"error {error.kind}"
+    about = str(event.task)
+    head = f"{about}, {'skipped' if event.skipped else f'attempt {event.attempt}: {outcome}'}; "
+    directive = f"jump to {event.to}" if event.do == "jump" else event.do
+    reasons: list[Reason] = []
+    differs = ""
+    if task.poll is not None:  # a call that is repeated until something holds (classic)
+        until = Guarded(_owner(event), "ready", task.poll.until, guard_test(task.poll.until))
+        reasons = [until.evaluated(task_scope(state, event, at))]
+    elif task.policy is None:
+        directive = "it has no policy, and an error fails" if event.do == "fail" else directive
+    else:
+        reasons = list(_rule_reasons(event, task, task_scope(state, event, at)))
+        matched = next((i for i, reason in enumerate(reasons) if reason.verdict == "matched"), None)
+        do, note = ("continue", "") if matched is None else _directive(event, task, matched)
+        if do != event.do and not any(reason.verdict == "error" for reason in reasons):
+            differs = do
+        if differs and event.do == "fail" and error is not None and error.kind in AFTER_RULES:
+            differs, note = "", f": {error.message}"  # what the rule was to write failed, and that error replaced it
+        directive += note
+        if matched is None and not differs and event.do == "continue":
+            directive = "no rule matches, so it continues"
+    return ExplainedDecision(seq, at, "rules", about, head + directive, reasons, differs)
+
+
+def _owner(event: e.TaskDone) -> str:
+    labels = "/".join(part.partition("#")[0] for part in event.task.path.split("/"))
+    return f"{step_of(event.task.run)}/{labels}"
+
+
+def _directive(event: e.TaskDone, task: Task, matched: int) -> tuple[str, str]:
+    """The directive of the matching rule, and a note: after the last attempt a retry is a failure."""
+    assert task.policy is not None
+    then = task.policy[matched].then
+    limit = then.attempts or DEFAULT_ATTEMPTS
+    if then.do == "retry" and event.attempt >= limit:
+        return "fail", f", since attempt {event.attempt} of {limit} was the last"
+    return then.do, ""
+
+
+def _rule_reasons(event: e.TaskDone, task: Task, scope: Scope) -> Iterator[Reason]:
+    """Rules that skip are evaluated before the first attempt, the others after each."""
+    over = False
+    early = Scope({name: value for name, value in scope.items() if name != "outcome"})
+    for i, rule in enumerate(task.policy or ()):
+        then, skips = rule.then, rule.then.do == "skip"
+        leads_to = f"jump to {then.to}" if then.do == "jump" else then.do
+        guarded = Guarded(f"{_owner(event)}/rules/{i}", leads_to, rule.when, guard_test(rule.when))
+        if over or (event.skipped and not skips):
+            yield guarded.reason("not reached")
+        elif skips and event.attempt > 1:
+            yield guarded.reason("not reached", note="evaluated before the first attempt only")
+        else:
+            reason = guarded.evaluated(early if skips else scope)
+            over = reason.verdict in ("matched", "error")
+            yield reason
+
+
+# -- branches of a classic step -------------------------------------------------------------------------------------
+
+
+def case_of(state: Execution, event: e.CaseEvaluated, seq: int, at: float) -> ExplainedDecision:
+    """Why branches of a case fired or did not."""
+    reasons = list(_branch_reasons(state, event, at))
+    fired = f"{', '.join(event.order)} fire{'s' * (len(event.order) == 1)}" if event.order else "no branch fires"
+    says = f"{event.run}, at {event.trigger_event}: {fired} ({event.case_mode})"
+    matched = [reason.leads_to for reason in reasons if reason.verdict == "not matched"]
+    differs = ", ".join(branch for branch in matched if branch in event.matched)
+    return ExplainedDecision(seq, at, "case", event.run, says, reasons, differs and f"{differs} would not")
+
+
+def _branch_reasons(state: Execution, event: e.CaseEvaluated, at: float) -> Iterator[Reason]:
+    run = state.runs[event.run]
+    plan = state.net.steps[run.step]
+    assert plan.cases is not None
+    assert run.tail is not None
+    assert plan.step.tail is not None
+    assert plan.step.tail.cases is not None
+    scope = branch_scope(Decision(state, at), run, event.event or call_event(run, event.trigger_event))
+    if not plan.cases.listens:  # its worker sees ctx as of the first grant
+        scope["ctx"] = run.ctx
+    for branch in plan.cases.branches:
+        name, fired = branch.name, branch.name in event.matched
+        when = plan.step.tail.cases.branches[branch_number(name)].when
+        guarded = Guarded(f"{run.step}/{name}", name, when, branch.test)
+        if name in run.tail.fired:
+            yield guarded.reason("not reached", note="it has fired before")
+        elif branch.otherwise:
+            yield guarded.reason("matched" if fired else "not reached")
+        elif run.tail.failure is not None and not branch.sees_failure:
+            yield guarded.reason("not reached", note=BLIND)
+        else:
+            reason = guarded.evaluated(scope)
+            behind_exclusive = reason.verdict == "matched" and not fired
+            yield guarded.reason("not reached") if behind_exclusive else reason
+
+
+# -- admission ------------------------------------------------------------------------------------------------------
+
+
+def admission_of(
+    state: Execution, tokens: Sequence[Token], seq: int, at: float, says: str, admitted: bool
+) -> ExplainedDecision:
+    """Why tokens may enter their step or not."""
+    reasons, allowed = admission(state, tokens, at)
+    differs = "" if allowed is None or allowed == admitted else "would be admitted" if allowed else "would be held"
+    return ExplainedDecision(seq, at, "admission", tokens[0].step if tokens else "", says, reasons, differs)
+
+
+def admission(state: Execution, tokens: Sequence[Token], at: float) -> tuple[list[Reason], bool | None]:
+    """Each rule of the gate, and whether it admits the tokens; None if a rule can't be evaluated."""
+    plan = state.net.steps[tokens[0].step] if tokens else None
+    admit = plan.step.admit if plan is not None else None
+    if plan is None or admit is None:
+        return [], True
+    scope = Decision(state, at).scope(*merged_args(state, tokens), tokens[0].event)
+    reasons: list[Reason] = []
+    allows: list[bool] = []
+    for i, (rule, (test, allow)) in enumerate(zip(admit.rules, plan.admit, strict=True)):
+        guarded = Guarded(f"{plan.name}/admit/{i}", "allow" if allow else "deny", rule.when, test)
+        reason = guarded.evaluated(scope)
+        if allows and admit.mode == "exclusive" and reason.verdict != "error":
+            reason = guarded.reason("not reached")
+        if reason.verdict == "matched":
+            allows.append(allow)
+        reasons.append(reason)
+    if any(reason.verdict == "error" for reason in reasons):
+        return reasons, None
+    return reasons, all(allows) if allows else not plan.admit[-1][1]
