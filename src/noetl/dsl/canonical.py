@@ -1,7 +1,7 @@
 """A checked canonical tree to the model.
 
 Everything here may rely on the shapes of `document.py`. Spec layering is done once, here: a task in the model carries
-its effective knobs and inputs, so nothing has to look outwards when it runs.
+its effective options and inputs, so nothing has to look outwards when it runs.
 """
 
 from __future__ import annotations
@@ -129,9 +129,9 @@ class Builder:
         if tree is None:
             return None
         spec = tree.get("spec", {})
-        knobs = {key: spec[key] for key in ("mode", "max_in_flight", "on_error", "collect") if key in spec}
+        options = {key: spec[key] for key in ("mode", "max_in_flight", "on_error", "collect") if key in spec}
         where = spec.get("policy", {}).get("exec", "distributed")
-        return model.Loop(plain(tree["in"]), tree["iterator"], exec=where, **knobs)
+        return model.Loop(plain(tree["in"]), tree["iterator"], exec=where, **options)
 
     def _router(self, step: str, tree: Map | None) -> model.Router:
         if tree is None:
@@ -162,7 +162,7 @@ class Builder:
             if name in own:
                 self._place_text(f"{key}/{name}", span_in(tree, name))
         inputs = layered({name: value for name, value in defaults.items() if name in known}, own)
-        for group in kind.one_of:  # a default must not stand beside the task's own choice
+        for group in kind.one_of:  # a default must not join the task's own choice
             if chosen := set(group) & set(own):
                 inputs = {name: value for name, value in inputs.items() if name not in group or name in chosen}
         body: tuple[model.Task, ...] = ()
@@ -194,22 +194,22 @@ class Builder:
         self.places[key] = self.mark(span.start)
 
     def _place_text(self, key: str, span: Span) -> None:
-        """Where the first line of a text stands: in a block that is the line below its mark."""
+        """The place of the first line of a text: in a block, the line below its mark."""
         mark = self.mark(span.start)
         self.places[key] = Mark(mark.line + 1, 1) if span.style in ("|", ">") else mark
 
 
 def _step_spec(spec: Map) -> dict[str, Any]:
-    knobs: dict[str, Any] = {"pool": spec["pool"]} if "pool" in spec else {}
+    options: dict[str, Any] = {"pool": spec["pool"]} if "pool" in spec else {}
     if "timeout" in spec:
-        knobs["timeout"] = seconds(spec["timeout"])
+        options["timeout"] = seconds(spec["timeout"])
     if "timers" in spec:
-        knobs["timers"] = {name: seconds(value) for name, value in spec["timers"].items()}
-    return knobs
+        options["timers"] = {name: seconds(value) for name, value in spec["timers"].items()}
+    return options
 
 
 def _task_spec(layers: Layers, kind: str, specs: list[Map]) -> dict[str, Any]:
-    """The knobs of a task from the outside in; within one scope, those of its kind win."""
+    """The options of a task from the outside in; within one scope, those of its kind win."""
     inherited: list[Any] = []
     for layer in layers:
         inherited.append({key: layer[key] for key in INHERITED if key in layer})

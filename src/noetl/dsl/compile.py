@@ -27,7 +27,7 @@ class Loaded(NamedTuple):
     problems: list[Problem]
     dialect: DialectName
     places: dict[str, Mark]
-    """Where each part stands: `STEP`, `STEP/LABEL`, `STEP/next/0`, `STEP/LABEL/rules/0` and behind that a ctx key,
+    """The place of each part: `STEP`, `STEP/LABEL`, `STEP/next/0`, `STEP/LABEL/rules/0` and behind that a ctx key,
     `STEP/LABEL/code` for program text."""
 
     def require(self) -> Playbook:

@@ -48,13 +48,13 @@ from noetl.dsl.tree import is_template
 
 API_VERSION = Check("NTL104", "error", "the apiVersion is not noetl.io/v2")
 DOCUMENT_KIND = Check("NTL105", "error", "the kind is not Playbook")
-ROOT_VARS = Check("NTL107", "error", "`vars` stands at the root")
+ROOT_VARS = Check("NTL107", "error", "`vars` at the root")
 STEP_WHEN = Check("NTL108", "error", "a step has a `when`")
-OLD_KEYWORD = Check("NTL109", "error", "a keyword of an older language")
-NEXT_MODE = Check("NTL110", "error", "`spec.next_mode` is gone")
-NEXT_WHEN = Check("NTL111", "error", "`next` holds when/then/else")
-DO_OUTSIDE = Check("NTL112", "error", "a directive stands outside task rules")
-CREDENTIALS_HERE = Check("NTL117", "error", "credentials stand under `executor`")
+OLD_KEYWORD = Check("NTL109", "error", "a keyword that was removed from the language")
+NEXT_MODE = Check("NTL110", "error", "`spec.next_mode` was removed")
+NEXT_WHEN = Check("NTL111", "error", "`next` has when/then/else")
+DO_OUTSIDE = Check("NTL112", "error", "a directive outside task rules")
+CREDENTIALS_HERE = Check("NTL117", "error", "credentials under `executor`")
 RULE_WITHOUT_DO = Check("NTL302", "error", "a rule has no `then.do`")
 
 ADMIT_HINT = "gate the step with `spec: {policy: {admit: {rules: [{when: ..., then: {allow: true}}]}}}`"
@@ -62,7 +62,7 @@ RULES_HINT = "put it into `then` of a rule in `spec.policy.rules` of a task"
 
 
 def _old(word: str, hint: str, *stands_for: str) -> Retired:
-    return Retired(OLD_KEYWORD, f"{word!r} is a keyword of an older language", hint, stands_for)
+    return Retired(OLD_KEYWORD, f"{word!r} was removed from the language", hint, stands_for)
 
 
 OLD = {
@@ -70,8 +70,8 @@ OLD = {
     "eval": _old("eval", "write the condition as `when`, in a rule or on an arc", "when"),
     "pipe": _old("pipe", "write the tasks as the list `tool`", "tool"),
 }
-NO_DIRECTIVE = {"do": Retired(DO_OUTSIDE, "'do' stands outside task rules", RULES_HINT)}
-NO_RULES = {**NO_DIRECTIVE, "rules": Retired(DO_OUTSIDE, "'rules' stands outside a task's policy", RULES_HINT)}
+NO_DIRECTIVE = {"do": Retired(DO_OUTSIDE, "'do' is not allowed outside task rules", RULES_HINT)}
+NO_RULES = {**NO_DIRECTIVE, "rules": Retired(DO_OUTSIDE, "'rules' is not allowed outside a task's policy", RULES_HINT)}
 
 STORES = ("db", "file", "nats_object", "object")
 
@@ -285,7 +285,9 @@ TASK_SPEC = Fields(
     retired={
         **OLD,
         **NO_DIRECTIVE,
-        "rules": Retired(POLICY_SHAPE, "'rules' stands outside `policy`", "write `spec: {policy: {rules: [...]}}`"),
+        "rules": Retired(
+            POLICY_SHAPE, "'rules' is not allowed outside `policy`", "write `spec: {policy: {rules: [...]}}`"
+        ),
     },
     definition="taskSpec",
 )
@@ -329,7 +331,7 @@ ARC = Fields(
         "step": Field(LABEL, "the step it leads to", required=True),
         "when": Field(GUARD, "its guard (always)"),
         "args": Field(ARGS, "what the token carries"),
-        "spec": Field(Fields("arc.spec", {"delay": Field(DURATION, "time before the token arrives")}), "knobs"),
+        "spec": Field(Fields("arc.spec", {"delay": Field(DURATION, "time before the token arrives")}), "options"),
     },
     retired={**OLD, **NO_DIRECTIVE},
 )
@@ -337,7 +339,7 @@ ARC = Fields(
 
 def next_when(word: str) -> Retired:
     hint = "write `next: {arcs: [{step: ..., when: ...}]}`, or in the classic dialect a `case`"
-    return Retired(NEXT_WHEN, f"{word!r} can't stand in `next`", hint, ("step", "to", "arcs"))
+    return Retired(NEXT_WHEN, f"{word!r} is not allowed in `next`", hint, ("step", "to", "arcs"))
 
 
 CONDITIONS = {word: next_when(word) for word in ("when", "then", "else")}
@@ -394,7 +396,9 @@ STEP_SPEC = Fields(
         **INHERITED,
     },
     retired={
-        "next_mode": Retired(NEXT_MODE, "`spec.next_mode` is gone", "write `next: {spec: {mode: ...}, arcs: [...]}`"),
+        "next_mode": Retired(
+            NEXT_MODE, "`spec.next_mode` was removed", "write `next: {spec: {mode: ...}, arcs: [...]}`"
+        ),
         **NO_DIRECTIVE,
     },
     kinds=True,
@@ -404,7 +408,7 @@ STEP = Fields(
     {
         "step": Field(LABEL, "its name", required=True),
         "desc": Field(DESCRIPTION, "what it does"),
-        "spec": Field(STEP_SPEC, "knobs and the admission gate"),
+        "spec": Field(STEP_SPEC, "options and the admission gate"),
         "loop": Field(LOOP, "runs the pipeline once per item"),
         "tool": Field(PIPELINE, "the pipeline: tasks in order"),
         "next": Field(ROUTER, "the router: arcs to other steps"),
@@ -438,7 +442,9 @@ ROOT = Fields(
     },
     retired={
         "vars": Retired(
-            ROOT_VARS, "'vars' can't stand at the root", "put inputs into `workload`, and state into `ctx` by `set_ctx`"
+            ROOT_VARS,
+            "'vars' is not allowed at the root",
+            "put inputs into `workload`, and state into `ctx` by `set_ctx`",
         )
     },
 )

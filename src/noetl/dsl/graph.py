@@ -39,7 +39,7 @@ class Graph:
             bits |= self.bit[name]
         return bits
 
-    def circles(self) -> list[list[str]]:
+    def cycles(self) -> list[list[str]]:
         """The names in groups that lead to each other; a group comes after all that it leads to.
 
         Tarjan's algorithm with a stack of its own: a chain of steps is deeper than Python's.
@@ -80,7 +80,7 @@ class Graph:
     def reach(self) -> dict[str, int]:
         """What each node leads to, itself included."""
         reached: dict[str, int] = {}
-        for group in self.circles():
+        for group in self.cycles():
             bits = self.union(group)
             for name in group:
                 for to in self.after[name]:

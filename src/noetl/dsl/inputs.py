@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from noetl.dsl.shape import Walk
 
 UNKNOWN_INPUT = Check("NTL203", "error", "the tool kind has no such input")
-MISSING_INPUT = Check("NTL204", "error", "an input that the kind needs is missing")
-WRONG_INPUT = Check("NTL205", "error", "an input is of the wrong type")
+MISSING_INPUT = Check("NTL204", "error", "a required input is missing")
+WRONG_INPUT = Check("NTL205", "error", "an input has the wrong type")
 UNDER_SPEC = frozenset(["timeout", "policy", "retry", "pool", "on_lost", "max_visits", "sandbox", "exactly_once"])
 LAYERED = frozenset(["timeout", "retry", "sandbox", "on_lost", "max_visits"])
-"""Knobs that may stand among the default inputs of a kind."""
+"""Options that are allowed among the default inputs of a kind."""
 COMMON = frozenset(["kind", "name", "args", "spec"])
 
 
@@ -42,7 +42,7 @@ def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
 
 
 def check_defaults(values: Any, kind: Kind, walk: Walk) -> bool:
-    """The default inputs of a kind, as an outer `spec` gives them; its time limit and retries may stand there too."""
+    """The default inputs of a kind, as an outer `spec` gives them; its time limit and retries are allowed there too."""
     known = fields(kind.inputs)
     for key in list(values):
         if key in known:
@@ -55,7 +55,7 @@ def check_defaults(values: Any, kind: Kind, walk: Walk) -> bool:
 
 
 def check_table(sink: Any, tool: Any, kind: Kind, walk: Walk) -> None:
-    """The table of a sink that stands beside its tool: the kind must take one, and not be told otherwise."""
+    """The table of a sink beside its tool: the kind must take a table, and have no other target."""
     if "table" not in fields(kind.inputs):
         _refuse(sink, "table", kind, walk)
     for group in kind.one_of:

@@ -35,8 +35,8 @@ from noetl.dsl.shape import (
 from noetl.dsl.tree import Span, is_template, key_span, span_in
 
 EXECUTOR_VERSION = Check("NTL116", "error", "the runtime version is not supported")
-UNKNOWN_KIND = Check("NTL202", "error", "the tool kind is not known")
-LOOP_INCOMPLETE = Check("NTL209", "error", "a loop lacks `in` or `iterator`")
+UNKNOWN_KIND = Check("NTL202", "error", "the tool kind is unknown")
+LOOP_INCOMPLETE = Check("NTL209", "error", "a loop has no `in` or no `iterator`")
 POLICY_SHAPE = Check("NTL301", "error", "a task policy is not a map with `rules`")
 RULE_SHAPE = Check("NTL303", "error", "a rule is neither `when`/`then` nor `else`")
 
@@ -112,7 +112,10 @@ class RuleShape(Shape):
                         {"then": Field(then, "what happens", required=True)},
                         retired={
                             "do": Retired(
-                                RULE_SHAPE, "'do' stands outside `then`", "write `else: {then: {do: ...}}`", ("then",)
+                                RULE_SHAPE,
+                                "'do' is not allowed outside `then`",
+                                "write `else: {then: {do: ...}}`",
+                                ("then",),
                             )
                         },
                         missing=RULE_SHAPE,
@@ -122,7 +125,7 @@ class RuleShape(Shape):
                 )
             },
             retired={
-                "then": Retired(RULE_SHAPE, "'then' stands beside `else`", "write `else: {then: {...}}`"),
+                "then": Retired(RULE_SHAPE, "'then' is not allowed beside `else`", "write `else: {then: {...}}`"),
                 "when": Retired(RULE_SHAPE, "a rule has either `when` or `else`", "split it into two rules"),
             },
         )
@@ -190,9 +193,7 @@ class TaskShape(Shape):
             return
         known = sorted(walk.kinds.names())
         hint = walk.problems.did_you_mean(name, known) or f"known kinds: {', '.join(known)}"
-        walk.problems.add(
-            UNKNOWN_KIND, where, f"no tool kind is called {describe(name).removeprefix('the text ')}", hint
-        )
+        walk.problems.add(UNKNOWN_KIND, where, f"unknown tool kind {describe(name).removeprefix('the text ')}", hint)
 
     def _check_common(self, value: Any, kind: str, walk: Walk) -> None:
         shapes = {**self.keys, **walk.task_keys}

@@ -24,7 +24,7 @@ MAX_NODES = 50_000
 ENCODING = Check("NTL001", "error", "the text is not readable")
 SYNTAX = Check("NTL002", "error", "the YAML does not parse")
 TOO_LARGE = Check("NTL003", "error", "the document is too large")
-DUPLICATE_KEY = Check("NTL004", "error", "a key stands twice in one map")
+DUPLICATE_KEY = Check("NTL004", "error", "a map has the same key twice")
 RECURSIVE = Check("NTL005", "error", "an alias contains itself or does not exist")
 UNQUOTED = Check("NTL006", "error", "a template is not quoted")
 NOT_A_MAP = Check("NTL007", "error", "the document is not one map")
@@ -111,13 +111,13 @@ class _Open:
         self.key = ""
         self.wants_key = isinstance(node, Map)  # and not a value
         self.key_span = node.span
-        self.own: dict[str, Span] = {}  # keys that stand in the map itself, not in one it merges
+        self.own: dict[str, Span] = {}  # keys of the map itself, not of one that it merges
         self.weight = 1  # nodes below, aliases expanded
         self.height = 1  # levels below, aliases expanded
 
 
 class _Anchored:
-    """What an alias stands for."""
+    """The target of an alias."""
 
     __slots__ = ("height", "node", "weight")
 
@@ -232,14 +232,14 @@ class _Composer:
         start = event.start_mark.index
         if event.anchor not in self.anchors:
             known = few(tuple(self.anchors))
-            self._fail(RECURSIVE, start, f"no anchor is called {event.anchor!r}", f"anchors before this line: {known}")
+            self._fail(RECURSIVE, start, f"unknown anchor {event.anchor!r}", f"anchors before this line: {known}")
         anchored = self.anchors[event.anchor]
         if anchored is None:
             self._fail(
                 RECURSIVE,
                 start,
-                f"the alias {event.anchor!r} stands inside its own anchor",
-                "refer to a part before it",
+                f"the alias {event.anchor!r} is inside its own anchor",
+                "refer to an anchor that ends before it",
             )
             return
         self._count(anchored.weight, anchored.height, start)
@@ -308,7 +308,7 @@ class _Composer:
         if key in top.own:
             first = self.problems.text.mark(top.own[key].start).line
             hint = "merge a list: `<<: [*one, *two]`" if key == "<<" else "remove one of them"
-            self.problems.add(DUPLICATE_KEY, span, f"the key {key[:60]!r} stands here and at line {first}", hint)
+            self.problems.add(DUPLICATE_KEY, span, f"duplicate key {key[:60]!r}, first used at line {first}", hint)
         top.own.setdefault(key, span)
         top.key, top.key_span, top.wants_key = key, span, False
 
@@ -319,7 +319,7 @@ class _Composer:
                 self._fail(UNQUOTED, start, "a template must be quoted", _quoted(self.text[start : start + 200]))
 
     def _merge(self, top: _Open, source: Any, where: Span) -> None:
-        """Put in the keys of other maps, where `<<` stands. The map's own keys win, then the first of several maps."""
+        """Put in the keys of other maps, at `<<`. The map's own keys win, then the first of several maps."""
         for one in source if isinstance(source, Seq) else [source]:
             if not isinstance(one, Map):
                 self._fail(BAD_VALUE, where, "`<<` merges a map or a list of maps", "refer to a map by its alias")
@@ -388,7 +388,7 @@ def _explain(problem: str) -> tuple[str, str | None]:
     if "could not find expected ':'" in problem:
         return "a `:` is missing", "write `key: value`; quote text that spans lines"
     if "mapping values are not allowed" in problem:
-        return ("a `:` stands where no key can be", "quote the text if the `:` belongs to it, or check the indentation")
+        return ("unexpected `:`", "quote the text if the `:` belongs to it, or check the indentation")
     if "did not find expected" in problem or "expected <block end>" in problem:
         return problem, "check the indentation and the quotes of this line and the one before"
     if "unexpected end of stream" in problem or "while scanning a quoted scalar" in problem:

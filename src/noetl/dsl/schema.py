@@ -50,7 +50,7 @@ def _task(kind: Kind) -> Schema:
         "kind": {"const": kind.name, "description": kind.summary},
         "name": {"type": "string", "description": "label of the task"},
         "args": {**ARGS.schema(), "description": "arguments; they overlay the token's"},
-        "spec": {**TASK_SPEC.embed(), "description": "knobs and the policy"},
+        "spec": {**TASK_SPEC.embed(), "description": "options and the policy"},
         "retry": {**RETRY.embed(), "description": "classic: how it is retried", "deprecated": True},
         **schema.get("properties", {}),
     }

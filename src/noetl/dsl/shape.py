@@ -18,10 +18,10 @@ from noetl.model.kind import Kind
 
 Schema = dict[str, Any]
 
-UNKNOWN_KEY = Check("NTL101", "error", "a key is not known here")
+UNKNOWN_KEY = Check("NTL101", "error", "a key is unknown here")
 MISSING_KEY = Check("NTL102", "error", "a required key is missing")
-WRONG_VALUE = Check("NTL103", "error", "a value is of the wrong kind")
-TEMPLATE_HERE = Check("NTL508", "error", "a template stands where none can be")
+WRONG_VALUE = Check("NTL103", "error", "a value has the wrong type")
+TEMPLATE_HERE = Check("NTL508", "error", "a template is not allowed here")
 MIXED = Check("NTL113", "error", "the classic dialect is mixed with the canonical one")
 
 
@@ -68,7 +68,7 @@ class Shape:
 
     words = "a value"
     templates = False  # whether a template may stand for the value
-    definition: str | None = None  # name under `$defs`, for shapes that stand in many places
+    definition: str | None = None  # name under `$defs`, for shapes that are used in many places
 
     def fits(self, value: Any) -> bool:
         return True
@@ -77,7 +77,7 @@ class Shape:
         """Report what is wrong with the node; False if it is unusable as a whole."""
         if is_template(value):
             if not self.templates:
-                walk.problems.add(TEMPLATE_HERE, span, "a template can't stand here", f"write {self.words}")
+                walk.problems.add(TEMPLATE_HERE, span, "a template is not allowed here", f"write {self.words}")
             return self.templates
         if not self.fits(value):
             walk.problems.add(WRONG_VALUE, span, f"expected {self.words}, found {describe(value)}", self.hint(value))
@@ -290,7 +290,7 @@ class Retired(NamedTuple):
     message: str
     hint: str
     stands_for: tuple[str, ...] = ()
-    """Keys that are not missing where this one stands: one mistake is reported once."""
+    """Keys that are not reported as missing beside this one."""
 
 
 class Fields(Shape):
@@ -338,7 +338,7 @@ class Fields(Shape):
         field = self.fields.get(key)
         if field is not None:
             if field.rewrite is not None and not walk.classic:
-                walk.problems.add(MIXED, key_span(value, key), f"{key!r} is of the classic dialect", field.rewrite)
+                walk.problems.add(MIXED, key_span(value, key), f"{key!r} belongs to the classic dialect", field.rewrite)
                 return False
             return field.shape.check(value[key], span_in(value, key), walk)
         if self.kinds and (kind := walk.kinds.get(key)) is not None:
@@ -386,7 +386,7 @@ class OneOf(Shape):
         for form in self.forms:
             if form.applies(value):
                 if form.rewrite is not None and not walk.classic:
-                    message = f"this way to write {self.words} is of the classic dialect"
+                    message = f"this way to write {self.words} belongs to the classic dialect"
                     walk.problems.add(MIXED, span, message, form.rewrite)
                     return False
                 return form.shape.check(value, span, walk)

@@ -66,14 +66,14 @@ class Seq(list[Any]):
 
 
 def span_of(node: Any) -> Span:
-    """Where a map or list itself stands."""
+    """The place of a map or list itself."""
     if isinstance(node, Map):
         return node.span
     return node.span if isinstance(node, Seq) else NOWHERE
 
 
 def span_in(container: Any, key: str | int) -> Span:
-    """Where the value at `key` of a map, or at that index of a list, stands."""
+    """The place of the value at `key` of a map, or at that index of a list."""
     if isinstance(key, str):
         return container.spans[key][1] if isinstance(container, Map) and key in container.spans else span_of(container)
     if isinstance(container, Seq) and key < len(container.item_spans):
@@ -82,7 +82,7 @@ def span_in(container: Any, key: str | int) -> Span:
 
 
 def key_span(container: Any, key: str) -> Span:
-    """Where the key itself stands."""
+    """The place of the key itself."""
     if isinstance(container, Map) and key in container.spans:
         return container.spans[key][0]
     return span_of(container)
@@ -148,20 +148,20 @@ class Text:
         return self.text[start : min(end, start + limit)].rstrip("\r")
 
     def offset_in(self, span: Span, value: str, offset: int) -> int:
-        """Where character `offset` of a scalar's value stands in the text."""
+        """The place of character `offset` of a scalar's value."""
         if self._walked[0] != span:
             self._walked = span, self._walk(span, value)
         places = self._walked[1]
         return places[min(max(offset, 0), len(places) - 1)]
 
     def _walk(self, span: Span, value: str) -> list[int]:
-        """Where each character of the value stands, and behind the last one its end.
+        """The place of each character of the value, and of its end.
 
         Walks the value and its source side by side. Folding, indentation and escapes make the two differ, but never
         in the order of what can be seen, so blanks are skipped on either side and an escape counts as one character.
         """
         if span.style == "" and self.text.startswith("*", span.start):
-            return [span.start]  # an alias: the value stands elsewhere
+            return [span.start]  # an alias: the value is elsewhere
         at, end = self._content(span)
         escapes = span.style == '"'
         places = []
@@ -193,7 +193,7 @@ class Text:
         return span.start, span.end
 
     def _width(self, at: int, style: str) -> int:
-        """How many characters of the text stand for the one character of the value at `at`."""
+        """How many characters of the text represent the one character of the value at `at`."""
         if style == "'" and self.text.startswith("''", at):
             return 2
         if style == '"' and self.text[at] == "\\":

@@ -71,7 +71,7 @@ def start(node: nodes.Node) -> int:
 
 
 MAX_PATH = 96
-"""A longer chain of keys is no path that anybody means; looking for its root again and again would take for ever."""
+"""A longer chain of keys is no path that anybody means; looking for its root again and again would take forever."""
 
 
 def described(node: nodes.Node | None) -> str:

@@ -238,7 +238,7 @@ def _cycle(compiler: Compiler, node: nodes.Call) -> Closure:
 def _unknown(compiler: Compiler, kind: str, name: str, offset: int) -> Closure:
     """Noted for the validator; an error only when it is evaluated."""
     compiler.unknown.append(Unknown(kind, name, offset))
-    message, source = f"no {kind} is called '{name[:60]}'", compiler.source
+    message, source = f"unknown {kind} '{name[:60]}'", compiler.source
 
     def unknown(scope: Scope, run: Any) -> NoReturn:
         raise TemplateFailed(message, source, offset)

@@ -91,7 +91,7 @@ class Compiler:
         return lambda error: located(error, source, offset)
 
     def behind(self, pattern: re.Pattern[str], node: nodes.Node) -> int:
-        """Where a name stands whose node has the place of the `is` or the dot before it."""
+        """The offset of a name whose node has the offset of the `is` or the dot before it."""
         match = pattern.match(self.source, node.offset)
         return match.end() if match else node.offset
 

@@ -1,6 +1,6 @@
 """What operators, filters and functions raise; the compiler turns it into a located TemplateError.
 
-A filter does not know where in the source it stands. It raises a Fault with a message; the closure that
+A filter does not know its place in the source. It raises a Fault with a message; the closure that
 called it knows source and offset and raises the public error. Nothing else ever leaves an evaluation.
 """
 

@@ -34,7 +34,7 @@ def _map(budget: Budget, value: Any, *args: Any, **kwargs: Any) -> list[Any]:
 def _apply(budget: Budget, name: Any, value: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     entry = FILTERS.get(name) if isinstance(name, str) else None
     if entry is None:
-        raise Fault(f"no filter is called {named(name)}")
+        raise Fault(f"unknown filter {named(name)}")
     if entry.refuses(len(args), list(kwargs)):
         raise Fault(f"filter '{name}' takes {entry.signature}")
     budget.check()

@@ -153,7 +153,7 @@ def _places(source: str) -> Callable[[int], int]:
     if "\r\n" not in source:
         return lambda offset: offset
     ends = [match.start() for match in re.finditer("\r\n", source)]
-    shifted = [end - number for number, end in enumerate(ends)]  # where each stands after normalising
+    shifted = [end - number for number, end in enumerate(ends)]  # the place of each after normalising
     return lambda offset: offset + bisect_right(shifted, offset - 1)
 
 

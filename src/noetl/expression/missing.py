@@ -109,7 +109,7 @@ def _inside(value: Any, key: str | int, missing: Missing) -> Any:
 
 
 def item(value: Any, key: Any, missing: Missing) -> Any:
-    """value[key] for a computed key. Only scalars are keys: hashing a nested tuple can take for ever."""
+    """value[key] for a computed key. Only scalars are keys: hashing a nested tuple can take forever."""
     key = unwrapped(key)
     return lookup(value, key, missing) if type(key) in SCALARS else missing
 

@@ -17,7 +17,7 @@ CLOSE = frozenset(OPEN.values())
 
 
 class Lexeme(NamedTuple):
-    """A raw token and where it stands in the source."""
+    """A raw token and its place in the source."""
 
     offset: int
     end: int

@@ -90,7 +90,7 @@ def check(budget: Budget, name: Any, value: Any, args: Sequence[Any]) -> bool:
     """One test by name, for `select` and its like."""
     test = TESTS.get(name) if isinstance(name, str) else None
     if test is None:
-        raise Fault(f"no test is called {named(name)}")
+        raise Fault(f"unknown test {named(name)}")
     if test.refuses(len(args), ()):
         raise Fault(f"test '{name}' takes {test.signature}")
     budget.check()

@@ -24,7 +24,7 @@ def _folded(budget: Budget, value: Any, case_sensitive: bool) -> Any:
 
 
 def _sort_key(value: Any) -> Any:
-    """Scalars and short lists of scalars have an order; others could take for ever to compare."""
+    """Scalars and short lists of scalars have an order; others could take forever to compare."""
     if isinstance(value, Missing):
         raise Undefined(value)
     if type(value) in SCALARS:

@@ -649,5 +649,5 @@ def _hands_out(state: Execution, event: e.Event) -> bool:
 def _kind_of(name: str) -> Any:
     kind = KINDS.get(name)
     if kind is None:
-        raise NotFound(f"no tool kind is called {name!r}")
+        raise NotFound(f"unknown tool kind {name!r}")
     return kind

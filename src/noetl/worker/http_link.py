@@ -437,5 +437,5 @@ def _content_type(content: bytes | None, kind: str) -> dict[str, str]:
 def _kind_of(name: str) -> Kind:
     kind = KINDS.get(name)
     if kind is None:
-        raise NotFound(f"no tool kind is called {name!r}")
+        raise NotFound(f"unknown tool kind {name!r}")
     return kind

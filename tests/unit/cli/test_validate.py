@@ -126,7 +126,7 @@ class TestOutput:
             "column": 18,
             "code": "NTL202",
             "severity": "error",
-            "message": "no tool kind is called 'nop'",
+            "message": "unknown tool kind 'nop'",
             "hint": "did you mean 'noop'?",
         }
 
@@ -160,7 +160,7 @@ class TestOutput:
     def test_for_people_problems_go_to_stdout_and_the_verdict_to_stderr(self, tmp_path: Path) -> None:
         name = file(tmp_path, BAD)
         done = noetl("validate", name)
-        assert done.out.startswith(f"{name}:6:18: error NTL202: no tool kind is called 'nop'\n")
+        assert done.out.startswith(f"{name}:6:18: error NTL202: unknown tool kind 'nop'\n")
         assert "6 |     tool: {kind: nop}\n  |                  ^\n  = did you mean 'noop'?\n" in done.out
         assert done.err == f"{name}: 2 errors, 0 warnings\n"
 

@@ -309,7 +309,7 @@ class TestDuplicateKeys:
         problems = refused(text)
         assert {problem.code for problem in problems} == {"NTL004"}
         assert [place(problem) for problem in problems] == [(2, 17), (3, 1), (6, 5), (7, 5)]
-        assert problems[0].message == "the key 'c' stands here and at line 2"
+        assert problems[0].message == "duplicate key 'c', first used at line 2"
 
     def test_keys_that_read_alike_are_the_same_however_they_are_quoted(self) -> None:
         assert refused_once("a: 1\n'a': 2\n").code == "NTL004"

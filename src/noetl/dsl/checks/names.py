@@ -9,19 +9,19 @@ from noetl.dsl.outline import Document, callee, labelled_items, rules, workbook_
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.tree import Map, Span, is_template, key_span, span_in, span_of
 
-CLASSIC_REFUSED = Check("NTL114", "error", "the playbook is of the classic dialect")
+CLASSIC_REFUSED = Check("NTL114", "error", "the playbook uses the classic dialect")
 PATH_MISSING = Check("NTL115", "warning", "`metadata.path` is missing")
 NO_EFFECT = Check("NTL118", "warning", "a key is accepted without effect")
-DUPLICATE_STEP = Check("NTL201", "error", "two steps have one name")
-DUPLICATE_LABEL = Check("NTL206", "error", "two tasks of a pipeline have one label")
+DUPLICATE_STEP = Check("NTL201", "error", "two steps have the same name")
+DUPLICATE_LABEL = Check("NTL206", "error", "two tasks of a pipeline have the same label")
 RESERVED = Check("NTL207", "error", "the name is reserved")
 DEAD_STEP = Check("NTL208", "warning", "a step has neither tool nor next")
 ITERATOR_HIDES = Check("NTL210", "error", "an iterator is named like a ctx key or an arc's arg")
 UNKNOWN_WORKBOOK = Check("NTL211", "error", "the workbook has no such task")
-WORKBOOK_CYCLE = Check("NTL212", "error", "workbook tasks call each other in a circle")
-UNKNOWN_CREDENTIAL = Check("NTL213", "error", "`auth` names no keychain entry")
-DUPLICATE_CREDENTIAL = Check("NTL214", "error", "two keychain entries have one name")
-UNKNOWN_ENTRY = Check("NTL216", "error", "`entry_step` or `final_step` is no step")
+WORKBOOK_CYCLE = Check("NTL212", "error", "workbook tasks call each other in a cycle")
+UNKNOWN_CREDENTIAL = Check("NTL213", "error", "`auth` names an unknown keychain entry")
+DUPLICATE_CREDENTIAL = Check("NTL214", "error", "two keychain entries have the same name")
+UNKNOWN_ENTRY = Check("NTL216", "error", "`entry_step` or `final_step` names an unknown step")
 UNKNOWN_TARGET = Check("NTL401", "error", "an arc leads to a step that does not exist")
 
 NAMESPACES = frozenset(["workload", "ctx", "iter", "args", "args_by", "steps", "tasks", "keychain", "outcome", "event"])
@@ -48,7 +48,7 @@ def _check_steps(document: Document, problems: Problems) -> None:
     for step in document.steps:
         name, span = step["step"], span_in(step, "step")
         if name in NAMESPACES:
-            problems.add(RESERVED, span, f"a step can't be called {name!r}", "choose another name")
+            problems.add(RESERVED, span, f"{name!r} is reserved and can't name a step", "choose another name")
         if document.step_actions.isdisjoint(step) and document.step_actions.isdisjoint(step.lost):
             message = f"step {name!r} has neither 'tool' nor 'next'"
             problems.add(DEAD_STEP, span, message, "add one, or remove it and the arcs to it")
@@ -60,7 +60,7 @@ def check_unique(named: Iterable[tuple[str, Span]], check: Check, what: str, pro
     for name, span in named:
         if name in first:
             line = problems.text.mark(first[name].start).line
-            problems.add(check, span, f"{what} {name!r} was already defined at line {line}", "choose another name")
+            problems.add(check, span, f"{what} {name!r} is already defined at line {line}", "choose another name")
         first.setdefault(name, span)
 
 
@@ -71,11 +71,11 @@ def _check_targets(document: Document, problems: Problems) -> None:
             if target.name not in known:
                 hint = _known(target.name, known, "steps", problems)
                 where = span_in(target.container, target.key)
-                problems.add(UNKNOWN_TARGET, where, f"no step is called {target.name!r}", hint)
+                problems.add(UNKNOWN_TARGET, where, f"unknown step {target.name!r}", hint)
     spec = document.executor_spec
     for key in ("entry_step", "final_step"):
         if key in spec and spec[key] not in known:
-            message = f"{key}: no step is called {spec[key]!r}"
+            message = f"{key}: unknown step {spec[key]!r}"
             problems.add(UNKNOWN_ENTRY, span_in(spec, key), message, _known(spec[key], known, "steps", problems))
 
 
@@ -99,7 +99,7 @@ def _check_iterators(document: Document, problems: Problems) -> None:
             key = document.iterator_key(loop)
             name, span = loop.get(key), span_in(loop, key)
             if name in ITERATOR_RESERVED:
-                problems.add(RESERVED, span, f"an iterator can't be called {name!r}", "choose another name")
+                problems.add(RESERVED, span, f"{name!r} is reserved and can't name an iterator", "choose another name")
             elif name in taken:
                 message = f"the iterator {name!r} is named like a ctx key or an arc's arg, which would hide it"
                 problems.add(ITERATOR_HIDES, span, message, "choose another name for one of them")
@@ -126,17 +126,17 @@ def _check_workbook(document: Document, problems: Problems) -> None:
             problems.add(UNKNOWN_WORKBOOK, span_in(site.tree, "name"), f"the workbook has no task {name!r}", hint)
         elif name is not None and caller:
             calls[caller].append(name)
-    _check_circles(Graph(calls), known, problems)
+    _check_cycles(Graph(calls), known, problems)
 
 
-def _check_circles(calls: Graph, tasks: dict[str, Map], problems: Problems) -> None:
-    for group in calls.circles():
+def _check_cycles(calls: Graph, tasks: dict[str, Map], problems: Problems) -> None:
+    for group in calls.cycles():
         name = min(group, key=calls.bit.__getitem__)  # the first of them in the text
         following = next((to for to in calls.after[name] if to in group), None)
         if following is not None:
             path = [name, *calls.path(following, name, calls.union(group))]
-            message = f"workbook tasks call each other in a circle: {arrows(path)}"
-            problems.add(WORKBOOK_CYCLE, span_of(tasks[name]), message, "break the circle")
+            message = f"workbook tasks call each other in a cycle: {arrows(path)}"
+            problems.add(WORKBOOK_CYCLE, span_of(tasks[name]), message, "remove one of these calls")
 
 
 def _check_keychain(document: Document, problems: Problems) -> None:
@@ -161,7 +161,7 @@ def _check_idle_keys(document: Document, problems: Problems) -> None:
     for site in document.all_tasks:
         spec = site.tree.get("spec", {})
         if "async" in spec:
-            message = "'async' has no effect: calls never block a worker"
+            message = "'async' has no effect: a call never blocks a worker"
             problems.add(NO_EFFECT, key_span(spec, "async"), message, "remove it")
     results = document.executor_spec.get("policy", {}).get("results", {})
     if results.get("reference_first") is False:

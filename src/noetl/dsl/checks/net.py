@@ -17,8 +17,8 @@ from noetl.model.playbook import Arc, Goto, Playbook, Step, Task
 UNREACHABLE = Check("NTL402", "warning", "a step can't be reached")
 SHADOWED = Check("NTL403", "warning", "an arc is never tried")
 MEETING = Check("NTL405", "warning", "tokens may meet without a declared join")
-RACE = Check("NTL407", "warning", "two branches that run side by side write one ctx key")
-ENDLESS = Check("NTL410", "warning", "steps run in a circle without a way out")
+RACE = Check("NTL407", "warning", "parallel branches write the same ctx key")
+ENDLESS = Check("NTL410", "warning", "steps form an endless cycle")
 
 Report = Callable[[Check, str, str, str | None], None]
 """Records a finding: the check, the key of the place, the message and a hint."""
@@ -113,11 +113,11 @@ def _catches_failure(step: Step, arc: Arc) -> bool:
     return "event" in guard or any(f"{step.name}.{part}" in guard for part in ("status", "error"))
 
 
-# -- branches that run side by side ---------------------------------------------------------------------------------
+# -- parallel branches ---------------------------------------------------------------------------------
 
 
 class _Fork:
-    """Branches that start side by side at one step, and which steps belong to one of them alone."""
+    """Parallel branches that start at one step, and which steps belong to one of them alone."""
 
     def __init__(self, step: str, branches: list[str], graph: Graph, reach: dict[str, int]) -> None:
         self.step, self.branches, self.graph, self.reach = step, branches, graph, reach
@@ -243,7 +243,7 @@ class _Races:
                 continue
             self.reported.add((left, right, key))
             paths = f"{arrows(fork.path(branch, left))} and {arrows(fork.path(other, right))}"
-            message = f"both {left!r} and {right!r} write the ctx key {key!r} side by side: {paths}"
+            message = f"both {left!r} and {right!r} write the ctx key {key!r} in parallel: {paths}"
             hint = f"use two keys, or a reducer such as `{key}: {{$append: ...}}`"
             self.report(RACE, self.places[right][key], message, hint)
 
@@ -265,7 +265,7 @@ def _writes(step: Step) -> dict[str, str]:
     return writes
 
 
-# -- circles --------------------------------------------------------------------------------------------------------
+# -- cycles --------------------------------------------------------------------------------------------------------
 
 
 def _check_endless(playbook: Playbook, ways: dict[str, list[Way]], report: Report) -> None:
@@ -281,8 +281,8 @@ def _check_endless(playbook: Playbook, ways: dict[str, list[Way]], report: Repor
         reported.update(path)
         if name is None or name not in path:
             continue
-        circle = list(path)[list(path).index(name) :]
-        members = set(circle)
-        if all(way.target in members for member in circle for way in ways[member]):
+        cycle = list(path)[list(path).index(name) :]
+        members = set(cycle)
+        if all(way.target in members for member in cycle for way in ways[member]):
             hint = "give one of its arcs a guard, or add an arc that leads out"
-            report(ENDLESS, circle[0], f"these steps run for ever: {arrows([*circle, circle[0]])}", hint)
+            report(ENDLESS, cycle[0], f"endless cycle: {arrows([*cycle, cycle[0]])}", hint)

@@ -10,19 +10,19 @@ from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.tree import Map, Seq, key_span, span_in, span_of
 
 UNKNOWN_LABEL = Check("NTL304", "error", "a jump leads to a task that does not exist")
-STRAY_KNOB = Check("NTL305", "error", "a knob does not belong to the directive")
+STRAY_OPTION = Check("NTL305", "error", "an option does not belong to the directive")
 JUMP_WITHOUT_TO = Check("NTL306", "error", "a jump has no target")
-ELSE_PLACE = Check("NTL307", "error", "`else` is not the last rule, or stands twice")
+ELSE_PLACE = Check("NTL307", "error", "`else` is not the last rule, or occurs twice")
 NO_ELSE = Check("NTL308", "warning", "rules without `else`")
 SKIP_RULE = Check("NTL309", "error", "a skip rule looks at the outcome, or is `else`")
 BAD_REDUCER = Check("NTL310", "error", "a patch uses an unknown reducer")
 PARALLEL_CTX = Check("NTL311", "warning", "`set_ctx` in a parallel loop")
 NO_WAY_OUT = Check("NTL312", "error", "a pipeline can't end")
 ENDS_BY_FAILURE = Check("NTL313", "warning", "a pipeline ends only by failing")
-IDLE_KNOB = Check("NTL314", "error", "a knob means nothing to this kind")
+IDLE_OPTION = Check("NTL314", "error", "an option does not apply to this kind")
 
 REDUCERS = ("$add", "$append", "$max", "$min", "$merge")
-KNOBS = {
+OPTIONS = {
     "attempts": ("retry",),
     "backoff": ("retry",),
     "max_delay": ("retry",),
@@ -30,7 +30,7 @@ KNOBS = {
     "delay": ("retry", "jump"),
     "to": ("jump",),
 }
-KIND_KNOBS = {"mode": "iterator", "max_in_flight": "iterator", "exactly_once": "postgres"}
+KIND_OPTIONS = {"mode": "iterator", "max_in_flight": "iterator", "exactly_once": "postgres"}
 
 
 def check(document: Document, problems: Problems) -> None:
@@ -46,7 +46,7 @@ def check(document: Document, problems: Problems) -> None:
 
 
 def _check_task(site: TaskSite, parallel: bool, problems: Problems) -> None:
-    _check_kind_knobs(site, problems)
+    _check_kind_options(site, problems)
     parallel = parallel or any(outer.tree.get("spec", {}).get("mode") == "parallel" for outer in site.outer)
     policy = list(rules(site.tree))
     for i, (rule, then, otherwise) in enumerate(policy):
@@ -62,31 +62,33 @@ def _check_task(site: TaskSite, parallel: bool, problems: Problems) -> None:
         problems.add(NO_ELSE, span_of(written), f"the rules of {site.label!r} have no `else`", hint)
 
 
-def _check_kind_knobs(site: TaskSite, problems: Problems) -> None:
+def _check_kind_options(site: TaskSite, problems: Problems) -> None:
     spec, kind = site.tree.get("spec", {}), site.tree.get("kind")
     if kind == "workbook":
         return
-    for key, owner in KIND_KNOBS.items():
+    for key, owner in KIND_OPTIONS.items():
         if key in spec and kind != owner:
-            problems.add(IDLE_KNOB, key_span(spec, key), f"{key!r} means nothing to {kind}", f"it belongs to {owner}")
+            problems.add(
+                IDLE_OPTION, key_span(spec, key), f"{key!r} does not apply to {kind}", f"it belongs to {owner}"
+            )
     if isinstance(spec.get("timeout"), dict) and kind != "http":
         hint = "give one duration, such as 30s"
-        problems.add(IDLE_KNOB, span_in(spec, "timeout"), f"{kind} has one time limit, not connect and read", hint)
+        problems.add(IDLE_OPTION, span_in(spec, "timeout"), f"{kind} has one time limit, not connect and read", hint)
 
 
 def _check_then(site: TaskSite, rule: Map, then: Map, otherwise: bool, problems: Problems) -> None:
     do = then.get("do")
-    for knob, owners in KNOBS.items():
-        if knob in then and do is not None and do not in owners:
-            message = f"{knob!r} has no meaning with `do: {do}`"
-            problems.add(STRAY_KNOB, key_span(then, knob), message, f"it belongs to {' and '.join(owners)}")
+    for option, owners in OPTIONS.items():
+        if option in then and do is not None and do not in owners:
+            message = f"{option!r} has no effect with `do: {do}`"
+            problems.add(STRAY_OPTION, key_span(then, option), message, f"it belongs to {' and '.join(owners)}")
     if do == "jump" and "to" not in then:
         problems.add(JUMP_WITHOUT_TO, span_in(then, "do"), "the jump has no 'to'", f"labels here: {few(site.labels)}")
     elif do == "jump" and then["to"] not in site.labels:
         hint = problems.did_you_mean(then["to"], site.labels) or f"labels here: {few(site.labels)}"
-        problems.add(UNKNOWN_LABEL, span_in(then, "to"), f"no task here is called {then['to']!r}", hint)
+        problems.add(UNKNOWN_LABEL, span_in(then, "to"), f"unknown task {then['to']!r}", hint)
     if do == "skip" and otherwise:  # that its guard can't look at the outcome is seen by the template checks
-        problems.add(SKIP_RULE, span_of(rule), "`do: skip` can't stand in `else`", "give it a `when`")
+        problems.add(SKIP_RULE, span_of(rule), "`do: skip` is not allowed in `else`", "give it a `when`")
 
 
 def _check_patches(then: Map, parallel: bool, problems: Problems) -> None:
@@ -94,7 +96,7 @@ def _check_patches(then: Map, parallel: bool, problems: Problems) -> None:
         for key, value in then.get(patch, {}).items():
             if not isinstance(value, dict) or not any(name.startswith("$") for name in value):
                 if patch == "set_ctx" and parallel:
-                    message = f"items that run side by side write ctx key {key!r}"
+                    message = f"parallel items write the ctx key {key!r}"
                     hint = f"use `set_iter`, or a reducer: `{key}: {{$append: ...}}`"
                     problems.add(PARALLEL_CTX, key_span(then[patch], key), message, hint)
             elif len(value) != 1 or next(iter(value)) not in REDUCERS:
@@ -109,7 +111,7 @@ END, FAIL = "(end)", "(fail)"
 
 
 def _check_end(tool: Map | Seq, problems: Problems) -> None:
-    """Follow every directive: a task from which neither the end nor a failure can be reached runs for ever."""
+    """Follow every directive: a task from which neither the end nor a failure can be reached never ends."""
     if getattr(tool, "lost", ()):
         return  # a task that was refused may be the one that ends it
     items = list(labelled_items(tool))
@@ -122,12 +124,12 @@ def _check_end(tool: Map | Seq, problems: Problems) -> None:
     if not stuck:
         return
     endless = [label for label in stuck if label not in failing]
-    circle = _circle((endless or stuck)[0], ways)
-    where = next(item.span for item in reversed(items) if item.label == circle[0])
-    path = arrows(circle)
+    cycle = _cycle((endless or stuck)[0], ways)
+    where = next(item.span for item in reversed(items) if item.label == cycle[0])
+    path = arrows(cycle)
     if endless:
         problems.add(NO_WAY_OUT, where, f"the pipeline can't end: {path}", "add a rule with `do: break` or `do: fail`")
-    elif circle[0] == circle[-1] and len(circle) > 1:  # without a circle, failing is what its author meant
+    elif cycle[0] == cycle[-1] and len(cycle) > 1:  # without a cycle, failing is what its author meant
         hint = "add a rule with `do: break` for when the work is done"
         problems.add(ENDS_BY_FAILURE, where, f"the pipeline ends only when a call fails: {path}", hint)
 
@@ -180,7 +182,7 @@ def _leads_to(goal: str, ways: dict[str, set[str]]) -> set[str]:
     return _reachable(goal, back)
 
 
-def _circle(start: str, ways: dict[str, set[str]]) -> list[str]:
+def _cycle(start: str, ways: dict[str, set[str]]) -> list[str]:
     """A path that comes back on itself, as a counterexample."""
     path = {start: None}
     label = start

@@ -1,4 +1,4 @@
-"""Which names a template can see, by the place where it stands (S13).
+"""Which names a template can see, by its place (S13).
 
 A *root* is a namespace or a local that the engine provides. A *bare name* is a convenience: a key of `args`, `ctx`,
 `iter` or `workload`, a task's label or a step's name, looked up in that order.
@@ -93,7 +93,7 @@ class Arriving:
                 own[arc] = own.get(arc, 0) | self._bits(target.args)
         graph = Graph(arcs)
         self._arriving = {final: self._bits(["summary"])} if final in arcs else {}
-        for group in reversed(graph.circles()):  # sources first
+        for group in reversed(graph.cycles()):  # sources first
             bits = 0
             for name in group:
                 bits |= self._arriving.get(name, 0)

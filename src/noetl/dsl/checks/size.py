@@ -64,7 +64,7 @@ def _workbook(document: Document) -> dict[str, _Written]:
         trees[name].append(site.tree)
     calls = {name: [called for tree in inside if (called := callee(tree))] for name, inside in trees.items()}
     sizes: dict[str, _Written] = {}
-    for (name,) in Graph(calls).circles():
+    for (name,) in Graph(calls).cycles():
         sizes[name] = _written(trees[name], sizes)
     return sizes
 

@@ -17,17 +17,17 @@ from noetl.expression import FILTERS, FUNCTIONS, TESTS, Read, Template, changed_
 from noetl.model.kind import Kind
 
 SYNTAX = Check("NTL501", "error", "a template does not parse")
-UNKNOWN_NAME = Check("NTL502", "error", "a template reads a name that nothing provides")
+UNKNOWN_NAME = Check("NTL502", "error", "a template reads an unknown name")
 UNKNOWN_FILTER = Check("NTL503", "error", "a template uses an unknown filter, test or function")
 BAD_GUARD = Check("NTL504", "error", "a condition is not one expression")
-WRONG_PLACE = Check("NTL505", "error", "a name can't be seen here")
+WRONG_PLACE = Check("NTL505", "error", "a name is not visible here")
 SECRET_HERE = Check("NTL507", "error", "a secret is read outside a tool's inputs")
 CHANGED_SECRET = Check("NTL515", "error", "a template transforms a secret")
 RAW_SQL = Check("NTL509", "warning", "`raw_sql` splices text into SQL")
 SQL_ONLY = Check("NTL510", "error", "an SQL filter outside SQL")
 UNKNOWN_PART = Check("NTL513", "error", "a template reads a step or task that does not exist")
-UNBOUND = Check("NTL514", "error", "a template stands where its value would be read as code")
-NEVER_EQUAL = Check("NTL406", "warning", "a guard compares event.name with a name that never comes")
+UNBOUND = Check("NTL514", "error", "the value of a template would be read as code")
+NEVER_EQUAL = Check("NTL406", "warning", "a guard compares event.name with a name that never occurs")
 HIDDEN = Check("NTL408", "warning", "a bare name hides another")
 CTX_NEVER_SET = Check("NTL409", "warning", "a ctx key is read but never written")
 ARG_NEVER_SET = Check("NTL411", "warning", "an arg is read that no arc supplies")
@@ -50,7 +50,7 @@ BOUNDARY = ("step.done", "step.failed", "loop.done")
 
 
 class Site(NamedTuple):
-    """A template, where it stands, and what it can see."""
+    """A template, its place, and the names visible there."""
 
     value: str
     container: Map | Seq
@@ -63,7 +63,7 @@ class Site(NamedTuple):
     bound: str = ""
     """`sql`, `snowflake`, `shell` or `words` (of a command without a shell) where a value is never spliced."""
     own_args: bool = False
-    """Whether it stands in the task's own `args`, which it can't see yet."""
+    """Whether it is in the task's own `args`, which are not visible there."""
 
 
 def check(sites: SiteFinder, visibility: Visibility) -> None:
@@ -127,7 +127,7 @@ class _Checker:
         for unknown in template.unknown:
             known = {"filter": FILTERS, "test": TESTS, "function": FUNCTIONS}.get(unknown.kind, {})
             hint = self.problems.did_you_mean(unknown.name, known) or "docs/reference/templates.md lists what exists"
-            self._add(UNKNOWN_FILTER, site, unknown.offset, f"no {unknown.kind} is called {unknown.name!r}", hint)
+            self._add(UNKNOWN_FILTER, site, unknown.offset, f"unknown {unknown.kind} {unknown.name!r}", hint)
         for error in changed_secrets(template.source) if "keychain" in self.visibility.roots[site.place] else ():
             self._add(CHANGED_SECRET, site, error.offset, error.message, error.hint)
         for name, offset in template.filters:
@@ -165,11 +165,11 @@ class _Checker:
         home: Home | None = HOME.get(root) or self.visibility.homes.get(root)
         if home is not None:
             where, advice = home
-            self._add(WRONG_PLACE, site, read.offset, f"{root!r} can't be seen {place}: {where}", advice)
+            self._add(WRONG_PLACE, site, read.offset, f"{root!r} is not visible {place}: {where}", advice)
             return
         guess = self.problems.did_you_mean(root, *self._bare(site), self.visibility.roots[site.place])
         hint = guess or f"give it a default in `workload`, or write `workload.{root}`"
-        self._add(UNKNOWN_NAME, site, read.offset, f"nothing provides {root!r} {place}", hint)
+        self._add(UNKNOWN_NAME, site, read.offset, f"unknown name {root!r} {place}", hint)
 
     def _check_hidden(self, site: Site, read: Read) -> None:
         root = str(read.path[0])
@@ -196,9 +196,9 @@ class _Checker:
         root, name = read.path[0], read.path[1]
         match root:
             case "steps" if name not in self.names.steps:
-                self._part(site, read, f"no step is called {name!r}", self.names.steps)
+                self._part(site, read, f"unknown step {name!r}", self.names.steps)
             case "tasks" if name not in site.local.labels:
-                self._part(site, read, f"no task here is called {name!r}", site.local.labels)
+                self._part(site, read, f"unknown task {name!r}", site.local.labels)
             case "keychain" if name not in self.names.keychain:
                 hint = self.problems.did_you_mean(name, self.names.keychain) or "declare it in the root `keychain`"
                 self._add(UNKNOWN_CREDENTIAL, site, read.offset, f"the keychain has no entry {name!r}", hint)
@@ -255,7 +255,7 @@ class _Checker:
                 self._add(NEVER_EQUAL, site, comparison.offset, message, hint)
 
 
-# -- where templates stand ------------------------------------------------------------------------------------------
+# -- places of templates --------------------------------------------------------------------------------------------
 
 
 class SiteFinder:
