@@ -16,7 +16,7 @@ from noetl.server.endpoint import JSON, Endpoint, QueryString
 from noetl.server.execution_views import encode_reference
 from noetl.server.problems import Refused
 from noetl.server.roles import may
-from noetl.server.traces import Point, caller_of
+from noetl.server.traces import Point, caller_of, trace_of
 
 if TYPE_CHECKING:
     from noetl.server.api import Api
@@ -36,11 +36,10 @@ class Call(Request):
         super().__init__(scope, receive)
         self.api, self.endpoint, self.request_id = api, endpoint, request_id
         self.execution: str | None = self.path_params.get("id")
-        """The execution that the request is about, if any."""
         self.span: Point | None = None
-        """Its span, if that is known before the answer."""
+        """The span of the request, if that is known before the answer."""
         self.identity: Caller | None = None
-        """Who sent it; None until it is authorized, and on routes that are open to anybody."""
+        """Its sender; None until it is authorized, and on routes that are open to anybody."""
         self._unauthenticated_bytes = 0
 
     @property
@@ -64,7 +63,14 @@ class Call(Request):
 
     @property
     def parent_span(self) -> Point | None:
-        return caller_of(dict(self.scope["headers"]))
+        return caller_of(self.headers.get("traceparent", ""))
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace that the request names, or that of its execution."""
+        if (parent := self.parent_span) is not None:
+            return parent.trace
+        return None if self.execution is None else trace_of(self.execution)
 
     # -- request ----------------------------------------------------------------------------------------------------
 

@@ -19,15 +19,11 @@ from noetl.tools.registry import KINDS
 
 MAX_BYTES = 32 << 20
 """After compiling this much text the process exits to free its memory; the server starts a new one."""
-
-
 READY = b"ready"
 """Sent after all imports, before the first request is read."""
 
 
 class Request(NamedTuple):
-    """A text to compile."""
-
     file: str
     text: bytes
     strict: bool

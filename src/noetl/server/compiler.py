@@ -5,8 +5,7 @@ can't be killed. So a child process (`noetl.server.compile_process`) compiles. T
 its CPU time, and this module kills it when a text exceeds its deadline. Processes start on demand and end after an idle
 timeout.
 
-Each caller has one text compiled at a time, and callers are served round-robin. A caller with too many pending texts
-gets 429.
+Each caller has one text compiled at a time, and callers take turns. A caller with too many pending texts gets 429.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import asyncio
 import pickle
 import signal
 import subprocess
-from collections import OrderedDict, deque
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Pipe
 from typing import NamedTuple
 
-from noetl.dsl.compile import Loaded, too_expensive
+from noetl.dsl.compile import too_expensive
 from noetl.dsl.problem import Problem
 from noetl.errors import NoetlError, PlaybookInvalid, StoreError
 from noetl.runtime.loaded import LoadedPlaybook
@@ -59,21 +58,16 @@ class Compiled(NamedTuple):
         return self.playbook
 
 
-class Job(NamedTuple):
-    """A pending request and its result."""
-
-    request: Request
-    answer: asyncio.Future[Compiled]
-
-
 class Compiler:
     """Compiles texts for one event loop."""
 
     def __init__(self, seconds: float = BUDGET_SECONDS, deadline: float = DEADLINE_SECONDS) -> None:
         self.seconds, self.deadline = seconds, deadline
-        self.waiting: OrderedDict[str | None, deque[Job]] = OrderedDict()
-        """Jobs by caller, in the order in which callers are served; the key None is the server itself."""
+        self.pending: Counter[str | None] = Counter()
+        """The number of texts by caller; the key None is the server itself."""
         self.running: set[str | None] = set()
+        self._turns: dict[str | None, asyncio.Lock] = {}
+        self._slots = asyncio.Semaphore(PROCESSES)
         self._threads = ThreadPoolExecutor(PROCESSES, "noetl-compile")
         self._idle: list[_Process] = []
         self._processes: set[_Process] = set()
@@ -81,25 +75,22 @@ class Compiler:
         self._closed = False
 
     async def check(self, caller: str, text: bytes, *, strict: bool = False) -> Compiled:
-        """Check a text; returns its problems without the playbook."""
-        return await self._queue(caller, Request(FILE, text, strict, self.seconds, whole=False))
+        """The problems of a text, without the playbook."""
+        return await self._in_turn(caller, Request(FILE, text, strict, self.seconds, whole=False))
 
     async def compile(self, caller: str, text: bytes) -> Compiled:
         """Compile a text from a request; Refused if the caller has too many pending."""
-        return await self._queue(caller, Request(FILE, text, False, self.seconds, whole=True))
+        return await self._in_turn(caller, Request(FILE, text, False, self.seconds, whole=True))
 
     async def compile_stored(self, file: str, text: bytes) -> Compiled:
         """Compile a stored text for the server itself."""
-        return await self._queue(None, Request(file, text, False, self.seconds * STORED_FACTOR, whole=True))
+        return await self._in_turn(None, Request(file, text, False, self.seconds * STORED_FACTOR, whole=True))
 
     def stop(self) -> None:
-        """Kill the processes and fail all pending jobs."""
+        """Kill the processes and fail all pending texts."""
         self._closed = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        for job in [job for jobs in self.waiting.values() for job in jobs if not job.answer.done()]:
-            job.answer.set_exception(_stopping())
-        self.waiting.clear()
         for process in list(self._processes):
             process.kill()
 
@@ -109,70 +100,45 @@ class Compiler:
         self._threads.shutdown()
         self._end_idle()
 
-    # -- queue ------------------------------------------------------------------------------------------------------
+    async def _in_turn(self, caller: str | None, request: Request) -> Compiled:
+        """Compile a text when it is the caller's turn and a process is free. Each caller waits with one text at a time,
+        so all callers take turns."""
+        pending = self.pending[caller]
+        if caller is not None and pending >= MAX_TEXTS_PER_CALLER:
+            detail = f"this caller has {pending} pending compilations, the maximum; wait for one of them to finish"
+            raise Refused(429, detail, headers={"Retry-After": "1"})
+        self.pending[caller] += 1
+        try:
+            async with self._turns.setdefault(caller, asyncio.Lock()), self._slots:
+                return await self._compile(caller, request)
+        finally:
+            self.pending[caller] -= 1
+            if not self.pending[caller]:
+                del self.pending[caller], self._turns[caller]
 
-    async def _queue(self, caller: str | None, request: Request) -> Compiled:
+    async def _compile(self, caller: str | None, request: Request) -> Compiled:
         if self._closed:
             raise _stopping()
-        jobs = self.waiting.get(caller)
-        count = (len(jobs) if jobs else 0) + (caller in self.running)
-        if caller is not None and count >= MAX_TEXTS_PER_CALLER:
-            detail = f"this caller has {count} pending compilations, the maximum; wait for one of them to finish"
-            raise Refused(429, detail, headers={"Retry-After": "1"})
-        job = Job(request, asyncio.get_running_loop().create_future())
-        self.waiting.setdefault(caller, deque()).append(job)
-        self._serve()
-        return await job.answer
-
-    def _serve(self) -> None:
-        """Start waiting jobs on free processes, round-robin over the callers."""
-        for caller in list(self.waiting):
-            if len(self.running) >= PROCESSES or self._closed:
-                return
-            if caller in self.running:
-                continue
-            jobs = self.waiting[caller]
-            while jobs and caller not in self.running:
-                job = jobs.popleft()
-                if not job.answer.done():  # else its caller has disconnected
-                    self._begin(caller, job)
-            if not jobs:
-                del self.waiting[caller]
-
-    def _begin(self, caller: str | None, job: Job) -> None:
-        self.running.add(caller)
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._threads, self._compiled, job.request)
-        work.add_done_callback(lambda done: self._finish(caller, job, done))
-
-    def _finish(self, caller: str | None, job: Job, done: asyncio.Future[Compiled]) -> None:
-        self.running.discard(caller)
-        if caller in self.waiting:
-            self.waiting.move_to_end(caller)
-        if not job.answer.done():
-            if done.cancelled():
-                job.answer.cancel()
-            elif (error := done.exception()) is not None:
-                job.answer.set_exception(error)
-            else:
-                job.answer.set_result(done.result())
-        self._serve()
-        self._rest()
-
-    def _rest(self) -> None:
-        """Restart the idle timer that ends the processes."""
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-        if not self._closed:
-            self._idle_timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._threads.submit, self._end_idle)
+        work = loop.run_in_executor(self._threads, self._compiled, request)
+        self.running.add(caller)
+        try:
+            return await asyncio.shield(work)
+        finally:
+            await asyncio.wait((work,))  # also if it was cancelled: the process is busy until then
+            work.exception()
+            self.running.discard(caller)
+            if self._idle_timer is not None:
+                self._idle_timer.cancel()
+            if not self._closed:
+                self._idle_timer = loop.call_later(IDLE_SECONDS, self._threads.submit, self._end_idle)
 
     # -- in a thread ------------------------------------------------------------------------------------------------
 
     def _compiled(self, request: Request) -> Compiled:
         response = self._ask(request)
-        if response.loaded is None:
+        if (loaded := response.loaded) is None:
             raise NoetlError(response.error)
-        loaded: Loaded = response.loaded
         playbook = None
         if loaded.playbook is not None:
             file = loaded.playbook.path if request.file == FILE else request.file
@@ -199,8 +165,11 @@ class Compiler:
             code = self._discard(process)
             if self._closed:
                 raise _stopping()
+            if code == -signal.SIGPROF:
+                why = why or f"takes more than {request.seconds:g} s of CPU time to compile"
             if why or code:
-                return Response(too_expensive(request.file, request.text, why or _why(code, request)))
+                why = why or f"can't be compiled: the process {ending(code)}"
+                return Response(too_expensive(request.file, request.text, why))
         raise StoreError("the compile process failed repeatedly; try again")
 
     def _end_idle(self) -> None:
@@ -209,7 +178,6 @@ class Compiler:
                 self._discard(self._idle.pop())
 
     def _discard(self, process: _Process) -> int:
-        """End a process; returns its exit code, or the negative signal number."""
         self._processes.discard(process)
         return process.end()
 
@@ -240,14 +208,14 @@ class _Process:
         self._process = start_python(["-m", "noetl.server.compile_process"], self._connection, theirs)
 
     def is_ready(self) -> bool:
-        """Wait until the process accepts requests; False if it fails to start."""
+        """Wait for the start of the process; False if it fails."""
         try:
             return self._connection.poll(DEADLINE_SECONDS) and self._connection.recv_bytes() == READY
         except (EOFError, OSError):
             return False
 
     def ask(self, request: Request, seconds: float) -> bytes:
-        """Send a request and return the response; TimeoutError, or EOFError or OSError if the process has ended."""
+        """The response to a request; TimeoutError, or EOFError or OSError if the process has ended."""
         self._connection.send_bytes(pickle.dumps(tuple(request), pickle.HIGHEST_PROTOCOL))
         if not self._connection.poll(seconds):
             raise TimeoutError
@@ -268,9 +236,3 @@ class _Process:
 
 def _stopping() -> StoreError:
     return StoreError("the server is shutting down")
-
-
-def _why(code: int, request: Request) -> str:
-    if code == -signal.SIGPROF:
-        return f"takes more than {request.seconds:g} s of CPU time to compile"
-    return f"can't be compiled: the process {ending(code)}"

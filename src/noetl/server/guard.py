@@ -30,16 +30,11 @@ from noetl.server.endpoint import Endpoint
 from noetl.server.openapi import describe, public
 from noetl.server.problems import MEDIA, Refused, document, refused
 from noetl.server.roles import ALLOWED, FORMS, PREFIX
-from noetl.server.traces import Traces, trace_of
 
 CHANGES = frozenset(["POST", "PUT", "PATCH", "DELETE"])
 SINGLE = frozenset([b"host", b"origin", b"authorization", b"cookie", b"content-type", b"x-csrf-token"])
 """Headers that must not be repeated, because it would be open which one counts."""
-HOST = re.compile(
-    r"(?:\[(?P<six>[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\]|(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}))"
-    r"(?::(?P<port>[0-9]{1,5}))?",
-    re.ASCII,
-)
+HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\]|([A-Za-z0-9_][A-Za-z0-9_.-]{0,252}))(?::([0-9]{1,5}))?")
 """A host name, an IPv4 address or an IPv6 address in brackets, with an optional port, and nothing else."""
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 WORKER_ROUTES = frozenset(f"{PREFIX}/worker/{verb}" for verb in ("claim", "report", "heartbeat"))
@@ -50,7 +45,7 @@ NO_ROUTE = "none"
 
 
 class PathPart(Convertor[str]):
-    """A part of a path as it is written in the request; decoded if it has a plain name behind its percent signs."""
+    """A part of a path, decoded; 404 if its percent signs hide more than a plain name."""
 
     def __init__(self, form: str) -> None:
         self.regex = form  # type: ignore[misc]
@@ -89,7 +84,7 @@ class Guard:
             if "{" in path
         ]
         self.router = Router(routes, redirect_slashes=False, default=_no_route)
-        self._names = frozenset(host_name(host) or host.lower() for host in api.settings.hosts)
+        self._names = frozenset(["localhost", *(host_name(host) or host.lower() for host in api.settings.hosts)])
         self._accepted_hosts: set[str] = set()
 
     @cached_property
@@ -108,7 +103,8 @@ class Guard:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, api = perf_counter(), self.api
         scope["app"] = self
-        reply = Reply(send, _request_id(Headers(scope=scope)))
+        request_id = Headers(scope=scope).get("x-request-id", "")
+        reply = Reply(send, request_id if REQUEST_ID.fullmatch(request_id) else os.urandom(8).hex())
         if (raw := scope.get("raw_path")) is not None:
             scope["path"] = raw.decode("latin-1")  # compared as it was sent, not decoded
         api.metrics.open_requests += 1
@@ -156,31 +152,33 @@ class Guard:
 
     def _check_host(self, headers: Headers) -> None:
         """Reject names that others direct here (DNS rebinding), and pages of other servers."""
-        host = headers.get("host", "")
+        host, origin = headers.get("host", ""), headers.get("origin")
         if host not in self._accepted_hosts:
-            if not self._is_own(host):
+            name = host_name(host)
+            if name is None or not (name in self._names or is_address(name)):  # an address cannot be rebound
                 raise Refused(421, "unknown host name; allow it with `noetl server --allow-host NAME`")
             if len(self._accepted_hosts) < MAX_CACHED_HOSTS:
                 self._accepted_hosts.add(host)
-        origin = headers.get("origin")
         if origin not in (None, f"http://{host}", f"https://{host}"):
             raise Refused(403, "cross-origin request refused", kind="origin")
-
-    def _is_own(self, host: str) -> bool:
-        """Names must be listed; an address cannot be rebound."""
-        name = host_name(host)
-        if name is None:
-            return False
-        return name == "localhost" or name in self._names or is_address(name)
 
     # -- metrics, spans and logs ------------------------------------------------------------------------------------
 
     def _record(self, method: str, reply: Reply, seconds: float) -> None:
         api, route, status, call = self.api, reply.route, reply.status, reply.call
         api.metrics.answered(method if route != NO_ROUTE else NO_ROUTE, route, status, seconds)
-        if api.traces is not None and route not in FREQUENT_ROUTES and call is not None:
-            _trace(api.traces, call, status, seconds)
-        if api.settings.log_requests and (route not in FREQUENT_ROUTES or status >= 400):
+        is_frequent = route in FREQUENT_ROUTES
+        if api.traces is not None and not is_frequent and call is not None:
+            attributes = {
+                "http.request.method": method,
+                "http.route": route,
+                "http.response.status_code": status,
+                "noetl.request_id": reply.request_id,
+            }
+            if call.execution is not None:
+                attributes["noetl.execution_id"] = call.execution
+            api.traces.answered(call.span, call.parent_span, seconds, attributes, call.execution)
+        if api.settings.log_requests and (not is_frequent or status >= 400):
             level: Level = "error" if status == 500 else "warning" if status > 500 else "info"
             api.log.write(
                 level,
@@ -191,7 +189,7 @@ class Guard:
                 ms=round(seconds * 1000, 3),
                 who=None if call is None or call.identity is None else call.identity.key,
                 execution_id=None if call is None else call.execution,
-                trace_id=None if call is None else _trace_id(call),
+                trace_id=None if call is None else call.trace_id,
                 request_id=reply.request_id,
             )
 
@@ -265,42 +263,15 @@ def _check_content(call: Call) -> None:
         return
     if length.isdigit() and int(length) > endpoint.limit:
         raise call.too_large()
-    if not endpoint.media:
-        return
-    media = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media not in endpoint.media:
+    if endpoint.media and headers.get("content-type", "").partition(";")[0].strip().lower() not in endpoint.media:
         accepted = " or ".join(endpoint.media)
         raise Refused(415, f"`Content-Type` must be {accepted}", headers={"Accept": ", ".join(endpoint.media)})
-
-
-def _trace_id(call: Call) -> str | None:
-    """The trace that the request names, or that of its execution."""
-    parent = call.parent_span
-    if parent is not None:
-        return parent.trace
-    return None if call.execution is None else trace_of(call.execution)
-
-
-def _trace(traces: Traces, call: Call, status: int, seconds: float) -> None:
-    attributes = {
-        "http.request.method": call.endpoint.method,
-        "http.route": call.endpoint.path,
-        "http.response.status_code": status,
-        "noetl.request_id": call.request_id,
-    }
-    if call.execution is not None:
-        attributes["noetl.execution_id"] = call.execution
-    traces.answered(call.span, call.parent_span, seconds, attributes, call.execution)
 
 
 def host_name(host: str) -> str | None:
     """The name or address in a Host header, in lower case and without the port; None if the header is invalid."""
     match = HOST.fullmatch(host)
-    if match is None or (match["port"] and int(match["port"]) > 65_535):
-        return None
-    if match["six"] is not None:
-        return match["six"].lower() if is_address(match["six"]) else None
-    return match["name"].lower()
+    return None if match is None or int(match[3] or 0) > 65_535 else (match[1] or match[2]).lower()
 
 
 def is_address(name: str) -> bool:
@@ -309,8 +280,3 @@ def is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _request_id(headers: Headers) -> str:
-    sent = headers.get("x-request-id", "")
-    return sent if REQUEST_ID.fullmatch(sent) else os.urandom(8).hex()

@@ -21,9 +21,8 @@ NO_EXECUTION = "00000000-0000-0000-0000-000000000000"
 
 
 class DependencyStatus(NamedTuple):
-    """`ok` or an error, since when, and whether the server cannot work without it."""
-
     detail: str
+    """`ok`, or the error."""
     since: float
     since_monotonic: float
     required: bool
@@ -45,30 +44,26 @@ class Health:
     ) -> None:
         self.store, self.bus, self.in_store, self.log = store, bus, in_store, log
         self.statuses: dict[str, DependencyStatus] = {}
-        self._reported: set[str] = set()
-        """Dependencies that were logged as down."""
+        self._logged_down: set[str] = set()
 
     async def run(self) -> None:
-        """Check the dependencies until cancelled."""
         while True:
             await self.check()
             await asyncio.sleep(CHECK_SECONDS)
 
     async def check(self) -> dict[str, DependencyStatus]:
-        self._record("store", await self._check_store(), required=True)
-        if self.bus is not None:
-            self._record("nats", self.bus.status(), required=False, settled=self.bus.attempted.is_set())
-        return self.statuses
-
-    async def _check_store(self) -> str:
+        detail = OK
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 await self.in_store(self.store.seq, NO_EXECUTION)
         except TimeoutError:
-            return f"no answer for {TIMEOUT_SECONDS:g} s"
+            detail = f"no answer for {TIMEOUT_SECONDS:g} s"
         except NoetlError as error:
-            return str(error)
-        return OK
+            detail = str(error)
+        self._record("store", detail, required=True)
+        if self.bus is not None:
+            self._record("nats", self.bus.status(), required=False, settled=self.bus.attempted.is_set())
+        return self.statuses
 
     def _record(self, name: str, detail: str, required: bool, settled: bool = True) -> None:
         """Record a status. A dependency is logged as down once `settled`, and as up only after that."""
@@ -77,9 +72,9 @@ class Health:
             self.statuses[name] = before._replace(detail=detail)
         else:
             self.statuses[name] = DependencyStatus(detail, time(), monotonic(), required)
-        if not is_up and settled and name not in self._reported:
-            self._reported.add(name)
+        if not is_up and settled and name not in self._logged_down:
+            self._logged_down.add(name)
             self.log.write("error" if required else "warning", "dependency down", dependency=name, error=detail)
-        elif is_up and name in self._reported and before is not None:
-            self._reported.discard(name)
+        elif is_up and name in self._logged_down and before is not None:
+            self._logged_down.discard(name)
             self.log.write("info", "dependency up", dependency=name, down_seconds=round(before.seconds, 3))

@@ -86,16 +86,9 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def listen(
-    app: Any,
-    listener: socket.socket,
-    ended: asyncio.Event,
-    *,
-    limits: ConnectionLimits | None = None,
-    proxies: Sequence[str] = (),
-) -> None:
+async def listen(app: Any, listener: socket.socket, ended: asyncio.Event, *, proxies: Sequence[str] = ()) -> None:
     """Serve until `ended` is set; then finish the open requests."""
-    server = HttpServer(app, limits, proxies)
+    server = HttpServer(app, proxies=proxies)
     serving = asyncio.create_task(server.serve([listener]))
     ending = asyncio.create_task(ended.wait())
     await asyncio.wait([serving, ending], return_when=asyncio.FIRST_COMPLETED)

@@ -61,14 +61,10 @@ STARTED = time()
 
 
 class _Histogram:
-    __slots__ = ("bounds", "counts", "sum")
+    __slots__ = ("counts", "sum")
 
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds, self.counts, self.sum = bounds, [0] * (len(bounds) + 1), 0.0
-
-    def add(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
+    def __init__(self, metric: Metric) -> None:
+        self.counts, self.sum = [0] * (len(metric.buckets) + 1), 0.0
 
 
 class Metrics:
@@ -79,7 +75,7 @@ class Metrics:
         self.streams = 0
         for name, metric in METRICS.items():
             if metric.kind == "histogram":
-                self.histograms[name] = {} if metric.labels else {(): _Histogram(metric.buckets)}
+                self.histograms[name] = {} if metric.labels else {(): _Histogram(metric)}
             elif metric.kind == "counter":
                 self.counted[name] = {} if metric.labels else {(): 0}
 
@@ -88,10 +84,11 @@ class Metrics:
         values[labels] = values.get(labels, 0) + amount
 
     def observe(self, name: str, value: float, *labels: str) -> None:
-        histogram = self.histograms[name].get(labels)
+        metric, histogram = METRICS[name], self.histograms[name].get(labels)
         if histogram is None:
-            histogram = self.histograms[name][labels] = _Histogram(METRICS[name].buckets)
-        histogram.add(value)
+            histogram = self.histograms[name][labels] = _Histogram(metric)
+        histogram.counts[bisect_left(metric.buckets, value)] += 1
+        histogram.sum += value
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         self.count("noetl_http_requests_total", 1, method, route, str(status))
@@ -113,26 +110,20 @@ class Metrics:
         yield f"# HELP {name} {metric.help}"
         yield f"# TYPE {name} {metric.kind}"
         for labels, histogram in sorted(self.histograms.get(name, {}).items()):
-            yield from _histogram(name, _pairs(metric, labels), histogram)
+            below = 0
+            for bound, count in zip((*map("{:g}".format, metric.buckets), "+Inf"), histogram.counts, strict=True):
+                below += count
+                yield f"{name}_bucket{_labels(metric, labels, bound)} {below}"
+            yield f"{name}_sum{_labels(metric, labels)} {_number(histogram.sum)}"
+            yield f"{name}_count{_labels(metric, labels)} {below}"
         for labels, value in sorted((values or {}).items()):
-            yield f"{name}{_braces(_pairs(metric, labels))} {_number(value)}"
+            yield f"{name}{_labels(metric, labels)} {_number(value)}"
 
 
-def _histogram(name: str, pairs: list[str], histogram: _Histogram) -> Iterator[str]:
-    below = 0
-    for bound, count in zip((*map("{:g}".format, histogram.bounds), "+Inf"), histogram.counts, strict=True):
-        below += count
-        upper = f'le="{bound}"'
-        yield f"{name}_bucket{_braces([*pairs, upper])} {below}"
-    yield f"{name}_sum{_braces(pairs)} {_number(histogram.sum)}"
-    yield f"{name}_count{_braces(pairs)} {below}"
-
-
-def _pairs(metric: Metric, labels: Labels) -> list[str]:
-    return [f'{label}="{_escaped(value)}"' for label, value in zip(metric.labels, labels, strict=True)]
-
-
-def _braces(pairs: list[str]) -> str:
+def _labels(metric: Metric, values: Labels, bound: str = "") -> str:
+    names = (*metric.labels, "le") if bound else metric.labels
+    values = (*values, bound) if bound else values
+    pairs = [f'{label}="{_escaped(value)}"' for label, value in zip(names, values, strict=True)]
     return f"{{{','.join(pairs)}}}" if pairs else ""
 
 

@@ -72,7 +72,9 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "responses": dict(_responses(endpoint)),
     }
     if endpoint.media:
-        content = {media: {"schema": _body_schema(endpoint, media)} for media in endpoint.media}
+        body = {} if endpoint.body is None else _schema(endpoint.body)
+        binary = {BYTES: {"type": "string", "format": "binary"}}
+        content = {media: {"schema": body or binary.get(media, {})} for media in endpoint.media}
         operation["requestBody"] = {"required": not endpoint.optional, "content": content}
     return operation
 
@@ -108,12 +110,6 @@ def _responses(endpoint: Endpoint) -> Iterator[tuple[str, dict[str, Any]]]:
         yield str(status), response
     problem = {"schema": {"$ref": REFERENCE.format(name="ProblemDetails")}}
     yield "default", {"description": "An error.", "content": {MEDIA: problem}}
-
-
-def _body_schema(endpoint: Endpoint, media: str) -> dict[str, Any]:
-    if endpoint.body is not None:
-        return _schema(endpoint.body)
-    return {"type": "string", "format": "binary"} if media == BYTES else {}
 
 
 def _schema(kind: Any) -> dict[str, Any]:

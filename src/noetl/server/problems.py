@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -90,19 +90,13 @@ def refused(error: NoetlError) -> Refused:
     if isinstance(error, Refused):
         return error
     if isinstance(error, PlaybookInvalid):
-        return _invalid_playbook(error.problems)
+        first, *others = [problem for problem in error.problems if problem.severity == "error"]
+        detail = f"line {first.line}, column {first.column}: {first.message}"
+        detail += f" (and {len(others)} more)" if others else ""
+        return Refused(422, detail, kind="playbook-invalid", problems=list(map(Finding.of, error.problems)))
     status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
     headers = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else None
     return Refused(status, str(error), headers=headers)
-
-
-def _invalid_playbook(problems: Any) -> Refused:
-    errors = [problem for problem in problems if problem.severity == "error"]
-    first = errors[0]
-    detail = f"line {first.line}, column {first.column}: {first.message}"
-    if len(errors) > 1:
-        detail += f" (and {len(errors) - 1} more)"
-    return Refused(422, detail, kind="playbook-invalid", problems=list(map(Finding.of, problems)))
 
 
 def title(status: int) -> str:
@@ -114,6 +108,5 @@ def document(problem: Refused, request_id: str) -> bytes:
     """The response body."""
     phrase = title(problem.status)
     kind = f"urn:noetl:problem:{problem.kind or phrase.lower().replace(' ', '-')}"
-    return msgspec.json.encode(
-        ProblemDetails(kind, phrase, problem.status, problem.detail, request_id, problem.problems)
-    )
+    details = ProblemDetails(kind, phrase, problem.status, problem.detail, request_id, problem.problems)
+    return msgspec.json.encode(details)

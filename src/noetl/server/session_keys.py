@@ -9,8 +9,10 @@ trusted: the user, the role and the latest end of a session come from the databa
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -27,6 +29,8 @@ BUCKET = "noetl_sessions"
 PREFIX = "noetl.sessions"
 REVISIONS = 10
 
+Result = TypeVar("Result")
+
 
 class SessionKeys:
     """Every method raises NatsUnavailable."""
@@ -36,91 +40,70 @@ class SessionKeys:
         self._open: tuple[Any, KeyValue] | None = None
         """The bucket, and the client it was opened with."""
 
-    async def put(self, session: Session, user: User) -> None:
-        value = msgspec.json.encode(_value(session, user))
-
-        async def work(store: JetStreamContext) -> None:
-            bucket = await self._bucket(store)
-            await bucket.put(key_of(session.hash), value)
-            await bucket.put(user_key(session), session.hash.hex().encode())
-
-        await self.connection.jetstream(BUCKET, work)
-
-    async def touch(self, session: Session, user: User, revision: int) -> None:
-        """Write the session, unless its key has changed since that revision."""
+    async def put(self, session: Session, user: User, revision: int | None = None) -> None:
+        """Write the session; with a revision only if its key has not changed since."""
         from nats.js.errors import KeyWrongLastSequenceError
 
-        value = msgspec.json.encode(_value(session, user))
+        key, value = key_of(session.hash), msgspec.json.encode(_value(session, user))
 
-        async def work(store: JetStreamContext) -> None:
-            bucket = await self._bucket(store)
-            try:
-                await bucket.update(key_of(session.hash), value, last=revision)
+        async def work(bucket: KeyValue) -> None:
+            with suppress(KeyWrongLastSequenceError):  # another server has just written it
+                await (bucket.put(key, value) if revision is None else bucket.update(key, value, last=revision))
                 await bucket.put(user_key(session), session.hash.hex().encode())
-            except KeyWrongLastSequenceError:
-                pass  # another server has just written it
 
-        await self.connection.jetstream(BUCKET, work)
+        await self._with_bucket(work)
 
     async def activity(self, hash: bytes) -> tuple[float, int] | None:
         """When the session was last used, and the key's revision; None if there is no key, NotFound if it was
         deleted."""
         from nats.js.errors import KeyDeletedError, KeyNotFoundError
 
-        async def work(store: JetStreamContext) -> tuple[bytes, int] | None:
-            bucket = await self._bucket(store)
+        async def work(bucket: KeyValue) -> tuple[float, int] | None:
             try:
                 entry = await bucket._get(key_of(hash))  # `get` does not distinguish deleted from missing
             except KeyDeletedError:
-                return b"", 0
+                raise NotFound("the session was ended in NATS") from None
             except KeyNotFoundError:
                 return None
-            return entry.value or b"", entry.revision or 0
+            return _activity(entry.value or b""), entry.revision or 0
 
-        entry = await self.connection.jetstream(BUCKET, work)
-        if entry is None:
-            return None
-        if entry == (b"", 0):
-            raise NotFound("the session was ended in NATS")
-        return _activity(entry[0]), entry[1]
+        return await self._with_bucket(work)
 
     async def delete(self, session: Session) -> None:
-        async def work(store: JetStreamContext) -> None:
-            bucket = await self._bucket(store)
+        async def work(bucket: KeyValue) -> None:
             await bucket.delete(key_of(session.hash))
             await bucket.delete(user_key(session))
 
-        await self.connection.jetstream(BUCKET, work)
+        await self._with_bucket(work)
 
     async def drop(self, hash: bytes) -> None:
         """Delete the key of a session that is not in the database, if there is one."""
         from nats.js.errors import KeyNotFoundError
 
-        async def work(store: JetStreamContext) -> None:
-            bucket = await self._bucket(store)
-            try:
+        async def work(bucket: KeyValue) -> None:
+            with suppress(KeyNotFoundError):
                 await bucket.get(key_of(hash))
-            except KeyNotFoundError:
-                return
-            await bucket.delete(key_of(hash))
+                await bucket.delete(key_of(hash))
 
-        await self.connection.jetstream(BUCKET, work)
+        await self._with_bucket(work)
 
-    async def _bucket(self, store: JetStreamContext) -> KeyValue:
-        """The bucket, created if it is missing; an existing one is used as it is."""
+    async def _with_bucket(self, work: Callable[[KeyValue], Awaitable[Result]]) -> Result:
+        """The result of work on the bucket, which is created if it is missing; an existing one is used as it is."""
         from nats.js.errors import BucketNotFoundError
 
-        client = self.connection.client
-        if self._open is None or self._open[0] is not client:
-            try:
-                bucket = await store.key_value(BUCKET)
-            except BucketNotFoundError:
-                description = "noetl: who is signed in"
-                bucket = await store.create_key_value(
-                    bucket=BUCKET, description=description, history=REVISIONS, ttl=IDLE_SECONDS
-                )
-            self._open = (client, bucket)
-        return self._open[1]
+        async def opened(store: JetStreamContext) -> Result:
+            client = self.connection.client
+            if self._open is None or self._open[0] is not client:
+                try:
+                    bucket = await store.key_value(BUCKET)
+                except BucketNotFoundError:
+                    bucket = await store.create_key_value(
+                        bucket=BUCKET, description="noetl: who is signed in", history=REVISIONS, ttl=IDLE_SECONDS
+                    )
+                self._open = (client, bucket)
+            return await work(self._open[1])
+
+        return await self.connection.jetstream(BUCKET, opened)
 
 
 def key_of(hash: bytes) -> str:
@@ -140,9 +123,9 @@ def _value(session: Session, user: User) -> dict[str, Any]:
         "email": user.name if "@" in user.name else None,
         "display_name": user.name,
         "roles": [user.role],
-        "created_at": _stamp(session.created),
-        "expires_at": _stamp(session.end),
-        "last_activity_at": _stamp(session.seen),
+        "created_at": rfc3339(session.created),
+        "expires_at": rfc3339(session.end),
+        "last_activity_at": rfc3339(session.seen),
         "client_ip": session.address,
         "auth0_id": None,
     }
@@ -154,7 +137,3 @@ def _activity(value: bytes) -> float:
         return datetime.fromisoformat(msgspec.json.decode(value)["last_activity_at"]).timestamp()
     except (msgspec.DecodeError, KeyError, TypeError, ValueError, OverflowError):
         return 0.0
-
-
-def _stamp(at: float) -> str:
-    return rfc3339(at)

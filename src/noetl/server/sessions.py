@@ -66,7 +66,7 @@ class Sessions:
             await self.in_store(self.access.touch_session, session.id, now)
             if self.keys is not None and activity is not None and activity[1] > 0:
                 with suppress(NatsUnavailable):
-                    await self.keys.touch(session, user, activity[1])
+                    await self.keys.put(session, user, activity[1])
         if self.keys is not None and activity is None:
             await self._put(session, user)
         return session

@@ -1,16 +1,16 @@
 """An execution as spans: the execution, its step runs, their iterations and tasks, derived from its log.
 
-The trace of an execution has the id of the execution, as every event says (`trace_id`), and the ids of spans are
-derived from what they are about. So whoever makes them, at whichever server, makes the same, and a worker knows the id
-of its task without asking.
+The trace of an execution has the id of the execution (`trace_id` of every event), and the ids of spans are derived from
+their subjects. So every server makes the same spans, and a worker knows the id of its task without a request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from noetl.engine import events as e
 from noetl.model.identity import action_id, iteration_id, span_id, step_of
@@ -18,12 +18,10 @@ from noetl.store.codec import decode
 from noetl.store.ports import Row
 
 MOST_SPANS = 10_000
-"""Of one execution; of a longer loop the rest is left out, and the execution's span says how much."""
+"""Maximum number of spans of an execution; its own span has the number of those left out."""
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Something that took some time."""
-
     name: str
     id: str
     parent: str | None
@@ -31,120 +29,81 @@ class Span(msgspec.Struct, frozen=True):
     end: float
     attributes: dict[str, Any] = {}
     error: str | None = None
-    """The kind of the error it ended with."""
-
-
-class Opened(msgspec.Struct):
-    """A span whose end is not known yet."""
-
-    name: str
-    parent: str | None
-    start: float
-    attributes: dict[str, Any]
-
-
-def execution_span(execution: str) -> str:
-    """The id of the span of an execution."""
-    return span_id(execution)
-
-
-def run_span(execution: str, run: str) -> str:
-    """The id of the span of a step run or an iteration."""
-    return span_id(execution, run)
+    """The kind of the error that it ended with."""
 
 
 class Spans:
-    """Makes the spans of one execution out of its rows."""
+    """Makes the spans of one execution from its rows."""
 
     def __init__(self, execution: str, path: str) -> None:
         self.execution, self.path = execution, path
-        self.open: dict[str, Opened] = {}
+        self.open: dict[str, Span] = {}
         self.made = self.left_out = 0
 
     def of(self, rows: Iterable[Row]) -> Iterator[Span]:
-        """Those that end in these rows, which come in order."""
+        """The spans that end in these rows, which come in order."""
         for row in rows:
             event = decode(row.type, row.data)
-            take = TAKES.get(type(event))
-            for span in take(self, event, row.at) if take is not None else ():
-                last = isinstance(event, e.PlaybookProcessed)
-                if last or self.made < MOST_SPANS:
+            for span in self._ended(event, row.at):
+                if isinstance(event, e.PlaybookProcessed) or self.made < MOST_SPANS:
                     self.made += 1
                     yield span
                 else:
                     self.left_out += 1
 
-    def _begin(self, event: Any, at: float) -> Iterator[Span]:
-        attributes = {"noetl.execution_id": self.execution, "noetl.path": self.path}
-        self.open[self.execution] = Opened(f"execution {self.path}", None, at, attributes)
-        yield from ()
+    def _ended(self, event: e.Event, at: float) -> Iterator[Span]:
+        """The spans that an event ends; one that it begins is opened."""
+        attributes: dict[str, Any]
+        match event:
+            case e.ExecutionRequested():
+                attributes = {"noetl.execution_id": self.execution, "noetl.path": self.path}
+                self._begin(self.execution, Span(f"execution {self.path}", self._id(), None, at, at, attributes))
+            case e.StepScheduled(run=run):
+                attributes = {"noetl.step": step_of(run), "noetl.step_run_id": run}
+                self._begin(run, Span(f"step {step_of(run)}", self._id(run), self._id(), at, at, attributes))
+            case e.IterationStarted(run=run, index=index):
+                key, name = iteration_id(run, index), f"iteration {step_of(run)}"
+                attributes = {"noetl.step_run_id": run, "noetl.iteration": index}
+                self._begin(key, Span(name, self._id(key), self._id(run), at, at, attributes))
+            case e.StepDone(run=run) | e.LoopDone(run=run):
+                yield from self._end(run, at)
+            case e.StepFailed(run=run, error=error):
+                yield from self._end(run, at, error.kind)
+            case e.IterationDone(run=run, index=index):
+                yield from self._end(iteration_id(run, index), at)
+            case e.IterationFailed(run=run, index=index, error=error):
+                yield from self._end(iteration_id(run, index), at, error.kind)
+            case e.TaskDone(skipped=False):
+                yield self._task(event, at)
+            case e.PlaybookProcessed():
+                for key in [key for key in self.open if key != self.execution]:  # cut off by the end
+                    yield from self._end(key, at)
+                kind = (event.error or {}).get("kind") or event.outcome
+                status = {"noetl.status": event.outcome}
+                more = status | ({"noetl.spans_left_out": self.left_out} if self.left_out else {})
+                yield from self._end(self.execution, at, kind if event.outcome == "failed" else None, **more)
 
-    def _end(self, event: Any, at: float) -> Iterator[Span]:
-        """The execution, and before it what was cut off by its end."""
-        for key in [key for key in self.open if key != self.execution]:
-            yield from self._closed(key, at)
-        kind = (event.error or {}).get("kind") or event.outcome
-        said = {"noetl.status": event.outcome} | ({"noetl.spans_left_out": self.left_out} if self.left_out else {})
-        yield from self._closed(self.execution, at, kind if event.outcome == "failed" else None, **said)
+    def _id(self, *run: str) -> str:
+        """The id of the span of the execution, or of a step run or an iteration."""
+        return span_id(self.execution, *run)
 
-    def _step(self, event: Any, at: float) -> Iterator[Span]:
-        step = step_of(event.run)
-        attributes = {"noetl.step": step, "noetl.step_run_id": event.run}
-        opened = Opened(f"step {step}", execution_span(self.execution), at, attributes)
-        self.open.setdefault(event.run, opened)  # a lease that is granted again does not begin it anew
-        yield from ()
+    def _begin(self, key: str, span: Span) -> None:
+        self.open.setdefault(key, span)  # a lease that is granted again does not begin it anew
 
-    def _step_done(self, event: Any, at: float) -> Iterator[Span]:
-        yield from self._closed(event.run, at)
+    def _end(self, key: str, at: float, error: str | None = None, **more: Any) -> Iterator[Span]:
+        if (span := self.open.pop(key, None)) is not None:
+            yield replace(span, end=at, attributes=span.attributes | more, error=error)
 
-    def _step_failed(self, event: Any, at: float) -> Iterator[Span]:
-        yield from self._closed(event.run, at, event.error.kind)
-
-    def _item(self, event: Any, at: float) -> Iterator[Span]:
-        key = iteration_id(event.run, event.index)
-        attributes = {"noetl.step_run_id": event.run, "noetl.iteration": event.index}
-        name = f"iteration {step_of(event.run)}"
-        self.open.setdefault(key, Opened(name, run_span(self.execution, event.run), at, attributes))
-        yield from ()
-
-    def _item_done(self, event: Any, at: float) -> Iterator[Span]:
-        yield from self._closed(iteration_id(event.run, event.index), at)
-
-    def _item_failed(self, event: Any, at: float) -> Iterator[Span]:
-        yield from self._closed(iteration_id(event.run, event.index), at, event.error.kind)
-
-    def _task(self, event: Any, at: float) -> Iterator[Span]:
-        """When a task began is stored with its end at the latest: how long it took is what is known exactly."""
-        if event.skipped:
-            return
+    def _task(self, event: e.TaskDone, at: float) -> Span:
+        """A task by its duration: its start is stored with its end at the latest."""
         task, error = event.task, event.outcome.error
-        above = iteration_id(task.run, task.index)
-        yield Span(
+        iteration = iteration_id(task.run, task.index)
+        return Span(
             f"task {task.label}",
             span_id(action_id(self.execution, task), str(event.attempt)),
-            run_span(self.execution, above if above in self.open else task.run),
+            self._id(iteration if iteration in self.open else task.run),
             at - event.duration_ms / 1000,
             at,
             {"noetl.task": task.label, "noetl.task_run_id": str(task), "noetl.attempt": event.attempt},
             None if event.outcome.ok else error.kind if error is not None else "error",
         )
-
-    def _closed(self, key: str, at: float, error: str | None = None, **more: Any) -> Iterator[Span]:
-        opened = self.open.pop(key, None)
-        if opened is not None:
-            id = execution_span(key) if key == self.execution else run_span(self.execution, key)
-            yield Span(opened.name, id, opened.parent, opened.start, at, opened.attributes | more, error)
-
-
-TAKES: dict[type[e.Event], Callable[[Spans, Any, float], Iterator[Span]]] = {
-    e.ExecutionRequested: Spans._begin,
-    e.PlaybookProcessed: Spans._end,
-    e.StepScheduled: Spans._step,
-    e.StepDone: Spans._step_done,
-    e.StepFailed: Spans._step_failed,
-    e.LoopDone: Spans._step_done,
-    e.IterationStarted: Spans._item,
-    e.IterationDone: Spans._item_done,
-    e.IterationFailed: Spans._item_failed,
-    e.TaskDone: Spans._task,
-}

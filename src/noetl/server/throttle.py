@@ -24,8 +24,6 @@ Subject = tuple[str, ...]
 
 
 class Failures(NamedTuple):
-    """Number of failures, and the time of the last one."""
-
     number: int = 0
     last: float = 0.0
 
@@ -44,11 +42,10 @@ class Throttle:
         until = self._until((user, address), FREE_TRIES, MAX_DELAY)
         if (user, address) not in self._signed_in:
             until = max(until, self._until((user,), FREE_TRIES_PER_USER, MAX_DELAY_PER_USER))
-        left = until - self.clock.now()
-        if left > 0:
-            raise Refused(
-                429, "too many wrong passwords; try again later", headers={"Retry-After": str(math.ceil(left))}
-            )
+        seconds = until - self.clock.now()
+        if seconds > 0:
+            retry = {"Retry-After": str(math.ceil(seconds))}
+            raise Refused(429, "too many wrong passwords; try again later", headers=retry)
 
     def failed(self, user: str, address: str) -> None:
         now = self.clock.now()

@@ -1,8 +1,7 @@
 """Traces for OpenTelemetry: requests as they are answered, executions when they have ended.
 
-The spans of an execution are made from its log by the server that stores its end, so they are the same whichever
-servers and workers took part, and none is missing because one of them died before. They go out in the background; where
-nobody takes them they are dropped, and the work goes on.
+The server that stores the end of an execution makes its spans from the log, so they do not depend on which servers and
+workers took part, or crashed. They are sent in the background, and dropped if the receiver is down.
 """
 
 from __future__ import annotations
@@ -12,35 +11,34 @@ import logging
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
 from noetl.engine.state import Execution
 from noetl.errors import StoreError, UsageError
-from noetl.server.spans import Span, Spans, execution_span, run_span
+from noetl.model.identity import span_id
+from noetl.server.spans import Span, Spans
 from noetl.store.ports import Store
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
-PAGE = 1_000
-KEPT_REQUESTS = 10_000
+ROWS_PER_READ = 1_000
+MAX_REQUESTS = 10_000
 MISSING = "traces need packages that are not installed: pip install 'noetl-engine[otel]'"
 
 
 class Point(NamedTuple):
-    """A span somewhere: its trace and its id, in hex."""
+    """A span: its trace and its id, in hex."""
 
     trace: str
     span: str
 
 
 class Traces:
-    """Takes what happened, makes spans of it, and sends them."""
-
     def __init__(
         self, exporter: SpanExporter, store: Store, in_store: Callable[..., Awaitable[Any]], version: str
     ) -> None:
@@ -50,22 +48,21 @@ class Traces:
 
         self.store, self.in_store = store, in_store
         own = Resource.create({"service.name": "noetl", "service.version": version})
-        self.resource = own.merge(OTELResourceDetector().detect())  # what the environment says goes first
+        self.resource = own.merge(OTELResourceDetector().detect())  # the environment wins
         self.scope = InstrumentationScope("noetl", version)
         self.sending = BatchSpanProcessor(exporter)
         self.requests: dict[str, Point] = {}
-        """The requests that have begun executions."""
+        """The spans of the requests that have started executions."""
         self.reading: set[asyncio.Task[None]] = set()
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def asked(self, execution: str, caller: Point | None) -> Point:
-        """A request begins an execution: where its span is. Without a caller's trace it is the root of the execution's
-        own; else the two traces are linked."""
-        request = os.urandom(8).hex()
-        point = Point(trace_of(execution), request) if caller is None else Point(caller.trace, request)
+        """The span of a request that starts an execution. Without a trace of the caller it is the root of the trace of
+        the execution; otherwise the two traces are linked."""
+        point = Point(trace_of(execution) if caller is None else caller.trace, os.urandom(8).hex())
         self.requests[execution] = point
-        while len(self.requests) > KEPT_REQUESTS:
+        while len(self.requests) > MAX_REQUESTS:
             del self.requests[next(iter(self.requests))]
         return point
 
@@ -77,44 +74,43 @@ class Traces:
         attributes: dict[str, Any],
         execution: str | None,
     ) -> None:
-        """A request is done."""
-        trace = caller.trace if caller is not None else os.urandom(16).hex()
-        point = point or Point(trace, os.urandom(8).hex())
+        """Send the span of a request."""
+        if point is None:
+            point = Point(caller.trace if caller is not None else os.urandom(16).hex(), os.urandom(8).hex())
         now, status = time.time(), attributes["http.response.status_code"]
         name = f"{attributes['http.request.method']} {attributes['http.route']}"
+        links = []
+        if execution is not None and trace_of(execution) != point.trace:
+            links.append(Point(trace_of(execution), span_id(execution)))
         error = str(status) if status >= 500 else None
-        linked = [Point(trace_of(execution), execution_span(execution))] if execution is not None else []
-        links = [one for one in linked if one.trace != point.trace]
         span = Span(name, point.span, caller.span if caller else None, now - seconds, now, attributes, error)
         self._send(point.trace, span, links, server=True)
 
     # -- executions -------------------------------------------------------------------------------------------------
 
     def ended(self, state: Execution) -> None:
-        """An execution has ended: its log is read, a page at a time, and its spans are sent."""
-        task = asyncio.create_task(self._told(state.id, state.net.playbook.path, state.parent))
+        """Read the log of an ended execution in the background, and send its spans."""
+        task = asyncio.create_task(self._read(state.id, state.net.playbook.path, state.parent))
         self.reading.add(task)
         task.add_done_callback(self.reading.discard)
 
-    async def _told(self, execution: str, path: str, parent: tuple[str, str, int] | None) -> None:
+    async def _read(self, execution: str, path: str, parent: tuple[str, str, int] | None) -> None:
         trace, request, spans = trace_of(execution), self.requests.pop(execution, None), Spans(execution, path)
-        links = [Point(trace_of(parent[0]), run_span(parent[0], parent[1]))] if parent is not None else []
-        above = None
-        if request is not None and request.trace == trace:
-            above = request.span
-        elif request is not None:
+        links = [Point(trace_of(parent[0]), span_id(parent[0], parent[1]))] if parent is not None else []
+        root = request.span if request is not None and request.trace == trace else None
+        if request is not None and root is None:
             links.append(request)
         after = 0
         try:
-            while rows := await self.in_store(self.store.read, execution, after, PAGE):
+            while rows := await self.in_store(self.store.read, execution, after, ROWS_PER_READ):
                 for span in spans.of(rows):
-                    if span.id == execution_span(execution):
-                        self._send(trace, replace(span, parent=above), links)
+                    if span.id == span_id(execution):
+                        self._send(trace, replace(span, parent=root), links)
                     else:
                         self._send(trace, span)
                 after = rows[-1].seq
-        except StoreError as error:  # the execution itself is stored; only its picture is missing
-            logging.getLogger(__name__).warning("the spans of %s can't be read: %s", execution, error)
+        except StoreError as error:  # the execution itself is stored; only its spans are missing
+            logging.getLogger(__name__).warning("cannot read the spans of %s: %s", execution, error)
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
@@ -140,7 +136,7 @@ class Traces:
         )
 
     async def close(self) -> None:
-        """Send what is left; who does not take it within a few seconds does not get it."""
+        """Send the remaining spans, for a few seconds at most."""
         await asyncio.gather(*self.reading, return_exceptions=True)
         await asyncio.to_thread(self.sending.shutdown)
 
@@ -154,9 +150,9 @@ def open_traces(endpoint: str, store: Store, in_store: Callable[..., Awaitable[A
     return Traces(OTLPSpanExporter(endpoint), store, in_store, version)
 
 
-def caller_of(headers: Mapping[bytes, bytes]) -> Point | None:
-    """The span that a request says it comes from (W3C Trace Context); None if it says nothing that makes sense."""
-    match = TRACEPARENT.fullmatch(headers.get(b"traceparent", b"").decode("latin-1"))
+def caller_of(traceparent: str) -> Point | None:
+    """The span that a request names as its caller (W3C Trace Context); None if the header is missing or invalid."""
+    match = TRACEPARENT.fullmatch(traceparent)
     if match is None or match[0].startswith("ff") or not int(match[1], 16) or not int(match[2], 16):
         return None
     return Point(match[1], match[2])
