@@ -23,10 +23,9 @@ stands right beside a string, is an error: the server would read something that 
 from __future__ import annotations
 
 from noetl.sql.lexing import SNOWFLAKE, STANDARD, Dialect
-from noetl.sql.parts import Identifier, InList, Part, Sql, Value
+from noetl.sql.parts import Empty, Identifier, InList, Part, Sql, Value, quoted, simple_literal, write, written_parts
 from noetl.sql.prepare import prepare_sql
 from noetl.sql.splitting import first_words, is_quoted, statements
-from noetl.sql.writing import Empty, quoted, write, written_parts
 
 __all__ = [
     "SNOWFLAKE",
@@ -42,6 +41,7 @@ __all__ = [
     "is_quoted",
     "prepare_sql",
     "quoted",
+    "simple_literal",
     "statements",
     "write",
     "written_parts",

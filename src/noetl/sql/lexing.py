@@ -72,7 +72,7 @@ CONTINUED = r"'[ \t\f\v]*+(?:--[^\n\r]*+)?+[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*+[\n
 """Two strings with a line end between are one, and the first says how the second is read."""
 CONTINUATION = re.compile(CONTINUED)
 COMMENT_BOUND = re.compile(r"/\*|\*/")
-REST_OF_LINE = re.compile(r"[^\n\r]*")
+LINE_END = re.compile(r"[\n\r]")
 
 
 def tokens(text: str, dialect: Dialect = STANDARD, mark: str = "") -> Iterator[Token]:
@@ -120,9 +120,8 @@ def _string(text: str, start: int, opened: int, rest: re.Pattern[str]) -> Token:
 
 
 def end_of_line(text: str, start: int) -> int:
-    match = REST_OF_LINE.match(text, start)
-    assert match is not None
-    return match.end()
+    match = LINE_END.search(text, start)
+    return match.start() if match else len(text)
 
 
 def end_of_comment(text: str, start: int, dialect: Dialect) -> int:
@@ -137,3 +136,36 @@ def end_of_comment(text: str, start: int, dialect: Dialect) -> int:
             depth = min(depth, 1)
         position = bound.end()
     return position
+
+
+QUOTES = {
+    False: re.compile(rf"((?!))|'(')|{CONTINUED}"),
+    True: re.compile(rf"(\\.)|'(')|{CONTINUED}", re.DOTALL),
+}
+"""By whether a backslash begins an escape: an escape, a doubled quote, and where a string goes on in the next line."""
+ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.)|\Z)", re.DOTALL)
+NAMED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+def literal_text(written: str, escaped: bool) -> str:
+    """The text of a string or a part of one. `escaped`: a backslash starts an escape."""
+    written = QUOTES[escaped].sub(lambda match: match[1] or match[2] or "", written)
+    if not escaped or "\\" not in written:
+        return written
+    content = bytearray()  # \303\251 is one character in two bytes
+    end = 0
+    for match in ESCAPE.finditer(written):
+        content += written[end : match.start()].encode(errors="replace")
+        content += _meant(match)
+        end = match.end()
+    return (content + written[end:].encode(errors="replace")).decode(errors="replace")
+
+
+def _meant(match: re.Match[str]) -> bytes:
+    octal, hexadecimal, short, long, other = match.groups()
+    if octal or hexadecimal:
+        return bytes([int(octal, 8) & 0xFF if octal else int(hexadecimal, 16)])
+    if short or long:
+        code = int(short or long, 16)
+        return chr(code).encode(errors="replace") if code <= 0x10FFFF else b"?"
+    return NAMED.get(other, other or "").encode(errors="replace")

@@ -1,14 +1,15 @@
-"""An SQL text whose data is still data: pieces of text, and between them values and names."""
+"""SQL whose data is still data: pieces of text, between them values and names; and its text for a driver."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from noetl.sql.lexing import STANDARD, Dialect
 
 
 class Value(NamedTuple):
-    """SingleSlot value: None, a boolean, a number, text, bytes, a list (an array) or a map (JSON)."""
+    """None, a boolean, a number, text, bytes, a list (an array) or a map (JSON)."""
 
     value: Any
 
@@ -36,3 +37,61 @@ class Sql(NamedTuple):
     dialect: Dialect = STANDARD
     line: int = 1
     """The line of the whole text that this begins on."""
+
+
+class Empty(NamedTuple):
+    """The SQL for `IN` and `NOT IN` with an empty list: one is never true, the other always."""
+
+    never: str = "IN (SELECT NULL WHERE FALSE)"
+    always: str = "NOT IN (SELECT NULL WHERE FALSE)"
+
+
+STANDARD_EMPTY = Empty()
+
+
+def write(sql: Sql, value: Callable[[Any], str], *, empty: Empty = STANDARD_EMPTY) -> str:
+    """The text for a driver. `value` renders each value, in order, as a placeholder or a literal."""
+    return "".join(text for _, text in written_parts(sql, value, empty=empty))
+
+
+def written_parts(sql: Sql, value: Callable[[Any], str], *, empty: Empty = STANDARD_EMPTY) -> list[tuple[Part, str]]:
+    """Each part with its SQL text."""
+    loose = " \t\n\r\f\v()[],;:"
+    written: list[tuple[Part, str]] = []
+    for part, following in zip(sql.parts, (*sql.parts, "")[1:], strict=True):
+        text = _written(part, value, empty)
+        is_cast = isinstance(following, str) and following.lstrip().startswith("::")
+        if text.startswith("-") and is_cast and not isinstance(part, str):
+            text = f"({text})"  # -1::text would be -(1::text)
+        if written:
+            before, text_before = written[-1]
+            is_data = not (isinstance(before, str) and isinstance(part, str))
+            if is_data and text_before[-1:] not in loose and text[:1] not in loose:
+                text = f" {text}"  # without a space both might be read as one token
+        written.append((part, text))
+    return written
+
+
+def _written(part: Part, value: Callable[[Any], str], empty: Empty) -> str:
+    match part:
+        case Value(content):
+            return value(content)
+        case Identifier(names):
+            return quoted(*names)
+        case InList((), negated):
+            return empty.always if negated else empty.never
+        case InList(items, negated):
+            rows = (f"({', '.join(map(value, item))})" if isinstance(item, list) else value(item) for item in items)
+            return f"{'NOT ' if negated else ''}IN ({', '.join(rows)})"
+        case str():
+            return part
+
+
+def simple_literal(value: bool | int | None) -> str:
+    """A literal that is the same in every database."""
+    return "NULL" if value is None else str(value).upper()
+
+
+def quoted(*names: str) -> str:
+    """A name in double quotes, part by part."""
+    return ".".join('"' + name.replace('"', '""') + '"' for name in names)

@@ -1,8 +1,9 @@
-"""From the source of an SQL text with templates to a function that binds their values."""
+"""Compiles SQL with templates to a function that binds their values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any, NoReturn, TypeVar
 
 from noetl.errors import TemplateError, TemplateFailed
@@ -41,17 +42,17 @@ class _PreparedSql:
         hidden, self.mark = hide_comments(source, dialect)
         self.pieces = Pieces(hidden)
         self.slots: list[Slot] | None = None
-        """What each part is, where that is the same every time."""
+        """The slots, if every evaluation has the same."""
         fixed = self.pieces.fixed
         if fixed is not None and not any(
-            isinstance(one, TemplatePosition) and one.filter == "raw_sql" for one in fixed
+            isinstance(piece, TemplatePosition) and piece.filter == "raw_sql" for piece in fixed
         ):
-            self.slots = structure([self._restored(one) for one in fixed], source, dialect)
+            self.slots = structure([self._restored(piece) for piece in fixed], source, dialect)
 
     def bind(self, scope: Mapping[str, Any]) -> Sql:
         try:
             run = self.pieces.evaluate(scope)
-            pieces = [self._spliced(self._restored(one)) for one in run.pieces]
+            pieces = [self._spliced(self._restored(piece)) for piece in run.pieces]
             slots = structure(pieces, self.source, self.dialect) if self.slots is None else self.slots
             filling = _SlotBinder([piece for piece in pieces if isinstance(piece, TemplateValue)], run, self.source)
             return Sql(tuple(map(filling.part, slots)), self.dialect)
@@ -87,15 +88,14 @@ class _SlotBinder:
             case InString(inner):
                 return Value(self._text(inner))
             case InName(inner):
-                return Identifier((self._name(self._text(inner), self.holes[_first(inner)]),))
+                first = next(part for part in inner if isinstance(part, int))
+                return Identifier((self._name(self._text(inner), self.holes[first]),))
             case InBrackets(holes, negated):
-                return InList(tuple(item for hole in holes for item in self._items(hole)), negated)
+                values = (self.holes[hole].value for hole in holes)
+                lists = (value if isinstance(value, list) else [value] for value in values)
+                return InList(tuple(chain.from_iterable(lists)), negated)
             case str():
                 return slot
-
-    def _items(self, hole: int) -> list[Any]:
-        value = self.holes[hole].value
-        return value if isinstance(value, list) else [value]
 
     def _text(self, inner: Inner) -> str:
         return "".join(part if isinstance(part, str) else self._inside(self.holes[part]) for part in inner)
@@ -119,7 +119,3 @@ class _SlotBinder:
 
     def _fail(self, hole: TemplateValue, message: str, hint: str | None = None) -> NoReturn:
         raise TemplateFailed(message, self.source, hole.place.offset, hint)
-
-
-def _first(inner: Inner) -> int:
-    return next(part for part in inner if isinstance(part, int))

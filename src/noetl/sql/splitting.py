@@ -1,4 +1,4 @@
-"""Several statements in one text, told apart as psql does it."""
+"""Splits a text into its statements by the rules of psql."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def statements(sql: Sql) -> list[Sql]:
     """The statements of a text, without semicolons and without empty ones."""
     text, mark = marked(sql)
     data = iter([part for part in sql.parts if not isinstance(part, str)])
-    found: list[Sql] = []
+    split: list[Sql] = []
     start = 0
     for end in _ends(text, sql.dialect):
         statement = text[start:end].strip(SPACE)
         if any(not token.insignificant for token in tokens(statement, sql.dialect)):
             line = sql.line + text.count("\n", 0, text.index(statement, start))
-            found.append(Sql(tuple(_parts(statement, mark, data)), sql.dialect, line))
+            split.append(Sql(tuple(_parts(statement, mark, data)), sql.dialect, line))
         start = end + 1
-    return found
+    return split
 
 
 def _parts(statement: str, mark: str, data: Iterator[Part]) -> Iterator[Part]:
@@ -53,8 +53,11 @@ def _ends(text: str, dialect: Dialect) -> Iterator[int]:
             continue
         written = text[token.start : token.end].upper()
         if token.kind == "word":
-            head.append(written) if len(head) < 4 else None
-            blocks = max(0, blocks + _opened(written, blocks, head))
+            if len(head) < 4:
+                head.append(written)
+            if head[0] == "CREATE" and {"FUNCTION", "PROCEDURE"} & set(head):
+                opens = written == "BEGIN" or (written == "CASE" and blocks > 0)
+                blocks = max(0, blocks + opens - (written == "END"))
         elif token.kind == "symbol":
             brackets = max(0, brackets + (written == "(") - (written == ")"))
             if written == ";" and not brackets and not blocks:
@@ -63,30 +66,21 @@ def _ends(text: str, dialect: Dialect) -> Iterator[int]:
     yield len(text)
 
 
-def _opened(word: str, blocks: int, head: list[str]) -> int:
-    """How a word changes the number of open blocks of a routine's body."""
-    if head[0] != "CREATE" or not {"FUNCTION", "PROCEDURE"} & set(head):
-        return 0
-    return (word == "BEGIN" or (word == "CASE" and blocks > 0)) - (word == "END")
-
-
 def first_words(sql: Sql, count: int = 3) -> tuple[str, ...]:
     """The first words of a statement in upper case."""
     text, _ = marked(sql)
-    found: list[str] = []
+    words: list[str] = []
     for token in tokens(text, sql.dialect):
-        if token.kind == "word" and len(found) < count:
-            found.append(text[token.start : token.end].upper())
-        elif not token.insignificant and (found or text[token.start] != "("):
+        if token.kind == "word" and len(words) < count:
+            words.append(text[token.start : token.end].upper())
+        elif not token.insignificant and (words or text[token.start] != "("):
             break
-    return tuple(found)
+    return tuple(words)
 
 
 def is_quoted(sql: Sql) -> bool:
-    """Whether a value or name stands inside a string, a quoted name or a comment, where it would not be read as one.
-
-    Never so in what `prepare_sql` gives; for texts whose placeholders somebody else has found.
-    """
+    """Whether a value or name is inside a string, a quoted name or a comment, where it would not be read as one.
+    `prepare_sql` never returns such SQL; the placeholders of `params` may cause it."""
     text, mark = marked(sql)
     return any(
         token.kind != "mark" and mark in text[token.start : token.end] for token in tokens(text, sql.dialect, mark)

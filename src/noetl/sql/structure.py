@@ -1,7 +1,7 @@
-"""Where in a text of SQL its templates stand, and so what each of them becomes.
+"""The positions of templates in SQL, and so what each of them becomes.
 
-The templates are marks in the text while it is read (see `lexing`). So what the server will take for a string, a name
-or a comment is known, and nothing that a value contains has a say in it.
+The templates are marks in the text while it is read (see `lexing`). So it is known what the server reads as a string, a
+name or a comment, whatever a value contains.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
 
 from noetl.errors import TemplateSyntax
-from noetl.sql.lexing import Dialect, tokens, unused_character
-from noetl.sql.literals import literal_text
+from noetl.sql.lexing import Dialect, literal_text, tokens, unused_character
 from noetl.sql.pieces import TemplatePosition, TemplateValue
 
 Inner: TypeAlias = tuple[str | int, ...]
@@ -64,23 +63,22 @@ class _Reader:
         counts = (self.text.count(self.mark, token.start, token.end) for token in self.tokens)
         self.first = list(accumulate(counts, initial=0))
         """By token, the number of its first template."""
-        self.loud = [number for number, token in enumerate(self.tokens) if not token.insignificant]
-        """The tokens that mean something to the server."""
+        self.significant = [number for number, token in enumerate(self.tokens) if not token.insignificant]
 
     def slots(self) -> list[Slot]:
         brackets = self._in_lists()
-        found: list[Slot] = []
+        slots: list[Slot] = []
         plain = number = 0
         while number < len(self.tokens):
             last = number
             if number in brackets or self.first[number] != self.first[number + 1]:
                 last, slot = brackets.get(number) or (number, self._slot(number))
-                found += (self.text[plain : self.tokens[number].start], slot)
+                slots += (self.text[plain : self.tokens[number].start], slot)
                 plain = self.tokens[last].end
             number = last + 1
-        found.append(self.text[plain:])
-        self._check_beside()
-        return [slot for slot in found if slot != ""]
+        slots.append(self.text[plain:])
+        self._check_neighbours()
+        return [slot for slot in slots if slot != ""]
 
     def _written(self, number: int) -> str:
         return self.text[self.tokens[number].start : self.tokens[number].end]
@@ -133,19 +131,19 @@ class _Reader:
 
     # -- neighbours -------------------------------------------------------------------------------------------------
 
-    def _check_beside(self) -> None:
+    def _check_neighbours(self) -> None:
         """A template is a token. Next to a word or a string, the server would read something else."""
         for number, following in pairwise(range(len(self.tokens))):
             self._check_glued(number, following)
             self._check_glued(following, number)
-        for number, following in pairwise(self.loud):
+        for number, following in pairwise(self.significant):
             self._check_adjacent(number, following)
 
     def _check_glued(self, number: int, other: int) -> None:
         if self.tokens[number].kind != "mark":
             return
-        place, beside = self.places[self.first[number]], self.tokens[other].kind
-        if beside in ("word", "number"):
+        place = self.places[self.first[number]]
+        if self.tokens[other].kind in ("word", "number"):
             hint = 'leave a space between; a name with a template in it goes in double quotes: "table_{{ x }}"'
             raise self._fault(place, f"a template is glued to {self._written(other)!r}", hint)
         if self._written(other) == "." and place.filter != "ident":
@@ -153,34 +151,30 @@ class _Reader:
 
     def _check_adjacent(self, number: int, following: int) -> None:
         """The server joins two adjacent strings, or reports an error that is hard to understand."""
-        beside = [token for token in (number, following) if self._is_value(token)]
-        marks = [token for token in beside if self.tokens[token].kind == "mark"]
-        if len(beside) == 2 and marks:
-            what = "another" if len(marks) == 2 else "a string"
-            place = self.places[self.first[marks[0]]]
-            raise self._fault(
-                place, f"a template stands right beside {what}", "put an operator or a comma between them"
-            )
-
-    def _is_value(self, number: int) -> bool:
-        kind = self.tokens[number].kind
-        return kind == "string" or (kind == "mark" and not self.places[self.first[number]].filter)
+        pair = (number, following)
+        places = [self.places[self.first[token]] for token in pair if self.tokens[token].kind == "mark"]
+        if any(self.tokens[token].kind not in ("string", "mark") for token in pair) or any(p.filter for p in places):
+            return
+        if places:
+            neighbour = "another" if len(places) == 2 else "a string"
+            message = f"a template stands right beside {neighbour}"
+            raise self._fault(places[0], message, "put an operator or a comma between them")
 
     # -- IN (...) ---------------------------------------------------------------------------------------------------
 
     def _in_lists(self) -> dict[int, tuple[int, InBrackets]]:
         """Each `[NOT] IN` whose list has only templates: its first token, its last token and the slot."""
-        found: dict[int, tuple[int, InBrackets]] = {}
-        for place, number in enumerate(self.loud):
+        lists: dict[int, tuple[int, InBrackets]] = {}
+        for place, number in enumerate(self.significant):
             last = self._end_of_list(place + 1) if self._word(place) == "IN" else None
             if last is None:
                 continue
-            holes = range(self.first[number], self.first[self.loud[last] + 1])
+            holes = range(self.first[number], self.first[self.significant[last] + 1])
             if not any(self.places[hole].filter for hole in holes):
                 negated = place > 0 and self._word(place - 1) == "NOT"
-                begin = self.loud[place - 1] if negated else number
-                found[begin] = (self.loud[last], InBrackets(tuple(holes), negated))
-        return found
+                begin = self.significant[place - 1] if negated else number
+                lists[begin] = (self.significant[last], InBrackets(tuple(holes), negated))
+        return lists
 
     def _end_of_list(self, place: int) -> int | None:
         """The last token of `template` or `(template, template ...)`, if that starts here."""
@@ -196,13 +190,13 @@ class _Reader:
 
     def _kind(self, place: int) -> str:
         """The kind of a token, or the symbol itself."""
-        if place >= len(self.loud):
+        if place >= len(self.significant):
             return ""
-        kind = self.tokens[self.loud[place]].kind
-        return self._written(self.loud[place]) if kind == "symbol" else kind
+        kind = self.tokens[self.significant[place]].kind
+        return self._written(self.significant[place]) if kind == "symbol" else kind
 
     def _word(self, place: int) -> str:
-        number = self.loud[place]
+        number = self.significant[place]
         return self._written(number).upper() if self.tokens[number].kind == "word" else ""
 
     def _fault(self, place: TemplatePosition, message: str, hint: str = "") -> TemplateSyntax:

@@ -28,6 +28,7 @@ be deleted once their executions are over.
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 from msgspec import Meta
@@ -60,8 +61,6 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
 
 async def close() -> None:
     """Close the idle connections of this event loop."""
-    from sys import modules
-
-    pool = modules.get("noetl.tools.postgres_client.pool")
+    pool = sys.modules.get("noetl.tools.postgres_client.pool")
     if pool is not None:
         await pool.close_pools()

@@ -15,6 +15,7 @@ one) or `authenticator` and `token`; `warehouse`, `database`, `schema`, `role`, 
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 from msgspec import Meta
@@ -47,8 +48,6 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
 
 async def close() -> None:
     """End the sessions of this event loop."""
-    import asyncio
-
-    from noetl.tools.rows.snowflake_pool import close_pool
-
-    await close_pool(asyncio.get_running_loop())
+    session = sys.modules.get("noetl.tools.rows.snowflake_session")
+    if session is not None:
+        await session.close_pool()

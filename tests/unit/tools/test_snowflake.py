@@ -195,7 +195,7 @@ def test_rows_are_inserted_with_the_types_of_the_table(calls: Calls) -> None:
 
 
 def test_many_rows_are_one_transaction(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noetl.tools.rows.snowflake_insert.BATCH_ROWS", 100)
+    monkeypatch.setattr("noetl.tools.rows.snowflake_sql.BATCH_ROWS", 100)
     calls.result("CREATE TABLE t (i INT, x VARCHAR)")
     rows = [{"i": i, "x": f"row {i}"} for i in range(350)]
     assert calls.result(table="public.t", rows=rows)["row_count"] == 350

@@ -433,7 +433,7 @@ def test_transfers_into_one_file_take_turns(calls: Calls, tmp_path: Path) -> Non
 
 
 def test_progress_is_told(calls: Calls, httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noetl.tools.rows.progress.LOG_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("noetl.tools.rows.endpoints.LOG_INTERVAL_SECONDS", 0.0)
     httpserver.expect_request("/take").respond_with_data("", status=204)
     target = {"kind": "http", "url": httpserver.url_for("/take")}
     source = {"kind": "duckdb", "query": "SELECT range AS i FROM range(2500)"}

@@ -157,7 +157,7 @@ def test_a_long_text_passes(calls: Calls, schema: Schema, tmp_path: Path) -> Non
 def test_many_rows_and_their_number(
     calls: Calls, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("noetl.tools.rows.progress.LOG_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("noetl.tools.rows.endpoints.LOG_INTERVAL_SECONDS", 0.0)
     schema.rows("CREATE TABLE t AS SELECT i AS id, 'row ' || i AS words FROM generate_series(1, 100000) AS i")
     found = calls.result(source=pg(schema, table="t"), target=duck(tmp_path / "t.db", table="t"))
     assert (found["rows"], found["batches"]) == (100_000, 10)

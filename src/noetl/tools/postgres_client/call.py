@@ -18,7 +18,7 @@ from noetl.tools.postgres_client.jobs import CopyJob, Job, StatementsJob
 from noetl.tools.postgres_client.ledger import once
 from noetl.tools.postgres_client.pool import pool_of
 from noetl.tools.postgres_client.session import PostgresSession
-from noetl.tools.rows.shape import row_values
+from noetl.tools.rows.values import row_values
 
 MESSAGE_CHARACTERS = 4000
 QUOTED = r"(?s)[\"'].*[\"']|[\"'].*|Key \(.*\)"

@@ -69,8 +69,10 @@ def statement_failure(error: psycopg.Error, sent: SentStatement | None, safe: bo
         return _lost(error, safe)
     kind, retryable = _kind(state, error)
     fields = _fields(error, sent)
-    message = _message(error, sent, fields)
-    return Failure(kind, message, retryable=retryable, extra={"pg": fields}, **_details(fields, sent))
+    details = {name: value for name, value in fields.items() if name != "code"}
+    if sent is not None and sent.of > 1:
+        details["statement"] = sent.number
+    return Failure(kind, _message(error, sent, fields), retryable=retryable, extra={"pg": fields}, **details)
 
 
 def _kind(state: str, error: psycopg.Error) -> tuple[str, bool]:
@@ -129,10 +131,3 @@ def _advice(error: psycopg.Error, sent: SentStatement | None, fields: dict[str, 
         if isinstance(part, Value | InList):
             return "a template is one value; a name is written {{ name | ident }}"
     return None
-
-
-def _details(fields: dict[str, Any], sent: SentStatement | None) -> dict[str, Any]:
-    details = {name: value for name, value in fields.items() if name != "code"}
-    if sent is not None and sent.of > 1:
-        details["statement"] = sent.number
-    return details

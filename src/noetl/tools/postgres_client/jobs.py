@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any
 
 import psycopg
+from msgspec import UNSET
 
 from noetl.model.outcome import Failure
 from noetl.sql import Part, Sql, Value, first_words, is_quoted, quoted, statements
 from noetl.tools.postgres_client.errors import statement_failure
 from noetl.tools.postgres_client.literals import array_text, encoded, json_text, plain_text
-from noetl.tools.postgres_client.row_buffer import RowBuffer
+from noetl.tools.postgres_client.results import RowBuffer
 from noetl.tools.postgres_client.session import PostgresSession, StatementResult
+from noetl.tools.rows.values import changed
 
 BLOCK_BYTES = 1 << 17
 CONTROL = {("BEGIN",), ("START",), ("COMMIT",), ("END",), ("ROLLBACK",), ("ABORT",)}
@@ -21,23 +24,24 @@ READING = {("SELECT",), ("VALUES",), ("TABLE",), ("SHOW",)}
 PLACEHOLDER = re.compile(r"%(?:(?P<percent>%)|\((?P<name>[^)]+)\)[sbt]|(?P<position>[sbt]))|(?P<stray>%)")
 
 
-class Job(Protocol):
+class Job:
     """The work of a call, checked before the connection is opened."""
 
-    transactional: bool
+    transactional = False
     """Whether it runs in one transaction; otherwise each statement commits by itself, or the SQL has its own."""
-    controls: bool
+    controls = False
     """Whether the SQL itself begins and ends transactions."""
-    repeatable: bool
+    repeatable = False
     """Whether it is idempotent."""
 
-    async def run(self, session: PostgresSession) -> Any: ...
+    async def run(self, session: PostgresSession) -> Any:
+        raise NotImplementedError
 
 
 # -- statements -------------------------------------------------------------------------------------------------------
 
 
-class StatementsJob:
+class StatementsJob(Job):
     """The statements of `command` or `query`."""
 
     def __init__(self, sql: Sql, params: list[Any] | dict[str, Any] | None) -> None:
@@ -76,53 +80,42 @@ def _is_control(words: tuple[str, ...]) -> bool:
 
 def with_params(sql: Sql, params: list[Any] | dict[str, Any]) -> Sql:
     """The SQL with `params` in place of the placeholders `%s` and `%(name)s`; `%%` is a percent sign."""
-    by_name = params if isinstance(params, dict) else None
+    by_name = params if isinstance(params, dict) else {}
     in_order = iter(params if isinstance(params, list) else [])
-    parts: list[Part] = []
-    for part in sql.parts:
-        parts += _replaced(part, in_order, by_name) if isinstance(part, str) else [part]
-    if next(in_order, parts) is not parts:
-        raise Failure("input", f"`params` has {len(params)} values, more than the SQL has placeholders %s")
-    return Sql(tuple(parts), sql.dialect, sql.line)
 
-
-def _replaced(text: str, in_order: Iterator[Any], by_name: Mapping[str, Any] | None) -> Iterator[Part]:
-    end = 0
-    for match in PLACEHOLDER.finditer(text):
-        if match.start() > end:
+    def replaced(text: str) -> Iterator[Part]:
+        end = 0
+        for match in PLACEHOLDER.finditer(text):
             yield text[end : match.start()]
-        end = match.end()
-        if match["percent"]:
-            yield "%"
-        elif match["stray"]:
-            raise Failure("input", "write %% for a percent sign that is not a placeholder, since there are `params`")
-        else:
-            yield Value(_named(match["name"], by_name) if match["name"] else _next(in_order, by_name))
-    if end < len(text):
+            end = match.end()
+            if match["percent"]:
+                yield "%"
+            elif match["stray"]:
+                message = "write %% for a percent sign that is not a placeholder, since there are `params`"
+                raise Failure("input", message)
+            elif name := match["name"]:
+                if name not in by_name:
+                    raise Failure("input", f"the SQL has the placeholder %({name})s and `params` has no {name!r}")
+                yield Value(by_name[name])
+            elif (value := next(in_order, UNSET)) is UNSET:
+                form = "a map for %(name)s" if isinstance(params, dict) else "too few values"
+                raise Failure("input", f"the SQL has placeholders %s and `params` has {form}")
+            else:
+                yield Value(value)
         yield text[end:]
 
-
-def _named(name: str, by_name: Mapping[str, Any] | None) -> Any:
-    if by_name is None or name not in by_name:
-        raise Failure("input", f"the SQL has the placeholder %({name})s and `params` has no {name!r}")
-    return by_name[name]
-
-
-def _next(in_order: Iterator[Any], by_name: Mapping[str, Any] | None) -> Any:
-    try:
-        return next(in_order)
-    except StopIteration:
-        form = "a map for %(name)s" if by_name is not None else "too few values"
-        raise Failure("input", f"the SQL has placeholders %s and `params` has {form}") from None
+    pieces = chain.from_iterable(replaced(part) if isinstance(part, str) else [part] for part in sql.parts)
+    parts = tuple(piece for piece in pieces if piece != "")
+    if next(in_order, UNSET) is not UNSET:
+        raise Failure("input", f"`params` has {len(params)} values, more than the SQL has placeholders %s")
+    return Sql(parts, sql.dialect, sql.line)
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
 
 
-class CopyJob:
+class CopyJob(Job):
     """Rows to copy into a table."""
-
-    transactional, controls, repeatable = False, False, False
 
     def __init__(self, table: str, columns: list[str], rows: list[list[Any]]) -> None:
         self.table, self.columns, self.rows = tuple(table.split(".")), columns, rows
@@ -131,37 +124,33 @@ class CopyJob:
 
     async def run(self, session: PostgresSession) -> Any:
         """One COPY, which is atomic."""
-        count = 0
-        if self.rows:
-            lines = self._blocks(await self._writers(session), session.encoding)
-            names = ", ".join(quoted((column,)) for column in self.columns)
-            count = await self._copy(session, f"COPY {quoted(self.table)} ({names}) FROM STDIN", lines)
-        return {"rows": [], "row_count": count, "columns": []}
-
-    async def _copy(self, session: PostgresSession, text: str, blocks: Iterator[bytes]) -> int:
+        if not self.rows:
+            return changed(0)
+        names = ", ".join(map(quoted, self.columns))
+        statement = f"COPY {quoted(*self.table)} ({names}) FROM STDIN"
+        types = await session.values(Sql((TYPES, Value(quoted(*self.table)), ")")))  # COPY reports unknown columns
+        category = {column["name"]: column["category"] for column in types}
+        writers = [WRITERS.get(category.get(column, ""), plain_text) for column in self.columns]
         session.safe = True
         inside = session.in_transaction
         try:
             async with session.connection.cursor() as cursor:
-                async with cursor.copy(encoded(text, session.encoding)) as copy:
-                    for block in blocks:
+                async with cursor.copy(encoded(statement, session.encoding)) as copy:
+                    for block in self._blocks(writers, session.encoding):
                         await copy.write(block)
                     session.safe = inside  # from now on it may be committed
-                return cursor.rowcount
+                return changed(cursor.rowcount)
         except psycopg.Error as error:
             raise statement_failure(error, None, session.safe) from None
-
-    async def _writers(self, session: PostgresSession) -> list[Callable[[Any], str]]:
-        """How to write a value of each column, by its type. COPY itself reports unknown columns."""
-        types = await session.values(Sql((TYPES, Value(quoted(self.table)), END_OF_TYPES)))
-        category = {column["name"]: column["category"] for column in types}
-        return [WRITERS.get(category.get(column, ""), plain_text) for column in self.columns]
 
     def _blocks(self, writers: list[Callable[[Any], str]], encoding: str) -> Iterator[bytes]:
         block = bytearray()
         for number, row in enumerate(self.rows, start=1):
             try:
-                fields = [_field(value, write) for value, write in zip(row, writers, strict=True)]
+                fields = (
+                    "\\N" if value is None else write(value).translate(SPECIAL)
+                    for value, write in zip(row, writers, strict=True)
+                )
                 block += encoded("\t".join(fields) + "\n", encoding)
             except Failure as failure:
                 raise Failure("input", f"row {number}: {failure}") from None
@@ -175,17 +164,9 @@ TYPES = """SELECT a.attname AS name, CASE WHEN coalesce(b.typname, t.typname) IN
 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_catalog.pg_type b ON b.oid = t.typbasetype
 WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid = pg_catalog.to_regclass("""
-END_OF_TYPES = ")"
 SPECIAL = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
-
-
-def _array(value: Any) -> str:
-    return array_text(value) if isinstance(value, list) else plain_text(value)
-
-
-WRITERS: dict[str, Callable[[Any], str]] = {"J": json_text, "A": _array}
+WRITERS: dict[str, Callable[[Any], str]] = {
+    "J": json_text,
+    "A": lambda value: array_text(value) if isinstance(value, list) else plain_text(value),
+}
 """By the category of a type: arrays, and JSON, whose letter is not one of PostgreSQL's."""
-
-
-def _field(value: Any, write: Callable[[Any], str]) -> str:
-    return "\\N" if value is None else write(value).translate(SPECIAL)

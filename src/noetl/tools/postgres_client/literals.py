@@ -14,7 +14,7 @@ from typing import Any
 from psycopg.pq.abc import Escaping
 
 from noetl.model.outcome import Failure
-from noetl.sql import Empty
+from noetl.sql import Empty, simple_literal
 
 EMPTY_LIST = Empty("= ANY ('{}')", "<> ALL ('{}')")
 """An empty list has the type of the value it is compared with."""
@@ -28,12 +28,8 @@ def literals(escaping: Escaping, encoding: str) -> Callable[[Any], str]:
 
     def literal(value: Any) -> str:
         match value:
-            case None:
-                return "NULL"
-            case bool():
-                return "true" if value else "false"
-            case int():
-                return str(value)
+            case None | bool() | int():
+                return simple_literal(value)
             case float():
                 return repr(value) if isfinite(value) else f"'{value}'::float8"
             case str():
@@ -75,16 +71,13 @@ def json_text(value: Any) -> str:
 
 def array_text(value: list[Any]) -> str:
     """A list in the array syntax of the server: `{"a","b",NULL,{...}}`."""
-    return "{" + ",".join(map(_element, value)) + "}"
 
+    def element(item: Any) -> str:
+        if item is None or isinstance(item, list):
+            return "NULL" if item is None else array_text(item)
+        return '"' + plain_text(item).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
-def _element(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, list):
-        return array_text(value)
-    text = plain_text(value)
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return "{" + ",".join(map(element, value)) + "}"
 
 
 def plain_text(value: Any) -> str:

@@ -18,9 +18,9 @@ from psycopg import AsyncConnection
 from psycopg.pq import TransactionStatus
 
 from noetl.addresses import anything_is_forbidden
+from noetl.tools.postgres_client.conninfo import with_addresses
 from noetl.tools.postgres_client.errors import connect_failure
-from noetl.tools.postgres_client.hosts import with_addresses
-from noetl.tools.postgres_client.loaders import ADAPTERS
+from noetl.tools.postgres_client.results import ADAPTERS
 
 SIZE = 16
 IDLE_SECONDS = 60
@@ -77,8 +77,11 @@ class ConnectionPool:
     async def _take_idle(self) -> Connection | None:
         while self.idle:
             _, connection = self.idle.pop()
-            if not connection.closed and not _is_readable(connection):
-                return connection
+            if not connection.closed:
+                poll = select.poll()
+                poll.register(connection.pgconn.socket, select.POLLIN)
+                if not poll.poll(0):  # what an idle connection can read is nearly always that the server closed it
+                    return connection
             await connection.close()
         return None
 
@@ -102,7 +105,10 @@ class ConnectionPool:
             if not connection.closed and connection.pgconn.transaction_status != TransactionStatus.ACTIVE:
                 with suppress(psycopg.Error, TimeoutError):
                     async with asyncio.timeout(CLEAN_SECONDS):
-                        await _clean(connection)
+                        if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+                            await connection.execute("ROLLBACK")
+                        await connection.execute("DISCARD ALL")
+                        await _set_formats(connection)
                         clean = True
         finally:
             if not clean:
@@ -164,13 +170,6 @@ class _AdaptContext:
     connection = None
 
 
-async def _clean(connection: Connection) -> None:
-    if connection.pgconn.transaction_status != TransactionStatus.IDLE:
-        await connection.execute("ROLLBACK")
-    await connection.execute("DISCARD ALL")
-    await _set_formats(connection)
-
-
 async def _set_formats(connection: Connection) -> None:
     """Set how strings and dates are written, if the defaults of the server differ from ours."""
     status = connection.info.parameter_status
@@ -188,10 +187,3 @@ async def _drop(connection: Connection) -> None:
                 await connection.cancel_safe(timeout=CLEAN_SECONDS)
     finally:
         await connection.close()
-
-
-def _is_readable(connection: Connection) -> bool:
-    """Whether the server has sent data to an idle connection, which nearly always means that it closed it."""
-    poll = select.poll()
-    poll.register(connection.pgconn.socket, select.POLLIN)
-    return bool(poll.poll(0))

@@ -1,4 +1,4 @@
-"""StatementsJob on one connection.
+"""Statements on one connection.
 
 Each statement is sent on its own in the extended protocol, which rejects more than one: if two were mistaken for one,
 the server would not run the second. Rows are read in small chunks.
@@ -22,8 +22,8 @@ from noetl.sql import Sql, written_parts
 from noetl.tools.base import Context
 from noetl.tools.postgres_client.errors import SentStatement, statement_failure
 from noetl.tools.postgres_client.literals import EMPTY_LIST, encoded, literals
-from noetl.tools.postgres_client.row_buffer import RowBuffer
-from noetl.tools.rows.plain import distinct_names
+from noetl.tools.postgres_client.results import RowBuffer
+from noetl.tools.rows.values import distinct_names
 
 CHUNK_ROWS = 100
 BYTEA, BYTEA_ARRAY = 17, 1001
@@ -123,7 +123,7 @@ class _ResultReader:
         self.connection, self.rows = connection, rows
         self.columns: list[str] = []
         self.transformer = Transformer(connection)
-        self.seen = self.changed = 0
+        self.rows_read = self.rows_changed = 0
         self.tag = b""
         self.error: psycopg.Error | None = None
 
@@ -134,31 +134,25 @@ class _ResultReader:
         if result.status in COPYING:
             raise Failure("input", "COPY from STDIN or to STDOUT is not available: give `table` and `rows`")
         if result.command_status:  # any of the results may have it, depending on the last chunk
-            self.tag, self.changed = result.command_status, result.command_tuples or 0
+            self.tag, self.rows_changed = result.command_status, result.command_tuples or 0
         if result.nfields:
-            self._rows(result)
+            self._read(result)
 
-    def _rows(self, result: PGresult) -> None:
-        self.seen += result.ntuples
+    def _read(self, result: PGresult) -> None:
+        self.rows_read += result.ntuples
         first = not self.columns
         if first:
-            self._describe(result)
+            fields = range(result.nfields)
+            self.columns = distinct_names((result.fname(field) or b"").decode(errors="replace") for field in fields)
+            if self.rows is not None:
+                self.rows.binary = bool({result.ftype(field) for field in fields} & {BYTEA, BYTEA_ARRAY})
         if self.rows is not None and result.ntuples:
             self.transformer.set_pgresult(result, set_loaders=first)
-            self.rows.add(self.transformer.load_rows(0, result.ntuples, self._row))
-
-    def _describe(self, result: PGresult) -> None:
-        fields = range(result.nfields)
-        self.columns = distinct_names((result.fname(field) or b"").decode(errors="replace") for field in fields)
-        if self.rows is not None:
-            self.rows.binary = bool({result.ftype(field) for field in fields} & {BYTEA, BYTEA_ARRAY})
-
-    def _row(self, values: Any) -> dict[str, Any]:
-        return dict(zip(self.columns, values, strict=True))
+            rows = self.transformer.load_rows(0, result.ntuples, tuple)
+            self.rows.add([dict(zip(self.columns, row, strict=True)) for row in rows])
 
     def done(self) -> StatementResult:
         if self.error is not None:
             raise self.error
-        return StatementResult(
-            self.tag.decode().rstrip(" 0123456789"), self.columns, self.seen if self.columns else self.changed
-        )
+        row_count = self.rows_read if self.columns else self.rows_changed
+        return StatementResult(self.tag.decode().rstrip(" 0123456789"), self.columns, row_count)

@@ -50,22 +50,14 @@ async def in_thread(work: Callable[[Cancellation], T]) -> T:
     loop, cancellation = asyncio.get_running_loop(), Cancellation()
     done: asyncio.Future[T] = loop.create_future()
 
-    def settle(result: Any, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(result)
-        else:
-            done.set_exception(error)
-
     def body() -> None:
-        result, error = None, None
+        settle: Callable[[Any], object] = done.set_result
         try:
-            result = work(cancellation)
-        except BaseException as raised:
-            error = raised
+            result: Any = work(cancellation)
+        except BaseException as error:
+            settle, result = done.set_exception, error
         with suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(settle, result, error)
+            loop.call_soon_threadsafe(lambda: done.done() or settle(result))
 
     thread = threading.Thread(target=body, daemon=True, name="noetl-rows")
     thread.start()

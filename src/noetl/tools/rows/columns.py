@@ -23,7 +23,7 @@ class Column(NamedTuple):
 
     @property
     def quoted(self) -> str:
-        return quoted((self.name,))
+        return quoted(self.name)
 
     @property
     def nested(self) -> bool:
@@ -34,7 +34,10 @@ class Column(NamedTuple):
 def mapped(columns: list[Column], mapping: dict[str, str] | None) -> list[tuple[str, Column]]:
     """The columns to write, each with the column of the source that fills it; Failure if that is missing."""
     if mapping is None:
-        _check_distinct([column.name for column in columns])
+        names = [column.name for column in columns]
+        duplicate = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        if duplicate is not None:
+            raise Failure("input", f"the source has two columns {duplicate!r}: rename one, with AS or with `columns`")
         return [(column.name, column) for column in columns]
     if not mapping:
         raise Failure("input", "`columns` is empty: leave it out for all columns")
@@ -50,58 +53,33 @@ def _source_column(columns: list[Column], name: str) -> Column:
     raise Failure("input", f"the source has no column {name!r}; it has {names}")
 
 
-def _check_distinct(names: list[str]) -> None:
-    duplicate = next((name for place, name in enumerate(names) if name in names[:place]), None)
-    if duplicate is not None:
-        raise Failure("input", f"the source has two columns {duplicate!r}: rename one, with AS or with `columns`")
-
-
 # -- PostgreSQL -------------------------------------------------------------------------------------------------------
 
+SUB_TIMESTAMPS = ("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
+SAME_IN_POSTGRES = ("SMALLINT", "INTEGER", "BIGINT", "BOOLEAN", "DATE", "INTERVAL", "UUID")
 FROM_POSTGRES = {
-    "smallint": "SMALLINT",
-    "integer": "INTEGER",
-    "bigint": "BIGINT",
+    **{name.lower(): name for name in SAME_IN_POSTGRES},
     "oid": "BIGINT",
     "real": "FLOAT",
     "double precision": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "date": "DATE",
     "time without time zone": "TIME",
     "timestamp without time zone": "TIMESTAMP",
     "timestamp with time zone": "TIMESTAMPTZ",
-    "interval": "INTERVAL",
-    "uuid": "UUID",
     "bytea": "BLOB",
     "json": "JSON",
     "jsonb": "JSON",
 }
 TO_POSTGRES = {
-    "TINYINT": "smallint",
-    "UTINYINT": "smallint",
-    "SMALLINT": "smallint",
+    **{name: name.lower() for name in (*SAME_IN_POSTGRES, "TIME", "TIMESTAMP", "TIMESTAMPTZ")},
+    **dict.fromkeys(("TINYINT", "UTINYINT"), "smallint"),
     "USMALLINT": "integer",
-    "INTEGER": "integer",
     "UINTEGER": "bigint",
-    "BIGINT": "bigint",
     "UBIGINT": "numeric(20,0)",
-    "HUGEINT": "numeric(39,0)",
-    "UHUGEINT": "numeric(39,0)",
+    **dict.fromkeys(("HUGEINT", "UHUGEINT"), "numeric(39,0)"),
     "FLOAT": "real",
     "DOUBLE": "double precision",
-    "BOOLEAN": "boolean",
-    "DATE": "date",
-    "TIME": "time",
-    "TIMESTAMP": "timestamp",
-    "TIMESTAMP_S": "timestamp",
-    "TIMESTAMP_MS": "timestamp",
-    "TIMESTAMP_NS": "timestamp",
-    "TIMESTAMPTZ": "timestamptz",
-    "TIMESTAMP WITH TIME ZONE": "timestamptz",
-    "INTERVAL": "interval",
-    "UUID": "uuid",
+    **dict.fromkeys(SUB_TIMESTAMPS, "timestamp"),
     "BLOB": "bytea",
-    "JSON": "jsonb",
 }
 
 
@@ -123,40 +101,24 @@ def to_postgres(kind: str) -> str:
     inner = re.fullmatch(r"([^\[\]]+)\[\d*\]", kind)
     if inner and not inner[1].startswith(("STRUCT", "MAP", "UNION", "JSON", "ENUM")):
         return f"{to_postgres(inner[1])}[]"
-    if kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION")):
-        return "jsonb"
-    return TO_POSTGRES.get(kind, "text")
+    return "jsonb" if Column("", kind).nested else TO_POSTGRES.get(kind, "text")
 
 
 # -- Snowflake --------------------------------------------------------------------------------------------------------
 
 FROM_SNOWFLAKE = {
+    **{name: name for name in ("DATE", "TIME", "TIMESTAMP", "BOOLEAN")},
     "REAL": "DOUBLE",
-    "TEXT": "VARCHAR",
-    "DATE": "DATE",
-    "TIME": "TIME",
-    "TIMESTAMP": "TIMESTAMP",
     "TIMESTAMP_NTZ": "TIMESTAMP",
-    "TIMESTAMP_LTZ": "TIMESTAMPTZ",
-    "TIMESTAMP_TZ": "TIMESTAMPTZ",
-    "VARIANT": "JSON",
-    "OBJECT": "JSON",
-    "ARRAY": "JSON",
+    **dict.fromkeys(("TIMESTAMP_LTZ", "TIMESTAMP_TZ"), "TIMESTAMPTZ"),
+    **dict.fromkeys(("VARIANT", "OBJECT", "ARRAY"), "JSON"),
     "BINARY": "BLOB",
-    "BOOLEAN": "BOOLEAN",
 }
 TO_SNOWFLAKE = {
-    "FLOAT": "FLOAT",
-    "DOUBLE": "FLOAT",
-    "BOOLEAN": "BOOLEAN",
-    "DATE": "DATE",
-    "TIME": "TIME",
-    "TIMESTAMP": "TIMESTAMP_NTZ",
-    "TIMESTAMP_S": "TIMESTAMP_NTZ",
-    "TIMESTAMP_MS": "TIMESTAMP_NTZ",
-    "TIMESTAMP_NS": "TIMESTAMP_NTZ",
+    **{name: name for name in ("BOOLEAN", "DATE", "TIME")},
+    **dict.fromkeys(("FLOAT", "DOUBLE"), "FLOAT"),
+    **dict.fromkeys(("TIMESTAMP", *SUB_TIMESTAMPS), "TIMESTAMP_NTZ"),
     "TIMESTAMPTZ": "TIMESTAMP_TZ",
-    "TIMESTAMP WITH TIME ZONE": "TIMESTAMP_TZ",
     "BLOB": "BINARY",
 }
 LONG_DIGITS = 18
@@ -177,6 +139,4 @@ def to_snowflake(kind: str) -> str:
         return kind.replace("DECIMAL", "NUMBER")
     if kind.endswith(("INT", "INTEGER")):
         return "NUMBER(38,0)"
-    if Column("", kind).nested:
-        return "VARIANT"
-    return TO_SNOWFLAKE.get(kind, "VARCHAR")
+    return "VARIANT" if Column("", kind).nested else TO_SNOWFLAKE.get(kind, "VARCHAR")

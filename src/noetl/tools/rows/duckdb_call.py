@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import duckdb
-import msgspec
 from duckdb import DuckDBPyConnection, Statement, StatementType
 
 from noetl.model.outcome import Failure, Outcome
@@ -22,12 +21,11 @@ from noetl.tools.rows.duckdb_database import (
     literal,
     open_database,
     parse_error,
+    sql_errors,
     sql_failure,
     table_name,
 )
-from noetl.tools.rows.plain import distinct_names, from_json, plain
-from noetl.tools.rows.result import changed, combined, read_rows
-from noetl.tools.rows.shape import row_values
+from noetl.tools.rows.values import changed, combined, distinct_names, from_json, plain, read_rows, row_values
 
 INSERT_ROWS = 10_000
 INEXACT = frozenset(["interval", "timestamp_ns", "time_ns"])
@@ -65,19 +63,17 @@ class PreparedStatement(NamedTuple):
 
 
 def _run(connection: DuckDBPyConnection, sql: Sql, params: Params, cancellation: Cancellation) -> dict[str, Any]:
-    prepared = [one for statement in statements(sql) for one in _prepare(connection, statement, params)]
+    prepared = [ready for statement in statements(sql) for ready in _prepare(connection, statement, params)]
     if not prepared:
         raise Failure("input", "the SQL has no statement")
-    has_transaction = any(one.statement.type == StatementType.TRANSACTION for one in prepared)
+    has_transaction = any(ready.statement.type == StatementType.TRANSACTION for ready in prepared)
     transaction = len(prepared) > 1 and not has_transaction
     if transaction:
         connection.begin()
-    results = [_result(connection, one, cancellation) for one in prepared]
+    results = [_result(connection, ready, cancellation) for ready in prepared]
     if transaction:
-        try:
+        with sql_errors():
             connection.commit()
-        except duckdb.Error as error:
-            raise sql_failure(error) from None
     return combined(results)
 
 
@@ -137,7 +133,7 @@ def _as_text(connection: DuckDBPyConnection, prepared: PreparedStatement) -> str
     columns = connection.description or []
     names = ", ".join(f"c{number}" for number in range(len(columns)))
     values = ", ".join(
-        f"{f'c{number}::VARCHAR' if column[1].id in INEXACT else f'c{number}'} AS {quoted((column[0],))}"
+        f"{f'c{number}::VARCHAR' if column[1].id in INEXACT else f'c{number}'} AS {quoted(column[0])}"
         for number, column in enumerate(columns)
     )
     return f"SELECT {values} FROM ({prepared.statement.query.rstrip().rstrip(';')}\n) AS exact({names})"
@@ -200,11 +196,9 @@ def _insert(connection: DuckDBPyConnection, inputs: Inputs, context: Context) ->
     """Insert all rows in one transaction, as JSON, which is thirty times faster than one by one."""
     assert inputs.table is not None
     columns, rows = row_values(inputs.rows, inputs.columns, context.own_args)
-    try:
-        if rows:
+    if rows:
+        with sql_errors():
             _insert_rows(connection, inputs.table, columns, rows)
-    except duckdb.Error as error:
-        raise sql_failure(error) from None
     return changed(len(rows))
 
 
@@ -217,19 +211,19 @@ def _insert_rows(connection: DuckDBPyConnection, table: str, columns: list[str],
     kinds = [types[column.lower()] for column in columns]
     values = [_from_cell(f"cell[{number}]", kind) for number, kind in enumerate(kinds, start=1)]
     binary = [place for place, kind in enumerate(kinds) if kind == "BLOB"]
-    into = f"INSERT INTO {name} ({', '.join(quoted((column,)) for column in columns)})"
+    into = f"INSERT INTO {name} ({', '.join(map(quoted, columns))})"
+
+    def in_bytes(row: list[Any]) -> list[Any]:
+        """The row with bytes in place of text in binary columns: JSON has bytes in base64."""
+        return [v.encode() if isinstance(v, str) and place in binary else v for place, v in enumerate(row)]
+
     connection.begin()
     for start in range(0, len(rows), INSERT_ROWS):
         batch = rows[start : start + INSERT_ROWS]
-        cells = msgspec.json.encode([_in_bytes(row, binary) for row in batch] if binary else batch).decode()
+        cells = as_json([in_bytes(row) for row in batch] if binary else batch)
         unpacked = """SELECT unnest(from_json($1, '[["JSON"]]')) AS cell"""
         connection.execute(f"{into} SELECT {', '.join(values)} FROM ({unpacked})", [cells])
     connection.commit()
-
-
-def _in_bytes(row: list[Any], places: list[int]) -> list[Any]:
-    """The row with bytes in place of text in binary columns: JSON has bytes in base64."""
-    return [value.encode() if isinstance(value, str) and place in places else value for place, value in enumerate(row)]
 
 
 def _from_cell(cell: str, kind: str) -> str:

@@ -15,19 +15,18 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
+import duckdb
 import msgspec
+from duckdb import DuckDBPyConnection, Error
 
 from noetl.model.outcome import Failure
-from noetl.sql import quoted
+from noetl.sql import quoted, simple_literal
 from noetl.tools.files import task_file, task_folder
 from noetl.tools.rows.blocking import Cancellation
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection, Error
 
 SPILL_LIMIT = "20GB"
 WAL_SUFFIXES = (".wal", ".wal.checkpoint", ".wal.recovery")
@@ -63,25 +62,15 @@ def open_database(
     """A connection to a file, or to a database in memory that ends with the connection."""
     for declared in options.paths:
         task_folder(declared, "paths")
-    if database is None:
-        instance = open_instance(":memory:", options)
-        try:
-            yield _stoppable(instance, cancellation)
-        finally:
-            instance.close()
-        return
-    path = task_file(database, "database")
-    with hold_file(path, options, cancellation) as file:
-        connection = file.instance.cursor()
-        try:
-            yield _stoppable(connection, cancellation)
-        finally:
-            connection.close()
-
-
-def _stoppable(connection: DuckDBPyConnection, cancellation: Cancellation) -> DuckDBPyConnection:
-    cancellation.on_cancel(connection.interrupt)
-    return connection
+    with ExitStack() as stack:
+        if database is None:
+            connection = open_instance(":memory:", options)
+        else:
+            path = task_file(database, "database")
+            connection = stack.enter_context(hold_file(path, options, cancellation)).instance.cursor()
+        stack.callback(connection.close)
+        cancellation.on_cancel(connection.interrupt)
+        yield connection
 
 
 class DatabaseFile:
@@ -107,7 +96,15 @@ def hold_file(
     with _LOCK:
         file = _FILES.setdefault(path, DatabaseFile())
     with file.changed:
-        _wait(file, options, cancellation)
+        ticket = object()
+        file.queue.append(ticket)
+        try:
+            while file.queue[0] is not ticket or (file.users and file.options != options):
+                cancellation.check()
+                file.changed.wait(0.05)
+        finally:
+            file.queue.remove(ticket)
+            file.changed.notify_all()
         if file.users == 0 and open_it:
             file.instance = open_instance(path, options)
         file.users, file.options = file.users + 1, options
@@ -122,26 +119,12 @@ def hold_file(
             file.changed.notify_all()
 
 
-def _wait(file: DatabaseFile, options: OpenOptions, cancellation: Cancellation) -> None:
-    ticket = object()
-    file.queue.append(ticket)
-    try:
-        while file.queue[0] is not ticket or (file.users and file.options != options):
-            cancellation.check()
-            file.changed.wait(0.05)
-    finally:
-        file.queue.remove(ticket)
-        file.changed.notify_all()
-
-
 def open_instance(path: str, options: OpenOptions, *, locked: bool = True) -> DuckDBPyConnection:
-    import duckdb
-
     spill = os.path.join(tempfile.gettempdir(), f"noetl-duckdb-{os.getpid()}-{os.urandom(6).hex()}")
-    limits = {"memory_limit": options.memory, "threads": str(options.threads)}
     config: dict[str, Any] = {
         **LOCKED_OPTIONS,
-        **limits,
+        "memory_limit": options.memory,
+        "threads": str(options.threads),
         "temp_directory": spill,
         "max_temp_directory_size": SPILL_LIMIT,
     }
@@ -188,12 +171,8 @@ def _allowed(paths: Sequence[str]) -> tuple[list[str], list[str]]:
 def literal(value: Any) -> str:
     """A value as a DuckDB literal."""
     match value:
-        case None:
-            return "NULL"
-        case bool():
-            return "TRUE" if value else "FALSE"
-        case int():
-            return str(value)
+        case None | bool() | int():
+            return simple_literal(value)
         case float():
             written = repr(value)
             return written if "e" in written else f"{written}e0" if "." in written else f"'{written}'::DOUBLE"
@@ -221,15 +200,13 @@ def table_name(name: str) -> str:
     parts = tuple(name.split("."))
     if not all(parts) or "\0" in name:
         raise Failure("input", f"{name!r} can't be the name of a table")
-    return quoted(parts)
+    return quoted(*parts)
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 
 class DuckdbError(NamedTuple):
-    """A parsed error of DuckDB."""
-
     code: str | None
     message: str
     position: int | None
@@ -247,10 +224,17 @@ def parse_error(error: Error) -> DuckdbError:
         return DuckdbError(title if rest else None, (rest or text).partition("\n\nLINE ")[0], None)
 
 
+@contextmanager
+def sql_errors() -> Iterator[None]:
+    """Raises a Failure in place of an error of DuckDB."""
+    try:
+        yield
+    except Error as error:
+        raise sql_failure(error) from None
+
+
 def sql_failure(error: Error, line: int | None = None, *, advice: str | None = None) -> Failure:
     """The failure of a statement."""
-    import duckdb
-
     parsed = parse_error(error)
     kind, message, retryable = "sql", f"{parsed.code}: {parsed.message}" if parsed.code else parsed.message, False
     match error:
@@ -262,9 +246,10 @@ def sql_failure(error: Error, line: int | None = None, *, advice: str | None = N
             kind = "not_found"
     if advice is not None:
         message += f". {advice}"
-    place = {} if line is None else {"line": line}
-    where = "" if line is None else f" (line {line} of the SQL)"
-    return Failure(kind, f"{message}{where}", retryable=retryable, extra=duckdb_extra(parsed.code), **place)
+    place = {}
+    if line is not None:
+        message, place = f"{message} (line {line} of the SQL)", {"line": line}
+    return Failure(kind, message, retryable=retryable, extra=duckdb_extra(parsed.code), **place)
 
 
 def duckdb_extra(code: str | None) -> dict[str, Any]:
@@ -274,10 +259,9 @@ def duckdb_extra(code: str | None) -> dict[str, Any]:
 
 def open_failure(path: str, error: Error) -> Failure:
     parsed = parse_error(error)
+    kind, message = "input", f"the database {path} can't be opened: {parsed.message}"
     if "lock on file" in parsed.message:
-        message = f"the database {path} is open in another process: try again when that has ended"
-        return Failure("connect", message, retryable=True, extra=duckdb_extra(parsed.code))
-    if "does not exist" in parsed.message or "No such file" in parsed.message:
-        message = f"the database {path} or its folder does not exist: {parsed.message}"
-        return Failure("not_found", message, extra=duckdb_extra(parsed.code))
-    return Failure("input", f"the database {path} can't be opened: {parsed.message}", extra=duckdb_extra(parsed.code))
+        kind, message = "connect", f"the database {path} is open in another process: try again when that has ended"
+    elif "does not exist" in parsed.message or "No such file" in parsed.message:
+        kind, message = "not_found", f"the database {path} or its folder does not exist: {parsed.message}"
+    return Failure(kind, message, retryable=kind == "connect", extra=duckdb_extra(parsed.code))

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 from noetl.model.outcome import Failure
 from noetl.tools.files import task_file
-from noetl.tools.rows.columns import Column
+from noetl.tools.rows.columns import DECIMAL_DIGITS, Column
 from noetl.tools.rows.duckdb_database import literal
-from noetl.tools.rows.endpoints import RelationSource, StagedRows
-from noetl.tools.rows.progress import Progress
+from noetl.tools.rows.endpoints import Progress, SourceEndpoint, StagedRows, TargetEndpoint
 from noetl.tools.rows.staging import Staging
 
 FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -51,94 +51,79 @@ def file_format(path: str, explicit: str | None) -> str:
 # -- source -----------------------------------------------------------------------------------------------------------
 
 
-def file_source(staging: Staging, path: str, form: str, *, typed: bool) -> RelationSource:
+def file_source(staging: Staging, path: str, form: str, *, typed: bool) -> SourceEndpoint:
     """The rows of a file. `typed`: the target gets the types of the source."""
     path = task_file(path, "source.path")
     if not os.path.isfile(path):
         raise Failure("not_found", f"the file {path} does not exist")
-    if form == "parquet":
-        relation = f"read_parquet({literal(path)})"
-        return RelationSource(relation, staging.describe(f"SELECT * FROM {relation}"))
-    if form == "csv":
-        options = "header = true, all_varchar = true, allow_quoted_nulls = false, sample_size = -1"
-        relation = f"read_csv({literal(path)}, {options})"
-        columns = staging.describe(f"SELECT * FROM {relation}")
-        return _typed_csv(staging, relation, columns) if typed else RelationSource(relation, columns)
-    return _json_source(staging, path, form)
+    if form in ("json", "jsonl"):
+        return _json_source(staging, path, form)
+    options = ", header = true, all_varchar = true, allow_quoted_nulls = false, sample_size = -1"
+    relation = f"read_{form}({literal(path)}{options if form == 'csv' else ''})"
+    columns = staging.describe(f"SELECT * FROM {relation}")
+    if form == "csv" and typed:
+        return _converted(relation, columns, _csv_kinds(staging, relation, columns), access="")
+    return SourceEndpoint(relation, columns)
 
 
-def _typed_csv(staging: Staging, relation: str, columns: list[Column]) -> RelationSource:
-    tests = [
-        f"bool_and({_fits(column.quoted, kind)}) FILTER ({column.quoted} IS NOT NULL)"
-        for column in columns
-        for kind in PATTERNS
-    ]
-    digits = [_digits(column.quoted) for column in columns]
-    row = staging.checked(
-        lambda: staging.connection.execute(f"SELECT {', '.join(tests + digits)} FROM {relation}").fetchone()
-    )
-    assert row is not None
-    kinds = []
-    for number in range(len(columns)):
-        fitting = row[number * len(PATTERNS) : (number + 1) * len(PATTERNS)]
-        whole, scale = row[len(tests) + number].values()
-        kinds.append(_first_fit(fitting, whole, scale))
-    values = ", ".join(
-        f"CAST({column.quoted} AS {kind}) AS {column.quoted}" for column, kind in zip(columns, kinds, strict=True)
-    )
+def _converted(relation: str, columns: list[Column], kinds: list[str], *, access: str) -> SourceEndpoint:
+    """The relation with values of these types. `access` makes text of a value."""
     typed = [Column(column.name, kind) for column, kind in zip(columns, kinds, strict=True)]
-    return RelationSource(f"(SELECT {values} FROM {relation})", typed)
+    values = (
+        column.quoted if column.type == "JSON" else f"CAST({column.quoted}{access} AS {column.type}) AS {column.quoted}"
+        for column in typed
+    )
+    return SourceEndpoint(f"(SELECT {', '.join(values)} FROM {relation})", typed)
 
 
-def _fits(name: str, kind: str) -> str:
-    matches = f"regexp_full_match({name}, {literal(PATTERNS[kind])})"
-    if kind == "DECIMAL":
-        return matches
-    return f"{matches} AND TRY_CAST({name} AS {kind}) IS NOT NULL"
+def _csv_kinds(staging: Staging, relation: str, columns: list[Column]) -> list[str]:
+    """The types of all columns, by one query over all values."""
+    tests = []
+    for name in (column.quoted for column in columns):
+        for kind, pattern in PATTERNS.items():
+            fits = f"regexp_full_match({name}, {literal(pattern)})"
+            if kind != "DECIMAL":
+                fits += f" AND TRY_CAST({name} AS {kind}) IS NOT NULL"
+            tests.append(f"bool_and({fits}) FILTER ({name} IS NOT NULL)")
+        decimal = f"regexp_full_match({name}, {literal(PATTERNS['DECIMAL'])})"
+        number = f"CASE WHEN {decimal} THEN ltrim({name}, '-') END"
+        tests += [f"max(length(split_part({number}, '.', {part})))" for part in (1, 2)]
+    (row,) = staging.rows(f"SELECT {', '.join(tests)} FROM {relation}")
+    width = len(PATTERNS) + 2
+    return [_first_fit(row[start : start + width]) for start in range(0, len(row), width)]
 
 
-def _digits(name: str) -> str:
-    """The most digits that the values have before and after the decimal point."""
-    number = f"CASE WHEN regexp_full_match({name}, {literal(PATTERNS['DECIMAL'])}) THEN ltrim({name}, '-') END"
-    return f"{{'whole': max(length(split_part({number}, '.', 1))), 'scale': max(length(split_part({number}, '.', 2)))}}"
-
-
-def _first_fit(fitting: tuple[bool | None, ...], whole: int | None, scale: int | None) -> str:
+def _first_fit(tests: tuple[Any, ...]) -> str:
+    """The first type that fits all values. The last two results are the most digits before and after the point."""
+    *fitting, whole, scale = (value or 0 for value in tests)
     for kind, fits in zip(PATTERNS, fitting, strict=True):
-        if not fits:
-            continue
-        if kind != "DECIMAL":
+        if fits and kind != "DECIMAL":
             return kind
-        if (whole or 0) + (scale or 0) <= 38:
-            return f"DECIMAL({(whole or 0) + (scale or 0)},{scale or 0})"
+        if fits and whole + scale <= DECIMAL_DIGITS:
+            return f"DECIMAL({whole + scale},{scale})"
     return "VARCHAR"
 
 
-def _json_source(staging: Staging, path: str, form: str) -> RelationSource:
+def _json_source(staging: Staging, path: str, form: str) -> SourceEndpoint:
     """The rows of JSON. Columns of maps or lists, and of several types, stay JSON."""
     layout = "array" if form == "json" else "newline_delimited"
     reading = f"format = '{layout}', maximum_object_size = {MAX_OBJECT_BYTES}"
-    objects = f"SELECT json FROM read_json_objects({literal(path)}, {reading}) LIMIT 1"
-    first = staging.checked(lambda: staging.connection.execute(objects).fetchone())
-    if first is None:
-        return RelationSource("", [])
-    if not first[0].lstrip().startswith("{"):
-        raise Failure("input", f"{path} contains {first[0][:50]}: rows must be maps")
+    first = staging.rows(f"SELECT json FROM read_json_objects({literal(path)}, {reading}) LIMIT 1")
+    if not first:
+        return SourceEndpoint("", [])
+    text = first[0][0]
+    if not text.lstrip().startswith("{"):
+        raise Failure("input", f"{path} contains {text[:50]}: rows must be maps")
     columns = staging.describe(
         f"SELECT * FROM read_json({literal(path)}, {reading}, records = true, maximum_depth = 1, sample_size = -1)"
     )
     types = ", ".join(f"{literal(column.name)}: 'JSON'" for column in columns)
     relation = f"read_json({literal(path)}, {reading}, columns = {{{types}}})"
     type_lists = ", ".join(f"list(DISTINCT json_type({column.quoted}))" for column in columns)
-    row = staging.checked(lambda: staging.connection.execute(f"SELECT {type_lists} FROM {relation}").fetchone())
-    assert row is not None
-    kinds = [_json_kind({kind for kind in kinds or () if kind not in (None, "NULL")}) for kinds in row]
-    values = ", ".join(
-        f"{column.quoted if kind == 'JSON' else f'''CAST({column.quoted}->>'$' AS {kind})'''} AS {column.quoted}"
-        for column, kind in zip(columns, kinds, strict=True)
+    (row,) = staging.rows(f"SELECT {type_lists} FROM {relation}")
+    return _converted(
+        relation, columns, [_json_kind({*(kinds or ())} - {None, "NULL"}) for kinds in row], access="->>'$'"
     )
-    typed = [Column(column.name, kind) for column, kind in zip(columns, kinds, strict=True)]
-    return RelationSource(f"(SELECT {values} FROM {relation})", typed)
 
 
 def _json_kind(kinds: set[str]) -> str:
@@ -154,7 +139,7 @@ def _json_kind(kinds: set[str]) -> str:
 # -- target -----------------------------------------------------------------------------------------------------------
 
 
-class FileTarget:
+class FileTarget(TargetEndpoint):
     """A file, written under another name and renamed at the end."""
 
     def __init__(self, path: str, form: str, mode: str) -> None:
@@ -169,27 +154,17 @@ class FileTarget:
         if self.appends and form == "json":
             raise Failure("input", "rows can't be appended to a JSON list: use jsonl, or `mode: replace`")
 
-    def accepts(self) -> dict[str, str] | None:
-        return None
-
-    def prepare(self, columns: list[Column]) -> None: ...
-
     def write(self, staging: Staging, rows: StagedRows, progress: Progress) -> int:
-        values = ", ".join(f"{for_file(column, self.form)} AS {column.quoted}" for column in rows.columns)
-        query = f"SELECT {values} FROM ({rows.query})"
+        query = rows.select(lambda column: for_file(column, self.form))
         if self.appends and self.form == "parquet":
             return self._append_to_parquet(staging, query)
         if self.appends and self.form == "csv":
             self._check_header(staging, rows.columns)
-        part = self.temporary if not self.appends else f"{self.temporary}.part"
+        part = f"{self.temporary}.part" if self.appends else self.temporary
         form = "format csv, header false" if self.appends and self.form == "csv" else COPY_OPTIONS[self.form]
-        try:
-            count = staging.execute(f"COPY ({query}) TO {literal(part)} ({form})")
-            if self.appends:
-                self._append(part)
-        finally:
-            if self.appends:
-                Path(part).unlink(missing_ok=True)
+        count = staging.execute(f"COPY ({query}) TO {literal(part)} ({form})")
+        if self.appends:
+            self._append(part)
         return count
 
     def write_none(self) -> None:
@@ -218,8 +193,7 @@ class FileTarget:
 
     def _append_to_parquet(self, staging: Staging, query: str) -> int:
         existing = f"SELECT * FROM read_parquet({literal(self.path)})"
-        row = staging.checked(lambda: staging.connection.execute(f"SELECT count(*) FROM ({existing})").fetchone())
-        count: int = row[0] if row else 0
+        count: int = staging.rows(f"SELECT count(*) FROM ({existing})")[0][0]
         both = f"{existing} UNION ALL BY NAME {query}"
         return staging.execute(f"COPY ({both}) TO {literal(self.temporary)} ({COPY_OPTIONS['parquet']})") - count
 
@@ -235,8 +209,9 @@ class FileTarget:
         os.replace(self.temporary, self.path)
 
     def discard(self) -> None:
-        """Remove the temporary file of an unfinished transfer."""
-        Path(self.temporary).unlink(missing_ok=True)
+        """Remove the temporary files."""
+        for path in self.paths[1:]:
+            Path(path).unlink(missing_ok=True)
 
 
 def for_file(column: Column, form: str) -> str:
@@ -249,7 +224,7 @@ def for_file(column: Column, form: str) -> str:
             return f"to_base64({name})"
         case "TIMESTAMP" | "TIMESTAMP_S" | "TIMESTAMP_MS" | "TIMESTAMP_NS":
             return f"replace({name}::VARCHAR, ' ', 'T')"
-        case "TIMESTAMPTZ" | "TIMESTAMP WITH TIME ZONE":
+        case "TIMESTAMPTZ":
             return f"replace({name}::VARCHAR, ' ', 'T') || ':00'"
         case "FLOAT" | "DOUBLE" if form != "csv":
             return f"CASE WHEN isfinite({name}) THEN to_json({name}) ELSE to_json({name}::VARCHAR) END"

@@ -12,10 +12,8 @@ import msgspec
 
 from noetl.model.outcome import Failure
 from noetl.tools.rows.blocking import Cancellation
-from noetl.tools.rows.columns import Column
-from noetl.tools.rows.endpoints import RelationSource, StagedRows
+from noetl.tools.rows.endpoints import Progress, SourceEndpoint, StagedRows, TargetEndpoint
 from noetl.tools.rows.file_endpoint import file_source, for_file
-from noetl.tools.rows.progress import Progress
 from noetl.tools.rows.staging import Staging
 
 Send = Callable[[list[dict[str, Any]], int], Future[None]]
@@ -35,7 +33,7 @@ def rows_of(response: Any, path: str | None) -> list[dict[str, Any]]:
     return rows
 
 
-def http_source(staging: Staging, rows: list[dict[str, Any]]) -> RelationSource:
+def http_source(staging: Staging, rows: list[dict[str, Any]]) -> SourceEndpoint:
     path = os.path.join(staging.folder, "response.jsonl")
     with open(path, "wb") as file:
         for row in rows:
@@ -43,7 +41,7 @@ def http_source(staging: Staging, rows: list[dict[str, Any]]) -> RelationSource:
     return file_source(staging, path, "jsonl", typed=True)
 
 
-class HttpTarget:
+class HttpTarget(TargetEndpoint):
     """A URL that receives each batch as a JSON list. A batch that was sent can't be rolled back."""
 
     def __init__(self, send: Send, batch_size: int, cancellation: Cancellation) -> None:
@@ -55,24 +53,14 @@ class HttpTarget:
         if self.sending is not None:
             self.sending.cancel()
 
-    def accepts(self) -> dict[str, str] | None:
-        return None
-
-    def prepare(self, columns: list[Column]) -> None: ...
-
     def write(self, staging: Staging, rows: StagedRows, progress: Progress) -> int:
-        values = ", ".join(f"{for_file(column, 'json')} AS {column.quoted}" for column in rows.columns)
-        query = f"SELECT to_json(row) FROM (SELECT {values} FROM ({rows.query})) AS row"
-        staging.checked(lambda: staging.connection.execute(query))
-        count = batches = 0
-        while batch := staging.checked(lambda: staging.connection.fetchmany(self.batch_size)):
-            batches += 1
-            self.sending = self.send([msgspec.json.decode(row[0]) for row in batch], batches)
+        query = f"SELECT to_json(row) FROM ({rows.select(lambda column: for_file(column, 'json'))}) AS row"
+        count = 0
+        for number, batch in enumerate(staging.batches(query, self.batch_size), start=1):
+            self.sending = self.send([msgspec.json.decode(row[0]) for row in batch], number)
             with suppress(CancelledError):
                 self.sending.result()
             self.cancellation.check()
             count += len(batch)
             progress.reach(count)
         return count
-
-    def commit(self) -> None: ...

@@ -15,7 +15,6 @@ from contextlib import suppress
 from itertools import count
 from typing import BinaryIO, TypeVar
 
-from noetl.model.outcome import Failure
 from noetl.tools.rows.columns import Column
 from noetl.tools.rows.duckdb_database import literal
 
@@ -28,6 +27,10 @@ FIRST_ERROR_SECONDS = 0.2
 """How long the other end may take to report the error that broke the pipe."""
 NULL = r"\N"
 """Null in CSV. The text of these two characters is in quotes."""
+
+
+class Aborted(Exception):
+    """DuckDB will never open its end of the pipe."""
 
 
 class Pipe:
@@ -54,8 +57,8 @@ class Pipe:
         form = f"format csv, header false, delim ',', quote '\"', escape '\"', nullstr {literal(NULL)}{quotes}"
         return f"COPY ({query}) TO {literal(self.path)} ({form})"
 
-    def writer(self) -> BinaryIO | None:
-        """The end to write to; None if DuckDB does not read."""
+    def writer(self) -> BinaryIO:
+        """The end to write to; Aborted if DuckDB does not read."""
         while not self.over.is_set():
             with suppress(OSError):  # no reader yet
                 descriptor = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
@@ -63,7 +66,7 @@ class Pipe:
                 _widen(descriptor)
                 return open(descriptor, "wb", buffering=PIPE_BYTES // 4)
             time.sleep(POLL_SECONDS / 10)
-        return None
+        raise Aborted
 
     def chunks(self) -> Generator[bytes]:
         descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
@@ -106,7 +109,11 @@ def run_both(other: Callable[[], object], main: Callable[[], T], abort: Callable
         result = main()
     except BaseException:
         thread.join(FIRST_ERROR_SECONDS)  # if it failed first, it is about to report it
-        failed_first = [error for error in errors if not _is_broken_pipe(error)]
+        failed_first = [  # and not only because the other end was closed
+            error
+            for error in errors
+            if not isinstance(error, (BrokenPipeError, Aborted)) and "Broken pipe" not in str(error)
+        ]
         with suppress(Exception):
             abort()
         thread.join()
@@ -117,19 +124,3 @@ def run_both(other: Callable[[], object], main: Callable[[], T], abort: Callable
     if errors:
         raise errors[0]
     return result
-
-
-def checked_count(sent: int, received: int) -> int:
-    """The number of rows; Failure if the pipe lost some."""
-    if sent != received:
-        raise Failure("internal", f"{sent:,} rows were sent and {received:,} received: nothing was changed")
-    return received
-
-
-def _is_broken_pipe(error: BaseException) -> bool:
-    """Whether an error of Python or DuckDB only says that the other end was closed."""
-    return isinstance(error, (BrokenPipeError, Aborted)) or "Broken pipe" in str(error)
-
-
-class Aborted(Exception):
-    """This end was asked to stop."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from snowflake.connector.constants import FIELD_ID_TO_NAME
@@ -12,22 +11,13 @@ from noetl.model.outcome import Failure, Outcome
 from noetl.sql import Sql, statements, write
 from noetl.tools.base import Context
 from noetl.tools.rows.blocking import Cancellation, in_thread
-from noetl.tools.rows.plain import distinct_names, from_json, plain
-from noetl.tools.rows.result import changed, combined, read_rows
-from noetl.tools.rows.shape import row_values
-from noetl.tools.rows.snowflake_insert import insert_rows
-from noetl.tools.rows.snowflake_pool import pool_of
-from noetl.tools.rows.snowflake_session import (
-    FILE_COMMANDS,
-    SnowflakeSession,
-    bind,
-    first_word,
-    literal,
-    snowflake_extra,
-)
+from noetl.tools.rows.snowflake_session import SnowflakeSession, pool_of_loop, snowflake_extra
+from noetl.tools.rows.snowflake_sql import bind, first_word, insert_rows, literal
+from noetl.tools.rows.values import changed, combined, distinct_names, from_json, plain, read_rows, row_values
 from noetl.tools.snowflake import Inputs
 
 DEFAULT_ENTRY = "snowflake"
+FILE_COMMANDS = frozenset(["PUT", "GET"])
 SEMI_STRUCTURED = ("VARIANT", "OBJECT", "ARRAY")
 CHANGES = frozenset(["INSERT", "UPDATE", "DELETE", "MERGE"])
 READS = frozenset(["SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "LIST", "LS", "CALL", "VALUES"])
@@ -43,7 +33,7 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
         fields = await context.credential(inputs.auth or DEFAULT_ENTRY)
         own = {name: getattr(inputs, name) for name in ("warehouse", "database", "schema", "role")}
         fields = {**fields, **{name: value for name, value in own.items() if value is not None}}
-        pool = pool_of(asyncio.get_running_loop())
+        pool = pool_of_loop()
 
         def work(cancellation: Cancellation) -> Outcome:
             with pool.session(fields, cancellation) as session:
@@ -73,20 +63,17 @@ def _run(session: SnowflakeSession, sql: Sql, params: Params) -> Outcome:
     results = []
     query_id = None
     for word, statement in commands:
-        cursor = _execute(session, statement, params)
+        if params is None:
+            cursor = session.execute(*bind(statement))
+        elif isinstance(params, dict):
+            raise Failure("input", "`params` for snowflake is a list, for the placeholders `?`")
+        else:
+            cursor = session.execute(write(statement, literal), params)
         query_id = cursor.sfqid
         results.append(_result(cursor, word, session.cancellation))
     if transaction:
         session.execute("COMMIT")
     return Outcome(result=combined(results), extra=snowflake_extra(None, None, query_id))
-
-
-def _execute(session: SnowflakeSession, sql: Sql, params: Params) -> SnowflakeCursor:
-    if params is None:
-        return session.execute(*bind(sql))
-    if isinstance(params, dict):
-        raise Failure("input", "`params` for snowflake is a list, for the placeholders `?`")
-    return session.execute(write(sql, literal), params)
 
 
 def _result(cursor: SnowflakeCursor, word: str, cancellation: Cancellation) -> dict[str, Any]:

@@ -5,26 +5,26 @@ Names in upper case, which Snowflake makes of unquoted names, are lower case at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date, datetime, time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from snowflake.connector.constants import FIELD_ID_TO_NAME
+
+from noetl.sql import Sql, write
 from noetl.tools.rows.blocking import Cancellation
 from noetl.tools.rows.columns import Column, from_snowflake, to_snowflake
-from noetl.tools.rows.duckdb_endpoint import duplicate_key
-from noetl.tools.rows.endpoints import StagedRows
-from noetl.tools.rows.pipe import NULL, Aborted, checked_count, run_both
-from noetl.tools.rows.progress import Progress
-from noetl.tools.rows.snowflake_insert import batches, insert_batch
-from noetl.tools.rows.snowflake_session import SnowflakeSession, bind, folded, literal, login, name
+from noetl.tools.rows.endpoints import PipedSource, Progress, StagedRows, TargetEndpoint, duplicate_key
+from noetl.tools.rows.pipe import NULL, Pipe
+from noetl.tools.rows.snowflake_session import SnowflakeSession, login, logout
+from noetl.tools.rows.snowflake_sql import batches, bind, folded, insert_batch, literal, name
 from noetl.tools.rows.staging import Staging
-
-if TYPE_CHECKING:
-    from noetl.sql import Sql
 
 FETCH_ROWS = 2_000
 STAGING_TABLE = "NOETL_TRANSFER"
+UNCHANGED = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "BOOLEAN", "BLOB", "DOUBLE", "FLOAT")
+"""Types whose values are passed as they are; all others are text."""
 
 
 @contextmanager
@@ -36,52 +36,33 @@ def open_session(
     try:
         yield SnowflakeSession(connection, cancellation)
     finally:
-        with suppress(Exception):
-            connection.close(retry=False)
+        logout(connection)
 
 
 # -- source -----------------------------------------------------------------------------------------------------------
 
 
-class SnowflakeSource:
-    """The rows of a query, through a pipe."""
+class SnowflakeSource(PipedSource):
+    """The rows of a query or a table."""
 
     def __init__(
         self, session: SnowflakeSession, staging: Staging, sql: Sql | None, table: str | None, params: Any
     ) -> None:
-        from snowflake.connector.constants import FIELD_ID_TO_NAME
-
-        from noetl.sql import write
-
-        self.session, self.pipe, self.sent = session, staging.pipe(), 0
+        self.session = session
         if table is not None or sql is None:
             self.cursor = session.execute(f"SELECT * FROM {name(table or '')}")
         elif params is not None:
             self.cursor = session.execute(write(sql, literal), params)
         else:
             self.cursor = session.execute(*bind(sql))
-        self.columns = [
-            Column(
-                _other_case(field.name), from_snowflake(FIELD_ID_TO_NAME[field.type_code], field.precision, field.scale)
-            )
-            for field in self.cursor.description
-        ]
-        raw = [Column(f"c{n}", "VARCHAR" if c.type == "BLOB" else c.type) for n, c in enumerate(self.columns)]
-        values = ", ".join(
-            f"{f'unhex({source.name})' if column.type == 'BLOB' else source.name} AS {column.quoted}"
-            for source, column in zip(raw, self.columns, strict=True)
-        )
-        self.relation = f"(SELECT {values} FROM {self.pipe.relation(raw)})"
+        columns = []
+        for field in self.cursor.description:
+            kind = from_snowflake(FIELD_ID_TO_NAME[field.type_code], field.precision, field.scale)
+            columns.append(Column(_other_case(field.name), kind))
+        super().__init__(Pipe(staging.folder), columns)
 
-    def flow(self, consume: Callable[[], int], progress: Progress) -> int:
-        received = run_both(lambda: self._feed(progress), consume, self.pipe.over.set)
-        return checked_count(self.sent, received)
-
-    def _feed(self, progress: Progress) -> None:
-        writer = self.pipe.writer()
-        if writer is None:
-            raise Aborted
-        with writer:
+    def feed(self, progress: Progress) -> None:
+        with self.pipe.writer() as writer:
             while batch := self.cursor.fetchmany(FETCH_ROWS):
                 self.session.cancellation.check()
                 writer.write("".join(",".join(map(_cell, row)) + "\n" for row in batch).encode())
@@ -110,18 +91,17 @@ def _other_case(text: str) -> str:
 # -- target -----------------------------------------------------------------------------------------------------------
 
 
-class SnowflakeTarget:
+class SnowflakeTarget(TargetEndpoint):
     """A table, written in one transaction. Snowflake commits when it creates a table, so that comes first."""
 
     def __init__(self, session: SnowflakeSession, table: str, mode: str, key: list[str], batch_size: int) -> None:
         self.session, self.mode, self.key, self.batch_size = session, mode, key, batch_size
-        self.label, self.name = table, name(table)
-        self.into = self.name
-        self.exists = False
+        self.table, self.exists = table, False
+        self.name = self.into = name(table)
 
     def accepts(self) -> dict[str, str] | None:
         """The columns by their names at the other endpoint."""
-        *schema, table = (folded(part) for part in self.label.split("."))
+        *schema, table = (folded(part) for part in self.table.split("."))
         within = f"table_schema = {literal(schema[-1])}" if schema else "table_schema = CURRENT_SCHEMA()"
         view = f"{name(schema[0])}.information_schema" if len(schema) > 1 else "information_schema"
         cursor = self.session.execute(
@@ -145,12 +125,10 @@ class SnowflakeTarget:
             self.session.execute(f"DELETE FROM {self.name}")
 
     def write(self, staging: Staging, rows: StagedRows, progress: Progress) -> int:
-        values = ", ".join(f"{_for_snowflake(column)} AS {column.quoted}" for column in rows.columns)
-        staging.checked(lambda: staging.connection.execute(f"SELECT {values} FROM ({rows.query})"))
         names = [column.name for column in rows.columns]
         json = frozenset(place for place, column in enumerate(rows.columns) if column.nested)
         count = 0
-        while batch := staging.checked(lambda: staging.connection.fetchmany(self.batch_size)):
+        for batch in staging.batches(rows.select(_for_snowflake), self.batch_size):
             for part in batches(batch, len(names)):
                 insert_batch(self.session, self.into, names, part, json)
                 count += len(part)
@@ -179,8 +157,8 @@ class SnowflakeTarget:
 
 
 def _for_snowflake(column: Column) -> str:
-    """The expression that DuckDB passes a column with: numbers, booleans and bytes as they are, all others as text."""
-    if column.nested:
-        return f"to_json({column.quoted})::VARCHAR" if column.type != "JSON" else f"{column.quoted}::VARCHAR"
-    unchanged = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "BOOLEAN", "BLOB", "DOUBLE", "FLOAT")
-    return column.quoted if column.type in unchanged else f"{column.quoted}::VARCHAR"
+    """The expression that DuckDB passes a column with."""
+    if column.type in UNCHANGED:
+        return column.quoted
+    as_json = column.nested and column.type != "JSON"
+    return f"to_json({column.quoted})::VARCHAR" if as_json else f"{column.quoted}::VARCHAR"

@@ -1,33 +1,36 @@
-"""Sessions, literals and errors of Snowflake, for the kinds `snowflake` and `transfer`."""
+"""Sessions of Snowflake, their pool and their errors, for the kinds `snowflake` and `transfer`."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
+import threading
+import time
+from asyncio import AbstractEventLoop
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
-import msgspec
+import snowflake.connector
+from cryptography.hazmat.primitives import serialization
+from snowflake.connector import SnowflakeConnection
+from snowflake.connector.cursor import SnowflakeCursor
+from snowflake.connector.errors import DatabaseError, Error, InterfaceError, OperationalError
 
+from noetl.addresses import check_host_blocking
 from noetl.model.outcome import Failure
-from noetl.sql import quoted
-from noetl.tools.rows.blocking import Cancellation
-
-if TYPE_CHECKING:
-    from snowflake.connector import SnowflakeConnection
-    from snowflake.connector.cursor import SnowflakeCursor
-    from snowflake.connector.errors import Error
-
-    from noetl.sql import Sql
+from noetl.tools.rows.blocking import Cancellation, in_thread
 
 LOGIN_SECONDS = 20
+MAX_IDLE = 8
+IDLE_SECONDS = 300.0
+UNCHECKED_SECONDS = 30.0
 FIELDS = ("account", "user", "password", "warehouse", "database", "schema", "role", "host", "port", "protocol")
 AUTH_FIELDS = ("authenticator", "token", "private_key", "private_key_passphrase", "passcode")
 SESSION = {"CLIENT_TELEMETRY_ENABLED": False, "CLIENT_OUT_OF_BAND_TELEMETRY_ENABLED": False}
-TYPED_LITERAL = re.compile(r"(?i)\b(?:interval|date|time|timestamp(?:_\w+)?)\s*\Z")
-"""After these words Snowflake accepts only a literal."""
-BINDS = frozenset(["SELECT", "WITH", "INSERT", "UPDATE", "DELETE", "MERGE", "CALL", "VALUES"])
-"""Statements that accept bound values everywhere else."""
 HOST_FIELDS = {
     "account": r"[A-Za-z0-9][A-Za-z0-9._-]*",
     "host": r"[A-Za-z0-9][A-Za-z0-9._-]*",
@@ -35,7 +38,6 @@ HOST_FIELDS = {
     "authenticator": r"https?://[A-Za-z0-9._-]+(:[0-9]+)?(/[^\s\\]*)?|[A-Za-z0-9_-]+",
 }
 """Fields of a credential that determine where the connector sends requests."""
-FILE_COMMANDS = frozenset(["PUT", "GET"])
 CANCELED, LOCKED = 604, 625
 SESSION_ENDED = frozenset([390104, 390111, 390112, 390114])
 """The session has ended: the statement was not run."""
@@ -46,11 +48,6 @@ SESSION_ENDED = frozenset([390104, 390111, 390112, 390114])
 
 def login(fields: Mapping[str, Any]) -> SnowflakeConnection:
     """A new session with the fields of a credential."""
-    import logging
-
-    import snowflake.connector
-    from snowflake.connector.errors import Error
-
     logging.getLogger("snowflake.connector").setLevel(logging.CRITICAL)  # it logs statements and addresses
     settings = {name: fields[name] for name in (*FIELDS, *AUTH_FIELDS) if fields.get(name) is not None}
     unknown = next((name for name in fields if name not in (*FIELDS, *AUTH_FIELDS, "kind")), None)
@@ -78,24 +75,25 @@ def login(fields: Mapping[str, Any]) -> SnowflakeConnection:
         raise _login_failure(error, str(settings.get("host") or settings["account"])) from None
 
 
+def logout(connection: SnowflakeConnection) -> None:
+    with suppress(Exception):  # whether or not the server is reachable
+        connection.close(retry=False)
+
+
 def _check_hosts(settings: Mapping[str, Any]) -> None:
     """Failure for a host that requests are not allowed to: the connector builds a host name from the account, and
     sends requests to an `authenticator` that is a URL."""
-    from noetl.addresses import check_host_blocking
-
     for name, pattern in HOST_FIELDS.items():
         if name in settings and not re.fullmatch(pattern, str(settings[name])):
             raise Failure("input", f"`{name}` of the credential for snowflake is not valid")
-    hosts = [settings.get("host"), re.match(r"https?://([^/:?#@]+)", str(settings.get("authenticator", "")))]
-    for host in hosts:
-        if host:
-            check_host_blocking(str(host if isinstance(host, str) else host[1]))
+    if settings.get("host"):
+        check_host_blocking(str(settings["host"]))
+    if url := re.match(r"https?://([^/:?#@]+)", str(settings.get("authenticator", ""))):
+        check_host_blocking(url[1])
 
 
 def _private_key(text: str | bytes, passphrase: str | None) -> bytes:
     """The key in DER, from PEM."""
-    from cryptography.hazmat.primitives import serialization
-
     raw = text.encode() if isinstance(text, str) else text
     try:
         key = serialization.load_pem_private_key(raw, passphrase.encode() if passphrase else None)
@@ -129,8 +127,6 @@ class SnowflakeSession:
             self.connection._cancel_query(text, request)  # type: ignore[arg-type]
 
     def execute(self, text: str, values: list[Any] | dict[str, Any] | None = None) -> SnowflakeCursor:
-        from snowflake.connector.errors import Error
-
         self.cancellation.check()
         cursor = self.connection.cursor()
         text, request = text.strip(), str(uuid4())
@@ -145,96 +141,85 @@ class SnowflakeSession:
         return cursor
 
 
-class BoundStatement(NamedTuple):
-    text: str
-    values: list[Any]
+# -- pool -------------------------------------------------------------------------------------------------------------
 
 
-def bind(sql: Sql) -> BoundStatement:
-    """A statement with text bound wherever Snowflake accepts that, and numbers as literals."""
-    from noetl.sql import write
-
-    values: list[Any] = []
-    binds = first_word(sql) in BINDS
-    only_literals = iter(_only_literals(sql))
-
-    def render(value: Any) -> str:
-        if next(only_literals) or not binds or not isinstance(value, (str, bytes)):
-            return _nested(value, values, binds)
-        values.append(value)
-        return "?"
-
-    return BoundStatement(write(sql, render), values)
+class IdleConnection(NamedTuple):
+    connection: SnowflakeConnection
+    since: float
 
 
-def _only_literals(sql: Sql) -> Iterator[bool]:
-    """For each value, whether it follows a word such as `INTERVAL`."""
-    from noetl.sql import InList, Value
+class SnowflakePool:
+    """The sessions of one event loop. One call uses a session at a time; a session that it changed is closed."""
 
-    before: Any = ""
-    for part in sql.parts:
-        if isinstance(part, Value):
-            yield isinstance(before, str) and TYPED_LITERAL.search(before) is not None
-        elif isinstance(part, InList):
-            yield from (False for item in part.items for _ in (item if isinstance(item, list) else [item]))
-        before = part
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: dict[str, list[IdleConnection]] = {}
 
+    @contextmanager
+    def session(self, fields: Mapping[str, Any], cancellation: Cancellation) -> Iterator[SnowflakeSession]:
+        key = repr(sorted(fields.items()))
+        connection = self._take(key) or login(fields)
+        session = SnowflakeSession(connection, cancellation)
+        try:
+            yield session
+        except BaseException:
+            session.clean = False  # a transaction may be open, or a statement still running
+            raise
+        finally:
+            if session.clean and not session.interrupted:
+                self._put(key, connection)
+            else:
+                logout(connection)
 
-def _nested(value: Any, values: list[Any], binds: bool) -> str:
-    """Lists and maps are JSON; anything else is a literal."""
-    if not isinstance(value, (list, dict)):
-        return literal(value)
-    text = msgspec.json.encode(value).decode()
-    if not binds:
-        return f"PARSE_JSON({literal(text)})"
-    values.append(text)
-    return "PARSE_JSON(?)"
+    def _take(self, key: str) -> SnowflakeConnection | None:
+        now = time.monotonic()
+        while True:
+            with self._lock:
+                idle = self._idle.get(key) or []
+                if not idle:
+                    return None
+                connection, since = idle.pop()
+            age = now - since
+            if age < UNCHECKED_SECONDS or (age < IDLE_SECONDS and connection.is_valid()):
+                return connection
+            logout(connection)
 
+    def _put(self, key: str, connection: SnowflakeConnection) -> None:
+        now = time.monotonic()
+        with self._lock:
+            entries = [*self._idle.get(key, []), IdleConnection(connection, now)]
+            fresh = [entry for entry in entries if now - entry.since <= IDLE_SECONDS][:MAX_IDLE]
+            self._idle[key] = fresh
+        for entry in entries:
+            if entry not in fresh:
+                logout(entry.connection)
 
-def literal(value: Any) -> str:
-    """A value as a Snowflake literal."""
-    match value:
-        case None:
-            return "NULL"
-        case bool():
-            return "TRUE" if value else "FALSE"
-        case int():
-            return str(value)
-        case float():
-            text = repr(value)
-            return f"'{text}'::FLOAT" if "n" in text else text
-        case bytes():
-            return f"TO_BINARY('{value.hex()}', 'HEX')"
-    return "'" + str(value).replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def first_word(sql: Sql) -> str:
-    """The first word of a statement in upper case, after comments."""
-    text = "".join(part if isinstance(part, str) else "?" for part in sql.parts)
-    text = re.sub(r"(?s)\A(?:\s+|--[^\n]*|//[^\n]*|/\*.*?\*/|\()*", "", text)
-    word = re.match(r"[A-Za-z]+", text)
-    return word[0].upper() if word else ""
-
-
-def name(text: str) -> str:
-    """The quoted name that Snowflake makes of an unquoted one: `sales.orders` is `"SALES"."ORDERS"`."""
-    parts = text.split(".")
-    if not all(parts) or "\0" in text:
-        raise Failure("input", f"{text!r} can't be the name of a table or column")
-    return quoted(tuple(folded(part) for part in parts))
+    def close(self) -> None:
+        with self._lock:
+            entries = [entry for idle in self._idle.values() for entry in idle]
+            self._idle.clear()
+        for entry in entries:
+            logout(entry.connection)
 
 
-def folded(part: str) -> str:
-    """In upper case if it needs no quotes, as in Snowflake."""
-    return part.upper() if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_$]*", part) else part
+_POOLS: WeakKeyDictionary[AbstractEventLoop, SnowflakePool] = WeakKeyDictionary()
+
+
+def pool_of_loop() -> SnowflakePool:
+    return _POOLS.setdefault(asyncio.get_running_loop(), SnowflakePool())
+
+
+async def close_pool() -> None:
+    pool = _POOLS.pop(asyncio.get_running_loop(), None)
+    if pool is not None:
+        await in_thread(lambda cancellation: pool.close())
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 
 def statement_failure(error: Error) -> Failure:
-    from snowflake.connector.errors import DatabaseError, InterfaceError, OperationalError
-
     code, state = error.errno, error.sqlstate
     extra = snowflake_extra(code, state, error.sfqid)
     text = _message(error)

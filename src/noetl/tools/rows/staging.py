@@ -7,10 +7,14 @@ endpoints are attached to it; statements can access those, the files that are re
 from __future__ import annotations
 
 import os
+import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, NamedTuple
+
+import duckdb
+from duckdb import DuckDBPyConnection
 
 from noetl.model.outcome import Failure
 from noetl.sql import quoted
@@ -24,47 +28,36 @@ from noetl.tools.rows.duckdb_database import (
     lock_down,
     open_failure,
     open_instance,
-    sql_failure,
+    sql_errors,
 )
-from noetl.tools.rows.pipe import Pipe
 
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-T = TypeVar("T")
 MEMORY, THREADS = "128MB", 2
 
 
-class Staging:
-    """A connection, and a folder for pipes and temporary files."""
-
-    def __init__(self, connection: DuckDBPyConnection, folder: str) -> None:
-        self.connection, self.folder = connection, folder
-
-    def pipe(self) -> Pipe:
-        return Pipe(self.folder)
+class Staging(NamedTuple):
+    connection: DuckDBPyConnection
+    folder: str
+    """For pipes and temporary files."""
 
     def describe(self, query: str) -> list[Column]:
-        rows = self.checked(lambda: self.connection.execute(f"DESCRIBE {query}").fetchall())
-        return [Column(row[0], row[1]) for row in rows]
+        with_zone = r"^TIMESTAMP WITH TIME ZONE"
+        return [Column(row[0], re.sub(with_zone, "TIMESTAMPTZ", row[1])) for row in self.rows(f"DESCRIBE {query}")]
 
-    def execute(self, statement: str) -> int:
+    def rows(self, query: str, params: list[Any] | None = None) -> list[Any]:
+        with sql_errors():
+            return self.connection.execute(query, params).fetchall()
+
+    def batches(self, query: str, size: int) -> Iterator[list[Any]]:
+        with sql_errors():
+            self.connection.execute(query)
+            while batch := self.connection.fetchmany(size):
+                yield batch
+
+    def execute(self, statement: str, params: Any = None) -> int:
         """Run a statement; return how many rows it changed or wrote."""
-
-        def run() -> int:
-            self.connection.execute(statement)
+        with sql_errors():
+            self.connection.execute(statement, params)
             return max(0, int(self.connection.rowcount))
-
-        return self.checked(run)
-
-    def checked(self, operation: Callable[[], T]) -> T:
-        """The result of an operation, with a Failure in place of an error of DuckDB."""
-        import duckdb
-
-        try:
-            return operation()
-        except duckdb.Error as error:
-            raise sql_failure(error) from None
 
 
 @contextmanager
@@ -82,17 +75,12 @@ def open_staging(
         )
         cancellation.on_cancel(connection.interrupt)
         for alias, (path, reads) in files.items():
-            _attach(connection, alias, path, reads)
+            if reads and not os.path.exists(path):
+                raise Failure("not_found", f"the database {path} does not exist")
+            access = "READ_ONLY" if reads else "READ_WRITE"
+            try:
+                connection.execute(f"ATTACH {literal(path)} AS {quoted(alias)} ({access})")
+            except duckdb.Error as error:
+                raise open_failure(path, error) from None
         lock_down(connection, [folder, *paths])
         yield Staging(connection, folder)
-
-
-def _attach(connection: DuckDBPyConnection, alias: str, path: str, reads: bool) -> None:
-    import duckdb
-
-    if reads and not os.path.exists(path):
-        raise Failure("not_found", f"the database {path} does not exist")
-    try:
-        connection.execute(f"ATTACH {literal(path)} AS {quoted((alias,))} ({'READ_ONLY' if reads else 'READ_WRITE'})")
-    except duckdb.Error as error:
-        raise open_failure(path, error) from None

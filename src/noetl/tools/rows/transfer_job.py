@@ -10,18 +10,17 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetl.model.outcome import Failure
+from noetl.sql import Sql, quoted
 from noetl.tools.rows.blocking import Cancellation
 from noetl.tools.rows.columns import Column, mapped
 from noetl.tools.rows.duckdb_database import table_name
 from noetl.tools.rows.duckdb_endpoint import SOURCE, TARGET, DuckdbTarget, duckdb_source, duckdb_text
-from noetl.tools.rows.endpoints import SourceEndpoint, StagedRows, TargetEndpoint
+from noetl.tools.rows.endpoints import Progress, SourceEndpoint, StagedRows, TargetEndpoint
 from noetl.tools.rows.file_endpoint import FileTarget, file_format, file_source
 from noetl.tools.rows.http_endpoint import HttpTarget, Send, http_source
-from noetl.tools.rows.progress import Progress
 from noetl.tools.rows.staging import Staging, open_staging
 
 if TYPE_CHECKING:
-    from noetl.sql import Sql
     from noetl.tools.transfer import Inputs
 
 
@@ -60,17 +59,17 @@ class Transfer:
         if self.inputs.source.kind == self.inputs.target.kind == "postgres":
             return self._copy_postgres()
         file = self._file_target()
-        staging = self.stack.enter_context(open_staging(self._databases(), self._paths(file), self.cancellation))
+        source_input = self.inputs.source
+        paths = [source_input.path] if source_input.kind == "file" and source_input.path else []
+        paths += file.paths if file else []
+        staging = self.stack.enter_context(open_staging(self._databases(), paths, self.cancellation))
         target = file or self._target(staging)
         accepted = target.accepts()
         source = self._source(staging, typed=accepted is None)
         if not source.columns:
             return self._without_rows(target, exists=accepted is not None)
-        chosen = mapped(source.columns, self.inputs.columns)
-        columns = [Column(name, column.type) for name, column in chosen]
-        self._check_columns(accepted, columns)
+        columns, values = self._chosen(source.columns, accepted)
         target.prepare(columns)
-        values = ", ".join(f"{column.quoted} AS {Column(name, '').quoted}" for name, column in chosen)
         rows = StagedRows(f"SELECT {values} FROM {source.relation}", columns)
         count = source.flow(lambda: target.write(staging, rows, self.progress), self.progress)
         self.cancellation.check()
@@ -88,18 +87,19 @@ class Transfer:
         target.commit()
         return 0
 
-    def _check_columns(self, accepted: dict[str, str] | None, columns: list[Column]) -> None:
-        table = self.inputs.target.table
-        if accepted is not None:
-            unknown = next((column.name for column in columns if column.name not in accepted), None)
-            if unknown is not None:
-                raise Failure("input", f"{table} has no column {unknown!r}; it has {', '.join(accepted)}")
-        names = [column.name for column in columns]
-        missing = next((name for name in self.inputs.key if name not in names), None)
-        if missing is not None:
-            raise Failure("input", f"`key` has {missing!r}, which is not a column that is written")
-
-    # -- what the staging database may access -------------------------------------------------------------------------
+    def _chosen(self, columns: list[Column], accepted: dict[str, str] | None) -> tuple[list[Column], str]:
+        """The columns to write, and the SQL that selects them; Failure if the target does not have them."""
+        chosen = mapped(columns, self.inputs.columns)
+        names = [name for name, _ in chosen]
+        for name in names:
+            if accepted is not None and name not in accepted:
+                table = self.inputs.target.table
+                raise Failure("input", f"{table} has no column {name!r}; it has {', '.join(accepted)}")
+        for name in self.inputs.key:
+            if name not in names:
+                raise Failure("input", f"`key` has {name!r}, which is not a column that is written")
+        values = ", ".join(f"{column.quoted} AS {quoted(name)}" for name, column in chosen)
+        return [Column(name, column.type) for name, column in chosen], values
 
     def _databases(self) -> dict[str, tuple[str, bool]]:
         """Database files by alias, and whether they are only read. A file is attached once."""
@@ -117,13 +117,6 @@ class Transfer:
         same = both and os.path.realpath(source.database or "") == os.path.realpath(target.database or "")
         return TARGET if same else SOURCE
 
-    def _paths(self, file: FileTarget | None) -> list[str]:
-        source = self.inputs.source
-        read = [source.path] if source.kind == "file" and source.path else []
-        return [*read, *(file.paths if file else [])]
-
-    # -- the endpoints ------------------------------------------------------------------------------------------------
-
     def _file_target(self) -> FileTarget | None:
         target = self.inputs.target
         if target.kind != "file" or target.path is None:
@@ -138,7 +131,7 @@ class Transfer:
             return HttpTarget(self.job.send, inputs.batch_size, self.cancellation)
         table = target.table or ""
         if target.kind == "duckdb":
-            return DuckdbTarget(staging, TARGET, table, inputs.mode, inputs.key)
+            return DuckdbTarget(staging, table, inputs.mode, inputs.key)
         if target.kind == "postgres":
             from noetl.tools.rows.postgres_endpoint import PostgresTarget, open_connection
 
@@ -166,7 +159,7 @@ class Transfer:
 
                 connection = self.stack.enter_context(open_connection(job.source_auth, self.cancellation))
                 query = self._query(lambda sql: postgres_text(connection, sql, source.params))
-                return PostgresSource(connection, query).through(staging, typed=typed)
+                return PostgresSource(connection, query, staging, typed=typed)
         from noetl.tools.rows.snowflake_endpoint import SnowflakeSource, open_session
 
         session = self.stack.enter_context(open_session(job.source_auth, source.database, self.cancellation))
@@ -179,35 +172,28 @@ class Transfer:
         assert self.job.sql is not None
         return text(self.job.sql)
 
-    # -- from one postgres to another ---------------------------------------------------------------------------------
-
     def _copy_postgres(self) -> int:
-        """Without a staging database, so the types are those of PostgreSQL itself."""
+        """From one PostgreSQL to another without a staging database, so the types are those of PostgreSQL itself."""
         from noetl.tools.rows.postgres_endpoint import (
-            PostgresSource,
             PostgresTarget,
             copy_across,
+            describe,
             open_connection,
             postgres_text,
         )
 
         inputs, job = self.inputs, self.job
         target_connection = self.stack.enter_context(open_connection(job.target_auth, self.cancellation))
-        source_connection = self.stack.enter_context(open_connection(job.source_auth, self.cancellation))
-        query = self._query(lambda sql: postgres_text(source_connection, sql, inputs.source.params))
-        source = PostgresSource(source_connection, query)
+        source = self.stack.enter_context(open_connection(job.source_auth, self.cancellation))
+        query = self._query(lambda sql: postgres_text(source, sql, inputs.source.params))
+        source_columns = describe(source, query)
         target = PostgresTarget(target_connection, inputs.target.table or "", inputs.mode, inputs.key)
-        source_columns = [Column(name, kind) for name, kind in zip(source.names, source.types, strict=True)]
-        chosen = mapped(source_columns, inputs.columns)
-        columns = [Column(name, column.type) for name, column in chosen]
         accepted = target.accepts()
-        self._check_columns(accepted, columns)
+        columns, values = self._chosen(source_columns, accepted)
         if accepted is None:
             target.create({column.name: column.type for column in columns})
         target.prepare(columns)
-        values = ", ".join(f"q.{column.quoted} AS {Column(name, '').quoted}" for name, column in chosen)
-        source.query = f"SELECT {values} FROM ({query}\n) AS q"
-        count = copy_across(source, target, columns, self.progress)
+        count = copy_across(source, f"SELECT {values} FROM ({query}\n) AS q", target, columns, self.progress)
         self.cancellation.check()
         target.commit()
         return count

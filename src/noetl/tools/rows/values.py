@@ -1,0 +1,141 @@
+"""Rows of a call: the values to insert, and results as JSON values or bytes.
+
+In results decimals (without loss of digits), dates, times and UUIDs are text, as in results of `kind: python`, and so
+are whole numbers of more than 64 bits, NaN and the infinities, which JSON does not have.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, time, timedelta
+from math import isfinite, isnan
+from typing import Any
+
+import msgspec
+
+from noetl.model.outcome import Failure
+from noetl.tools.base import MAX_RESULT_BYTES
+from noetl.tools.rows.blocking import Cancellation
+
+FETCH_ROWS = 1_000
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+MANY_DIGITS = re.compile(r"\d{19}|[eE][+-]?\d{3}")
+UNCHANGED = frozenset([str, bool, type(None), bytes])
+
+
+# -- results ----------------------------------------------------------------------------------------------------------
+
+
+def changed(row_count: int) -> dict[str, Any]:
+    """The result of a statement that returns no rows."""
+    return {"rows": [], "row_count": row_count, "columns": []}
+
+
+def read_rows(
+    fetch_many: Callable[[int], list[Any]],
+    names: Sequence[str],
+    readers: Sequence[Callable[[Any], Any]],
+    cancellation: Cancellation,
+) -> list[dict[str, Any]]:
+    """All rows of a cursor as maps; Failure above the limit."""
+    rows: list[dict[str, Any]] = []
+    size = 0
+    while batch := fetch_many(FETCH_ROWS):
+        cancellation.check()
+        maps = [{name: read(value) for name, read, value in zip(names, readers, row, strict=True)} for row in batch]
+        size += len(msgspec.json.encode(maps))
+        check_size(size)
+        rows += maps
+    return rows
+
+
+def check_size(size: int) -> None:
+    """Failure if a result of so many bytes is too large."""
+    if size > MAX_RESULT_BYTES:
+        message = f"the result is above {MAX_RESULT_BYTES >> 20} MiB: add a LIMIT, or copy the rows with `transfer`"
+        raise Failure("too_large", message, limit=MAX_RESULT_BYTES)
+
+
+def combined(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The result of several statements: that of the last one, and a summary of each."""
+    if len(results) == 1:
+        return results[0]
+    summaries = [{key: value for key, value in result.items() if key != "rows"} for result in results]
+    return results[-1] | {"statements": summaries}
+
+
+def plain(value: Any) -> Any:
+    kind = type(value)
+    if kind in UNCHANGED:
+        return value
+    if kind is int:
+        return value if LOWEST <= value <= HIGHEST else str(value)
+    if kind is float:
+        return value if isfinite(value) else "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {str(plain(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():f} seconds"
+    return str(value)
+
+
+def from_json(text: str | None) -> Any:
+    """The value of a JSON column. Numbers that fit neither a float nor 64 bits are text."""
+    if text is None:
+        return None
+    if MANY_DIGITS.search(text) is None:
+        return msgspec.json.decode(text)
+    return json.loads(
+        text,
+        parse_int=lambda digits: plain(int(digits)) if len(digits) < 30 else digits,
+        parse_float=lambda digits: value if isfinite(value := float(digits)) else digits,
+    )
+
+
+def distinct_names(names: Iterable[str]) -> list[str]:
+    """Column names made unique: the second `id` is `id_2`."""
+    keys: dict[str, None] = {}
+    for name in names:
+        key, number = name, 2
+        while key in keys:
+            key, number = f"{name}_{number}", number + 1
+        keys[key] = None
+    return list(keys)
+
+
+# -- rows to insert ---------------------------------------------------------------------------------------------------
+
+
+def row_values(
+    rows: list[dict[str, Any] | list[Any]] | None, columns: list[str] | None, args: dict[str, Any]
+) -> tuple[list[str], list[list[Any]]]:
+    """The columns and the values of each row. Without rows, the args are the only row."""
+    records = [args] if rows is None else rows
+    if rows is None and not args:
+        raise Failure("input", "no rows to insert: give `rows`, or `args` for one row")
+    names = columns or (list(records[0]) if records and isinstance(records[0], dict) else [])
+    if records and not names:
+        is_list = isinstance(records[0], list)
+        raise Failure("input", "rows that are lists need `columns`" if is_list else "row 1 is empty")
+    if len(set(names)) != len(names):
+        raise Failure("input", "`columns` names a column twice")
+    return names, [_values(row, names, number) for number, row in enumerate(records, start=1)]
+
+
+def _values(row: dict[str, Any] | list[Any], names: list[str], number: int) -> list[Any]:
+    if isinstance(row, list):
+        if len(row) != len(names):
+            raise Failure("input", f"row {number} has {len(row)} values and there are {len(names)} columns")
+        return row
+    if len(row) > len(names) or not row.keys() <= set(names):
+        unknown = next(name for name in row if name not in names)
+        raise Failure("input", f"row {number} has {unknown!r}, which is not one of the columns {', '.join(names)}")
+    return [row.get(name) for name in names]
