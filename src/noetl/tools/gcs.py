@@ -24,4 +24,4 @@ KIND = object_kind("gcs", "Lists, gets, puts, deletes and copies objects in Goog
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    return await run_operation(KIND, inputs, StoreAddress("gs", inputs.bucket).checked, context)
+    return await run_operation(KIND, inputs, StoreAddress("gs", inputs.bucket), context)

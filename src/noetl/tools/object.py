@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context
-from noetl.tools.object_store import ObjectInputs, StoreAddress, close, object_kind, run_operation
+from noetl.tools.object_store import ObjectInputs, close, object_kind, run_operation
 
 __all__ = ["KIND", "Inputs", "close", "run"]
 
@@ -36,7 +36,4 @@ KIND = object_kind("object", "Lists, gets, puts, deletes and copies objects in t
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    def address() -> StoreAddress:
-        return StoreAddress.parse(inputs.url, "url")
-
-    return await run_operation(KIND, inputs, address, context, destination_auth=inputs.destination_auth)
+    return await run_operation(KIND, inputs, inputs.url, context, destination_auth=inputs.destination_auth)

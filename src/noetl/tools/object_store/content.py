@@ -14,15 +14,16 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, BinaryIO
+from mimetypes import MimeTypes
+from pathlib import Path
+from posixpath import splitext
+from typing import Any, BinaryIO
+from uuid import uuid4
 
 import msgspec
 
 from noetl.model.outcome import Failure
 from noetl.tools.files import open_task_file, task_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAX_BYTES = 50 * 2**20
 """The most that `get` loads into memory."""
@@ -74,9 +75,6 @@ def decode(content: bytes, content_type: str, key: str, encoding: str | None = N
 
 def guess_type(key: str) -> str:
     """The media type that the suffix of a key stands for; empty if it is unknown."""
-    from mimetypes import MimeTypes
-    from posixpath import splitext
-
     # A fresh table: that of the module also has the entries of the machine's own files.
     media, compression = MimeTypes().guess_type(f"/{key}", strict=False)
     if compression is not None:
@@ -86,8 +84,6 @@ def guess_type(key: str) -> str:
 
 def readable(name: str) -> tuple[Path, int]:
     """The path and size of a file that a task reads; Failure if it may not."""
-    from pathlib import Path
-
     with open_task_file(name, "file") as file:
         return Path(file.name), os.fstat(file.fileno()).st_size
 
@@ -95,9 +91,6 @@ def readable(name: str) -> tuple[Path, int]:
 @contextmanager
 def incoming(name: str) -> Iterator[BinaryIO]:
     """A file that gets its name when it is complete, and is removed if anything fails before."""
-    from pathlib import Path
-    from uuid import uuid4
-
     path = Path(name)
     if not path.name or "\0" in name:
         raise Failure("input", f"`file`: {name!r} can't be the name of a file")

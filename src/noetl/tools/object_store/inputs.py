@@ -6,6 +6,7 @@ import re
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct
+from msgspec.structs import fields
 
 from noetl.model.outcome import Failure
 from noetl.tools.fields import Auth
@@ -21,25 +22,11 @@ USES: dict[str, frozenset[str]] = {
     "delete": frozenset(["key"]),
     "copy": frozenset(["key", "destination", "destination_auth"]),
 }
-DEFAULTS: dict[str, Any] = {
-    "key": None,
-    "prefix": None,
-    "limit": DEFAULT_LIMIT,
-    "data": UNSET,
-    "file": None,
-    "destination": None,
-    "destination_auth": None,
-    "content_type": None,
-    "metadata": {},
-}
-"""Inputs that belong to some operations only."""
-BUCKET = r"[A-Za-z0-9][A-Za-z0-9._:-]{1,221}"
+"""The inputs of each operation that not every operation has."""
 ENDPOINT = r"https?://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?(/[^\s\\]*)?"
 
 
 class ObjectInputs(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The inputs that all object kinds have."""
-
     operation: Annotated[Literal["list", "get", "put", "delete", "copy"], Meta(description="What to do")]
     key: Annotated[str | None, Meta(description="Object to get, put or delete, or to copy from")] = None
     prefix: Annotated[str | None, Meta(description="Lists only the objects whose key starts with this")] = None
@@ -65,29 +52,19 @@ class ObjectInputs(Struct, forbid_unknown_fields=True, kw_only=True):
 def check_inputs(inputs: ObjectInputs) -> None:
     """Failure if the operation lacks an input, or would ignore one."""
     operation = inputs.operation
-    for name, default in DEFAULTS.items():
-        if name not in USES[operation] and getattr(inputs, name, default) != default:
-            raise Failure("input", f"operation {operation} takes no `{name}`: leave it out")
+    unused = frozenset().union(*USES.values()) - USES[operation]
+    for field in fields(inputs):
+        default = {} if field.name == "metadata" else field.default
+        if field.name in unused and getattr(inputs, field.name) != default:
+            raise Failure("input", f"operation {operation} takes no `{field.name}`: leave it out")
     if operation != "list" and not inputs.key:
         raise Failure("input", f"operation {operation} needs a `key`")
+    if len((inputs.key or "").encode("utf-8", "replace")) > MAX_KEY_BYTES:
+        raise Failure("input", f"the key of an object has at most {MAX_KEY_BYTES:,} bytes")
     if operation == "copy" and not inputs.destination:
         raise Failure("input", "operation copy needs a `destination`")
     if operation == "put" and (inputs.data is UNSET) == (inputs.file is None):
         raise Failure("input", "operation put needs either `data` or `file`")
-
-
-def key_of(inputs: ObjectInputs) -> str:
-    assert inputs.key is not None
-    if len(inputs.key.encode("utf-8", "replace")) > MAX_KEY_BYTES:
-        raise Failure("input", f"the key of an object has at most {MAX_KEY_BYTES:,} bytes")
-    return inputs.key
-
-
-def check_bucket(bucket: str) -> str:
-    """The bucket, which becomes a part of URLs; Failure if its name is invalid."""
-    if not re.fullmatch(BUCKET, bucket):
-        raise Failure("input", f"{bucket!r} can't be the name of a bucket")
-    return bucket
 
 
 async def check_endpoint(endpoint: str, field: str = "endpoint") -> str:

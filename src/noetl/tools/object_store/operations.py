@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import obstore
+from obstore import ObjectMeta
+from obstore.exceptions import PermissionDeniedError
+from obstore.store import ObjectStore
 
 from noetl.model.outcome import Failure
 from noetl.tools.files import task_file
 from noetl.tools.object_store.content import MAX_BYTES, decode, encode, guess_type, incoming, readable, too_large
-from noetl.tools.object_store.inputs import ObjectInputs, key_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from obstore import ObjectMeta
-    from obstore.store import ObjectStore
+from noetl.tools.object_store.inputs import ObjectInputs
 
 PAGE_LENGTH = 1000
 CHUNK_BYTES = 8 * 2**20
@@ -58,8 +59,6 @@ async def list_objects(inputs: ObjectInputs, location: Location) -> dict[str, An
 
 async def _matching(location: Location, prefix: str) -> AsyncIterator[ObjectMeta]:
     """The objects whose key starts with the prefix. The driver itself only lists whole folders."""
-    import obstore
-
     path = f"{location.folder}/{prefix}" if location.folder else prefix
     folder, _, name = path.rpartition("/")
     # An offset is exclusive: with one character less, an object whose key is the prefix itself is not missed.
@@ -78,11 +77,7 @@ def _described(key: str, meta: ObjectMeta) -> dict[str, Any]:
 
 
 async def get_object(inputs: ObjectInputs, location: Location) -> dict[str, Any]:
-    import asyncio
-
-    import obstore
-
-    key = key_of(inputs)
+    key = inputs.key or ""
     response = await obstore.get_async(location.store, location.path(key))
     attributes = {str(name): value for name, value in response.attributes.items()}
     content_type = attributes.pop("Content-Type", "") or guess_type(key)
@@ -100,9 +95,7 @@ async def get_object(inputs: ObjectInputs, location: Location) -> dict[str, Any]
 
 
 async def put_object(inputs: ObjectInputs, location: Location) -> dict[str, Any]:
-    import obstore
-
-    key = key_of(inputs)
+    key = inputs.key or ""
     if location.local and (inputs.content_type or inputs.metadata):
         raise Failure("input", "files have no `content_type` and no `metadata`: leave them out")
     content: bytes | Path
@@ -113,24 +106,18 @@ async def put_object(inputs: ObjectInputs, location: Location) -> dict[str, Any]
         content, own_type = encode(inputs.data)
         size = len(content)
     content_type = inputs.content_type or guess_type(key) or own_type
-    _check_headers({"content_type": content_type} | {f"metadata.{name}": v for name, v in inputs.metadata.items()})
+    headers = {"content_type": content_type} | {f"metadata.{name}": value for name, value in inputs.metadata.items()}
+    for name, value in headers.items():
+        if re.search(r"[\x00-\x1f\x7f]", value):
+            raise Failure("input", f"`{name}` has a control character: remove it, or a line break too many")
     attributes = None if location.local else {"Content-Type": content_type, **inputs.metadata}
     stored = await obstore.put_async(location.store, location.path(key), content, attributes=attributes)
     return {"key": key, "size": size, "content_type": content_type, "etag": stored["e_tag"]}
 
 
-def _check_headers(values: dict[str, str]) -> None:
-    for name, value in values.items():
-        if re.search(r"[\x00-\x1f\x7f]", value):
-            raise Failure("input", f"`{name}` has a control character: remove it, or a line break too many")
-
-
 async def delete_object(inputs: ObjectInputs, location: Location) -> dict[str, Any]:
     """Looks for the object first: S3 gives the same response whether there was one or not."""
-    import obstore
-    from obstore.exceptions import PermissionDeniedError
-
-    path = location.path(key_of(inputs))
+    path = location.path(inputs.key or "")
     try:
         await obstore.head_async(location.store, path)
     except FileNotFoundError:
@@ -144,9 +131,7 @@ async def delete_object(inputs: ObjectInputs, location: Location) -> dict[str, A
 async def copy_object(inputs: ObjectInputs, location: Location, target: Location, target_key: str) -> dict[str, Any]:
     """Within one store the server copies; between stores the content streams through the worker. So it does between
     files: the driver would only link them, and a later write to one would change the other."""
-    import obstore
-
-    path, target_path = location.path(key_of(inputs)), target.path(target_key)
+    path, target_path = location.path(inputs.key or ""), target.path(target_key)
     if location.store is target.store and not location.local:
         await obstore.copy_async(location.store, path, target_path)
     else:
@@ -155,3 +140,7 @@ async def copy_object(inputs: ObjectInputs, location: Location, target: Location
         stream = response.stream(min_chunk_size=CHUNK_BYTES)
         await obstore.put_async(target.store, target_path, stream, attributes=attributes)
     return {"key": inputs.key, "destination": f"{target.name}/{target_path}"}
+
+
+OPERATIONS = {"list": list_objects, "get": get_object, "put": put_object, "delete": delete_object}
+"""All but `copy`, which has a second location."""

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from typing import Any, NamedTuple
 
 from noetl.model.kind import Kind
 from noetl.model.outcome import Failure, Outcome
 from noetl.tools.base import Context, missing_driver
-from noetl.tools.object_store.errors import answered, explained
-from noetl.tools.object_store.inputs import ObjectInputs, check_bucket, check_inputs
-from noetl.tools.object_store.operations import (
-    Location,
-    copy_object,
-    delete_object,
-    get_object,
-    list_objects,
-    put_object,
-)
-from noetl.tools.object_store.stores import open_azure, open_folder, open_gcs, open_memory, open_s3
+from noetl.tools.object_store.inputs import ObjectInputs, check_inputs
 
+BUCKET = r"[A-Za-z0-9][A-Za-z0-9._:-]{1,221}"
 SCHEMES = ("s3", "gs", "az", "file", "memory")
-OPERATIONS = {"list": list_objects, "get": get_object, "put": put_object, "delete": delete_object}
-"""All but `copy`, which has a second location."""
 
 
 def object_kind(name: str, summary: str, inputs: type[ObjectInputs]) -> Kind:
@@ -30,8 +19,6 @@ def object_kind(name: str, summary: str, inputs: type[ObjectInputs]) -> Kind:
 
 
 class StoreAddress(NamedTuple):
-    """The URL of a store in its parts."""
-
     scheme: str
     bucket: str
     folder: str = ""
@@ -53,8 +40,9 @@ class StoreAddress(NamedTuple):
         return address if scheme == "memory" else address.checked()
 
     def checked(self) -> StoreAddress:
-        """This address; Failure if its bucket has an invalid name."""
-        check_bucket(self.bucket)
+        """This address; Failure if its bucket, which becomes a part of URLs, has an invalid name."""
+        if not re.fullmatch(BUCKET, self.bucket):
+            raise Failure("input", f"{self.bucket!r} can't be the name of a bucket")
         return self
 
     def url(self, key: str | None) -> str:
@@ -64,36 +52,40 @@ class StoreAddress(NamedTuple):
 async def run_operation(
     kind: Kind,
     inputs: ObjectInputs,
-    address_of: Callable[[], StoreAddress],
+    store: StoreAddress | str,
     context: Context,
     *,
     region: str | None = None,
     destination_auth: str | dict[str, Any] | None = None,
 ) -> Outcome:
-    """The outcome of an operation on the store at an address; `address_of` may raise a Failure."""
+    """The outcome of an operation on the store with an address or a URL."""
     try:
         from obstore.exceptions import BaseError
+
+        from noetl.tools.object_store.errors import answered, explained
+        from noetl.tools.object_store.operations import OPERATIONS, copy_object
+        from noetl.tools.object_store.stores import open_store
     except ImportError:
         return missing_driver(kind.name, "object")
     try:
         check_inputs(inputs)
-        address = address_of()
+        address = StoreAddress.parse(store, "url") if isinstance(store, str) else store.checked()
     except Failure as failure:
         return failure.outcome
     try:
         fields = None if inputs.auth is None else await context.credential(inputs.auth)
-        location = await _open(address, fields, inputs.endpoint, region, context, create=inputs.operation == "put")
+        own = {"endpoint": inputs.endpoint, "region": region}
+        location = await open_store(address, fields, own, context, create=inputs.operation == "put")
         if inputs.operation != "copy":
             return Outcome(result=await OPERATIONS[inputs.operation](inputs, location), extra=answered(kind.name))
         target, key = _destination(kind, inputs, address)
         target_location = location
         if target is not None:
-            endpoint = inputs.endpoint
             if destination_auth is not None:
-                fields, endpoint = await context.credential(destination_auth), None
+                fields, own["endpoint"] = await context.credential(destination_auth), None
             elif target.scheme != address.scheme:
-                fields, endpoint = None, None
-            target_location = await _open(target, fields, endpoint, region, context, create=True)
+                fields, own["endpoint"] = None, None
+            target_location = await open_store(target, fields, own, context, create=True)
         result = await copy_object(inputs, location, target_location, key)
         return Outcome(result=result, extra=answered(kind.name))
     except Failure as failure:
@@ -117,26 +109,3 @@ def _destination(kind: Kind, inputs: ObjectInputs, source: StoreAddress) -> tupl
     if not key or not (target.bucket or target.scheme in ("file", "memory")):
         raise Failure("input", "`destination` names no object: it must end with a key")
     return target, key
-
-
-async def _open(
-    address: StoreAddress,
-    fields: dict[str, Any] | None,
-    endpoint: str | None,
-    region: str | None,
-    context: Context,
-    *,
-    create: bool,
-) -> Location:
-    match address.scheme:
-        case "s3":
-            location = await open_s3(address.bucket, fields, endpoint, region, context)
-        case "gs":
-            location = await open_gcs(address.bucket, fields, endpoint, context)
-        case "az":
-            location = await open_azure(address.bucket, fields, endpoint, context)
-        case "file":
-            return open_folder(address.folder, create=create)
-        case _:
-            location = open_memory(address.bucket)
-    return location._replace(folder=address.folder)

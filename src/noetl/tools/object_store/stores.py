@@ -6,22 +6,25 @@ of the machine. `anonymous: true` in a credential signs nothing.
 
 from __future__ import annotations
 
+import asyncio
+from asyncio import AbstractEventLoop
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore, ClientConfig, GCSStore, LocalStore, MemoryStore, ObjectStore, S3Store
 
 from noetl.model.outcome import Failure
 from noetl.tools.base import Context
 from noetl.tools.files import task_file
 from noetl.tools.object_store.inputs import check_endpoint, check_label
 from noetl.tools.object_store.operations import Location
-
-if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
-
-    from obstore.store import ClientConfig, ObjectStore
+from noetl.tools.object_store.run import StoreAddress
 
 POOL_SIZE = 64
 """Stores kept open for each event loop."""
@@ -41,24 +44,38 @@ AZURE_KEYS = (
 
 Fields = dict[str, Any] | None
 """The fields of a credential; None without `auth`."""
+OwnInputs = dict[str, str | None]
+"""`endpoint` and `region` of the task."""
 
 
-async def open_s3(bucket: str, fields: Fields, endpoint: str | None, region: str | None, context: Context) -> Location:
-    from obstore.store import S3Store
+async def open_store(
+    address: StoreAddress, fields: Fields, own: OwnInputs, context: Context, *, create: bool
+) -> Location:
+    """The store with an address. A missing folder of the worker is created, or a Failure."""
+    if address.scheme == "file":
+        return _open_folder(Path(task_file(address.folder, "url")), create)
+    if address.scheme == "memory":
+        store = _pooled(["memory", address.bucket], MemoryStore)
+    else:
+        store = await OPENERS[address.scheme](address.bucket, fields, own, context)
+    return Location(store, f"{address.scheme}://{address.bucket}", address.folder)
 
-    own = {"region": region, "endpoint": endpoint}
-    texts = _texts(fields, own, "access_key_id", "secret_access_key", "session_token", "region", "endpoint")
-    if "endpoint" in texts:
-        texts["endpoint"] = await check_endpoint(texts["endpoint"])
+
+def _open_folder(folder: Path, create: bool) -> Location:
+    if not create and not folder.is_dir():
+        raise Failure("not_found", f"this worker has no folder {str(folder)!r}")
+    return Location(LocalStore(folder, mkdir=create), f"file://{folder}", local=True)
+
+
+async def _open_s3(bucket: str, fields: Fields, own: OwnInputs, context: Context) -> ObjectStore:
+    texts = await _texts(fields, own, "access_key_id", "secret_access_key", "session_token", "region", "endpoint")
     if "region" in texts:
         check_label(texts["region"], "region")
     anonymous = _is_anonymous(fields)
     keys = texts.keys() & {"access_key_id", "secret_access_key"}
     if len(keys) == 1 or (fields is not None and not keys and not anonymous):
-        raise Failure(
-            "auth",
-            "a credential for S3 must have `access_key_id` and `secret_access_key`, or `anonymous: true`",
-        )
+        expected = "`access_key_id` and `secret_access_key`, or `anonymous: true`"
+        raise Failure("auth", f"a credential for S3 must have {expected}")
     config: dict[str, Any] = {"skip_signature": anonymous}
     if "region" in texts:
         config["region"] = texts["region"]
@@ -73,19 +90,15 @@ async def open_s3(bucket: str, fields: Fields, endpoint: str | None, region: str
             "token": texts.get("session_token"),
             "expires_at": None,
         }
-    store = _pooled_store(S3Store, bucket, config, texts.get("endpoint"), context, credential)
-    return Location(store, f"s3://{bucket}")
+    return _pooled_store(S3Store, bucket, config, texts.get("endpoint"), context, credential)
 
 
-async def open_gcs(bucket: str, fields: Fields, endpoint: str | None, context: Context) -> Location:
-    from obstore.exceptions import BaseError
-    from obstore.store import GCSStore
-
-    texts = _texts(fields, {"endpoint": endpoint}, "endpoint", "token")
+async def _open_gcs(bucket: str, fields: Fields, own: OwnInputs, context: Context) -> ObjectStore:
+    texts = await _texts(fields, own, "endpoint", "token")
     config: dict[str, Any] = {}
     credential = None
     if "endpoint" in texts:
-        config["base_url"] = await check_endpoint(texts["endpoint"])
+        config["base_url"] = texts["endpoint"]
     if _is_anonymous(fields):
         config["skip_signature"] = True
         # Or else the driver signs requests that write, with the role of the machine.
@@ -95,13 +108,11 @@ async def open_gcs(bucket: str, fields: Fields, endpoint: str | None, context: C
     elif fields is not None:
         config["service_account_key"] = await _service_account(fields)
     try:
-        store = _pooled_store(GCSStore, bucket, config, texts.get("endpoint"), context, credential)
+        return _pooled_store(GCSStore, bucket, config, texts.get("endpoint"), context, credential)
     except BaseError:
         if "service_account_key" not in config:
             raise
-        message = "the key of the service account can't be used: is `private_key` whole?"
-        raise Failure("auth", message) from None
-    return Location(store, f"gs://{bucket}")
+        raise Failure("auth", "the key of the service account can't be used: is `private_key` whole?") from None
 
 
 async def _service_account(fields: dict[str, Any]) -> str:
@@ -123,13 +134,9 @@ async def _service_account(fields: dict[str, Any]) -> str:
     return msgspec.json.encode({"private_key_id": ""} | key).decode()
 
 
-async def open_azure(container: str, fields: Fields, endpoint: str | None, context: Context) -> Location:
-    from obstore.store import AzureStore
-
+async def _open_azure(container: str, fields: Fields, own: OwnInputs, context: Context) -> ObjectStore:
     names = frozenset(["account_name", "endpoint"]).union(*AZURE_KEYS)
-    texts = _texts(fields, {"endpoint": endpoint}, *sorted(names))
-    if "endpoint" in texts:
-        texts["endpoint"] = await check_endpoint(texts["endpoint"])
+    texts = await _texts(fields, own, *sorted(names))
     if "account_name" in texts:
         check_label(texts["account_name"], "account_name")
     anonymous = _is_anonymous(fields)
@@ -137,32 +144,20 @@ async def open_azure(container: str, fields: Fields, endpoint: str | None, conte
         expected = "`account_key`, `sas_key`, `token`, or `client_id`, `client_secret` and `tenant_id`"
         raise Failure("auth", f"a credential for Azure must have `account_name` and one of {expected}")
     config = {**texts, "skip_signature": anonymous}
-    return Location(_pooled_store(AzureStore, container, config, texts.get("endpoint"), context), f"az://{container}")
+    return _pooled_store(AzureStore, container, config, texts.get("endpoint"), context)
 
 
-def open_folder(path: str, *, create: bool) -> Location:
-    """A folder of the worker; Failure if it does not exist and is not to be created."""
-    from pathlib import Path
-
-    from obstore.store import LocalStore
-
-    folder = Path(task_file(path, "url"))
-    if not create and not folder.is_dir():
-        raise Failure("not_found", f"this worker has no folder {str(folder)!r}")
-    return Location(LocalStore(folder, mkdir=create), f"file://{folder}", local=True)
+OPENERS = {"s3": _open_s3, "gs": _open_gcs, "az": _open_azure}
 
 
-def open_memory(name: str) -> Location:
-    """Objects in memory, which end with the event loop."""
-    from obstore.store import MemoryStore
-
-    return Location(_pooled(["memory", name], MemoryStore), f"memory://{name}")
-
-
-def _texts(fields: Fields, inputs: dict[str, str | None], *names: str) -> dict[str, str]:
-    """The fields of a credential that have a value, as text; an input takes precedence over its field."""
-    values = (fields or {}) | {name: value for name, value in inputs.items() if value}
-    return {name: str(values[name]) for name in names if values.get(name) not in (None, "")}
+async def _texts(fields: Fields, own: OwnInputs, *names: str) -> dict[str, str]:
+    """The fields of a credential that have a value, as text; an input takes precedence over its field. Failure if
+    requests to the endpoint are not allowed."""
+    values = (fields or {}) | {name: value for name, value in own.items() if value}
+    texts = {name: str(values[name]) for name in names if values.get(name) not in (None, "")}
+    if "endpoint" in texts:
+        texts["endpoint"] = await check_endpoint(texts["endpoint"])
+    return texts
 
 
 def _is_anonymous(fields: Fields) -> bool:
@@ -177,8 +172,6 @@ def _pooled_store(
     context: Context,
     credential: dict[str, Any] | None = None,
 ) -> ObjectStore:
-    from datetime import timedelta
-
     # The worker limits how long a whole request takes.
     client_options: ClientConfig = {
         "allow_http": endpoint is not None and endpoint.startswith("http:"),
@@ -206,9 +199,6 @@ _STORES: WeakKeyDictionary[AbstractEventLoop, dict[bytes, ObjectStore]] = WeakKe
 def _pooled(identity: Any, open_store: Callable[[], ObjectStore]) -> ObjectStore:
     """The open store with that identity, which is all that it was opened with. A store holds connections: the one
     that was not used for the longest time is dropped."""
-    import asyncio
-    from hashlib import sha256
-
     stores = _STORES.setdefault(asyncio.get_running_loop(), {})
     name = sha256(msgspec.json.encode(identity, order="sorted")).digest()
     store = stores.pop(name, None) or open_store()
@@ -218,8 +208,5 @@ def _pooled(identity: Any, open_store: Callable[[], ObjectStore]) -> ObjectStore
     return store
 
 
-async def close() -> None:
-    """Drop the stores of the running event loop."""
-    import asyncio
-
+def drop_stores() -> None:
     _STORES.pop(asyncio.get_running_loop(), None)
