@@ -100,25 +100,16 @@ def _simulate(request: dict[str, Any], output: IO[bytes]) -> dict[str, Any]:
 
 
 def _read(text: str, version: int, output: IO[bytes]) -> Any:
-    from qiskit import qasm2
-
-    if version == 3:
-        return _read3(text, output)
-    try:
-        return qasm2.loads(text, include_path=(), custom_instructions=qasm2.LEGACY_CUSTOM_INSTRUCTIONS)
-    except qasm2.QASM2ParseError as error:
-        raise BadCircuit("input", f"the circuit can't be read: {error.message}") from None
-
-
-def _read3(text: str, output: IO[bytes]) -> Any:
-    from qiskit import qasm3
+    from qiskit import qasm2, qasm3
     from qiskit.exceptions import MissingOptionalLibraryError
 
     try:
+        if version == 2:
+            return qasm2.loads(text, include_path=(), custom_instructions=qasm2.LEGACY_CUSTOM_INSTRUCTIONS)
         return qasm3.loads(text)
     except MissingOptionalLibraryError:
         return _read_part_of_3(text, qasm3.loads_experimental, output)
-    except qasm3.QASM3ImporterError as error:
+    except (qasm2.QASM2ParseError, qasm3.QASM3ImporterError) as error:
         raise BadCircuit("input", f"the circuit can't be read: {error.message}") from None
 
 

@@ -69,21 +69,19 @@ class JobSpec(Struct, frozen=True):
         return sha256(msgspec.json.encode(decisive)).hexdigest()[:32]
 
     @property
-    def circuit_sha256(self) -> str:
-        return sha256(self.circuit.encode()).hexdigest()
+    def fields(self) -> dict[str, Any]:
+        return {"circuit_sha256": sha256(self.circuit.encode()).hexdigest(), **msgspec.to_builtins(self)}
 
     def handle(self, status: str) -> dict[str, Any]:
         """The job as playbooks see it: enough to find it, or to run it again."""
-        head = {"job_id": self.job_id, "backend": self.backend, "status": status}
-        return head | {"circuit_sha256": self.circuit_sha256, **msgspec.to_builtins(self)}
+        return {"job_id": self.job_id, "backend": self.backend, "status": status, **self.fields}
 
 
 async def perform(inputs: Inputs, context: Context) -> Outcome:
     _check(inputs)
-    spec = _spec(inputs, context) if inputs.job is None else _from_handle(inputs.job)
-    request = _request(spec)
+    spec = _new_spec(inputs, context) if inputs.job is None else _from_handle(inputs.job)
     simulators = _SIMULATORS.setdefault(asyncio.get_running_loop(), Simulators())
-    job = simulators.job(spec, request, restart=inputs.operation != "poll")
+    job = simulators.job(spec, _request(spec), restart=inputs.operation != "poll")
     if inputs.operation in ("run", "fetch"):
         return _result(spec, await job.wait())
     handle = spec.handle(job.status)
@@ -114,12 +112,12 @@ def _check(inputs: Inputs) -> None:
         raise Failure("input", f"operation {operation} takes no `job`: it creates one")
 
 
-def _spec(inputs: Inputs, context: Context) -> JobSpec:
+def _new_spec(inputs: Inputs, context: Context) -> JobSpec:
     seed = inputs.seed
     if seed is None:
         seed = int.from_bytes(sha256(context.action.encode()).digest()[:4], "big")
-    assert inputs.circuit is not None
-    return JobSpec(inputs.backend, inputs.circuit, inputs.parameters, inputs.shots, seed, rfc3339(context.now))
+    created = rfc3339(context.now)
+    return JobSpec(inputs.backend, inputs.circuit or "", inputs.parameters, inputs.shots, seed, created)
 
 
 def _from_handle(handle: dict[str, Any]) -> JobSpec:
@@ -138,20 +136,20 @@ def _result(spec: JobSpec, response: dict[str, Any]) -> Outcome:
         retryable = response.get("retryable", False)
         raise Failure(response["kind"], response["message"], retryable=retryable, extra=_extra(spec, "error"))
     provenance = {
-        "circuit": spec.circuit,
-        "circuit_sha256": spec.circuit_sha256,
-        "parameters": spec.parameters,
-        "backend": spec.backend,
+        **spec.fields,
         "method": response["method"],
         "qubits": response["qubits"],
-        "shots": spec.shots,
-        "seed": spec.seed,
         "versions": response["versions"],
-        "created": spec.created,
         "finished": rfc3339(response["finished"]),
     }
-    head = {"job_id": spec.job_id, "backend": spec.backend, "status": "done"}
-    result = {**head, "counts": response["counts"], "shots": spec.shots, "provenance": provenance}
+    result = {
+        "job_id": spec.job_id,
+        "backend": spec.backend,
+        "status": "done",
+        "counts": response["counts"],
+        "shots": spec.shots,
+        "provenance": provenance,
+    }
     return Outcome(result=result, extra=_extra(spec, "done"))
 
 
@@ -194,7 +192,7 @@ def bound(circuit: str, parameters: dict[str, float]) -> str:
             raise Failure("input", f"a gate of the circuit has a parameter {name!r} of its own: rename one of them")
     if missing := [name for name in re.findall(DECLARED, circuit) if name not in parameters]:
         raise Failure("input", f"the circuit's parameter {missing[0]!r} has no value: give it in `parameters`")
-    pieces = list(_pieces(re.sub(DECLARED, _line_breaks, circuit)))
+    pieces = list(_pieces(re.sub(DECLARED, lambda match: "\n" * match[0].count("\n"), circuit)))
     if unused := sorted(parameters.keys() - set(pieces)):
         raise Failure("input", f"the circuit has no parameter {', '.join(map(repr, unused))}")
     return "".join(_number(parameters[piece]) if piece in parameters else piece for piece in pieces)
@@ -202,10 +200,6 @@ def bound(circuit: str, parameters: dict[str, float]) -> str:
 
 def _without_comments(text: str) -> str:
     return "".join("\n" * piece.count("\n") if piece.startswith(("//", "/*")) else piece for piece in _pieces(text))
-
-
-def _line_breaks(match: re.Match[str]) -> str:
-    return "\n" * match[0].count("\n")
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -248,7 +242,7 @@ class Job:
                 message = f"the simulation took more than {JOB_SECONDS / 3600:g} hours"
                 response = {"kind": "timeout", "message": message}
         self.status = "done" if "counts" in response else "error"
-        if "counts" not in response:
+        if self.status == "error":
             self.error = {"kind": response["kind"], "message": response["message"]}
         return response
 
