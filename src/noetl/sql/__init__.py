@@ -23,7 +23,19 @@ stands right beside a string, is an error: the server would read something that 
 from __future__ import annotations
 
 from noetl.sql.lexing import SNOWFLAKE, STANDARD, Dialect
-from noetl.sql.parts import Empty, Identifier, InList, Part, Sql, Value, quoted, simple_literal, write, written_parts
+from noetl.sql.parts import (
+    Empty,
+    Identifier,
+    InList,
+    Part,
+    Sql,
+    Value,
+    WrittenSql,
+    quoted,
+    simple_literal,
+    write,
+    written,
+)
 from noetl.sql.prepare import prepare_sql
 from noetl.sql.splitting import first_words, is_quoted, statements
 
@@ -37,6 +49,7 @@ __all__ = [
     "Part",
     "Sql",
     "Value",
+    "WrittenSql",
     "first_words",
     "is_quoted",
     "prepare_sql",
@@ -44,5 +57,5 @@ __all__ = [
     "simple_literal",
     "statements",
     "write",
-    "written_parts",
+    "written",
 ]

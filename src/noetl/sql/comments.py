@@ -29,7 +29,7 @@ CLOSING = {"{{": "}}", "{%": "%}"}
 def hide_comments(source: str, dialect: Dialect) -> tuple[str, str]:
     """The source with every `{` in a comment replaced by a character that it does not contain, and that character."""
     mark = unused_character(source)
-    shown = position = 0
+    copied = position = 0
     pieces: list[str] = []
     state = OUTSIDE
     while (match := state.search(source, position)) is not None:
@@ -44,9 +44,9 @@ def hide_comments(source: str, dialect: Dialect) -> tuple[str, str]:
             case "line" | "block" if match[0] != "//" or dialect.slashes:
                 block = match.lastgroup == "block"
                 position = end_of_comment(source, start, dialect) if block else end_of_line(source, start)
-                pieces += (source[shown:start], source[start:position].replace("{", mark))
-                shown = position
-    return "".join(pieces) + source[shown:], mark
+                pieces += (source[copied:start], source[start:position].replace("{", mark))
+                copied = position
+    return "".join(pieces) + source[copied:], mark
 
 
 def _inside(quote: str, dialect: Dialect) -> re.Pattern[str]:

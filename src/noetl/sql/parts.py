@@ -49,27 +49,48 @@ class Empty(NamedTuple):
 STANDARD_EMPTY = Empty()
 
 
+class WrittenSql(NamedTuple):
+    """SQL for a driver: each part with its text."""
+
+    parts: list[tuple[Part, str]]
+    line: int
+
+    @property
+    def text(self) -> str:
+        return "".join(text for _, text in self.parts)
+
+    def place(self, position: int) -> tuple[int, Part | None]:
+        """The line in the author's SQL and the part at a position (from 1) of the text."""
+        line, end = self.line, 0
+        for part, text in self.parts:
+            begin, end = end, end + len(text)
+            own = text if isinstance(part, str) else ""
+            if position <= end:
+                return line + own.count("\n", 0, position - begin - 1), part
+            line += own.count("\n")
+        return line, None
+
+
 def write(sql: Sql, value: Callable[[Any], str], *, empty: Empty = STANDARD_EMPTY) -> str:
     """The text for a driver. `value` renders each value, in order, as a placeholder or a literal."""
-    return "".join(text for _, text in written_parts(sql, value, empty=empty))
+    return written(sql, value, empty=empty).text
 
 
-def written_parts(sql: Sql, value: Callable[[Any], str], *, empty: Empty = STANDARD_EMPTY) -> list[tuple[Part, str]]:
-    """Each part with its SQL text."""
+def written(sql: Sql, value: Callable[[Any], str], *, empty: Empty = STANDARD_EMPTY) -> WrittenSql:
+    """The same, part by part."""
     loose = " \t\n\r\f\v()[],;:"
-    written: list[tuple[Part, str]] = []
+    parts: list[tuple[Part, str]] = []
     for part, following in zip(sql.parts, (*sql.parts, "")[1:], strict=True):
         text = _written(part, value, empty)
         is_cast = isinstance(following, str) and following.lstrip().startswith("::")
         if text.startswith("-") and is_cast and not isinstance(part, str):
             text = f"({text})"  # -1::text would be -(1::text)
-        if written:
-            before, text_before = written[-1]
-            is_data = not (isinstance(before, str) and isinstance(part, str))
-            if is_data and text_before[-1:] not in loose and text[:1] not in loose:
-                text = f" {text}"  # without a space both might be read as one token
-        written.append((part, text))
-    return written
+        before, text_before = parts[-1] if parts else ("", "")
+        is_data = not (isinstance(before, str) and isinstance(part, str))
+        if is_data and text_before[-1:] not in loose and text[:1] not in loose:
+            text = f" {text}"  # without a space both might be read as one token
+        parts.append((part, text))
+    return WrittenSql(parts, sql.line)
 
 
 def _written(part: Part, value: Callable[[Any], str], empty: Empty) -> str:

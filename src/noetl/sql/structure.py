@@ -7,43 +7,18 @@ name or a comment, whatever a value contains.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from noetl.errors import TemplateSyntax
+from noetl.sql.binding import Binding, Inner
 from noetl.sql.lexing import Dialect, literal_text, tokens, unused_character
+from noetl.sql.parts import Part
 from noetl.sql.pieces import TemplatePosition, TemplateValue
 
-Inner: TypeAlias = tuple[str | int, ...]
-"""The content of a string or name: texts, and templates by their number."""
-
-
-class SingleSlot(NamedTuple):
-    """A template on its own: a value, or a name with the filter `ident`."""
-
-    hole: int
-
-
-class InString(NamedTuple):
-    """A string with templates in it: one value as a whole."""
-
-    inner: Inner
-
-
-class InName(NamedTuple):
-    """A name in double quotes with templates in it."""
-
-    inner: Inner
-
-
-class InBrackets(NamedTuple):
-    """The values of `IN (...)`, and whether `NOT` is before it."""
-
-    holes: tuple[int, ...]
-    negated: bool
-
-
-Slot: TypeAlias = str | SingleSlot | InString | InName | InBrackets
+Slot: TypeAlias = str | Callable[[Binding], Part]
+"""A text, or the function that makes a part of the values of its templates."""
 
 
 def structure(pieces: Sequence[str | TemplatePosition | TemplateValue], source: str, dialect: Dialect) -> list[Slot]:
@@ -90,13 +65,15 @@ class _Reader:
         place, hint = self.places[first], ""
         match token.kind:
             case "mark":
-                return SingleSlot(first)
+                return lambda binding: binding.single(first)
             case "string":
-                return InString(self._string(number))
+                inner = self._string(number)
+                return lambda binding: binding.string(inner)
             case "name":
                 if self.text[token.start] != '"':
                     raise self._fault(place, 'a template can\'t stand inside U&"..."', 'write the name in "..."')
-                return InName(self._inner(number, lambda text: text.replace('""', '"')))
+                content = self._inner(number, lambda text: text.replace('""', '"'))
+                return lambda binding: binding.name(content)
             case "dollar":
                 message = "a template can't stand inside a dollar-quoted string: in a code body data would become code"
                 hint = "pass it as an argument, or as a setting: SELECT set_config('app.name', {{ value }}, true)"
@@ -108,14 +85,12 @@ class _Reader:
         prefix = self._written(number).partition("'")[0].upper()
         places = self.places[self.first[number] : self.first[number + 1]]
         if prefix not in ("", "E", "N"):
-            raise self._fault(
-                places[0], f"a template can't stand inside {prefix}'...'", "write it in '...' and cast it"
-            )
+            message = f"a template can't stand inside {prefix}'...'"
+            raise self._fault(places[0], message, "write it in '...' and cast it")
         for place in places:
             if place.filter == "ident":
-                raise self._fault(
-                    place, "`ident` makes a name and this is a string", "leave out the quotes or the filter"
-                )
+                message = "`ident` makes a name and this is a string"
+                raise self._fault(place, message, "leave out the quotes or the filter")
         escaped = prefix == "E" or self.dialect.backslashes
         return self._inner(number, lambda text: literal_text(text, escaped))
 
@@ -162,9 +137,9 @@ class _Reader:
 
     # -- IN (...) ---------------------------------------------------------------------------------------------------
 
-    def _in_lists(self) -> dict[int, tuple[int, InBrackets]]:
+    def _in_lists(self) -> dict[int, tuple[int, Slot]]:
         """Each `[NOT] IN` whose list has only templates: its first token, its last token and the slot."""
-        lists: dict[int, tuple[int, InBrackets]] = {}
+        lists: dict[int, tuple[int, Slot]] = {}
         for place, number in enumerate(self.significant):
             last = self._end_of_list(place + 1) if self._word(place) == "IN" else None
             if last is None:
@@ -173,7 +148,7 @@ class _Reader:
             if not any(self.places[hole].filter for hole in holes):
                 negated = place > 0 and self._word(place - 1) == "NOT"
                 begin = self.significant[place - 1] if negated else number
-                lists[begin] = (self.significant[last], InBrackets(tuple(holes), negated))
+                lists[begin] = (self.significant[last], partial(Binding.in_list, numbers=holes, negated=negated))
         return lists
 
     def _end_of_list(self, place: int) -> int | None:

@@ -91,8 +91,7 @@ async def perform(inputs: Inputs, context: Context) -> Outcome:
 
 
 async def close_simulators() -> None:
-    simulators = _SIMULATORS.pop(asyncio.get_running_loop(), None)
-    if simulators is not None:
+    if simulators := _SIMULATORS.pop(asyncio.get_running_loop(), None):
         await simulators.close()
 
 
@@ -215,14 +214,13 @@ def _pieces(text: str) -> Iterator[str]:
 def _number(value: float) -> str:
     if not isfinite(value):
         raise Failure("input", f"a parameter can't be {value}")
-    text = repr(float(value))
-    return f"({text})" if value < 0 else text
+    return f"({float(value)!r})" if value < 0 else repr(float(value))
 
 
 # -- simulations ------------------------------------------------------------------------------------------------------
 
 
-class Job:
+class Simulation:
     """A simulation, and the number of calls that wait for it."""
 
     def __init__(self, simulators: Simulators, request: dict[str, Any]) -> None:
@@ -265,15 +263,15 @@ class Simulators:
 
     def __init__(self) -> None:
         self.slots = asyncio.Semaphore(min(len(os.sched_getaffinity(0)), MAX_PROCESSES))
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, Simulation] = {}
         self.idle: list[tuple[Process, TimerHandle]] = []
 
-    def job(self, spec: JobSpec, request: dict[str, Any], *, restart: bool) -> Job:
+    def job(self, spec: JobSpec, request: dict[str, Any], *, restart: bool) -> Simulation:
         """The job of that specification, started if it is unknown; `restart` also after a transient error."""
         job = self.jobs.pop(spec.job_id, None)
         transient = job is not None and job.error is not None and job.error["kind"] in TRANSIENT
         if job is None or job.task.cancelling() or (restart and transient):
-            job = Job(self, request)
+            job = Simulation(self, request)
         self.jobs[spec.job_id] = job
         ended = [name for name, other in self.jobs.items() if other.task.done()]
         for name in ended[:-MAX_ENDED_JOBS]:

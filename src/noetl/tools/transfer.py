@@ -12,6 +12,7 @@ which a created table gets. Types of CSV and JSON columns are inferred from all 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -112,27 +113,18 @@ DRIVERS = {"duckdb": "duckdb", "postgres": "psycopg", "snowflake": "snowflake.co
 async def run(inputs: Inputs, context: Context) -> Outcome:
     from noetl.tools.rows.blocking import in_thread
 
-    if (missing := _missing(inputs)) is not None:
-        return missing
+    for kind in ("duckdb", inputs.source.kind, inputs.target.kind):  # every transfer needs DuckDB
+        try:
+            if kind in DRIVERS:
+                import_module(DRIVERS[kind])
+        except ImportError:
+            return missing_driver("transfer", kind)
     try:
         _check(inputs)
         job = await _job(inputs, context)
         return Outcome(result=await in_thread(job.run))
     except Failure as failure:
         return failure.outcome
-
-
-def _missing(inputs: Inputs) -> Outcome | None:
-    """The outcome if a driver is missing. Every transfer needs DuckDB."""
-    from importlib import import_module
-
-    for kind in ("duckdb", inputs.source.kind, inputs.target.kind):
-        try:
-            if kind in DRIVERS:
-                import_module(DRIVERS[kind])
-        except ImportError:
-            return missing_driver("transfer", kind)
-    return None
 
 
 def _check(inputs: Inputs) -> None:
@@ -220,6 +212,5 @@ async def _send(target: Target, batch: list[dict[str, Any]], number: int, contex
 
 
 def _require(outcome: Outcome) -> None:
-    if outcome.error is not None:
-        error = outcome.error
+    if (error := outcome.error) is not None:
         raise Failure(error.kind, error.message, retryable=error.retryable, extra=outcome.extra, **error.details)

@@ -6,10 +6,9 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import obstore
-from obstore import ObjectMeta
 from obstore.exceptions import PermissionDeniedError
 from obstore.store import ObjectStore
 
@@ -17,6 +16,9 @@ from noetl.model.outcome import Failure
 from noetl.tools.files import task_file
 from noetl.tools.object_store.content import MAX_BYTES, decode, encode, guess_type, incoming, readable, too_large
 from noetl.tools.object_store.inputs import ObjectInputs
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
 
 PAGE_LENGTH = 1000
 CHUNK_BYTES = 8 * 2**20

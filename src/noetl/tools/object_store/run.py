@@ -70,35 +70,32 @@ async def run_operation(
     try:
         check_inputs(inputs)
         address = StoreAddress.parse(store, "url") if isinstance(store, str) else store.checked()
+        try:
+            fields = None if inputs.auth is None else await context.credential(inputs.auth)
+            own = {"endpoint": inputs.endpoint, "region": region}
+            location = await open_store(address, fields, own, context, create=inputs.operation == "put")
+            if inputs.operation == "copy":
+                target, key = _destination(kind, inputs, address)
+                if destination_auth is not None and target is not address:
+                    fields, own["endpoint"] = await context.credential(destination_auth), None
+                elif target.scheme != address.scheme:
+                    fields, own["endpoint"] = None, None
+                target_location = await open_store(target, fields, own, context, create=True)
+                result = await copy_object(inputs, location, target_location, key)
+            else:
+                result = await OPERATIONS[inputs.operation](inputs, location)
+        except (BaseError, OSError, ValueError, NotImplementedError) as error:
+            raise explained(kind.name, error, address.url(inputs.key), context.redact) from None
     except Failure as failure:
         return failure.outcome
-    try:
-        fields = None if inputs.auth is None else await context.credential(inputs.auth)
-        own = {"endpoint": inputs.endpoint, "region": region}
-        location = await open_store(address, fields, own, context, create=inputs.operation == "put")
-        if inputs.operation != "copy":
-            return Outcome(result=await OPERATIONS[inputs.operation](inputs, location), extra=answered(kind.name))
-        target, key = _destination(kind, inputs, address)
-        target_location = location
-        if target is not None:
-            if destination_auth is not None:
-                fields, own["endpoint"] = await context.credential(destination_auth), None
-            elif target.scheme != address.scheme:
-                fields, own["endpoint"] = None, None
-            target_location = await open_store(target, fields, own, context, create=True)
-        result = await copy_object(inputs, location, target_location, key)
-        return Outcome(result=result, extra=answered(kind.name))
-    except Failure as failure:
-        return failure.outcome
-    except (BaseError, OSError, ValueError, NotImplementedError) as error:
-        return explained(kind.name, error, address.url(inputs.key), context.redact).outcome
+    return Outcome(result=result, extra=answered(kind.name))
 
 
-def _destination(kind: Kind, inputs: ObjectInputs, source: StoreAddress) -> tuple[StoreAddress | None, str]:
-    """The store (None for that of the task) and the key that a copy goes to."""
+def _destination(kind: Kind, inputs: ObjectInputs, source: StoreAddress) -> tuple[StoreAddress, str]:
+    """The store and the key that a copy goes to."""
     assert inputs.destination is not None
     if "://" not in inputs.destination:
-        return None, inputs.destination
+        return source, inputs.destination
     folder, _, key = inputs.destination.rpartition("/")
     if kind.name != "object":
         scheme, _, rest = inputs.destination.partition("://")

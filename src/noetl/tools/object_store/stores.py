@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 from obstore.exceptions import BaseError
-from obstore.store import AzureStore, ClientConfig, GCSStore, LocalStore, MemoryStore, ObjectStore, S3Store
+from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, ObjectStore, S3Store
 
 from noetl.model.outcome import Failure
 from noetl.tools.base import Context
@@ -173,7 +173,7 @@ def _pooled_store(
     credential: dict[str, Any] | None = None,
 ) -> ObjectStore:
     # The worker limits how long a whole request takes.
-    client_options: ClientConfig = {
+    client_options = {
         "allow_http": endpoint is not None and endpoint.startswith("http:"),
         "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
         "read_timeout": timedelta(seconds=READ_SECONDS),

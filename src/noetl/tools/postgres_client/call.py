@@ -7,7 +7,7 @@ import re
 from collections.abc import Coroutine
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from noetl.model.outcome import Failure, Outcome
 from noetl.tools.base import Context
@@ -31,10 +31,24 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
     try:
         return await _cancellable(_work(inputs, context))
     except Failure as failure:
-        outcome = failure.outcome
-        if _sends_secret(inputs, context):
-            outcome = _without_values(context.redact(outcome))
-        return _shortened(outcome, context)
+        return _publishable(failure.outcome, inputs, context)
+
+
+def _publishable(outcome: Outcome, inputs: Inputs, context: Context) -> Outcome:
+    """The outcome with a message of limited length, since it may quote a value of any length.
+
+    If the call sends a secret, without quoted values: the server truncates them and changes their case, so a secret
+    among them would not be recognised.
+    """
+    if _sends_secret(inputs, context):
+        outcome = context.redact(outcome)
+        if (error := outcome.error) is not None:
+            error = replace(error, message=_unquoted(error.message), details=_unquoted(error.details))
+        outcome = replace(outcome, error=error, extra=_unquoted(outcome.extra))
+    error = outcome.error
+    if error is not None and len(error.message) > MESSAGE_CHARACTERS:
+        error = replace(error, message=context.redact(error.message)[:MESSAGE_CHARACTERS] + " ...")
+    return replace(outcome, error=error, extra=NO_ERROR | outcome.extra)
 
 
 def _sends_secret(inputs: Inputs, context: Context) -> bool:
@@ -44,30 +58,12 @@ def _sends_secret(inputs: Inputs, context: Context) -> bool:
     return context.redact(values) is not values
 
 
-def _without_values(outcome: Outcome) -> Outcome:
-    """The outcome without quoted values: the server truncates them and changes their case, so a secret among them would
-    not be recognised."""
-    error, extra = outcome.error, outcome.extra
-    if error is not None:
-        error = msgspec.structs.replace(error, message=_unquoted(error.message), details=_unquoted(error.details))
-    return msgspec.structs.replace(outcome, error=error, extra=_unquoted(extra))
-
-
 def _unquoted(value: Any) -> Any:
     if isinstance(value, str):
         return re.sub(QUOTED, "***", value)
     if isinstance(value, dict):
         return {key: _unquoted(item) for key, item in value.items()}
     return [_unquoted(item) for item in value] if isinstance(value, list) else value
-
-
-def _shortened(outcome: Outcome, context: Context) -> Outcome:
-    """The outcome with a message of limited length, which may quote a value of any length."""
-    error = outcome.error
-    if error is not None and len(error.message) > MESSAGE_CHARACTERS:
-        message = context.redact(error.message)[:MESSAGE_CHARACTERS] + " ..."
-        error = msgspec.structs.replace(error, message=message)
-    return msgspec.structs.replace(outcome, error=error, extra=NO_ERROR | outcome.extra)
 
 
 async def _cancellable(work: Coroutine[Any, Any, Outcome]) -> Outcome:

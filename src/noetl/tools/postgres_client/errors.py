@@ -6,13 +6,12 @@ The SQLSTATE decides. Before a session exists the driver only has a text, which 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import psycopg
 
 from noetl.model.outcome import Failure
-from noetl.sql import InList, Part, Value
+from noetl.sql import InList, Value, WrittenSql
 
 NO_ERROR: dict[str, Any] = {"pg": {"code": None, "sqlstate": None}}
 TRANSIENT = ("40001", "40P01", "55P03", "53")
@@ -35,22 +34,10 @@ FIELDS = ("schema_name", "table_name", "column_name", "datatype_name", "constrai
 class SentStatement(NamedTuple):
     """A statement as it was sent, to find the line of an error in the author's SQL."""
 
-    parts: Sequence[tuple[Part, str]]
-    line: int
+    sql: WrittenSql
     number: int
     """Its number in the call, from 1."""
     of: int
-
-    def place(self, position: int) -> tuple[int, Part | None]:
-        """The line in the author's SQL and the part at a position (from 1)."""
-        line, end = self.line, 0
-        for part, rendered in self.parts:
-            begin, end = end, end + len(rendered)
-            text = rendered if isinstance(part, str) else ""
-            if position <= end:
-                return line + text.count("\n", 0, position - begin - 1), part
-            line += text.count("\n")
-        return line, None
 
 
 def connect_failure(error: Exception) -> Failure:
@@ -105,7 +92,7 @@ def _fields(error: psycopg.Error, sent: SentStatement | None) -> dict[str, Any]:
     if diag.statement_position is not None:
         fields["position"] = int(diag.statement_position)
         if sent is not None:
-            fields["line"], _ = sent.place(fields["position"])
+            fields["line"], _ = sent.sql.place(fields["position"])
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -127,7 +114,7 @@ def _advice(error: psycopg.Error, sent: SentStatement | None, fields: dict[str, 
     if error.sqlstate == "25001":
         return "it can't be part of a transaction: give it a task of its own, without `exactly_once`"
     if error.sqlstate == "42601" and sent is not None and "position" in fields:
-        _, part = sent.place(fields["position"])
+        _, part = sent.sql.place(fields["position"])
         if isinstance(part, Value | InList):
             return "a template is one value; a name is written {{ name | ident }}"
     return None

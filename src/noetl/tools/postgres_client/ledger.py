@@ -34,7 +34,12 @@ async def once(session: PostgresSession, action: str, work: Callable[[], Awaitab
         await session.command("ROLLBACK")
         return rows[0]["result"] if rows else None, True
     result = await work()
-    await session.execute(_update(new[0]["ledger"], action, result), None)
+    stored = msgspec.json.encode(result)
+    if len(stored) > MAX_STORED_BYTES:
+        stored = msgspec.json.encode({**msgspec.json.decode(stored), "rows": [], "rows_omitted": True})
+    # The table has its full name: the statements may have changed the search path.
+    update = f"UPDATE {new[0]['ledger']} SET result = "
+    await session.execute(Sql((update, Value(stored.decode()), "::jsonb WHERE action = ", Value(action))), None)
     await session.command("COMMIT")  # if the response is lost, the next call finds the row
     return result, False
 
@@ -55,14 +60,6 @@ async def _begin(session: PostgresSession, action: str) -> list[dict[str, Any]]:
 async def _insert(session: PostgresSession, action: str) -> list[dict[str, Any]]:
     await session.command("BEGIN")
     return await session.values(Sql((INSERTION, Value(action), END_OF_INSERTION)))
-
-
-def _update(ledger: str, action: str, result: Any) -> Sql:
-    """Store the result. The table has its full name: the statements may have changed the search path."""
-    stored = msgspec.json.encode(result)
-    if len(stored) > MAX_STORED_BYTES:
-        stored = msgspec.json.encode({**msgspec.json.decode(stored), "rows": [], "rows_omitted": True})
-    return Sql((f"UPDATE {ledger} SET result = ", Value(stored.decode()), "::jsonb WHERE action = ", Value(action)))
 
 
 async def _create(session: PostgresSession) -> None:

@@ -52,10 +52,9 @@ class ConnectionPool:
     def __init__(self, target: str) -> None:
         self.target = target
         self.room = asyncio.Semaphore(SIZE)
-        self.idle: list[tuple[float, Connection]] = []
-        """Unused connections and since when; the last one is used first."""
+        self.idle: dict[Connection, asyncio.TimerHandle] = {}
+        """Unused connections, each with the timer that closes it; the last one is used first."""
         self.users = 0
-        self.sweeper: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
     async def connection(self, retries: int = 0) -> AsyncIterator[Connection]:
@@ -76,7 +75,8 @@ class ConnectionPool:
 
     async def _take_idle(self) -> Connection | None:
         while self.idle:
-            _, connection = self.idle.pop()
+            connection, timer = self.idle.popitem()
+            timer.cancel()
             if not connection.closed:
                 poll = select.poll()
                 poll.register(connection.pgconn.socket, select.POLLIN)
@@ -114,36 +114,24 @@ class ConnectionPool:
             if not clean:
                 await _drop(connection)
         if clean:
-            self.idle.append((asyncio.get_running_loop().time(), connection))
-            self._sweep_later()
+            loop = asyncio.get_running_loop()
+            self.idle[connection] = loop.call_later(IDLE_SECONDS, self._retire, connection)
 
     def _remove_if_empty(self) -> None:
         """Remove an empty pool: there may be ever new connection strings."""
         if not self.idle and not self.users:
             _pools.get(asyncio.get_running_loop(), {}).pop(self.target, None)
 
-    def _sweep_later(self) -> None:
-        if self.sweeper is None and self.idle:
-            loop = asyncio.get_running_loop()
-            self.sweeper = loop.call_at(self.idle[0][0] + IDLE_SECONDS, self._sweep)
-
-    def _sweep(self) -> None:
-        """Close connections that were not used for a while."""
-        self.sweeper = None
-        before = asyncio.get_running_loop().time() - IDLE_SECONDS
-        for since, connection in self.idle:
-            if since <= before:
-                connection.pgconn.finish()
-        self.idle = [(since, connection) for since, connection in self.idle if since > before]
-        self._sweep_later()
+    def _retire(self, connection: Connection) -> None:
+        del self.idle[connection]
+        connection.pgconn.finish()
         self._remove_if_empty()
 
     async def close(self) -> None:
-        if self.sweeper is not None:
-            self.sweeper.cancel()
-        for _, connection in self.idle:
+        while self.idle:
+            connection, timer = self.idle.popitem()
+            timer.cancel()
             await connection.close()
-        self.idle = []
 
 
 async def _connect(target: str) -> Connection:

@@ -18,7 +18,7 @@ from psycopg.pq import Escaping, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
 from noetl.model.outcome import Failure
-from noetl.sql import Sql, written_parts
+from noetl.sql import Sql, written
 from noetl.tools.base import Context
 from noetl.tools.postgres_client.errors import SentStatement, statement_failure
 from noetl.tools.postgres_client.literals import EMPTY_LIST, encoded, literals
@@ -90,13 +90,12 @@ class PostgresSession:
     async def execute(self, sql: Sql, rows: RowBuffer | None, number: int = 1, of: int = 1) -> StatementResult:
         """Run one statement, and add its rows to `rows`."""
         literal = literals(Escaping(self.pgconn), self.encoding)  # the session can change its encoding
-        parts = written_parts(sql, literal, empty=EMPTY_LIST)
-        text = "".join(rendered for _, rendered in parts)
+        sent = SentStatement(written(sql, literal, empty=EMPTY_LIST), number, of)
         try:
             async with self.connection.lock:
-                return await self._run(encoded(text, self.encoding), rows)
+                return await self._run(encoded(sent.sql.text, self.encoding), rows)
         except psycopg.Error as error:
-            raise statement_failure(error, SentStatement(parts, sql.line, number, of), self.safe) from None
+            raise statement_failure(error, sent, self.safe) from None
 
     async def _run(self, text: bytes, rows: RowBuffer | None) -> StatementResult:
         self.pgconn.send_query_params(text, None)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import duckdb
 from duckdb import DuckDBPyConnection, Statement, StatementType
 
 from noetl.model.outcome import Failure, Outcome
-from noetl.sql import Part, Sql, quoted, statements, written_parts
+from noetl.sql import Sql, WrittenSql, quoted, statements, written
 from noetl.tools.base import Context
 from noetl.tools.duckdb import Inputs
 from noetl.tools.rows.blocking import Cancellation, in_thread
@@ -57,9 +58,7 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
 class PreparedStatement(NamedTuple):
     statement: Statement
     values: Params
-    parts: list[tuple[Part, str]]
-    """Each part with its SQL text, to find the line of an error."""
-    line: int
+    sql: WrittenSql
 
 
 def _run(connection: DuckDBPyConnection, sql: Sql, params: Params, cancellation: Cancellation) -> dict[str, Any]:
@@ -85,20 +84,18 @@ def _prepare(connection: DuckDBPyConnection, sql: Sql, params: Params) -> list[P
     """
     if params is None:
         values: list[Any] = []
-        parts = written_parts(sql, lambda value: _parameter(value, values))
-        try:
-            parsed = connection.extract_statements("".join(text for _, text in parts))
-        except duckdb.Error:
-            parsed = []
-        if len(parsed) == 1 and parsed[0].type in PARAMETER_STATEMENTS:
-            return [PreparedStatement(parsed[0], values or None, parts, sql.line)]
-    parts = written_parts(sql, literal)
+        bound = written(sql, lambda value: _parameter(value, values))
+        with suppress(duckdb.Error):
+            parsed = connection.extract_statements(bound.text)
+            if len(parsed) == 1 and parsed[0].type in PARAMETER_STATEMENTS:
+                return [PreparedStatement(parsed[0], values or None, bound)]
+    with_literals = written(sql, literal)
     try:
-        parsed = connection.extract_statements("".join(text for _, text in parts))
+        parsed = connection.extract_statements(with_literals.text)
     except duckdb.Error as error:
-        raise _located(error, parts, sql.line) from None
+        raise _located(error, with_literals) from None
     return [
-        PreparedStatement(statement, params if statement.named_parameters else None, parts, sql.line)
+        PreparedStatement(statement, params if statement.named_parameters else None, with_literals)
         for statement in parsed
     ]
 
@@ -125,7 +122,7 @@ def _result(connection: DuckDBPyConnection, prepared: PreparedStatement, cancell
         cancellation.check()
         raise
     except duckdb.Error as error:
-        raise _located(error, prepared.parts, prepared.line) from None
+        raise _located(error, prepared.sql) from None
 
 
 def _as_text(connection: DuckDBPyConnection, prepared: PreparedStatement) -> str:
@@ -139,21 +136,15 @@ def _as_text(connection: DuckDBPyConnection, prepared: PreparedStatement) -> str
     return f"SELECT {values} FROM ({prepared.statement.query.rstrip().rstrip(';')}\n) AS exact({names})"
 
 
-def _located(error: duckdb.Error, parts: list[tuple[Part, str]], line: int) -> Failure:
+def _located(error: duckdb.Error, sql: WrittenSql) -> Failure:
     """The failure with its line, counted in the SQL of the author."""
     parsed = parse_error(error)
     if parsed.code == "Permission":
         return sql_failure(error, advice="Declare the files and folders that statements may use in `paths`")
-    position = parsed.position
-    if position is None:
+    if parsed.position is None:
         return sql_failure(error)
-    for part, text in parts:
-        if isinstance(part, str):
-            line += text.encode()[: max(position, 0)].count(b"\n")
-        position -= len(text.encode())
-        if position < 0:
-            break
-    return sql_failure(error, line)
+    before = sql.text.encode()[: parsed.position].decode(errors="ignore")
+    return sql_failure(error, sql.place(len(before) + 1)[0])
 
 
 # -- results ----------------------------------------------------------------------------------------------------------

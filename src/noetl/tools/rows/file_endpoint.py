@@ -155,16 +155,23 @@ class FileTarget(TargetEndpoint):
             raise Failure("input", "rows can't be appended to a JSON list: use jsonl, or `mode: replace`")
 
     def write(self, staging: Staging, rows: StagedRows, progress: Progress) -> int:
-        query = rows.select(lambda column: for_file(column, self.form))
-        if self.appends and self.form == "parquet":
-            return self._append_to_parquet(staging, query)
-        if self.appends and self.form == "csv":
-            self._check_header(staging, rows.columns)
-        part = f"{self.temporary}.part" if self.appends else self.temporary
-        form = "format csv, header false" if self.appends and self.form == "csv" else COPY_OPTIONS[self.form]
-        count = staging.execute(f"COPY ({query}) TO {literal(part)} ({form})")
-        if self.appends:
-            self._append(part)
+        query, options = rows.select(lambda column: for_file(column, self.form)), COPY_OPTIONS[self.form]
+        path, temporary = literal(self.path), literal(self.temporary)
+        if not self.appends:
+            return staging.execute(f"COPY ({query}) TO {temporary} ({options})")
+        if self.form == "parquet":
+            existing = f"SELECT * FROM read_parquet({path})"
+            count: int = staging.rows(f"SELECT count(*) FROM ({existing})")[0][0]
+            return staging.execute(f"COPY ({existing} UNION ALL BY NAME {query}) TO {temporary} ({options})") - count
+        if self.form == "csv":
+            header = staging.describe(f"SELECT * FROM read_csv({path}, header = true, all_varchar = true)")
+            names = [column.name for column in header]
+            if names != [column.name for column in rows.columns]:
+                raise Failure("input", f"{self.path} has the columns {', '.join(names)}, not those of the source")
+            options = "format csv, header false"
+        part = f"{self.temporary}.part"
+        count = staging.execute(f"COPY ({query}) TO {literal(part)} ({options})")
+        self._append(part)
         return count
 
     def write_none(self) -> None:
@@ -184,18 +191,6 @@ class FileTarget(TargetEndpoint):
                 if whole.read(1) != b"\n":
                     whole.write(b"\n")
             shutil.copyfileobj(new, whole)
-
-    def _check_header(self, staging: Staging, columns: list[Column]) -> None:
-        existing = staging.describe(f"SELECT * FROM read_csv({literal(self.path)}, header = true, all_varchar = true)")
-        names = [column.name for column in existing]
-        if names != [column.name for column in columns]:
-            raise Failure("input", f"{self.path} has the columns {', '.join(names)}, not those of the source")
-
-    def _append_to_parquet(self, staging: Staging, query: str) -> int:
-        existing = f"SELECT * FROM read_parquet({literal(self.path)})"
-        count: int = staging.rows(f"SELECT count(*) FROM ({existing})")[0][0]
-        both = f"{existing} UNION ALL BY NAME {query}"
-        return staging.execute(f"COPY ({both}) TO {literal(self.temporary)} ({COPY_OPTIONS['parquet']})") - count
 
     @property
     def paths(self) -> list[str]:

@@ -63,12 +63,9 @@ def _run(session: SnowflakeSession, sql: Sql, params: Params) -> Outcome:
     results = []
     query_id = None
     for word, statement in commands:
-        if params is None:
-            cursor = session.execute(*bind(statement))
-        elif isinstance(params, dict):
+        if isinstance(params, dict):
             raise Failure("input", "`params` for snowflake is a list, for the placeholders `?`")
-        else:
-            cursor = session.execute(write(statement, literal), params)
+        cursor = session.execute(*(bind(statement) if params is None else (write(statement, literal), params)))
         query_id = cursor.sfqid
         results.append(_result(cursor, word, session.cancellation))
     if transaction:

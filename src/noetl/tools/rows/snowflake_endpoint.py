@@ -43,18 +43,11 @@ def open_session(
 
 
 class SnowflakeSource(PipedSource):
-    """The rows of a query or a table."""
+    """The rows of a query."""
 
-    def __init__(
-        self, session: SnowflakeSession, staging: Staging, sql: Sql | None, table: str | None, params: Any
-    ) -> None:
+    def __init__(self, session: SnowflakeSession, staging: Staging, sql: Sql, params: Any) -> None:
         self.session = session
-        if table is not None or sql is None:
-            self.cursor = session.execute(f"SELECT * FROM {name(table or '')}")
-        elif params is not None:
-            self.cursor = session.execute(write(sql, literal), params)
-        else:
-            self.cursor = session.execute(*bind(sql))
+        self.cursor = session.execute(*(bind(sql) if params is None else (write(sql, literal), params)))
         columns = []
         for field in self.cursor.description:
             kind = from_snowflake(FIELD_ID_TO_NAME[field.type_code], field.precision, field.scale)

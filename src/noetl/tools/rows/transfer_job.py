@@ -152,25 +152,27 @@ class Transfer:
                 return http_source(staging, job.response_rows)
             case "duckdb":
                 attached = source.database is not None
-                query = self._query(lambda sql: duckdb_text(staging, sql, source.params))
+                query = duckdb_text(staging, self._sql(), source.params)
                 return duckdb_source(staging, query, source.params, self._source_alias() if attached else None)
             case "postgres":
                 from noetl.tools.rows.postgres_endpoint import PostgresSource, open_connection, postgres_text
 
                 connection = self.stack.enter_context(open_connection(job.source_auth, self.cancellation))
-                query = self._query(lambda sql: postgres_text(connection, sql, source.params))
+                query = postgres_text(connection, self._sql(), source.params)
                 return PostgresSource(connection, query, staging, typed=typed)
         from noetl.tools.rows.snowflake_endpoint import SnowflakeSource, open_session
+        from noetl.tools.rows.snowflake_sql import name
 
         session = self.stack.enter_context(open_session(job.source_auth, source.database, self.cancellation))
-        return SnowflakeSource(session, staging, job.sql, source.table, source.params)
+        return SnowflakeSource(session, staging, self._sql(name), source.params)
 
-    def _query(self, text: Callable[[Sql], str]) -> str:
+    def _sql(self, name_of: Callable[[str], str] = table_name) -> Sql:
+        """The query of the source; `name_of` quotes the name of its table."""
         table = self.inputs.source.table
         if table is not None:
-            return f"SELECT * FROM {table_name(table)}"
+            return Sql((f"SELECT * FROM {name_of(table)}",))
         assert self.job.sql is not None
-        return text(self.job.sql)
+        return self.job.sql
 
     def _copy_postgres(self) -> int:
         """From one PostgreSQL to another without a staging database, so the types are those of PostgreSQL itself."""
@@ -185,11 +187,10 @@ class Transfer:
         inputs, job = self.inputs, self.job
         target_connection = self.stack.enter_context(open_connection(job.target_auth, self.cancellation))
         source = self.stack.enter_context(open_connection(job.source_auth, self.cancellation))
-        query = self._query(lambda sql: postgres_text(source, sql, inputs.source.params))
-        source_columns = describe(source, query)
+        query = postgres_text(source, self._sql(), inputs.source.params)
         target = PostgresTarget(target_connection, inputs.target.table or "", inputs.mode, inputs.key)
         accepted = target.accepts()
-        columns, values = self._chosen(source_columns, accepted)
+        columns, values = self._chosen(describe(source, query), accepted)
         if accepted is None:
             target.create({column.name: column.type for column in columns})
         target.prepare(columns)
