@@ -8,6 +8,7 @@ parses, prints, handles signals and exits as `python -m noetl.cli` does. What Py
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -19,6 +20,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -255,8 +257,25 @@ def _become_command(descriptors: list[int]) -> NoReturn:
     if request.memory:
         has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (has + request.memory, has + request.memory))
-    exec(request.code or "from noetl.cli.start import main\nmain()", {"__name__": "__main__"})
-    sys.exit()
+    try:
+        exec(request.code or "from noetl.cli.start import main\nmain()", {"__name__": "__main__"})
+        code: object = 0
+    except SystemExit as ending:
+        code = ending.code or 0
+    if not isinstance(code, int):
+        sys.exit(str(code))
+    _end(code)
+
+
+def _end(code: int) -> NoReturn:
+    """End as Python does, but for taking apart what was imported: that would copy the memory of the fork server."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    gc.collect()  # what complains when it is forgotten does so here
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BrokenPipeError, ValueError):
+            stream.flush()
+    os._exit(code & 0xFF)
 
 
 if __name__ == "__main__":
