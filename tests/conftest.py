@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,12 @@ from tests.verifying import check_databases, is_damaged, remember_runtimes, veri
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     check_parts(items)
+
+
+def pytest_collection_finish() -> None:
+    """Tests and modules stay until the end: the garbage collector need not look at them again, nor forks copy them."""
+    gc.collect()
+    gc.freeze()
 
 
 AUTHORITY = Path(__file__).parent / "servers" / "authority.pem"

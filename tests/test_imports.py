@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,7 +100,16 @@ def part_named(names: list[str]) -> str:
     return whole if whole in LEVEL else names[0] if names else ""
 
 
-def imports() -> Iterator[Import]:
+@cache
+def imports() -> list[Import]:
+    return list(read_imports())
+
+
+def imports_of_ours() -> list[Import]:
+    return [line for line in imports() if line.module.split(".")[0] == "noetl"]
+
+
+def read_imports() -> Iterator[Import]:
     """Every import of the source, at the top or inside a function; imports for type checkers in `errors` aside."""
     for file in sorted(SOURCE.rglob("*.py")):
         tree = ast.parse(file.read_text("utf-8"))
@@ -124,10 +134,6 @@ def typing_only(tree: ast.Module) -> Iterator[ast.AST]:
             yield from ast.walk(node)
 
 
-IMPORTS = list(imports())
-OURS = [one for one in IMPORTS if one.module.split(".")[0] == "noetl"]
-
-
 def test_every_part_has_a_level() -> None:
     parts = {part_of(file) for file in SOURCE.rglob("*.py")} - {"__init__"}
     assert parts - LEVEL.keys() == set(), "give the new part a line in tests/test_imports.py"
@@ -136,7 +142,7 @@ def test_every_part_has_a_level() -> None:
 def test_imports_point_one_way() -> None:
     reversed_arrows = [
         f"{one}: `{one.part}` stands above `{one.imported}`"
-        for one in OURS
+        for one in imports_of_ours()
         if one.part in LEVEL
         and one.imported in LEVEL
         and one.part != one.imported
@@ -146,17 +152,17 @@ def test_imports_point_one_way() -> None:
 
 
 def test_only_the_command_line_imports_the_package_itself() -> None:
-    assert [str(one) for one in OURS if one.module == "noetl" and one.part != "cli"] == []
+    assert [str(one) for one in imports_of_ours() if one.module == "noetl" and one.part != "cli"] == []
 
 
 @pytest.mark.parametrize("part", PURE)
 def test_pure_part_does_not_touch_the_world(part: str) -> None:
-    assert [str(one) for one in IMPORTS if one.part == part and one.module.split(".")[0] in WORLD] == []
+    assert [str(one) for one in imports() if one.part == part and one.module.split(".")[0] in WORLD] == []
 
 
 def test_private_modules_of_others_stay_private() -> None:
     """`expression` is used through its front door: only its own files know how it is divided, and those two that weave
     its language into another one."""
-    inside = [one for one in OURS if one.module.startswith("noetl.expression.")]
+    inside = [one for one in imports_of_ours() if one.module.startswith("noetl.expression.")]
     inside = [one for one in inside if one.part not in ("expression", "sql", "shell_text")]
     assert [str(one) for one in inside] == []
