@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
+from contextlib import ExitStack, closing
 
 import pytest
-from tests.servers.postgres import Schema
+from tests.servers.postgres import PooledStore, PostgresServer
 
 from conformance import suites
 from conformance.suites import store  # noqa: F401
@@ -21,18 +21,9 @@ def place(database: str) -> str:
 
 
 @pytest.fixture
-def open_store(database: str, schema: Schema) -> Iterator[suites.OpenStore]:
-    opened: list[PostgresStore] = []
-    numbers = count()
-
-    def open_new() -> PostgresStore:
-        opened.append(PostgresStore(f"{database}_{next(numbers)}"))
-        return opened[-1]
-
-    yield open_new
-    for one in opened:
-        one.close()
-        schema.rows(f"DROP SCHEMA {one.address.schema} CASCADE")
+def open_store(postgres: PostgresServer) -> Iterator[suites.OpenStore]:
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(closing(PooledStore(postgres)))
 
 
 @pytest.fixture

@@ -1,8 +1,10 @@
 """A PostgreSQL server on loopback: the one of the wheel, as a process of its own.
 
-    from tests.servers.postgres import postgres_fixture, schema_fixture  # noqa: F401
+    from tests.servers.postgres import postgres_fixture, schema_fixture, store_schema_fixture  # noqa: F401
 
-The fixture `postgres` is the server, one in a test process; `schema` is a schema of its own for one test.
+The fixture `postgres` is the server, one in a test process; `schema` is an empty schema of its own for one test, and
+`store_schema` one with an empty store of noetl. To create the tables of a store takes longer than most tests, so a
+schema with a store is emptied and used again.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from tests.verifying import check_postgres, is_damaged
+
+from noetl.store.postgres import PostgresStore
 
 START_SECONDS = 300
 STOP_SECONDS = 120
@@ -55,6 +59,8 @@ class PostgresServer:
         self.user = "nobody" if os.geteuid() == 0 else None  # it refuses to run as root
         self.process: subprocess.Popen[bytes] | None = None
         self.port = 0
+        self.empty_stores: dict[str, list[Schema]] = {}
+        """By the statements that have changed their tables."""
         self._initialise()
         self.start()
 
@@ -152,6 +158,8 @@ class Schema:
 
     def __init__(self, server: PostgresServer) -> None:
         self.server, self.name = server, f"test_{uuid.uuid4().hex}"
+        self.structure: list[tuple[Any, ...]] = []
+        """Of the store in it, if there is one."""
 
     def fields(self, **changes: Any) -> dict[str, Any]:
         return self.server.fields(**{"options": f"-c search_path={self.name}", **changes})
@@ -166,7 +174,7 @@ class Schema:
         where = f"{fields['user']}:{quote(fields['password'])}@{fields['host']}:{fields['port']}/{fields['database']}"
         return f"postgresql://{where}?schema={self.name}"
 
-    def rows(self, query: str, params: Any = None) -> list[tuple[Any, ...]]:
+    def rows(self, query: str | sql.Composed, params: Any = None) -> list[tuple[Any, ...]]:
         """What a query of the test itself gives; nothing for a command."""
         with self.server.connect(options=f"-c search_path={self.name}") as connection:
             cursor = connection.execute(query, params)
@@ -197,6 +205,72 @@ def schema_fixture(request: pytest.FixtureRequest, postgres: PostgresServer) -> 
             check_postgres(made.store_address)
     finally:
         _drop(made)
+
+
+@pytest.fixture(name="store_schema")
+def store_schema_fixture(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterator[Schema]:
+    with store_schema(postgres) as made:
+        yield made
+        if not is_damaged(request.node):
+            check_postgres(made.store_address)
+
+
+@contextmanager
+def store_schema(server: PostgresServer, change: str = "") -> Iterator[Schema]:
+    """A schema with an empty store; `change` are statements to run after its tables were created."""
+    empty = server.empty_stores.setdefault(change, [])
+    made = empty.pop() if empty else _new_store(server, change)
+    try:
+        yield made
+    finally:
+        if _emptied(made):
+            empty.append(made)
+        else:
+            _drop(made)
+
+
+def _new_store(server: PostgresServer, change: str) -> Schema:
+    made = Schema(server)
+    PostgresStore(made.store_address).close()
+    if change:
+        made.rows(change)
+    made.structure = made.rows(STRUCTURE)
+    return made
+
+
+class PooledStore(PostgresStore):
+    """An empty store, whose schema is free for the next one when it is closed."""
+
+    def __init__(self, server: PostgresServer, change: str = "") -> None:
+        self.schema = ExitStack()
+        super().__init__(self.schema.enter_context(store_schema(server, change)).store_address)
+
+    def close(self) -> None:
+        super().close()
+        self.schema.close()
+
+
+STRUCTURE = """
+SELECT (SELECT array_agg(relname::text ORDER BY relname) FROM pg_class
+        WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AND relname <> 'meta'),
+    (SELECT array_agg(relname::text ORDER BY relname) FROM pg_class
+     WHERE relnamespace = current_schema()::regnamespace AND relkind NOT IN ('r', 'p')),
+    (SELECT array_agg(proname::text ORDER BY proname) FROM pg_proc WHERE pronamespace = current_schema()::regnamespace),
+    (SELECT array_agg((key, value)::text) FROM meta)"""
+"""Of a store: its tables first, then everything else but their rows."""
+
+
+def _emptied(made: Schema) -> bool:
+    """Delete every row; False if the test has changed more than rows, or somebody still uses the store."""
+    try:
+        if made.rows(STRUCTURE) != made.structure:
+            return False
+        deletes = [sql.SQL("DELETE FROM {}").format(sql.Identifier(name)) for name in made.structure[0][0]]
+        first = sql.SQL("SELECT setval(pg_get_serial_sequence('log', 'number'), 1, false)")
+        made.rows(sql.SQL("; ").join([sql.SQL("SET lock_timeout = '20s'"), *deletes, first]))
+        return True
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.LockNotAvailable):
+        return False
 
 
 def _drop(made: Schema) -> None:

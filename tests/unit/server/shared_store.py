@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 from api_server import ApiServer
@@ -27,10 +26,8 @@ def address_of(request: pytest.FixtureRequest, kind: str, folder: Path) -> str:
     """The address of an empty database."""
     if kind == "sqlite":
         return str(folder / "noetl.db")
-    schema: Schema = request.getfixturevalue("schema")
-    fields = schema.server.fields()
-    where = f"{fields['user']}:{quote(fields['password'])}@{fields['host']}:{fields['port']}/{fields['database']}"
-    return f"postgresql://{where}?schema={schema.name}"
+    schema: Schema = request.getfixturevalue("store_schema")
+    return schema.store_address
 
 
 def safe_of(store: Store) -> Safe:

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from shared_store import OpenServer, address_of, servers_at
 from tests.servers.patience import PATIENCE_SECONDS
 from tests.servers.patience import until as patiently
-from tests.servers.postgres import postgres_fixture, schema_fixture  # noqa: F401
+from tests.servers.postgres import postgres_fixture, store_schema_fixture  # noqa: F401
 
 from noetl.errors import AuthError
 from noetl.keychain import safe, sealed

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from api_server import ApiServer, begun, started, until
 from shared_store import address_of, server_at
-from tests.servers.postgres import postgres_fixture, schema_fixture  # noqa: F401
+from tests.servers.postgres import postgres_fixture, store_schema_fixture  # noqa: F401
 
 from noetl.engine import events as e
 from noetl.engine.commands import Claim, Report

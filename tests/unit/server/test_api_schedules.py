@@ -15,7 +15,7 @@ import pytest
 from api_server import HELLO, WAITS, ApiServer, register, until
 from msgspec.structs import replace
 from shared_store import OpenServer, address_of, servers_at
-from tests.servers.postgres import postgres_fixture, schema_fixture  # noqa: F401
+from tests.servers.postgres import postgres_fixture, store_schema_fixture  # noqa: F401
 
 from noetl.store.triggers import Firing, Schedule
 from noetl.triggers.schedules import TAKEN_SECONDS

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from itertools import cycle
 from typing import Any
-from urllib.parse import quote
 
 import httpx2
 import msgspec
 import pytest
 from api_server import HELLO, ApiServer, begun, register, until
-from tests.servers.postgres import Schema, postgres_fixture, schema_fixture  # noqa: F401
+from tests.servers.postgres import Schema, postgres_fixture, store_schema_fixture  # noqa: F401
 
 from noetl.runtime.audit import Audit
 from noetl.store.postgres import PostgresStore
@@ -35,10 +34,8 @@ workflow:
 
 
 @pytest.fixture
-def database(schema: Schema) -> str:
-    fields = schema.server.fields()
-    where = f"{fields['user']}:{quote(fields['password'])}@{fields['host']}:{fields['port']}/{fields['database']}"
-    return f"postgresql://{where}?schema={schema.name}"
+def database(store_schema: Schema) -> str:
+    return store_schema.store_address
 
 
 @pytest.fixture
