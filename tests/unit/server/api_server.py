@@ -34,7 +34,9 @@ from noetl.worker.output import Output
 from noetl.worker.worker import Worker
 
 Value = TypeVar("Value")
-SECONDS = 30
+SECONDS = 120
+"""How long a busy machine may take for anything."""
+TICK_SECONDS = 0.1
 NO_TLS = ssl.create_default_context()
 """Shared by all clients: to make one takes longer than most requests."""
 
@@ -78,6 +80,22 @@ class OffsetClock:
         await asyncio.sleep(seconds)
 
 
+class PromptHttpServer(HttpServer):
+    """Ends as soon as it is told to: uvicorn itself looks ten times a second."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.ended = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        counter = 0
+        while not self.ended.is_set():
+            await self.on_tick(counter)
+            counter += 1
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.ended.wait(), TICK_SECONDS)
+
+
 class ApiServer:
     """A server on loopback with a worker beside it, and a token for each role."""
 
@@ -118,18 +136,17 @@ class ApiServer:
         self.app.api.log._stream = self.log
         engine = asyncio.create_task(self.service.run())
         worker = Worker("local", LocalLink(self.service, "default", Output(self.clock)), KINDS, self.clock, 16)
-        claiming = asyncio.create_task(_claim(worker))
+        self._claiming = asyncio.create_task(_claim(worker))
         if not self.own_processes:
             _lend_process(self._compiler)
         found = bound("127.0.0.1", 0)
         self.port: int = found.getsockname()[1]
-        self.ear = HttpServer(self.app, self.limits, self.proxies)
+        self._http = PromptHttpServer(self.app, self.limits, self.proxies)
         self._ready.set()
         with suppress(asyncio.CancelledError):
-            await self.ear.serve([found])
-        for task in (claiming, engine):
-            task.cancel()
-        await asyncio.gather(claiming, engine, return_exceptions=True)
+            await self._http.serve([found])
+        engine.cancel()
+        await asyncio.gather(self._claiming, engine, return_exceptions=True)
         await worker.stop()
         self.app.api.close()
         self.service.close()
@@ -157,10 +174,14 @@ class ApiServer:
     def close(self) -> None:
         if not self.own_processes:
             _take_back_process(self._compiler)
-        self.loop.call_soon_threadsafe(self.app.api.stop)
-        self.ear.should_exit = True
+        self.loop.call_soon_threadsafe(self._stop)
         self._thread.join(SECONDS)
         assert not self._thread.is_alive()
+
+    def _stop(self) -> None:
+        self._claiming.cancel()  # or it would claim in vain without a pause: a server that stops lets nobody wait
+        self.app.api.stop()
+        self._http.ended.set()
 
 
 _idle_processes: list[_Process] = []
