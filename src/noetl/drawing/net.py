@@ -1,23 +1,23 @@
-"""What every drawing shows of a playbook: nodes, edges and their short texts, free of any format.
+"""Nodes and edges of a playbook with their short texts, for every format.
 
-All text here is one printable line: line breaks, control characters and the marks that turn writing around
-are gone, so a format has only its own quoting to care for.
+All text here is one printable line: line breaks, control characters and bidirectional controls are replaced, so a
+format only needs its own quoting.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from noetl.model.playbook import Admit, Branch, Goto, Guard, Loop, Playbook, Step, Task
+from noetl.model.playbook import Goto, Guard, Playbook, Step, Task
 
 Role: TypeAlias = Literal["step", "missing", "computed"]
 BadgeKind: TypeAlias = Literal["loop", "gate", "join", "time", "event", "final", "route"]
 
 LABEL_LENGTH = 40
-TASKS_SHOWN = 12
+MAX_TASKS = 12
 PARALLEL_DEFAULT = 10
 COMPUTED = "?"
 UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
@@ -28,7 +28,7 @@ SUCCESS = re.compile(r"==\s*['\"](ok|success|done|completed|step\.done)['\"]|is\
 
 @dataclass(frozen=True, slots=True)
 class Badge:
-    """A short remark on a step; `title` tells the rest."""
+    """A short note on a step; `title` explains it."""
 
     kind: BadgeKind
     text: str
@@ -37,7 +37,7 @@ class Badge:
 
 @dataclass(frozen=True, slots=True)
 class TaskLine:
-    """One line of a step's pipeline: `note` holds its jumps, `depth` counts enclosing iterator tasks."""
+    """A line of a step's pipeline: `note` lists its jumps, `depth` counts enclosing iterator tasks."""
 
     label: str
     kind: str = ""
@@ -51,7 +51,7 @@ class TaskLine:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A step, a target no step has, or the one node that stands for every computed target."""
+    """A step, a target that is not a step, or the node of all computed targets."""
 
     name: str
     role: Role = "step"
@@ -63,9 +63,12 @@ class Node:
     inclusive: bool = False
 
 
+COMPUTED_NODE = Node(COMPUTED, "computed", "a target computed when the step ends")
+
+
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A way from node `source` to node `target`, both by index. An unguarded one has an empty guard."""
+    """An arc from node `source` to node `target`, both by index. Without a guard, `guard` is empty."""
 
     source: int
     target: int
@@ -75,7 +78,7 @@ class Edge:
 
     @property
     def label(self) -> str:
-        """What is written at the line, short."""
+        """The short text beside the line."""
         return " · ".join(part for part in (shorten(self.guard, LABEL_LENGTH), self.wait) if part)
 
     @property
@@ -85,7 +88,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Net:
-    """The whole drawing; `entry` is an index, None where the entry step does not exist."""
+    """`entry` is an index; None if the entry step does not exist."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -93,82 +96,62 @@ class Net:
     entry: int | None
 
     def tooltip(self, edge: Edge) -> str:
-        """All there is to say about an edge, in lines."""
-        way = f"{self.nodes[edge.source].name} → {self.nodes[edge.target].name}"
         when = f"when {edge.guard}" if edge.guard else ""
-        return "\n".join(part for part in (way, when, edge.wait) if part)
+        return "\n".join(part for part in (self.ends(edge), when, edge.wait) if part)
+
+    def ends(self, edge: Edge) -> str:
+        return f"{self.nodes[edge.source].name} → {self.nodes[edge.target].name}"
 
 
 def net_of(playbook: Playbook) -> Net:
-    """The net of a playbook, steps in its order, then what its arcs name besides."""
-    drawn = [node_of(step, playbook) for step in playbook.steps]
+    """The net of a playbook: its steps in order, then the other targets of its arcs."""
+    nodes = [node_of(step, playbook) for step in playbook.steps]
     index: dict[str, int] = {}
     for place, step in enumerate(playbook.steps):
         index.setdefault(step.name, place)
     edges: list[Edge] = []
     for source, step in enumerate(playbook.steps):
-        for way in ways_out(step):
-            key = f"{{{{{COMPUTED}" if is_computed(way.to) else way.to
+        for arc in arcs_of(step):
+            computed = "{{" in arc.to
+            key = f"{{{{{COMPUTED}" if computed else arc.to
             if key not in index:
-                index[key] = len(drawn)
-                drawn.append(stranger(way.to))
-            edges.append(way.edge(source, index[key]))
-    return Net(one_line(playbook.name), tuple(drawn), tuple(edges), index.get(playbook.entry))
-
-
-def stranger(target: str) -> Node:
-    if is_computed(target):
-        return Node(COMPUTED, "computed", "a target computed when the step ends")
-    return Node(one_line(target), "missing", "no step has this name")
-
-
-def is_computed(target: str) -> bool:
-    return "{{" in target
+                index[key] = len(nodes)
+                nodes.append(COMPUTED_NODE if computed else Node(one_line(arc.to), "missing", "no step has this name"))
+            guards = [*arc.guards, f"to {bare(arc.to)}" if computed else ""]
+            edges.append(Edge(source, index[key], ", ".join(filter(None, guards)), arc.delay, arc.failure))
+    return Net(one_line(playbook.name), tuple(nodes), tuple(edges), index.get(playbook.entry))
 
 
 # --- edges --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
-    """A way out of a step, its target still a name."""
+class Arc(NamedTuple):
+    """An arc out of a step, with the name of its target."""
 
     to: str
     guards: tuple[str, ...]
     delay: float | None
     failure: bool
 
-    def edge(self, source: int, target: int) -> Edge:
-        said = [guard for guard in self.guards if guard]
-        if is_computed(self.to):
-            said.append(f"to {bare(self.to)}")
-        return Edge(source, target, ", ".join(said), self.delay, self.failure)
 
-
-def ways_out(step: Step) -> Iterator[Way]:
-    """Gotos of classic branches first, as they are tried first, then the router's arcs."""
-    if step.tail and step.tail.cases:
-        for branch in step.tail.cases.branches:
-            yield from gotos(step, branch)
+def arcs_of(step: Step) -> Iterator[Arc]:
+    """Gotos of classic branches, which are tried first, then the arcs of the router."""
+    for branch in step.tail.cases.branches if step.tail and step.tail.cases else ():
+        gotos = [link for link in branch.chain if isinstance(link, Goto)]
+        for link, arc in ((link, arc) for link in gotos for arc in link.to):
+            delay = link.delay if arc.delay is None else arc.delay
+            failure = any(catches_failure(guard, step.name) for guard in (branch.when, arc.when))
+            yield Arc(arc.step, (bare(branch.when), bare(arc.when)), delay, failure)
     guarded = False
     for arc in step.router.arcs:
-        says = "else" if arc.when is True and guarded and step.router.mode == "exclusive" else bare(arc.when)
+        is_else = arc.when is True and guarded and step.router.mode == "exclusive"
         guarded = guarded or arc.when is not True
-        yield Way(arc.step, (says,), arc.delay, catches_failure(arc.when, step.name))
-
-
-def gotos(step: Step, branch: Branch) -> Iterator[Way]:
-    when = bare(branch.when)
-    for link in branch.chain:
-        if isinstance(link, Goto):
-            for arc in link.to:
-                delay = link.delay if arc.delay is None else arc.delay
-                failure = any(catches_failure(guard, step.name) for guard in (branch.when, arc.when))
-                yield Way(arc.step, (when, bare(arc.when)), delay, failure)
+        guard = "else" if is_else else bare(arc.when)
+        yield Arc(arc.step, (guard,), arc.delay, catches_failure(arc.when, step.name))
 
 
 def catches_failure(guard: Guard | None, step: str) -> bool:
-    """Whether the guard looks at a failure of its own step. A guess that only chooses how the line looks."""
+    """Whether the guard reads a failure of its own step. A guess that only affects the style of the line."""
     if not isinstance(guard, str) or SUCCESS.search(guard):
         return False
     if any(name in guard for name in FAILURE_EVENTS):
@@ -183,11 +166,14 @@ def catches_failure(guard: Guard | None, step: str) -> bool:
 def node_of(step: Step, playbook: Playbook) -> Node:
     final = step.name == playbook.final
     inclusive = step.router.mode == "inclusive" and len(step.router.arcs) > 1
+    tasks = tuple(task_lines(step))
+    if len(tasks) > MAX_TASKS:
+        tasks = (*tasks[: MAX_TASKS - 1], TaskLine(f"… {len(tasks) - MAX_TASKS + 1} more"))
     return Node(
         name=one_line(step.name),
         desc=one_line(step.desc or ""),
         badges=tuple(badges(step, final=final, inclusive=inclusive)),
-        tasks=at_most(tuple(task_lines(step))),
+        tasks=tasks,
         entry=step.name == playbook.entry,
         final=final,
         inclusive=inclusive,
@@ -200,9 +186,11 @@ def badges(step: Step, *, final: bool, inclusive: bool) -> Iterator[Badge]:
     if step.join == "all":
         yield Badge("join", "join all", "fires once, when no other token can still arrive")
     if step.admit:
-        yield Badge("gate", "admit gate", admission(step.admit))
-    if step.loop:
-        yield loop_badge(step.loop)
+        rules = [f"{'allow' if rule.allow else 'hold'} when {bare(rule.when) or 'true'}" for rule in step.admit.rules]
+        yield Badge("gate", "admit gate", "; ".join(rule.replace("when else", "otherwise") for rule in rules))
+    if loop := step.loop:
+        mode = f"parallel ×{loop.max_in_flight or PARALLEL_DEFAULT}" if loop.mode == "parallel" else "sequential"
+        yield Badge("loop", f"loop {mode}", f"each {one_line(loop.iterator)} in {bare(str(loop.collection))}")
     if timers := step.spec.get("timers"):
         yield Badge("time", f"timers {durations(timers)}", "timers armed when the step is entered")
     if (timeout := step.spec.get("timeout")) is not None:
@@ -211,18 +199,6 @@ def badges(step: Step, *, final: bool, inclusive: bool) -> Iterator[Badge]:
         yield Badge("event", "on event", "listens to events of the execution")
     if inclusive:
         yield Badge("route", "fan-out all", "every arc whose guard holds fires")
-
-
-def admission(admit: Admit) -> str:
-    rules = [f"{'allow' if rule.allow else 'hold'} when {bare(rule.when) or 'true'}" for rule in admit.rules]
-    return "; ".join(rule.replace("when else", "otherwise") for rule in rules)
-
-
-def loop_badge(loop: Loop) -> Badge:
-    each = f"each {one_line(loop.iterator)} in {bare(str(loop.collection))}"
-    if loop.mode == "parallel":
-        return Badge("loop", f"loop parallel ×{loop.max_in_flight or PARALLEL_DEFAULT}", each)
-    return Badge("loop", "loop sequential", each)
 
 
 def task_lines(step: Step) -> Iterator[TaskLine]:
@@ -238,26 +214,17 @@ def task_lines(step: Step) -> Iterator[TaskLine]:
 def pipeline(tasks: tuple[Task, ...], prefix: str = "", depth: int = 0) -> Iterator[TaskLine]:
     places = {task.label: place for place, task in enumerate(tasks)}
     for place, task in enumerate(tasks):
-        yield TaskLine(one_line(prefix + task.label), one_line(task.kind), jumps(task, place, places), depth)
+        targets = dict.fromkeys(rule.then.to for rule in task.policy or () if rule.then.do == "jump" and rule.then.to)
+        jumps = "".join(f" {'↩' if places.get(to, 0) <= place else '↪'} {one_line(to)}" for to in targets)
+        yield TaskLine(one_line(prefix + task.label), one_line(task.kind), jumps, depth)
         yield from pipeline(task.body, depth=depth + 1)
-
-
-def jumps(task: Task, place: int, places: dict[str, int]) -> str:
-    targets = dict.fromkeys(rule.then.to for rule in task.policy or () if rule.then.do == "jump" and rule.then.to)
-    return "".join(f" {'↩' if places.get(to, 0) <= place else '↪'} {one_line(to)}" for to in targets)
-
-
-def at_most(lines: tuple[TaskLine, ...]) -> tuple[TaskLine, ...]:
-    if len(lines) <= TASKS_SHOWN:
-        return lines
-    return (*lines[: TASKS_SHOWN - 1], TaskLine(f"… {len(lines) - TASKS_SHOWN + 1} more"))
 
 
 # --- short texts --------------------------------------------------------------------------------------------
 
 
 def one_line(text: str) -> str:
-    """The text with every white space a blank and everything unprintable a replacement mark."""
+    """The text with blanks for white space and a replacement mark for every unprintable character."""
     if text.isprintable():
         return text
     return "".join(" " if char.isspace() else char if char.isprintable() else UNPRINTABLE for char in text)
@@ -269,10 +236,10 @@ def bare(guard: Guard | None) -> str:
         return "else"
     if isinstance(guard, bool):
         return "" if guard else "never"
-    said = guard.strip()
-    if said.startswith("{{") and said.endswith("}}") and len(said) > 3:
-        said = said[2:-2].removeprefix("-").removesuffix("-")
-    return " ".join(one_line(said).split())
+    text = guard.strip()
+    if text.startswith("{{") and text.endswith("}}") and len(text) > 3:
+        text = text[2:-2].removeprefix("-").removesuffix("-")
+    return " ".join(one_line(text).split())
 
 
 def shorten(text: str, length: int) -> str:
@@ -289,11 +256,8 @@ def duration(seconds: float) -> str:
 def durations(value: Any) -> str:
     """A duration as people write it, or several by name."""
     if isinstance(value, dict):
-        return joined(f"{name} {durations(each)}" for name, each in value.items())
+        parts = ", ".join(f"{name} {durations(item)}" for name, item in value.items())
+        return shorten(one_line(parts), LABEL_LENGTH)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return duration(value)
     return one_line(str(value))
-
-
-def joined(parts: Iterable[str]) -> str:
-    return shorten(one_line(", ".join(parts)), LABEL_LENGTH)

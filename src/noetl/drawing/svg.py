@@ -1,8 +1,7 @@
 """A standalone SVG: no scripts, styles or fonts from elsewhere, and a background of its own for dark viewers.
 
-Places come from `layout`; here they get heights, lines and paint. A line is drawn as x over y, a monotone
-cubic through its passes: it stands upright at boxes and labels and never swings wider than the passes it
-connects.
+`layout` gives the columns; this module adds heights, lines and colours. A line is drawn as x over y, a monotone cubic
+through its passes: it is vertical at boxes and labels, and stays between the passes that it connects.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ MARK = 9
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What a node's box measures; `before` and `after` are what its entry mark and own loops need."""
+    """Size of a node's box; `before` and `after` are the room for its entry mark and its loops."""
 
     width: float
     height: float
@@ -65,7 +64,7 @@ class Box:
 
 
 class Knot(NamedTuple):
-    """A point of a line; `slope` is dx/dy, None where the line may choose."""
+    """A point of a line; `slope` is dx/dy, None where it is free."""
 
     x: float
     y: float
@@ -77,7 +76,7 @@ def svg_of(net: Net) -> str:
 
 
 class Picture:
-    """One drawing under way: measured, laid out, then written."""
+    """Measures and lays out a net, and writes its drawing."""
 
     def __init__(self, net: Net) -> None:
         self.net = net
@@ -86,7 +85,8 @@ class Picture:
             if edge.source == edge.target:
                 self.loops[edge.source].append(number)
         self.boxes = [self.box(number) for number in range(len(net.nodes))]
-        labels = [label_extent(edge) for edge in net.edges]
+        halves = [text_width(edge.label, LABEL_SIZE) / 2 + 6 for edge in net.edges]
+        labels = [Extent(half, half) if edge.label else None for edge, half in zip(net.edges, halves, strict=True)]
         self.layout = lay_out(net, [box.extent for box in self.boxes], labels, gap=GAP)
         self.tops, self.bottoms = bands(self.layout, self.boxes)
         self.ports = ports(self.layout, self.boxes, net)
@@ -96,7 +96,7 @@ class Picture:
         rows = tuple(badge_rows([badge for badge in node.badges if badge.kind != "route"]))
         widths = [text_width(shorten(node.name, LINE_WIDE), NAME_SIZE, 0.63)]
         widths += [sum(pill_width(badge) + 6 for badge in row) - 6 for row in rows]
-        widths += [14 + text_width(line_text(line), TASK_SIZE) for line in node.tasks]
+        widths += [14 + text_width(shorten(line.text, LINE_WIDE), TASK_SIZE) for line in node.tasks]
         least = 40 if node.role == "computed" else 96
         height = 2 * 10 + NAME_ROW + len(rows) * PILL_ROW + MARK * (node.inclusive and not node.tasks)
         if node.tasks:
@@ -110,15 +110,14 @@ class Picture:
     # --- writing --------------------------------------------------------------------------------------------
 
     def lines(self) -> Iterator[str]:
-        reach = [item.x + item.extent.right for item in self.layout.items]
-        width = max(reach, default=0.0) + 2 * MARGIN
+        width = max((item.x + item.extent.right for item in self.layout.items), default=0.0) + 2 * MARGIN
         height = (self.bottoms[-1] if self.bottoms else 0.0) + 2 * MARGIN
         name = self.net.name or "playbook"
         yield (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-            f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label={attr("Playbook " + name)}>'
+            f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label={quoteattr("Playbook " + name)}>'
         )
-        yield f"<title>{safe(name)}</title>"
+        yield f"<title>{escape(name)}</title>"
         yield "<defs>" + head("noetl-tip", EDGE) + head("noetl-tip-failure", FAILURE) + "</defs>"
         yield f'<rect width="100%" height="100%" rx="12" fill="{PAPER}"/>'
         yield f'<g transform="translate({MARGIN} {MARGIN})" font-family="{SANS}">'
@@ -137,7 +136,8 @@ class Picture:
 
     def node(self, number: int, node: Node) -> Iterator[str]:
         (x, y), box = self.corner(number), self.boxes[number]
-        yield f'<g class="step" data-step={attr(node.name)}><title>{safe(node_title(node))}</title>'
+        title = "\n".join([node.name, *([node.desc] if node.desc else []), *(line.text for line in node.tasks)])
+        yield f'<g class="step" data-step={quoteattr(node.name)}><title>{escape(title)}</title>'
         if node.entry:
             yield entry_mark(x, y + 10 + NAME_ROW / 2)
         if node.final:
@@ -156,11 +156,11 @@ class Picture:
         paint = f'stroke="{EDGE}" marker-end="url(#noetl-tip)"'
         if edge.failure:
             paint = f'stroke="{FAILURE}" stroke-dasharray="6 4" marker-end="url(#noetl-tip-failure)"'
-        title = f"<title>{safe(self.net.tooltip(edge))}</title>"
+        title = f"<title>{escape(self.net.tooltip(edge))}</title>"
         return f'<path class="arc" d="{shape}" fill="none" stroke-width="1.6" {paint}>{title}</path>'
 
     def own_loop(self, number: int) -> str:
-        """From the upper right side of the box round to the lower."""
+        """A loop from the upper right side of the box to the lower."""
         node = self.net.edges[number].source
         (x, y), box = self.corner(node), self.boxes[node]
         nth = self.loops[node].index(number)
@@ -178,30 +178,26 @@ class Picture:
             return self.direct(edge)
         items = self.layout.items
         start, end = self.ports[number]
-        first, last = items[chain[0]], items[chain[-1]]
-        node = chain[0]
-        foot = self.tops[first.row] + self.boxes[node].height + (MARK if self.net.nodes[node].inclusive else 0)
-        way = [Knot(start, foot), Knot(start, self.bottoms[first.row])]
-        for each in chain[1:-1]:
-            item = items[each]
+        upper, first = chain[0], items[chain[0]].row
+        foot = self.tops[first] + self.boxes[upper].height + MARK * self.net.nodes[upper].inclusive
+        way = [Knot(start, foot), Knot(start, self.bottoms[first])]
+        for item in map(items.__getitem__, chain[1:-1]):
             top, bottom = self.tops[item.row], self.bottoms[item.row]
             if item.row % 2:
                 way.append(Knot(item.x, (top + bottom) / 2, None))
             else:
                 way += [Knot(item.x, top), Knot(item.x, bottom)]
-        way.append(Knot(end, self.tops[last.row]))
+        way.append(Knot(end, self.tops[items[chain[-1]].row]))
         return way[::-1] if self.layout.turned[number] else way
 
     def direct(self, edge: Edge) -> list[Knot]:
-        """For the few edges that got no passes in a huge net."""
+        """A straight line, for the few edges without passes in a huge net."""
         source, target = self.layout.items[edge.source], self.layout.items[edge.target]
         foot = self.tops[source.row] + self.boxes[edge.source].height
         if source.row < target.row:
             return [Knot(source.x, foot), Knot(target.x, self.tops[target.row])]
-        return [
-            Knot(source.x, self.tops[source.row]),
-            Knot(target.x, self.tops[target.row] + self.boxes[edge.target].height),
-        ]
+        target_foot = self.tops[target.row] + self.boxes[edge.target].height
+        return [Knot(source.x, self.tops[source.row]), Knot(target.x, target_foot)]
 
     def label(self, number: int) -> Iterator[str]:
         edge = self.net.edges[number]
@@ -210,7 +206,7 @@ class Picture:
         x, y = self.label_place(number)
         wide = text_width(edge.label, LABEL_SIZE) + 12
         ink = FAILURE if edge.failure else "#334155"
-        yield f"<g><title>{safe(self.net.tooltip(edge))}</title>"
+        yield f"<g><title>{escape(self.net.tooltip(edge))}</title>"
         yield rect(x - wide / 2, y - LABEL / 2, wide, LABEL, 6, PAPER, "#fecaca" if edge.failure else "#e2e8f0")
         font = f'class="guard" font-family="{MONO}" font-size="{LABEL_SIZE}" text-anchor="middle"'
         yield text_at(x, y + 4, edge.label, font, ink) + "</g>"
@@ -233,13 +229,8 @@ class Picture:
 
 
 def text_width(text: str, size: float, em: float = 0.61) -> float:
-    """Width of a text, on the safe side; `em` is what a common letter takes."""
+    """Upper bound of the width of a text; `em` is the width of a common letter."""
     return size * sum(1.05 if unicodedata.east_asian_width(char) in "WF" else em for char in text)
-
-
-def label_extent(edge: Edge) -> Extent | None:
-    half = text_width(edge.label, LABEL_SIZE) / 2 + 6
-    return Extent(half, half) if edge.label else None
 
 
 def pill_width(badge: Badge) -> float:
@@ -257,12 +248,8 @@ def badge_rows(badges: Sequence[Badge]) -> Iterator[tuple[Badge, ...]]:
         yield tuple(row)
 
 
-def line_text(line: TaskLine) -> str:
-    return shorten(line.text, LINE_WIDE)
-
-
 def bands(layout: Layout, boxes: Sequence[Box]) -> tuple[list[float], list[float]]:
-    """Top and bottom of each row. Between rows, the further lines lead sideways the more room they get."""
+    """Top and bottom of each row. The further lines lead sideways, the larger the distance between rows."""
     tops: list[float] = []
     bottoms: list[float] = []
     y = 0.0
@@ -272,16 +259,14 @@ def bands(layout: Layout, boxes: Sequence[Box]) -> tuple[list[float], list[float
         if tops:
             y += min(18 + 0.07 * aside, 44)
         tops.append(y)
-        y += max(
-            (LABEL * item.labelled if item.node is None else boxes[item.node].height for item in members),
-            default=0,
-        )
+        heights = [LABEL * item.labelled if item.node is None else boxes[item.node].height for item in members]
+        y += max(heights, default=0)
         bottoms.append(y)
     return tops, bottoms
 
 
 def ports(layout: Layout, boxes: Sequence[Box], net: Net) -> list[tuple[float, float]]:
-    """Where each edge meets its upper and its lower box: side by side, in the order of where they lead."""
+    """Where each edge meets its upper and its lower box: side by side, in the order of their other ends."""
     starts, stops = [0.0] * len(layout.chains), [0.0] * len(layout.chains)
     leaving: list[list[tuple[float, int]]] = [[] for _ in boxes]
     coming: list[list[tuple[float, int]]] = [[] for _ in boxes]
@@ -306,9 +291,13 @@ def side_by_side(lines: list[tuple[float, int]], x: float, width: float) -> Iter
 
 
 def curve(knots: Sequence[Knot]) -> str:
-    """A path through the knots, upright where they ask for it, smooth and without overshoot elsewhere."""
+    """A smooth path through the knots, without overshoot."""
     knots = [knot for knot, after in pairwise(knots) if (knot.x, knot.y) != (after.x, after.y)] + [knots[-1]]
-    slopes = [free_slope(knots, place) if knot.slope is None else knot.slope for place, knot in enumerate(knots)]
+    secants = [(b.x - a.x) / (b.y - a.y) if b.y != a.y else 0.0 for a, b in pairwise(knots)]
+    slopes = [
+        harmonic_mean(*secants[place - 1 : place + 1]) if knot.slope is None else knot.slope
+        for place, knot in enumerate(knots)
+    ]
     path = [f"M{knots[0].x:.1f},{knots[0].y:.1f}"]
     for (a, b), (s, t) in zip(pairwise(knots), pairwise(slopes), strict=True):
         if a.x == b.x:
@@ -319,25 +308,12 @@ def curve(knots: Sequence[Knot]) -> str:
     return " ".join(path)
 
 
-def free_slope(knots: Sequence[Knot], place: int) -> float:
-    before, here, after = knots[place - 1 : place + 2]
-    into, out = secant(before, here), secant(here, after)
-    return 2 * into * out / (into + out) if into * out > 0 else 0.0
-
-
-def secant(a: Knot, b: Knot) -> float:
-    return (b.x - a.x) / (b.y - a.y) if b.y != a.y else 0.0
+def harmonic_mean(a: float, b: float) -> float:
+    """Zero for slopes of different directions: the curve turns there."""
+    return 2 * a * b / (a + b) if a * b > 0 else 0.0
 
 
 # --- shapes -------------------------------------------------------------------------------------------------
-
-
-def safe(text: str) -> str:
-    return escape(text)
-
-
-def attr(text: str) -> str:
-    return quoteattr(text)
 
 
 def head(name: str, colour: str) -> str:
@@ -355,7 +331,7 @@ def rect(x: float, y: float, width: float, height: float, radius: float, fill: s
 
 
 def inside(node: Node, box: Box, x: float, y: float) -> Iterator[str]:
-    """Name, pills and tasks of a box whose corner is at x, y; centred where there are no tasks."""
+    """Name, pills and tasks of a box whose corner is at x, y; centred if there are no tasks."""
     at, anchor = (x + PAD, "start") if node.tasks else (x + box.width / 2, "middle")
     if not (node.tasks or box.badges):
         y += (box.height - MARK * node.inclusive - 20 - NAME_ROW) / 2
@@ -372,14 +348,14 @@ def inside(node: Node, box: Box, x: float, y: float) -> Iterator[str]:
 
 
 def text_at(x: float, y: float, text: str, font: str, colour: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" {font} fill="{colour}" xml:space="preserve">{safe(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" {font} fill="{colour}" xml:space="preserve">{escape(text)}</text>'
 
 
 def pills(row: Sequence[Badge], x: float, y: float) -> Iterator[str]:
     for badge in row:
         paper, ink = PILLS[badge.kind]
         wide = pill_width(badge)
-        yield f"<g><title>{safe(badge.title or badge.text)}</title>"
+        yield f"<g><title>{escape(badge.title or badge.text)}</title>"
         yield rect(x, y, wide, PILL, PILL / 2, paper, "none")
         yield (text_at(x + wide / 2, y + 12, badge.text, f'font-size="{PILL_SIZE}" text-anchor="middle"', ink) + "</g>")
         x += wide + 6
@@ -391,10 +367,10 @@ def task_rows(tasks: Sequence[TaskLine], x: float, y: float) -> Iterator[str]:
         indent = 2 * 0.61 * TASK_SIZE * line.depth
         colour = DOTS.get(line.kind, REST)
         yield f'<circle cx="{x + 3 + indent:.1f}" cy="{y + TASK_ROW / 2:.1f}" r="3" fill="{colour}"/>'
-        shown = line_text(line).lstrip()
-        label, rest = shown[: len(line.label)], shown[len(line.label) :]
+        text = shorten(line.text, LINE_WIDE).lstrip()
+        label, rest = text[: len(line.label)], text[len(line.label) :]
         at = f'<text x="{x + 14 + indent:.1f}" y="{y + 13.5:.1f}" {font} fill="{INK}" xml:space="preserve">'
-        yield f'{at}{safe(label)}<tspan fill="{SOFT}">{safe(rest)}</tspan></text>'
+        yield f'{at}{escape(label)}<tspan fill="{SOFT}">{escape(rest)}</tspan></text>'
         y += TASK_ROW
 
 
@@ -408,12 +384,8 @@ def entry_mark(x: float, y: float) -> str:
 
 
 def fan_mark(x: float, y: float) -> str:
-    """A small plate on the lower border, from which all arcs leave."""
+    """A plate on the lower border, from which all arcs leave."""
     font = f'font-size="{PILL_SIZE}" font-weight="600" text-anchor="middle"'
     plate = rect(x - 17, y - MARK, 34, 2 * MARK, MARK, "#334155", "none")
     word = text_at(x, y + 3.5, "all", font, "#ffffff")
     return f"<g><title>every arc whose guard holds fires</title>{plate}{word}</g>"
-
-
-def node_title(node: Node) -> str:
-    return "\n".join([node.name, *([node.desc] if node.desc else []), *(line.text for line in node.tasks)])

@@ -1,10 +1,9 @@
 """Box drawing for a terminal.
 
-Small nets are drawn in layers. Between two rows lines run in a channel: every bundle of lines gets a track
-(a text row) for its sideways part. A bundle is one box's ways out above the labels, and one box's ways in
-below them, so lines that touch belong together, and where lines cross one is interrupted. What leads back
-up is listed beneath. A net that does not fit the width, or whose lines could not be told apart, is written
-as an outline instead.
+Small nets are drawn in layers. Between two rows, lines run in a channel: every bundle of lines has a track (a text row)
+for its horizontal part. A bundle is the outgoing lines of one box above the labels, and the incoming lines of one box
+below them, so lines that touch belong together, and where lines cross one is interrupted. Edges that lead back up are
+listed below the drawing. A net that does not fit the width, or whose lines would be ambiguous, becomes an outline.
 """
 
 from __future__ import annotations
@@ -12,47 +11,48 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from itertools import accumulate
 from math import floor
 
-from noetl.drawing.layout import Extent, Item, Layout, ends, lay_out, levels, turned_edges
+from noetl.drawing.layout import Extent, Layout, ends, lay_out, levels, room, turned_edges
 from noetl.drawing.net import Edge, Net, Node
 
-NARROWEST = 24
+MIN_WIDTH = 24
 GAP = 3
 NORTH, EAST, SOUTH, WEST = 1, 2, 4, 8
 STROKES = " ╵╶└╷│┌├╴┘─┴┐┤┬┼"  # by the sum of the directions a stroke has
-LARGE = 120  # steps; beyond, fewer tries
-TRIES = ((40, 40), (40, 24), (30, 18), (20, 12), (16, 0))  # columns for a line in a box, and for a label
+LARGE_NET = 120  # steps; for more, fewer limits are tried
+LIMITS = ((40, 40), (40, 24), (30, 18), (20, 12), (16, 0))  # columns for a line in a box, and for a label
 
 
 def text_of(net: Net, width: int = 100) -> str:
-    width = max(width, NARROWEST)
+    width = max(width, MIN_WIDTH)
     lines = layered(net, width) or list(outline(net, width))
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
 def layered(net: Net, width: int) -> list[str] | None:
-    """The drawing and the list beneath it; None where the outline tells more."""
+    """The drawing and the list below it; None if the net needs an outline."""
     turned, _ = turned_edges(net)
     back: list[list[str]] = [[] for _ in net.nodes]
     for edge, leads_back in zip(net.edges, turned, strict=True):
         if leads_back:
             back[edge.source].append(f"↺ {net.nodes[edge.target].name}")
-    for line, label in TRIES if len(net.nodes) <= LARGE else TRIES[:: len(TRIES) - 1]:
+    for line, label in LIMITS if len(net.nodes) <= LARGE_NET else LIMITS[:: len(LIMITS) - 1]:
         boxes = [box_lines(node, returns, width, line) for node, returns in zip(net.nodes, back, strict=True)]
-        if hopeless(net, turned, boxes, width):
+        if is_too_wide(net, turned, boxes, width):
             continue
         labels = [fit(edge_label(edge), label) if label else "" for edge in net.edges]
         drawn = Sheet(net, boxes, labels).drawn(width)
         if drawn is not None:
-            beneath = list(listing(net, turned, labels, width))
-            return [*drawn, "", *beneath] if beneath else drawn
+            listed = list(listing(net, turned, labels, width))
+            return [*drawn, "", *listed] if listed else drawn
     return None
 
 
-def hopeless(net: Net, turned: Sequence[bool], boxes: Sequence[Sequence[str]], width: int) -> bool:
-    """Whether boxes and passing lines alone need too many columns: spares a huge net the layout."""
+def is_too_wide(net: Net, turned: Sequence[bool], boxes: Sequence[Sequence[str]], width: int) -> bool:
+    """Whether boxes and passing lines alone need too many columns, so that no layout is needed to know."""
     level = levels(net, turned)
     rows = [0] * (max(level, default=0) + 2)
     for node, lines in enumerate(boxes):
@@ -87,11 +87,11 @@ def node_name(node: Node) -> str:
 def badge_lines(node: Node, limit: int) -> list[str]:
     lines: list[str] = []
     for badge in node.badges:
-        shown = f"[{fit(badge.text, limit - 2)}]"
-        if lines and columns(f"{lines[-1]} {shown}") <= limit:
-            lines[-1] += f" {shown}"
+        text = f"[{fit(badge.text, limit - 2)}]"
+        if lines and columns(f"{lines[-1]} {text}") <= limit:
+            lines[-1] += f" {text}"
         else:
-            lines.append(shown)
+            lines.append(text)
     return lines
 
 
@@ -101,44 +101,44 @@ def edge_label(edge: Edge) -> str:
 
 def in_full(edge: Edge) -> str:
     guard = edge.guard if edge.guard in ("", "else", "never") else f"when {edge.guard}"
-    said = "  ".join(part for part in (guard, edge.wait) if part)
-    return ("  ✗" if edge.failure else "") + (f"  {said}" if said else "")
+    return "".join(f"  {part}" for part in ("✗" if edge.failure else "", guard, edge.wait) if part)
 
 
 def listing(net: Net, turned: Sequence[bool], labels: Sequence[str], width: int) -> Iterator[str]:
-    """Edges that lead back, then those whose label had to be cut."""
-    cut = [shown != edge_label(edge) or "…" in shown for edge, shown in zip(net.edges, labels, strict=True)]
-    for mark, chosen in (("↺", turned), ("…", [c and not t for c, t in zip(cut, turned, strict=True)])):
-        for edge, wanted in zip(net.edges, chosen, strict=True):
-            if wanted:
-                way = f"{net.nodes[edge.source].name} → {net.nodes[edge.target].name}"
-                yield from wrapped(f"{mark} {way}{in_full(edge)}", width, "    ")
+    """Edges that lead back, then those whose label is cut."""
+    rows = list(zip(net.edges, turned, labels, strict=True))
+    listed = [("↺", edge) for edge, is_turned, _ in rows if is_turned]
+    for edge, is_turned, label in rows:
+        if not is_turned and (label != edge_label(edge) or "…" in label):
+            listed.append(("…", edge))
+    for mark, edge in listed:
+        yield from wrapped(f"{mark} {net.ends(edge)}{in_full(edge)}", width, "    ")
 
 
 def outline(net: Net, width: int) -> Iterator[str]:
-    """Every step with its tasks and its ways out, one below the other."""
-    ways: list[list[Edge]] = [[] for _ in net.nodes]
+    """Every step with its tasks and its outgoing edges, one below the other."""
+    outgoing: list[list[Edge]] = [[] for _ in net.nodes]
     for edge in net.edges:
-        ways[edge.source].append(edge)
-    for number, node in enumerate(net.nodes):
-        if number:
+        outgoing[edge.source].append(edge)
+    for node, edges in zip(net.nodes, outgoing, strict=True):
+        if node is not net.nodes[0]:
             yield ""
         title = [node_name(node), *(f"[{badge.text}]" for badge in node.badges)]
         yield from wrapped("  ".join(title), width, "    ")
-        bar = "│ " if ways[number] else "  "
+        bar = "│ " if edges else "  "
         for line in node.tasks:
             yield bar + fit(line.text, width - 2)
-        for place, edge in enumerate(ways[number]):
-            last = place == len(ways[number]) - 1
-            said = net.nodes[edge.target].name + in_full(edge)
-            yield from wrapped(("└─▶ " if last else "├─▶ ") + said, width, "      " if last else "│     ")
+        for edge in edges:
+            is_last = edge is edges[-1]
+            text = net.nodes[edge.target].name + in_full(edge)
+            yield from wrapped(("└─▶ " if is_last else "├─▶ ") + text, width, "      " if is_last else "│     ")
 
 
 # --- columns ------------------------------------------------------------------------------------------------
 
 
 def cells(text: str) -> list[str]:
-    """What stands in each column: a wide character takes two, a combining one none."""
+    """The text of each column: a wide character takes two columns, a combining one none."""
     row: list[str] = []
     for char in text:
         if row and unicodedata.combining(char):
@@ -159,17 +159,17 @@ def padded(text: str, wide: int) -> str:
 
 
 def fit(text: str, wide: int) -> str:
-    """The text, cut with … where it is too wide."""
+    """The text, cut with … if it is too wide."""
     if columns(text) <= wide:
         return text
-    kept = cells(text)[: wide - 1]
-    if kept and kept[-1] and unicodedata.east_asian_width(kept[-1][0]) in "WF":
-        kept[-1] = " "  # only half of it would fit
-    return "".join(kept).rstrip() + "…"
+    row = cells(text)[: wide - 1]
+    if row and row[-1] and unicodedata.east_asian_width(row[-1][0]) in "WF":
+        row[-1] = " "  # only half of it would fit
+    return "".join(row).rstrip() + "…"
 
 
 def wrapped(text: str, width: int, indent: str) -> Iterator[str]:
-    """The text in lines of at most `width` columns, broken at blanks where there are any, else anywhere."""
+    """The text in lines of at most `width` columns, broken at blanks if possible."""
     row, lead, start = cells(text), "", 0
     while len(row) - start > (room := width - columns(lead)):
         blanks = [place for place in range(start + room // 2, start + room + 1) if row[place] == " "]
@@ -187,7 +187,7 @@ def wrapped(text: str, width: int, indent: str) -> Iterator[str]:
 
 @dataclass(slots=True)
 class Bundle:
-    """Lines of one channel that belong to one box: where they enter from above, where they leave below."""
+    """Lines of one channel that belong to one box: the columns where they enter above and leave below."""
 
     tops: set[int] = field(default_factory=set)
     bottoms: set[int] = field(default_factory=set)
@@ -204,7 +204,7 @@ class Bundle:
 
 
 class Sheet:
-    """The columns and rows of one drawing."""
+    """The rows of a drawing."""
 
     def __init__(self, net: Net, boxes: Sequence[Sequence[str]], labels: Sequence[str]) -> None:
         self.net, self.boxes, self.labels = net, boxes, labels
@@ -250,22 +250,17 @@ class Sheet:
             if item.up:
                 self.write(top - 1, x, "│" if item.node is None else "▼")
             if item.node is not None:
-                foot += self.box(item, item.node, top)
+                for line in self.boxes[item.node]:
+                    self.write(foot, int(item.x - item.extent.left), line)
+                    foot += 1
+                if item.down:
+                    self.write(foot - 1, x, "┬")
             if item.down:
                 for y in range(foot, len(self.rows)):
                     self.write(y, x, "│")
 
-    def box(self, item: Item, node: int, top: int) -> int:
-        """Draws a box and returns its height."""
-        lines = self.boxes[node]
-        for down, line in enumerate(lines):
-            self.write(top + down, int(item.x - item.extent.left), line)
-        if item.down:
-            self.write(top + len(lines) - 1, int(item.x), "┬")
-        return len(lines)
-
     def channel(self, layout: Layout, upper: Sequence[int], *, below_labels: bool) -> bool:
-        """Draws the lines from a row to the next; False where two bundles would need the same columns."""
+        """Draw the lines from a row to the next; False if two bundles need the same columns."""
         bundles: dict[int, Bundle] = {}
         for above in upper:
             for under in layout.items[above].down:
@@ -277,18 +272,17 @@ class Sheet:
             return False
         y = self.add_rows(height)
         strokes = [[0] * self.wide for _ in range(height)]
-        for bundle in bundles.values():
-            upright(strokes, bundle)
-        for bundle in bundles.values():
-            sideways(strokes, bundle)
+        for draw in (draw_vertical, draw_horizontal):
+            for bundle in bundles.values():
+                draw(strokes, bundle)
         for down, line in enumerate(strokes):
             self.write(y + down, 0, "".join(STROKES[stroke] for stroke in line))
         return True
 
 
 def on_whole_columns(layout: Layout) -> None:
-    """Rounds every place and spares bends: passes go above or below a box where there is room, then nearly
-    straight lines become straight."""
+    """Round every place and avoid bends: passes move above or below a box if there is room, then nearly straight
+    lines become straight."""
     for item in layout.items:
         item.x = floor(item.x + 0.5)
     for row in layout.rows[1::2]:
@@ -306,76 +300,60 @@ def on_whole_columns(layout: Layout) -> None:
 
 
 def stands_free(layout: Layout, row: Sequence[int], place: int, x: float) -> bool:
-    item = layout.items[row[place]]
-    if x < item.extent.left:
-        return False
-    if place:
-        before = layout.items[row[place - 1]]
-        if x - item.extent.left < before.x + before.extent.right + 2:
-            return False
-    if place + 1 < len(row):
-        after = layout.items[row[place + 1]]
-        return x + item.extent.right + 2 <= after.x - after.extent.left
-    return True
+    low, high = room(layout.items, row, place, 2)
+    return max(low, layout.items[row[place]].extent.left) <= x <= high
 
 
 def tracks(bundles: Sequence[Bundle]) -> int | None:
-    """Gives each bundle that moves sideways a row and returns how many rows that takes.
+    """Give each bundle with a horizontal part a row, and return the number of rows.
 
-    Where one bundle comes down a column that another leaves by, the first must turn off higher up; None if
-    such demands go round in a circle.
+    If one bundle comes down a column that another leaves by, the first must turn off higher up; None if such demands
+    are circular.
     """
     leaving = {column: place for place, bundle in enumerate(bundles) for column in bundle.bottoms}
-    lower: list[list[int]] = [[] for _ in bundles]
-    waiting = [0] * len(bundles)
-    for place, bundle in enumerate(bundles):
-        for other in {leaving.get(column, place) for column in bundle.tops} - {place}:
-            lower[place].append(other)
-            waiting[other] += 1
-    ready = [place for place, count in enumerate(waiting) if count == 0]
-    taken: list[list[tuple[int, int]]] = []
-    done = 0
-    while ready:
-        place = ready.pop(0)
-        done += 1
-        bundle = bundles[place]
-        if not bundle.straight:
-            bundle.track = free_track(taken, bundle)
-        for other in lower[place]:
-            bundles[other].track = max(bundles[other].track, bundle.track + (not bundle.straight))
-            waiting[other] -= 1
-            if waiting[other] == 0:
-                ready.append(other)
-    return len(taken) if done == len(bundles) else None
+    order: TopologicalSorter[int] = TopologicalSorter(dict.fromkeys(range(len(bundles)), ()))
+    lower = [{leaving.get(column, place) for column in bundle.tops} - {place} for place, bundle in enumerate(bundles)]
+    for place, others in enumerate(lower):
+        for other in others:
+            order.add(other, place)
+    occupied: list[list[tuple[int, int]]] = []
+    try:
+        for place in order.static_order():
+            bundle = bundles[place]
+            if not bundle.straight:
+                bundle.track = free_track(occupied, bundle)
+            for other in lower[place]:
+                bundles[other].track = max(bundles[other].track, bundle.track + (not bundle.straight))
+    except CycleError:
+        return None
+    return len(occupied)
 
 
-def free_track(taken: list[list[tuple[int, int]]], bundle: Bundle) -> int:
-    left, right = bundle.span
+def free_track(occupied: list[list[tuple[int, int]]], bundle: Bundle) -> int:
+    low, high = bundle.span
     track = bundle.track
-    while track < len(taken) and any(left <= end + 1 and start <= right + 1 for start, end in taken[track]):
+    while track < len(occupied) and any(low <= end + 1 and start <= high + 1 for start, end in occupied[track]):
         track += 1
-    while track >= len(taken):
-        taken.append([])
-    taken[track].append((left, right))
+    while track >= len(occupied):
+        occupied.append([])
+    occupied[track].append((low, high))
     return track
 
 
-def upright(strokes: list[list[int]], bundle: Bundle) -> None:
+def draw_vertical(strokes: list[list[int]], bundle: Bundle) -> None:
     for y, line in enumerate(strokes):
-        for column in bundle.tops:
-            if bundle.straight or y < bundle.track:
-                line[column] = NORTH | SOUTH
-        for column in bundle.bottoms:
-            if bundle.straight or y > bundle.track:
-                line[column] = NORTH | SOUTH
+        above = bundle.tops if bundle.straight or y < bundle.track else set()
+        below = bundle.bottoms if bundle.straight or y > bundle.track else set()
+        for column in above | below:
+            line[column] = NORTH | SOUTH
 
 
-def sideways(strokes: list[list[int]], bundle: Bundle) -> None:
+def draw_horizontal(strokes: list[list[int]], bundle: Bundle) -> None:
     if bundle.straight:
         return
-    line, (left, right) = strokes[bundle.track], bundle.span
-    for column in range(left, right + 1):
+    line, (low, high) = strokes[bundle.track], bundle.span
+    for column in range(low, high + 1):
         if line[column]:
             continue  # another bundle passes: this one is interrupted
         ends_here = NORTH * (column in bundle.tops) | SOUTH * (column in bundle.bottoms)
-        line[column] = ends_here | EAST * (column < right) | WEST * (column > left)
+        line[column] = ends_here | EAST * (column < high) | WEST * (column > low)
