@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from noetl.keychain.keychain import OWN
+from noetl.keychain.keychain import OWN, allowed
 from noetl.keychain.kinds import WEBHOOK, is_known
 from noetl.keychain.providers import PROVIDERS
-from noetl.keychain.restrict import allowed
 from noetl.model.playbook import Credential, Playbook
 from noetl.store.credentials import SealedCredential
 

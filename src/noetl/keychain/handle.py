@@ -23,18 +23,13 @@ class Handle(NamedTuple):
     auth: str | None = None
 
     def reference(self) -> Reference:
-        key = f"{self.provider}/{quote(self.key)}@{_part(self.version)}#{_part(self.field)}"
-        if self.auth is not None:
-            key += f"!{_part(self.auth)}"
-        return reference_to_handle(key)
+        version, field = ("" if part is None else quote(str(part), safe="") for part in (self.version, self.field))
+        auth = "" if self.auth is None else f"!{quote(self.auth, safe='')}"
+        return reference_to_handle(f"{self.provider}/{quote(self.key)}@{version}#{field}{auth}")
 
 
 def reference_to_handle(key: str) -> Reference:
     return Reference(SECRET, key, 0, "", SECRET)
-
-
-def _part(text: int | str | None) -> str:
-    return "" if text is None else quote(str(text), safe="")
 
 
 def handle_of(reference: Reference) -> Handle:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
@@ -17,8 +18,7 @@ from noetl.errors import NoetlError
 from noetl.keychain.handle import FIELD, Handle, handle_of, reference_to_handle
 from noetl.keychain.kinds import faults, fields_of, secrets_in
 from noetl.keychain.redact import SHORTEST, Redactor
-from noetl.keychain.restrict import refusal
-from noetl.keychain.shared import SharedTasks
+from noetl.keychain.tokens import SharedTasks
 from noetl.model.outcome import Failure
 from noetl.model.playbook import Credential
 from noetl.reference import KEYCHAIN, Reference
@@ -34,13 +34,27 @@ NEARBY = (None, OWN, "env", "file")
 
 
 class StoredCredential(msgspec.Struct, frozen=True):
-    """An opened credential of the store."""
+    """An opened credential of the store. `paths` and `pools` restrict its use to playbooks and pools that match one of
+    these patterns."""
 
     name: str
     kind: str
     fields: dict[str, Any]
     paths: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
+
+    def refusal(self, path: str, pool: str) -> str | None:
+        """Why a playbook in a pool may not use the credential; None if it may."""
+        if not allowed(self.paths, path):
+            return f"may not be used by playbook {path!r}, only by {', '.join(self.paths)}"
+        if not allowed(self.pools, pool):
+            return f"may not be used in pool {pool!r}, only in {', '.join(self.pools)}"
+        return None
+
+
+def allowed(patterns: Sequence[str], name: str) -> bool:
+    """Whether a name matches one of the patterns, with `*` and `?`; without patterns, every name does."""
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 Fetch = Callable[[str], Awaitable[StoredCredential]]
@@ -81,9 +95,13 @@ class Keychain:
             raise Failure("auth", f"the keychain has no entry {name!r}: declare it in the playbook's `keychain`")
         fields = await self._once(("entry", name), lambda: self._entry(entry))
         self.redactor.names.add(_entry_key(name))
-        if entry.kind == OAUTH2:
-            return await self._token(entry, fields)
-        return dict(fields)
+        if entry.kind != OAUTH2:
+            return dict(fields)
+        from noetl.keychain.oauth2 import access_token
+
+        token = await access_token(f"keychain entry {name!r}", fields, self._taint)
+        # The token replaces the client secret, which no tool needs.
+        return {field: value for field, value in fields.items() if field != "client_secret"} | {"token": token}
 
     async def secret(
         self,
@@ -130,11 +148,9 @@ class Keychain:
         them."""
         import asyncio
 
-        opens: dict[str, Callable[[], Awaitable[Any]]] = {}
-        for key in handles:
-            opens[key] = partial(open_handle, self, reference_to_handle(key))
-        for name in entries:
-            opens[_entry_key(name)] = partial(self.fields, name)
+        opens: dict[str, Callable[[], Awaitable[Any]]]
+        opens = {key: partial(open_handle, self, reference_to_handle(key)) for key in handles}
+        opens |= {_entry_key(name): partial(self.fields, name) for name in entries}
         await asyncio.gather(*(self._learn_opened(key, opens[key]) for key in opens.keys() - self.redactor.names))
 
     async def _learn_opened(self, key: str, opened: Callable[[], Awaitable[Any]]) -> None:
@@ -173,8 +189,12 @@ class Keychain:
         assert entry.provider is not None
         if entry.provider == "env" and entry.key is None:  # a variable for each field
             return {field: await self._text(where, "env", name, None, {}) for field, name in entry.map.items()}
+        login: Fields = {}
+        if entry.credential is not None:  # to sign in with at the provider
+            login = (await self._stored(where, entry.credential)).fields
+            self._learn(login, f"credential {entry.credential!r}")
         key = entry.key or entry.name
-        text = await self._text(where, entry.provider, key, None, await self._login(where, entry.credential))
+        text = await self._text(where, entry.provider, key, None, login)
         fields = fields_of(entry.kind, text)
         if fields is None:
             raise Failure("auth", f"{where}: {key!r} must be a JSON map with the fields of a {entry.kind}")
@@ -185,8 +205,7 @@ class Keychain:
     ) -> dict[str, Any]:
         if provider == OWN:
             return (await self._stored(where, key)).fields
-        login = {} if auth is None else await self.fields(auth)
-        text = await self._text(where, provider, key, version, login)
+        text = await self._text(where, provider, key, version, {} if auth is None else await self.fields(auth))
         return fields_of("secret_manager", text) or {}
 
     async def _text(self, where: str, provider: str, key: str, version: int | str | None, login: Fields) -> str:
@@ -197,29 +216,14 @@ class Keychain:
             raise Failure("auth", f"{where}: {key!r} is empty at {provider}")
         return text
 
-    async def _login(self, where: str, name: str | None) -> Fields:
-        """The fields to sign in with at the provider, if the entry names a credential for it."""
-        if name is None:
-            return {}
-        stored = await self._stored(where, name)
-        self._learn(stored.fields, f"credential {name!r}")
-        return stored.fields
-
     async def _stored(self, where: str, name: str) -> StoredCredential:
         try:
             stored = await self._fetch(name)
         except NoetlError as error:
             raise Failure("auth", f"{where}: {error}") from error
-        if reason := refusal(stored.paths, stored.pools, self.path, self.pool):
+        if reason := stored.refusal(self.path, self.pool):
             raise Failure("auth", f"{where}: credential {name!r} {reason}")
         return stored
-
-    async def _token(self, entry: Credential, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields with a token instead of the client secret, which no tool needs."""
-        from noetl.keychain.oauth2 import access_token
-
-        token = await access_token(f"keychain entry {entry.name!r}", fields, self._taint)
-        return {name: value for name, value in fields.items() if name != "client_secret"} | {"token": token}
 
     # -- hiding -----------------------------------------------------------------------------------------------------
 

@@ -118,7 +118,8 @@ def secrets_in(fields: Mapping[str, Any]) -> Iterator[str]:
     for name, value in fields.items():
         for secret in _leaves(name, value):
             yield secret
-            yield from (inner for inner in _inside(secret) if len(inner.strip()) >= SHORTEST)
+            for key, item in (_json_map(secret) or {}).items():  # such as a service account
+                yield from (inner for inner in _leaves(key, item) if len(inner.strip()) >= SHORTEST)
 
 
 def _leaves(name: str, value: Any) -> Iterator[str]:
@@ -128,28 +129,16 @@ def _leaves(name: str, value: Any) -> Iterator[str]:
         if (name == "dsn" or "://" in value) and (password := password_of(value)):
             yield password
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        # Shorter numbers are ports, limits and versions: too common to hide.
-        if name not in PUBLIC:
-            yield from (text for text in _numbers(value) if len(text) >= SHORTEST)
+        # As Python and JSON write it. Shorter numbers are ports, limits and versions: too common to hide.
+        whole = isinstance(value, float) and value.is_integer()
+        texts = (repr(value), repr(int(value)) if whole else "") if name not in PUBLIC else ()
+        yield from (text for text in texts if len(text) >= SHORTEST)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from _leaves(str(key), item)
     elif isinstance(value, list):
         for item in value:
             yield from _leaves(name, item)
-
-
-def _numbers(value: int | float) -> Iterator[str]:
-    """The number as Python and JSON write it."""
-    yield repr(value)
-    if isinstance(value, float) and value.is_integer():
-        yield repr(int(value))
-
-
-def _inside(text: str) -> Iterator[str]:
-    """The secrets of a map in JSON, such as a service account."""
-    for name, value in (_json_map(text) or {}).items():
-        yield from _leaves(name, value)
 
 
 def _json_map(text: str) -> dict[str, Any] | None:

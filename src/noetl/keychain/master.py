@@ -75,7 +75,10 @@ class MasterKeySource:
         self._check_place()
         try:
             with self.file.open("rb") as file:
-                self._check_mode(os.fstat(file.fileno()))
+                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+                if mode & 0o077:
+                    message = f"others can read the master key {self.file} (mode {mode:03o}): chmod 600 {self.file}"
+                    raise AuthError(message)
                 return file.read(2**16).decode("ascii", "replace")
         except FileNotFoundError:
             raise
@@ -91,11 +94,6 @@ class MasterKeySource:
                 f"the master key {self.file} is in the folder of the database, {folder}, and would be copied with it: "
                 "set NOETL_MASTER_KEY_FILE to a file elsewhere"
             )
-
-    def _check_mode(self, status: os.stat_result) -> None:
-        mode = stat.S_IMODE(status.st_mode)
-        if mode & 0o077:
-            raise AuthError(f"others can read the master key {self.file} (mode {mode:03o}): chmod 600 {self.file}")
 
     def _write(self, keys: list[MasterKey]) -> None:
         text = "".join(f"{b64encode(key.secret).decode()}\n" for key in keys)

@@ -17,20 +17,16 @@ async def access_token(where: str, fields: Mapping[str, Any], taint: Callable[[s
 
 
 async def _request(where: str, fields: Mapping[str, Any]) -> Token:
+    from base64 import b64encode
+    from urllib.parse import quote_plus
+
     form = {"grant_type": "client_credentials"}
     form |= {name: fields[name] for name in ("scope", "audience") if fields.get(name)}
     headers = {"Accept": "application/json"}
     if fields.get("client_auth", "header") == "body":
         form |= {"client_id": fields["client_id"], "client_secret": fields["client_secret"]}
-    else:
-        headers["Authorization"] = _basic(fields["client_id"], fields["client_secret"])
+    else:  # RFC 6749, section 2.3.1: both are quoted as in a form before they are joined
+        client = f"{quote_plus(fields['client_id'])}:{quote_plus(fields['client_secret'])}"
+        headers["Authorization"] = f"Basic {b64encode(client.encode()).decode()}"
     server = SecretServer(where, "the token endpoint")
     return await server.token("POST", fields["token_url"], data=form, headers=headers)
-
-
-def _basic(client: str, secret: str) -> str:
-    """RFC 6749, section 2.3.1: both are quoted as in a form before they are joined."""
-    from base64 import b64encode
-    from urllib.parse import quote_plus
-
-    return "Basic " + b64encode(f"{quote_plus(client)}:{quote_plus(secret)}".encode()).decode()

@@ -22,7 +22,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from operator import is_
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -74,7 +74,7 @@ class Redactor:
         self.names: set[str] = set()
         """Handles and keychain entries that were resolved here, or cannot be."""
         self._gates: list[Gate] = []
-        self._known: set[str] = set()
+        self._texts: set[str] = set()
         self._numeric = False
         for secret in secrets:
             self.add(secret)
@@ -88,27 +88,26 @@ class Redactor:
             raise ValueError(f"a secret must not be longer than {LONGEST:,} characters")
         lines = [line for line in map(str.strip, secret.splitlines()) if len(line) >= SHORTEST_LINE]
         for text in (secret, *(line for line in lines if not line.startswith("-----"))):
-            self._add(text, _Spelled, _Base64, _Hex)
-            for written in _written(text):
-                self._add(written, _Spelled)
+            self._add(text, _TextForm, _Base64Form, _HexForm)
+            for notation in _notations(text):
+                self._add(notation, _TextForm)
 
     def _add(self, text: str, *kinds: Callable[[str], _Form]) -> None:
-        if text not in self._known:
-            self._known.add(text)
+        if text not in self._texts:
+            self._texts.add(text)
+            forms = [kind(text) for kind in kinds]
             # A new list: a thread may be searching with the old one.
-            self._gates = [
-                *self._gates,
-                *((gate, form) for form in (kind(text) for kind in kinds) for gate in form.gates),
-            ]
+            self._gates = [*self._gates, *((gate, form) for form in forms for gate in form.gates)]
             self._numeric |= _NUMBER.fullmatch(text) is not None
 
     def redact(self, value: Value, /) -> Value:
         """The value with `***` for each secret in it, keys of maps included; the same object if there is none."""
         try:
             return _Pass(self._gates, self._numeric).over(value) if self._gates else value
-        except RecursionError:
-            hidden: Value = _too_deep(value)
-            return hidden
+        except RecursionError:  # nor could it be stored
+            message = "the result is nested too deeply to be searched for secrets"
+            hidden: Any = failed("input", message) if isinstance(value, Outcome) else HIDDEN
+            return cast(Value, hidden)
 
     async def redact_apart(self, value: Value, /) -> Value:
         """The same, in a thread where the value is large."""
@@ -128,23 +127,14 @@ def _is_large(value: Any) -> bool:
             room -= len(part)
         elif isinstance(part, msgspec.Raw):
             room -= len(bytes(part))
-        elif isinstance(part, dict):
+        elif isinstance(part, dict | list | tuple):
             room -= 8 * len(part)
-            todo += part.keys() if room > 0 else ()
-            todo += part.values() if room > 0 else ()
-        elif isinstance(part, list | tuple):
-            room -= 8 * len(part)
-            todo += part if room > 0 else ()
+            if room > 0:
+                todo += part
+                todo += part.values() if isinstance(part, dict) else ()
         elif isinstance(part, Outcome):
             todo += (part.result, part.extra)
     return room <= 0
-
-
-def _too_deep(value: Any) -> Any:
-    """The replacement for a value that is nested too deeply, which could not be stored either."""
-    if isinstance(value, Outcome):
-        return failed("input", "the result is nested too deeply to be searched for secrets")
-    return HIDDEN
 
 
 class _Pass:
@@ -160,13 +150,12 @@ class _Pass:
             return self._bytes(value)
         words: set[str] = set()
         others = self._gather(value, words)
-        old = list(map(_encoded, words))
-        joined = SEPARATOR.join(old)
+        joined = SEPARATOR.join(map(_encoded, words))
         text = self._bytes(joined)
         if text is not joined:
-            new = text.split(SEPARATOR)
-            triples = zip(words, old, new, strict=True)
-            self.hidden = {word: after.decode("utf-8", "surrogatepass") for word, now, after in triples if now != after}
+            pairs = zip(words, text.split(SEPARATOR), strict=True)
+            decoded = ((word, redacted.decode("utf-8", "surrogatepass")) for word, redacted in pairs)
+            self.hidden = {word: redacted for word, redacted in decoded if word != redacted}
         return self._rebuilt(value) if others or self.hidden else value
 
     def _gather(self, value: Any, words: set[str]) -> bool:
@@ -217,10 +206,8 @@ class _Pass:
                 return self._struct(value, result=result, error=error, extra=extra)
             case Error(message=message, details=details):
                 return self._struct(value, message=message, details=details)
-            case bool() | None:
-                return value
-            case int() | float() if self.numbers:
-                return HIDDEN if repr(value) in self.hidden else value
+            case int() | float() if self.numbers and repr(value) in self.hidden:
+                return HIDDEN
             case _:
                 return value
 
@@ -235,9 +222,8 @@ class _Pass:
         if hidden is data:
             return value
         if not _is_json(hidden):
-            if not _is_json(data):
-                return msgspec.Raw(msgspec.json.encode(HIDDEN))
-            hidden = msgspec.json.encode(_Pass(self.gates, self.numbers).over(msgspec.json.decode(data)))
+            content = msgspec.json.decode(data) if _is_json(data) else HIDDEN
+            hidden = msgspec.json.encode(_Pass(self.gates, self.numbers).over(content))
         return msgspec.Raw(hidden)
 
     def _bytes(self, data: bytes) -> bytes:
@@ -302,32 +288,25 @@ class _Form:
             at = data.find(gate, last + len(gate))
 
     def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
-        for match in self.matches(data, low, high):
-            yield match.span()
-
-    def matches(self, data: bytes, low: int, high: int) -> Iterator[re.Match[bytes]]:
         """The matches of the pattern, searched in chunks."""
         high, stretch = min(high, len(data)), max(STRETCH, self.width)
         for start in range(low, high, stretch):
             end = start + stretch
             for match in self.pattern.finditer(data, start, min(high, end + self.width)):
                 if match.start() < end:
-                    yield match
+                    yield match.span()
 
     @cached_property
     def pattern(self) -> re.Pattern[bytes]:
-        return re.compile(self.source())
+        raise NotImplementedError
 
     @cached_property
     def width(self) -> int:
         """An upper bound of the length of an encoding."""
         raise NotImplementedError
 
-    def source(self) -> bytes:
-        raise NotImplementedError
 
-
-def _written(secret: str) -> Iterator[str]:
+def _notations(secret: str) -> Iterator[str]:
     """Forms in which characters are not escaped one by one: quotes doubled in SQL and CSV, quoting of shells, lower
     case in host names, and other notations of a number."""
     if "'" in secret:
@@ -343,8 +322,7 @@ def _written(secret: str) -> Iterator[str]:
         yield f"{int(secret):,}"
         mantissa = secret.lstrip("0").rstrip("0")
         if len(mantissa) > SHORTEST:
-            yield f"{mantissa[0]}.{mantissa[1:]}e"
-            yield f"{mantissa[0]}.{mantissa[1:]}E"
+            yield from (f"{mantissa[0]}.{mantissa[1:]}{exponent}" for exponent in "eE")
 
 
 def _encoded(text: str) -> bytes:
@@ -356,10 +334,10 @@ def _core(text: str) -> str:
     return max(_ALPHANUMERIC.findall(text), key=len, default="")
 
 
-# -- spelled ----------------------------------------------------------------------------------------------------------
+# -- as text ----------------------------------------------------------------------------------------------------------
 
 
-class _Spelled(_Form):
+class _TextForm(_Form):
     """Plain, url-quoted, escaped in JSON at several levels, in the repr of a Python value, or any mixture of them.
 
     The secret is taken apart into pieces: a run of letters and digits or one other character, with the backslashes
@@ -377,16 +355,16 @@ class _Spelled(_Form):
         widths = ((character, 1 if _ALPHANUMERIC.fullmatch(character) else WIDEST) for character in self.secret)
         return sum(len(_encoded(character)) * width for character, width in widths)
 
-    def source(self) -> bytes:
+    @cached_property
+    def pattern(self) -> re.Pattern[bytes]:
         first, *others = self.pieces
-        return _first(*first) + b"".join(_further(*piece) for piece in others)
+        return re.compile(_first_piece(*first) + b"".join(_next_piece(*piece) for piece in others))
 
     def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
         count, rest = self.pieces[0]
         bare = not rest or (count == 0 and _ALPHANUMERIC.fullmatch(rest) is not None)
         most = 0 if bare else LEVELS * (count + 1)
-        for match in self.matches(data, low, high):
-            start, end = match.span()
+        for start, end in super().within(data, low, high):
             yield _before_backslashes(data, start, most) if most else start, end
 
 
@@ -402,16 +380,16 @@ def _before_backslashes(data: bytes, start: int, most: int) -> int:
     return at
 
 
-def _first(count: int, rest: str) -> bytes:
-    """A pattern for the first piece, from behind its backslashes on. Every spelling begins with a character of its own:
-    then the pattern is tried only where one of them stands."""
+def _first_piece(count: int, rest: str) -> bytes:
+    """A pattern for the first piece, from behind its backslashes on. Every alternative begins with a character of its
+    own, so the pattern is tried only at these characters."""
     if not rest:
         return _run(count, LEVELS * count)
     if _ALPHANUMERIC.fullmatch(rest):
         return _behind(rest.encode(), count)
     plain, escapes = _plain(rest), _escapes(rest)
-    spellings = [_behind(pattern, count) for pattern in plain] + [_behind(pattern, count + 1) for pattern in escapes]
-    return b"(?:%s)" % b"|".join(spellings)
+    alternatives = [_behind(pattern, count) for pattern in plain] + [_behind(pattern, count + 1) for pattern in escapes]
+    return b"(?:%s)" % b"|".join(alternatives)
 
 
 def _behind(pattern: bytes, count: int) -> bytes:
@@ -423,8 +401,8 @@ def _behind(pattern: bytes, count: int) -> bytes:
     return first + b"(?:%s)" % b"|".join(b"(?<=%s%s)" % (run, first) for run in runs) + pattern[len(first) :]
 
 
-def _further(count: int, rest: str) -> bytes:
-    """A pattern for every spelling of a piece with its backslashes."""
+def _next_piece(count: int, rest: str) -> bytes:
+    """A pattern for every form of a piece with its backslashes."""
     if not rest or _ALPHANUMERIC.fullmatch(rest):
         return (_run(count, LEVELS * count) if count else b"") + rest.encode()
     plain = b"|".join(_plain(rest))
@@ -439,41 +417,29 @@ def _run(least: int, most: int) -> bytes:
 
 
 def _plain(character: str) -> list[bytes]:
-    """The spellings of a character that need no backslash."""
+    """The forms of a character that need no backslash."""
     raw = _encoded(character)
     return [re.escape(raw), _quoted(raw)] + ([rb"\+", _quoted(b"+")] if character == " " else [])
 
 
 def _escapes(character: str) -> list[bytes]:
-    """The spellings of a character that do, from behind it on."""
-    raw = _encoded(character)
-    escapes = [_unicode_escape(character), *_long_escape(character), _hex_escape(raw)]
+    r"""The forms of a character after a backslash: `\u00e9` (two of them beyond the first 65,536 characters),
+    `\U0001f600`, `\xc3\xa9`, `\n`, `\xe9`."""
+    units, code, between = character.encode("utf-16-be", "surrogatepass").hex(), ord(character), _run(1, LEVELS)
+    escapes = [between.join(b"u" + _any_case(units[i : i + 4].encode()) for i in range(0, len(units), 4))]
+    if code > 0xFFFF:
+        escapes.append(b"U" + _any_case(b"%08x" % code))
+    escapes.append(between.join(b"x" + _any_case(b"%02x" % byte) for byte in _encoded(character)))
     if character in _CONTROL:
         escapes.append(_CONTROL[character].encode())
-    if 0x80 <= ord(character) < 0x100:
-        escapes.append(_hex_escape(bytes([ord(character)])))
+    if 0x80 <= code < 0x100:
+        escapes.append(b"x" + _any_case(b"%02x" % code))
     return escapes
 
 
 def _quoted(raw: bytes) -> bytes:
     """`%C3%A9`, in capitals or not, quoted once or up to three times."""
     return b"".join(b"%%(?:25){0,2}%s" % _any_case(b"%02x" % byte) for byte in raw)
-
-
-def _unicode_escape(character: str) -> bytes:
-    r"""`\u00e9`; beyond the first 65,536 characters two of them."""
-    units, between = character.encode("utf-16-be", "surrogatepass").hex(), _run(1, LEVELS)
-    return between.join(b"u" + _any_case(units[i : i + 4].encode()) for i in range(0, len(units), 4))
-
-
-def _long_escape(character: str) -> list[bytes]:
-    r"""`\U0001f600`."""
-    return [b"U" + _any_case(b"%08x" % ord(character))] if ord(character) > 0xFFFF else []
-
-
-def _hex_escape(raw: bytes) -> bytes:
-    r"""`\xc3\xa9`."""
-    return _run(1, LEVELS).join(b"x" + _any_case(b"%02x" % byte) for byte in raw)
 
 
 def _any_case(digits: bytes) -> bytes:
@@ -484,7 +450,7 @@ def _any_case(digits: bytes) -> bytes:
 # -- encoded ----------------------------------------------------------------------------------------------------------
 
 
-class _Base64(_Form):
+class _Base64Form(_Form):
     """Inside of something that was encoded in base64, standard or for addresses, escaped or quoted again, in one line
     or in several.
 
@@ -496,36 +462,39 @@ class _Base64(_Form):
         core = _core(secret)
         inner = {core.encode()} if len(core) >= LONG_CORE else {_encoded(secret), *_escaped(secret)}
         texts = [text[:LINE] for raw in inner for text in _encodings(raw)]
-        super().__init__(secret, [_core(half) for text in texts for half in _halves(text)])
+        halves = [half for text in texts for half in (text[: len(text) // 2], text[len(text) // 2 :])]
+        super().__init__(secret, map(_core, halves))
 
     @cached_property
     def width(self) -> int:
         longest = max(len(text) + LEVELS * (text.count("+") + text.count("/")) for text in self._texts)
         return longest + (longest // LINE + 2) * WIDEST_BREAK
 
-    def source(self) -> bytes:
-        return b"|".join(map(_base64_spellings, self._texts))
+    @cached_property
+    def pattern(self) -> re.Pattern[bytes]:
+        forms = {"+": rb"(?:[+-]|%2[bB])", "/": rb"(?:\\{0,7}/|_|%2[fF])"}
+        return re.compile(b"|".join(b"".join(forms.get(c) or c.encode() for c in text) for text in self._texts))
 
     def within(self, data: bytes, low: int, high: int) -> Iterator[Span]:
-        """Ends of lines are taken out first. `ends` and `taken` lead back from what is left to the text."""
-        ends, taken, total, part = [0], [low], 0, data[low:high]
+        """Ends of lines are removed first. `ends` and `offsets` lead back from the result to the text."""
+        ends, offsets, total, part = [0], [low], 0, data[low:high]
         for line_end in _BREAK.finditer(part):
             ends.append(line_end.start() - total)
             total += len(line_end[0])
-            taken.append(low + total)
+            offsets.append(low + total)
         for match in self.pattern.finditer(_BREAK.sub(b"", part) if total else part):
             start, end = match.span()
-            yield start + taken[bisect_right(ends, start) - 1], end + taken[bisect_left(ends, end, lo=1) - 1]
+            yield start + offsets[bisect_right(ends, start) - 1], end + offsets[bisect_left(ends, end, lo=1) - 1]
 
     @cached_property
     def _texts(self) -> list[str]:
-        """What is longer comes first: the end of an encoded text shows a few bits more than its middle."""
+        """The longer ones first: the end of an encoded text has a few bits more than its middle."""
         inner = {_encoded(self.secret), *_escaped(self.secret)}
         texts = {text for raw in inner for text in (*_encodings(raw), *_encodings(raw, at_end=True))}
         return sorted(texts, key=lambda text: (-len(text), text))
 
 
-class _Hex(_Form):
+class _HexForm(_Form):
     """As the digits of its bytes, in capitals or not."""
 
     def __init__(self, secret: str) -> None:
@@ -536,13 +505,9 @@ class _Hex(_Form):
     def width(self) -> int:
         return len(self.gates[0])
 
-    def source(self) -> bytes:
-        return b"|".join(self.gates)
-
-
-def _halves(text: str) -> tuple[str, str]:
-    middle = len(text) // 2
-    return text[:middle], text[middle:]
+    @cached_property
+    def pattern(self) -> re.Pattern[bytes]:
+        return re.compile(b"|".join(self.gates))
 
 
 def _encodings(raw: bytes, *, at_end: bool = False) -> Iterator[str]:
@@ -556,21 +521,11 @@ def _encodings(raw: bytes, *, at_end: bool = False) -> Iterator[str]:
         yield text[first:] if at_end else text[first : (shift + len(raw)) * 8 // 6]
 
 
-def _base64_spellings(text: str) -> bytes:
-    other = {"+": rb"(?:[+-]|%2[bB])", "/": rb"(?:\\{0,7}/|_|%2[fF])"}
-    return b"".join(other.get(character) or character.encode() for character in text)
-
-
 def _escaped(secret: str) -> Iterator[bytes]:
     """How the secret is written in documents that people encode whole: JSON and forms."""
     from json import dumps
     from urllib.parse import quote, quote_plus
 
     encodable = secret.encode("utf-8", "replace").decode()
-    for text in (
-        dumps(secret)[1:-1],
-        dumps(secret, ensure_ascii=False)[1:-1],
-        quote(encodable, safe=""),
-        quote_plus(encodable),
-    ):
-        yield _encoded(text)
+    in_json = dumps(secret)[1:-1], dumps(secret, ensure_ascii=False)[1:-1]
+    yield from map(_encoded, (*in_json, quote(encodable, safe=""), quote_plus(encodable)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -61,7 +62,7 @@ class SecretServer(NamedTuple):
                     check_request(prepared)
                 response = await client.send(prepared, stream=True)
                 try:
-                    return SecretResponse(response.status_code, _decoded(await _body(response.aiter_bytes())))
+                    return SecretResponse(response.status_code, await _content(response.aiter_bytes()))
                 finally:
                     await response.aclose()
         except httpx2.TimeoutException:
@@ -94,22 +95,18 @@ class SecretServer(NamedTuple):
     def refusal(self, response: SecretResponse, word: str = "") -> Failure:
         """The failure for a response without a secret; retryable if the server is the cause."""
         answer = "an unexpected response" if response.ok else f"{response.status} {word}".strip()
-        if response.status in RETRYABLE_STATUSES:
-            return Failure("auth", f"{self.where}: {self.name} answered {answer}; try again later", retryable=True)
-        return Failure("auth", f"{self.where}: {self.name} answered {answer}")
+        retryable = response.status in RETRYABLE_STATUSES
+        hint = "; try again later" if retryable else ""
+        return Failure("auth", f"{self.where}: {self.name} answered {answer}{hint}", retryable=retryable)
 
 
-async def _body(chunks: Any) -> bytes:
-    parts, size = [], 0
+async def _content(chunks: AsyncIterator[bytes]) -> Any:
+    """The JSON of a body; None if it is too large or not JSON."""
+    body = b""
     async for chunk in chunks:
-        parts.append(chunk)
-        size += len(chunk)
-        if size > MAX_BYTES:
-            return b""
-    return b"".join(parts)
-
-
-def _decoded(body: bytes) -> Any:
+        body += chunk
+        if len(body) > MAX_BYTES:
+            return None
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -21,7 +21,7 @@ from noetl.errors import AuthError
 from noetl.keychain.master import MasterKeySource
 
 SUFFIX = ".revisions"
-Seen = dict[str, int]
+Newest = dict[str, int]
 
 
 class Revisions:
@@ -34,11 +34,11 @@ class Revisions:
         if keys.is_file and keys.database is not None:
             self.file = keys.file.with_name(f"{keys.file.name}{SUFFIX}")
             self.database = str(keys.database.resolve())
-        self.seen: Seen = {}
+        self.known: Newest = {}
 
     def newest(self, name: str) -> int:
         """The newest known revision of a credential; 0 if there is none."""
-        return max(self.seen.get(name, 0), self._listed().get(self.database, {}).get(name, 0))
+        return max(self.known.get(name, 0), self._listed().get(self.database, {}).get(name, 0))
 
     def check(self, name: str, revision: int) -> None:
         """Record a revision that was read or stored. AuthError if a newer one is known."""
@@ -48,20 +48,20 @@ class Revisions:
                 f"credential {name!r} is older than the one that was last used here: an old row was restored in the "
                 "database, or the database was replaced by a backup without `noetl restore`; set the credential again"
             )
-        self.seen[name] = revision
+        self.known[name] = revision
         if revision > newest:
             self._list(name, revision)
 
     def forget(self) -> None:
         """Reset the record: the database was restored from a backup, whose credentials may be older."""
-        self.seen.clear()
+        self.known.clear()
         listed = self._listed()
         if listed.pop(self.database, None) is not None:
             self._write(listed)
 
-    def _listed(self) -> dict[str, Seen]:
+    def _listed(self) -> dict[str, Newest]:
         try:
-            return msgspec.json.decode(self.file.read_bytes(), type=dict[str, Seen]) if self.file is not None else {}
+            return msgspec.json.decode(self.file.read_bytes(), type=dict[str, Newest]) if self.file is not None else {}
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.DecodeError):
@@ -74,11 +74,11 @@ class Revisions:
             return
         with suppress(AuthError), self.keys.locked():  # the folder is not writable: keep the record in memory only
             listed = self._listed()
-            seen = listed.setdefault(self.database, {})
-            seen[name] = max(revision, seen.get(name, 0))
+            newest = listed.setdefault(self.database, {})
+            newest[name] = max(revision, newest.get(name, 0))
             self._write(listed)
 
-    def _write(self, listed: dict[str, Seen]) -> None:
+    def _write(self, listed: dict[str, Newest]) -> None:
         assert self.file is not None
         with suppress(OSError):
             replace_file(self.file, msgspec.json.encode(listed), self.file.with_name(f"{self.file.name}.new"), 0o600)

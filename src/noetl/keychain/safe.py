@@ -43,22 +43,18 @@ class Safe:
     ) -> None:
         """Add or replace a credential."""
         check(name, kind, fields)
-        label = Label(name, kind, tuple(paths), tuple(pools))
-        keys = self.keys.read_or_create()
-        label = label._replace(revision=self._next_revision(name, now))
+        keys, row = self.keys.read_or_create(), self.store.get(name)
+        before = 0 if row is None else revision_of(row.sealed)
+        # Greater than every earlier revision; based on the clock, so also after the credential was deleted.
+        revision = max(int(now * 1_000_000), before + 1, self.revisions.newest(name) + 1)
+        label = Label(name, kind, tuple(paths), tuple(pools), revision)
         while True:
             sealed = seal(fields, label, keys.current)
             self.store.put(SealedCredential(name, kind, sealed, now, now, label.paths, label.pools))
-            before, keys = keys.current, self.keys.read()
-            if keys.find(before.id):  # else a rotation has removed it in the meantime
+            sealed_with, keys = keys.current, self.keys.read()
+            if keys.find(sealed_with.id):  # else a rotation has removed it in the meantime
                 self.revisions.check(name, label.revision)
                 return
-
-    def _next_revision(self, name: str, now: float) -> int:
-        """Greater than every earlier revision; based on the clock, so also after the credential was deleted."""
-        row = self.store.get(name)
-        before = 0 if row is None else revision_of(row.sealed)
-        return max(int(now * 1_000_000), before + 1, self.revisions.newest(name) + 1)
 
     def open(self, name: str) -> StoredCredential:
         """A credential with its fields, for a lease. The caller enforces its restrictions, as `Keychain` does.

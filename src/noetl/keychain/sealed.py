@@ -31,8 +31,6 @@ WRAPPED_BYTES = KEY_BYTES + 16
 
 
 class MasterKey(NamedTuple):
-    """A key that wraps data keys."""
-
     secret: bytes
 
     @property
@@ -101,15 +99,10 @@ def revision_of(sealed: bytes) -> int:
 
 
 def _wrap(data_key: bytes, label: Label, key: MasterKey) -> bytes:
-    nonce = os.urandom(NONCE_BYTES)
-    head = _head(label, key)
-    return head + nonce + _cipher(key.secret).encrypt(nonce, data_key, head + label.authenticated())
-
-
-def _head(label: Label, key: MasterKey) -> bytes:
+    nonce, head = os.urandom(NONCE_BYTES), bytes([VERSION if label.revision else FIRST_VERSION]) + key.id
     if label.revision:
-        return bytes([VERSION]) + key.id + label.revision.to_bytes(REVISION_BYTES, "big")
-    return bytes([FIRST_VERSION]) + key.id
+        head += label.revision.to_bytes(REVISION_BYTES, "big")
+    return head + nonce + _cipher(key.secret).encrypt(nonce, data_key, head + label.authenticated())
 
 
 def _unwrap(sealed: bytes, label: Label, keys: MasterKeys) -> tuple[bytes, bytes]:

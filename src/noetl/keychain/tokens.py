@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable
 from hashlib import sha256
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from noetl.keychain.shared import SharedTasks
+Result = TypeVar("Result")
 
 LEEWAY_SECONDS = 60.0
 """A token is not used in its last minute, or in the last tenth of a short lifetime: the request takes time too."""
@@ -18,8 +19,6 @@ DEFAULT_LIFE_SECONDS = 300.0
 
 
 class Token(NamedTuple):
-    """A token, and its lifetime."""
-
     value: str
     seconds: float = DEFAULT_LIFE_SECONDS
 
@@ -31,6 +30,31 @@ def lifetime(value: Any) -> float:
     except (TypeError, ValueError):
         return DEFAULT_LIFE_SECONDS
     return seconds if seconds > 0 else DEFAULT_LIFE_SECONDS
+
+
+class SharedTasks(Generic[Result]):
+    """Concurrent callers with one key share a task, which is cancelled when no caller waits any more."""
+
+    def __init__(self) -> None:
+        self._running: dict[Hashable, asyncio.Task[Result]] = {}
+        self._callers: dict[asyncio.Task[Result], int] = {}
+
+    async def do(self, name: Hashable, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """The result of `make`, called now or by an earlier caller with the same name."""
+        key = (asyncio.get_running_loop(), name)
+        task = self._running.get(key)
+        if task is None or task.done():
+            task = self._running[key] = asyncio.create_task(make())
+        self._callers[task] = self._callers.get(task, 0) + 1
+        try:
+            return await asyncio.shield(task)
+        finally:
+            self._callers[task] -= 1
+            if not self._callers[task]:
+                del self._callers[task]
+                task.cancel()  # does nothing to a task that is done
+                if self._running.get(key) is task:
+                    del self._running[key]
 
 
 class TokenCache:
@@ -47,15 +71,16 @@ class TokenCache:
         token, until = self._tokens.get(key, ("", 0.0))
         if self.now() < until:
             return token
-        return await self._requests.do(key, lambda: self._renew(key, request))
 
-    async def _renew(self, key: str, request: Callable[[], Coroutine[Any, Any, Token]]) -> str:
-        started = self.now()
-        token = await request()
-        now = self.now()
-        self._tokens = {other: entry for other, entry in self._tokens.items() if now < entry[1]}
-        self._tokens[key] = (token.value, started + token.seconds - min(LEEWAY_SECONDS, token.seconds / 10))
-        return token.value
+        async def renew() -> str:
+            started = self.now()
+            token = await request()
+            now = self.now()
+            self._tokens = {other: entry for other, entry in self._tokens.items() if now < entry[1]}
+            self._tokens[key] = (token.value, started + token.seconds - min(LEEWAY_SECONDS, token.seconds / 10))
+            return token.value
+
+        return await self._requests.do(key, renew)
 
 
 TOKENS = TokenCache()

@@ -36,11 +36,17 @@ class Keys(NamedTuple):
 
 
 async def read(request: Request) -> str:
+    from datetime import UTC, datetime
+
     keys = _keys(request)
     endpoint = request.login_field("endpoint", "AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_ENDPOINT_URL")
     url = (endpoint or f"https://{SERVICE}.{keys.region}.amazonaws.com").rstrip("/") + "/"
-    body = msgspec.json.encode({"SecretId": request.key} | _version(request))
-    headers = signed(keys, url, body, _now())
+    parameters = {"SecretId": request.key}
+    if request.version is not None:
+        version = str(request.version)
+        parameters["VersionId" if re.fullmatch(VERSION_ID, version) else "VersionStage"] = version
+    body = msgspec.json.encode(parameters)
+    headers = signed(keys, url, body, datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ"))
     server = SecretServer(request.where, SERVER)
     response = await server.send("POST", url, content=body, headers=headers)
     if response.ok:
@@ -71,13 +77,6 @@ def _keys(request: Request) -> Keys:
     return Keys(key_id, secret, session, region)
 
 
-def _version(request: Request) -> dict[str, str]:
-    if request.version is None:
-        return {}
-    version = str(request.version)
-    return {"VersionId" if re.fullmatch(VERSION_ID, version) else "VersionStage": version}
-
-
 def _text(request: Request, response: SecretResponse) -> str:
     text, binary = response.at("SecretString"), response.at("SecretBinary")
     if isinstance(text, str):
@@ -89,12 +88,6 @@ def _text(request: Request, response: SecretResponse) -> str:
 
 
 # -- the signature, version 4 -----------------------------------------------------------------------------------------
-
-
-def _now() -> str:
-    from datetime import UTC, datetime
-
-    return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
 def signed(keys: Keys, url: str, body: bytes, at: str) -> dict[str, str]:
@@ -111,28 +104,15 @@ def signed(keys: Keys, url: str, body: bytes, at: str) -> dict[str, str]:
     if keys.session:
         headers["x-amz-security-token"] = keys.session
     names = ";".join(sorted(headers))
-    canonical = "\n".join(
-        [
-            "POST",
-            quote(parts.path or "/"),
-            "",
-            *(f"{name}:{headers[name].strip()}" for name in sorted(headers)),
-            "",
-            names,
-            sha256(body).hexdigest(),
-        ]
-    )
+    lines = [f"{name}:{headers[name].strip()}" for name in sorted(headers)]
+    canonical = "\n".join(["POST", quote(parts.path or "/"), "", *lines, "", names, sha256(body).hexdigest()])
     scope = f"{at[:8]}/{keys.region}/{SERVICE}/aws4_request"
     text = f"AWS4-HMAC-SHA256\n{at}\n{scope}\n{sha256(canonical.encode()).hexdigest()}"
-    signature = digest(_signing_key(keys, scope), text.encode(), "sha256").hex()
+    key = b"AWS4" + keys.secret.encode()
+    for part in scope.split("/"):
+        key = digest(key, part.encode(), "sha256")
+    signature = digest(key, text.encode(), "sha256").hex()
     headers["authorization"] = (
         f"AWS4-HMAC-SHA256 Credential={keys.id}/{scope}, SignedHeaders={names}, Signature={signature}"
     )
     return headers
-
-
-def _signing_key(keys: Keys, scope: str) -> bytes:
-    key = b"AWS4" + keys.secret.encode()
-    for part in scope.split("/"):
-        key = digest(key, part.encode(), "sha256")
-    return key

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -68,7 +69,10 @@ def _service_account(request: Request) -> Mapping[str, Any] | None:
     account = fields.get("service_account", fields if "private_key" in fields else None)
     if account is None:
         file = request.login_field("service_account_file", "GOOGLE_APPLICATION_CREDENTIALS")
-        account = _content(request, file) if file else None
+        try:
+            account = Path(file).read_bytes() if file else None
+        except OSError as error:
+            raise request.failure("auth", f"cannot read the service account: {error.strerror}") from None
     if isinstance(account, str | bytes):
         try:
             account = msgspec.json.decode(account)
@@ -77,14 +81,6 @@ def _service_account(request: Request) -> Mapping[str, Any] | None:
     if account is not None and not (isinstance(account, Mapping) and {"client_email", "private_key"} <= account.keys()):
         raise request.failure("auth", "the service account is not the JSON of a key with client_email and private_key")
     return account
-
-
-def _content(request: Request, file: str) -> bytes:
-    try:
-        with open(file, "rb") as opened:
-            return opened.read()
-    except OSError as error:
-        raise request.failure("auth", f"cannot read the service account: {error.strerror}") from None
 
 
 async def _token(request: Request, account: Mapping[str, Any] | None) -> str:
@@ -121,11 +117,11 @@ def _assertion(request: Request, account: Mapping[str, Any], audience: str) -> s
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     now = int(time())
-    header = {"alg": "RS256", "typ": "JWT"} | (
-        {"kid": account["private_key_id"]} if "private_key_id" in account else {}
-    )
-    claims = {"iss": account["client_email"], "scope": SCOPE, "aud": audience, "iat": now}
-    claims["exp"] = now + ASSERTION_SECONDS
+    header = {"alg": "RS256", "typ": "JWT"}
+    if "private_key_id" in account:
+        header["kid"] = account["private_key_id"]
+    expires = now + ASSERTION_SECONDS
+    claims = {"iss": account["client_email"], "scope": SCOPE, "aud": audience, "iat": now, "exp": expires}
     signed = b".".join(_part(msgspec.json.encode(part)) for part in (header, claims))
     try:
         key = load_pem_private_key(account["private_key"].encode(), None)

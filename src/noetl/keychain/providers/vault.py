@@ -22,7 +22,9 @@ async def read(request: Request) -> str:
     base = request.login_field("url", "VAULT_ADDR")
     if not base:
         raise request.failure("auth", "Vault's address is missing: give the credential a `url`, or set VAULT_ADDR")
-    headers = _headers(request)
+    headers = {"X-Vault-Request": "true"}
+    if namespace := request.login_field("namespace", "VAULT_NAMESPACE"):
+        headers["X-Vault-Namespace"] = namespace
     headers["X-Vault-Token"] = await _token(request, base, headers)
     mount = request.login_field("mount") or "secret"
     url = f"{base.rstrip('/')}/v1/{quote(mount.strip('/'))}/data/{request.path()}"
@@ -36,11 +38,6 @@ async def read(request: Request) -> str:
     if not response.ok or not isinstance(data, dict):
         raise server.refusal(response)
     return msgspec.json.encode(data).decode()
-
-
-def _headers(request: Request) -> dict[str, str]:
-    namespace = request.login_field("namespace", "VAULT_NAMESPACE")
-    return {"X-Vault-Request": "true"} | ({"X-Vault-Namespace": namespace} if namespace else {})
 
 
 async def _token(request: Request, base: str, headers: dict[str, str]) -> str:
@@ -60,11 +57,7 @@ async def _token(request: Request, base: str, headers: dict[str, str]) -> str:
 async def _approle(request: Request, base: str, headers: dict[str, str], role: str, secret: str) -> Token:
     mount = request.login_field("approle") or "approle"
     url = f"{base.rstrip('/')}/v1/auth/{mount}/login"
-    return await SecretServer(request.where, SERVER).token(
-        "POST",
-        url,
-        path=("auth", "client_token"),
-        seconds=("auth", "lease_duration"),
-        json={"role_id": role, "secret_id": secret},
-        headers=headers,
-    )
+    path, seconds = ("auth", "client_token"), ("auth", "lease_duration")
+    login = {"role_id": role, "secret_id": secret}
+    server = SecretServer(request.where, SERVER)
+    return await server.token("POST", url, path=path, seconds=seconds, json=login, headers=headers)

@@ -20,7 +20,6 @@ from noetl.engine.events import StepPaused, StepRegranted, StepStarted, TaskRetr
 from noetl.engine.state import Execution, Lease
 from noetl.errors import Conflict, NotFound
 from noetl.keychain.keychain import StoredCredential
-from noetl.keychain.restrict import refusal
 from noetl.results.stores import buckets, is_named
 from noetl.runtime.runtime import Refresh
 from noetl.server.api import Api
@@ -221,7 +220,7 @@ async def secrets(call: Call, body: wire.SecretRequest) -> StoredCredential:
     credential = await api.runtime.credential(body.execution, body.name)
     playbook = state.net.playbook
     pools = {_pool_of(state, lease) for lease in leases}
-    refusals = [refusal(credential.paths, credential.pools, playbook.path, pool) for pool in sorted(pools)]
+    refusals = [credential.refusal(playbook.path, pool) for pool in sorted(pools)]
     if all(refusals):
         raise NotFound(f"credential {body.name!r} {refusals[0]}")
     return credential
