@@ -171,7 +171,7 @@ def check_end(driver: Driver) -> None:
     assert names[-1] == "playbook.processed"
     folded = fold(driver.net, driver.log)
     for state in (folded, driver.state):
-        state.changed = state.listening = False
+        state.changed = state.deliverable = False
     assert folded == driver.state
     assert thaw(freeze(folded), driver.net) == folded
     scheduled = [event.run for event, _ in driver.log if isinstance(event, e.StepScheduled)]

@@ -299,7 +299,7 @@ class TestSection5Workbook:
         )
         assert labels(book.step("ask")) == ["call", "sink", "result"]
         assert rules(task(book, "ask", "call"))[0].then.attempts == 4
-        assert book.step("ask").tail is None
+        assert book.step("ask").after_call is None
 
 
 class TestSection6Loop:
@@ -557,7 +557,7 @@ class TestSection8Case:
             ("complain", "{{ event.name == 'step.failed' }}"),
             ("deliver", True),
         ]
-        assert book.step("fetch_post").tail is None
+        assert book.step("fetch_post").after_call is None
 
 
 class TestSection9Next:
@@ -765,10 +765,10 @@ class TestSection10Sink:
         )
         step = book.step("read")
         assert labels(step) == ["task_1"]
-        assert step.tail is not None
-        assert step.tail.sink is not None
-        assert step.tail.sink.inputs["body"] == {"count": "{{ result | length }}"}
-        assert [do for _, do in directives(step.tail.sink)] == ["skip", "retry", "fail", "continue"]
+        assert step.after_call is not None
+        assert step.after_call.sink is not None
+        assert step.after_call.sink.inputs["body"] == {"count": "{{ result | length }}"}
+        assert [do for _, do in directives(step.after_call.sink)] == ["skip", "retry", "fail", "continue"]
         assert arcs(step) == [("end", True)]
 
 
@@ -832,10 +832,10 @@ class TestSection11Vars:
                   vars: {count: "{{ result | length }}"}
                 """)
         )
-        tail = book.step("each").tail
-        assert tail is not None
-        assert tail.vars is not None
-        assert rules(tail.vars)[0].then.set_ctx == {"vars": {"$merge": {"count": "{{ result | length }}"}}}
+        part = book.step("each").after_call
+        assert part is not None
+        assert part.vars is not None
+        assert rules(part.vars)[0].then.set_ctx == {"vars": {"$merge": {"count": "{{ result | length }}"}}}
 
 
 class TestAppendixA:
@@ -918,7 +918,7 @@ class TestAppendixA:
             [("end", f"{{{{ {exits} }}}}")],
             [],
         ]
-        assert all(step.tail is None for step in book.steps)
+        assert all(step.after_call is None for step in book.steps)
 
     def test_its_workbook_call_is_resolved(self) -> None:
         letter = task(compiled(self.LIBRARY_CARD), "write_letter")

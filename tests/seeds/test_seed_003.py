@@ -1,6 +1,6 @@
 """Seed 003, the later classic dialect: case modes, routing control, chains of tasks, retry scopes and polling.
 
-A case stays with its step, in its `Tail`. An exclusive one also has a canonical spelling: arcs. What has none are
+A case stays with its step, in its `AfterCall`. An exclusive one also has a canonical spelling: arcs. What has none are
 inclusive chains, `on_event`, `poll`, `defer`, computed targets, chains retried as a whole.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.model.playbook import Arc, Branch, Cases, Goto, Loop, Poll, Rule, Tail, Task, Then
+from noetl.model.playbook import AfterCall, Arc, Branch, Cases, Goto, Loop, Poll, Rule, Task, Then
 
 from .conftest import arcs, checked, compiled, directives, labels, playbook, refused_once, rewritten, rules, task
 
@@ -24,10 +24,10 @@ def classic(workflow: str, *, root: str = "", ends: str = "") -> str:
 
 def cases(text: str, step: str) -> Cases:
     """The case of a step that stays one."""
-    tail = compiled(text).step(step).tail
-    assert tail is not None
-    assert tail.cases is not None
-    return tail.cases
+    part = compiled(text).step(step).after_call
+    assert part is not None
+    assert part.cases is not None
+    return part.cases
 
 
 def call(branch: Branch, place: int = 0) -> Task:
@@ -65,7 +65,7 @@ class TestSection1CaseEvaluation:
             ("hand_over", "{{ steps.look_up.result.rows | length > 0 }}"),
             ("apologise", "{{ event.name == 'step.done' }}"),
         ]
-        assert (step.router.mode, step.tail) == ("exclusive", None)
+        assert (step.router.mode, step.after_call) == ("exclusive", None)
 
     def test_1_1_exclusive_is_the_default(self) -> None:
         root, ends = "workload: {parcel_id: 7}\n", "hand_over apologise"
@@ -734,7 +734,7 @@ class TestSection7CompleteStep:
         )
         assert arcs(step) == [("restock_case_0", "{{ workload.enough }}"), ("call_owner", True)]
         assert rules(task(book, "restock_case_0", "order_more"))[0].then.attempts == 5
-        assert step.tail is None
+        assert step.after_call is None
 
     @pytest.mark.parametrize(
         ("on_error", "expected"),
@@ -860,10 +860,10 @@ class TestSection9Migration:
                   sink: {tool: {kind: duckdb, database: d.db, table: t}}
                 """)
         )
-        tail = book.step("a").tail
-        assert tail is not None
-        assert tail == Tail(vars=tail.vars, sink=tail.sink)
-        assert tail.vars is not None
-        assert tail.sink is not None
-        assert tail.sink.sink
-        assert tail.sink.inputs["rows"] == "{{ result }}"
+        part = book.step("a").after_call
+        assert part is not None
+        assert part == AfterCall(vars=part.vars, sink=part.sink)
+        assert part.vars is not None
+        assert part.sink is not None
+        assert part.sink.sink
+        assert part.sink.inputs["rows"] == "{{ result }}"

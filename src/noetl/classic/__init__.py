@@ -15,7 +15,12 @@
     loop              `in`, `iterator`, `spec`
     vars.x            reads `ctx.vars.x`
 
-After `prepare`, `vars`, `case` and `sink` stay with their step and become its `Tail` (`noetl.pipeline.tail` runs it).
+After `prepare`, `vars`, `case` and `sink` stay with their step and become its `AfterCall`, which runs as
+
+    events, state     what happens after a call, and how far that has come
+    rules             the rules of the engine;  observe, report_checks  parts of them
+    after_call        on a worker;  chain_run  its chains;  hooks  where both are hooked in
+
 `rewrite` has another spelling for them:
 
     vars              a patch of `ctx.vars` in the rule that continues

@@ -1,4 +1,4 @@
-"""Builds the model of classic steps: `vars`, `case` and `sink` become the `Tail` of their step."""
+"""Builds the model of classic steps: `vars`, `case` and `sink` become the `AfterCall` of their step."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class ClassicBuilder(Builder):
         task = super().task(key, label, tree, layers)
         return replace(task, sink=True) if SINK in tree else task
 
-    def tail(self, step: str, tree: Map, layers: Layers) -> model.Tail | None:
+    def after_call(self, step: str, tree: Map, layers: Layers) -> model.AfterCall | None:
         if not any(key in tree for key in ("case", "vars", "sink")):
             return None
         if "vars" in tree:
             self._place(f"{step}/vars/set", span_in(tree, "vars"))
-        return model.Tail(
+        return model.AfterCall(
             view=self._view(tree.get("tool")),
             vars=_set_task("set", tree["vars"]) if tree.get("vars") else None,
             cases=self._cases(step, tree, layers) if "case" in tree else None,

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
+from noetl.classic.events import NextRequested
 from noetl.client.ports import Json
 from noetl.client.run_views import plain, state_view
 from noetl.clock import SystemClock
-from noetl.engine.events import EVENTS, Event, ExecutionForked, ExecutionRequested, NextEvaluated, NextRequested
+from noetl.engine.events import EVENTS, Event, ExecutionForked, ExecutionRequested, NextEvaluated
 from noetl.engine.history.replay import Difference
 from noetl.engine.state import Execution
 from noetl.errors import NoetlError, Unreadable

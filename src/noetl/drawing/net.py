@@ -136,7 +136,7 @@ class Arc(NamedTuple):
 
 def arcs_of(step: Step) -> Iterator[Arc]:
     """Gotos of classic branches, which are tried first, then the arcs of the router."""
-    for branch in step.tail.cases.branches if step.tail and step.tail.cases else ():
+    for branch in step.after_call.cases.branches if step.after_call and step.after_call.cases else ():
         gotos = [link for link in branch.chain if isinstance(link, Goto)]
         for link, arc in ((link, arc) for link in gotos for arc in link.to):
             delay = link.delay if arc.delay is None else arc.delay
@@ -195,7 +195,7 @@ def badges(step: Step, *, final: bool, inclusive: bool) -> Iterator[Badge]:
         yield Badge("time", f"timers {durations(timers)}", "timers armed when the step is entered")
     if (timeout := step.spec.get("timeout")) is not None:
         yield Badge("time", f"timeout {durations(timeout)}", "the step fails when it takes longer")
-    if step.tail and step.tail.cases and step.tail.cases.evaluate == "on_event":
+    if step.after_call and step.after_call.cases and step.after_call.cases.evaluate == "on_event":
         yield Badge("event", "on event", "listens to events of the execution")
     if inclusive:
         yield Badge("route", "fan-out all", "every arc whose guard holds fires")
@@ -203,12 +203,12 @@ def badges(step: Step, *, final: bool, inclusive: bool) -> Iterator[Badge]:
 
 def task_lines(step: Step) -> Iterator[TaskLine]:
     yield from pipeline(step.tasks)
-    if step.tail and step.tail.cases:
-        for number, branch in enumerate(step.tail.cases.branches):
+    if step.after_call and step.after_call.cases:
+        for number, branch in enumerate(step.after_call.cases.branches):
             calls = tuple(link for link in branch.chain if isinstance(link, Task))
             yield from pipeline(calls, prefix=f"case_{number}/")
-    if step.tail and step.tail.sink:
-        yield from pipeline((step.tail.sink,))
+    if step.after_call and step.after_call.sink:
+        yield from pipeline((step.after_call.sink,))
 
 
 def pipeline(tasks: tuple[Task, ...], prefix: str = "", depth: int = 0) -> Iterator[TaskLine]:

@@ -110,11 +110,11 @@ class Builder:
             loop=self._loop(tree.get("loop")),
             tasks=tuple(self.pipeline(name, tree["tool"], layers)) if "tool" in tree else (),
             router=self._router(name, tree.get("next")),
-            tail=self.tail(name, tree, layers),
+            after_call=self.after_call(name, tree, layers),
         )
 
-    def tail(self, step: str, tree: Map, layers: Layers) -> model.Tail | None:
-        """What the step does between its tool and its token; nothing in the canonical dialect."""
+    def after_call(self, step: str, tree: Map, layers: Layers) -> model.AfterCall | None:
+        """What the step does after its call; nothing in the canonical dialect."""
         return None
 
     def _admit(self, step: str, tree: Map | None) -> model.Admit | None:

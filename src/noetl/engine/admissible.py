@@ -24,10 +24,9 @@ from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 from noetl.engine import events as e
-from noetl.engine.branches import POINTS
-from noetl.engine.net import CasePlan, StepPlan
+from noetl.engine.net import StepPlan
 from noetl.engine.patch import BadPatch, apply_patch, operator_of
-from noetl.engine.state import Epoch, Execution, Progress, Run, Tail
+from noetl.engine.state import Execution, Progress, Run
 from noetl.engine.tasks import item_of, split_path
 from noetl.errors import NoetlError, TemplateError
 from noetl.expression import Budget, parse, render
@@ -53,10 +52,12 @@ class Inadmissible(NoetlError):
 def check_fact(state: Execution, fence: int, fact: e.Event, previous: e.Event | None, budget: Budget) -> None:
     """Raise Inadmissible unless the holder of the lease may report this fact now. `previous` is the one before it in
     the same report, whose facts share the budget for templates."""
-    check = CHECKS.get(type(fact))
+    facts = Facts(state, fence, previous, budget)
+    rules = facts.plan.after_call
+    check = CHECKS.get(type(fact)) or (rules.checks.get(type(fact)) if rules is not None else None)
     if check is None:
         raise Inadmissible(f"{fact.name}: workers must not report this event")
-    Facts(state, fence, previous, budget).check(check, fact)
+    facts.check(check, fact)
 
 
 class Facts:
@@ -101,7 +102,10 @@ class Facts:
         outer, slash, last = prefix[:-1].rpartition("/")
         if not slash and "#" not in last:
             require(index is None, f"{last!r} does not belong to an item")
-            return self.chain(last)
+            rules = self.plan.after_call
+            if rules is None:
+                refuse(f"the step has no chain {last[:200]!r}")
+            return rules.chain(self, last)
         item = ITEM.fullmatch(last)
         if item is None:
             refuse(f"{prefix[:200]!r} is not a position in this step")
@@ -112,43 +116,6 @@ class Facts:
         require(isinstance(task, Task) and bool(task.body) and under_way, f"iterator task {label!r} is not running")
         assert isinstance(task, Task)
         return task.body
-
-    def chain(self, name: str) -> Sequence[Link]:
-        """A chain of a classic step that may run now."""
-        step = self.plan.step
-        chains = step.tail.chains if step.tail is not None and self.run.tail is not None else {}
-        require(name in chains, f"the step has no chain {name[:200]!r}")
-        called = not step.tasks or self.tail().begun or self.progress(None, "").ended
-        require(called, f"chain {name!r} runs only after the tool of the step")
-        if name.startswith("case_"):
-            require(name in self.epoch().order, f"branch {name!r} was not chosen")
-        return chains[name]
-
-    def has_ended(self, name: str) -> bool:
-        """Whether a chosen chain has nothing left to run."""
-        return name in self.tail().suppressed or not self.chain(name) or self.progress(None, f"{name}/").ended
-
-    def begins_anew(self, task: TaskId, links: Sequence[Link]) -> list[str]:
-        """The first label of a chain that is retried as a whole."""
-        tail = self.plan.step.tail
-        branches = tail.cases.branches if tail is not None and tail.cases is not None else ()
-        again = [f"case_{i}/" for i, branch in enumerate(branches) if branch.again is not None]
-        return [links[0].label] if _split(task)[0] in again else []
-
-    def tail(self) -> Tail:
-        if self.run.tail is None:
-            refuse("the step has no case")
-        return self.run.tail
-
-    def cases(self) -> CasePlan:
-        if self.plan.cases is None:
-            refuse("the step has no case")
-        return self.plan.cases
-
-    def epoch(self) -> Epoch:
-        """The branches that run now."""
-        epochs = self.tail().epochs
-        return epochs[0] if epochs else Epoch([])
 
     def next_link(self, index: int | None, prefix: str) -> tuple[Sequence[Link], Link, Progress]:
         """The pipeline, and its current task or `next`."""
@@ -176,8 +143,8 @@ class Facts:
         if not place:
             require(attempt == 0, "an attempt without a task")
             return
-        tail = self.run.tail
-        if tail is not None and tail.failure is not None and tail.failure[1:] == (place, attempt):
+        after = self.run.after_call
+        if after is not None and after.failure is not None and after.failure[1:] == (place, attempt):
             return
         chain, slash, label = place.rpartition("/")
         links, at = self.links(index, chain + slash), self.progress(index, chain + slash)
@@ -219,14 +186,14 @@ def _check_sink(task: Task, told: bool) -> None:
 def _targets(facts: Facts, links: Sequence[Link], task: Task, fact: e.TaskDone) -> Sequence[str | None]:
     """Where a directive can lead from a task; nowhere if no rule has it."""
     if fact.do == "continue":
-        return (_after(links, task),)
+        return (label_after(links, task),)
     rules = [rule.then for rule in task.policy or () if rule.then.do == fact.do]
     match fact.do:
         case "jump":
             polled = [task.label] if task.poll is not None else []
-            return [*(then.to for then in rules), *polled, *facts.begins_anew(fact.task, links)]
+            return [*(then.to for then in rules), *polled, *_restarts(facts, fact.task, links)]
         case "skip":
-            return [_after(links, task)] if rules else []
+            return [label_after(links, task)] if rules else []
         case "retry":
             return [task.label] if rules else []
         case "break":
@@ -236,7 +203,13 @@ def _targets(facts: Facts, links: Sequence[Link], task: Task, fact: e.TaskDone) 
     return []
 
 
-def _after(links: Sequence[Link], link: Link) -> str | None:
+def _restarts(facts: Facts, task: TaskId, links: Sequence[Link]) -> list[str]:
+    """The first label of a chain that is retried as a whole."""
+    rules = facts.plan.after_call
+    return [links[0].label] if rules is not None and _split(task)[0] in rules.retried_chains else []
+
+
+def label_after(links: Sequence[Link], link: Link) -> str | None:
     """The label after one."""
     for place, one in enumerate(links, start=1):
         if one is link:
@@ -302,8 +275,8 @@ def _step_failed(facts: Facts, fact: e.StepFailed) -> None:
     if fact.task is not None or fact.taken:
         facts.holds(None)
     facts.failed_at(None, fact.task, fact.attempt)
-    taken = facts.run.tail is not None and bool(facts.run.tail.fired)
-    require(taken or not fact.taken, "no branch has handled the failure")
+    handled = facts.run.after_call is not None and facts.run.after_call.failure_handled
+    require(handled or not fact.taken, "the step has not handled the failure")
 
 
 # -- waiting --------------------------------------------------------------------------------------------------------
@@ -318,20 +291,11 @@ def _step_paused(facts: Facts, fact: e.StepPaused) -> None:
             rest = (fact.index, fact.key, fact.due, fact.request, fact.chain)
             require(rest == (None, "", None, None, ""), "a lease that is returned waits for nothing")
         case "event":
-            _waits_for_event(facts, fact)
+            if facts.plan.after_call is None:
+                refuse("the step waits for no event")
+            facts.plan.after_call.check_wait(facts, fact)
         case _:
             _waits_for_task(facts, fact)
-
-
-def _waits_for_event(facts: Facts, fact: e.StepPaused) -> None:
-    facts.holds(None)
-    rest = (fact.index, fact.due, fact.request, fact.chain)
-    require(facts.cases().listens and rest == (None, None, None, ""), "the step does not listen")
-    if fact.key == "call":
-        require(isinstance(facts.previous, e.CaseStarted), "its tool has not just ended")
-        return
-    order = facts.epoch().order
-    require(fact.key == "case" and bool(order) and all(map(facts.has_ended, order)), "chains of its case are left")
 
 
 def _waits_for_task(facts: Facts, fact: e.StepPaused) -> None:
@@ -352,7 +316,7 @@ def _waits_for_task(facts: Facts, fact: e.StepPaused) -> None:
         _waits_for_child(facts, fact, link, at)
     else:
         require(fact.request is None, "a signal takes no request")
-        known = _known(facts, fact.index, fact.chain)
+        known = known_values(facts, fact.index, fact.chain)
         require(_fits_text(link.inputs["signal"], fact.key, known), "the task waits for another signal")
 
 
@@ -364,8 +328,8 @@ def _waits_for_child(facts: Facts, fact: e.StepPaused, task: Task, at: Progress)
     request = fact.request or {}
     require(set(request) == {"path", "version", "payload", "step"}, "the child request has unexpected fields")
     require(request["step"] == facts.run.step, "the child request names another step")
-    known = _known(facts, fact.index, fact.chain)
-    require(_fits(task.args, request["payload"], known), "the payload does not match the task")
+    known = known_values(facts, fact.index, fact.chain)
+    require(fits(task.args, request["payload"], known), "the payload does not match the task")
     known = known.with_args(request["payload"])
     require(_fits_text(task.inputs["path"], request["path"], known), "the path does not match the task")
     require(_fits_text(task.inputs.get("version"), request["version"], known), "the version does not match the task")
@@ -409,10 +373,11 @@ class _Unknown:
 UNKNOWN = _Unknown()
 
 
-def _known(facts: Facts, index: int | None, chain: str) -> Known:
+def known_values(facts: Facts, index: int | None, chain: str) -> Known:
     state, run = facts.state, facts.run
     scope = Scope(workload=state.workload, args=run.args, args_by=run.args_by, execution_id=state.id)
-    if not facts.plan.listens:  # else it may have changed while the worker was at work
+    rules = facts.plan.after_call
+    if rules is None or not rules.observes:  # else it may have changed while the worker was at work
         scope["ctx"] = ctx = dict(run.ctx)
         if item_of(state, run, TaskId(run.id, "", index)) is not None:
             with suppress(BadPatch):
@@ -425,15 +390,15 @@ def _known(facts: Facts, index: int | None, chain: str) -> Known:
     return Known(scope, facts.budget)
 
 
-def _fits(written: Any, told: Any, known: Known) -> bool:
+def fits(written: Any, told: Any, known: Known) -> bool:
     """Whether a reported value equals the value of the playbook, as far as that can be derived."""
     if isinstance(written, str):
         return _agrees(known.value(written), told)
     if isinstance(written, dict):
-        return isinstance(told, dict) and _match(written, told, lambda one, other: _fits(one, other, known))
+        return isinstance(told, dict) and _match(written, told, lambda one, other: fits(one, other, known))
     if isinstance(written, list | tuple):
         same = isinstance(told, list | tuple) and len(told) == len(written)
-        return same and all(_fits(one, other, known) for one, other in zip(written, told, strict=True))
+        return same and all(fits(one, other, known) for one, other in zip(written, told, strict=True))
     return _agrees(written, told)
 
 
@@ -479,62 +444,6 @@ def _in_order(parts: Sequence[str], text: str) -> bool:
     return True
 
 
-# -- classic steps --------------------------------------------------------------------------------------------------
-
-
-def _case_started(facts: Facts, fact: e.CaseStarted) -> None:
-    facts.holds(None)
-    cases, tail, point = facts.cases(), facts.tail(), fact.trigger_event
-    require(point in POINTS and not fact.revoked, "workers must not report this")
-    require(point != "step.exit" or not cases.listens, "a step that listens has no exit of its own")
-    require((point == "step.exit") == bool(tail.point), f"it is at {tail.point!r}")
-    require(tail.point != "step.exit", "the step has been left")
-    if point != "step.exit":
-        require((point == "call.error") == (fact.error is not None), "an error belongs to call.error")
-    facts.failed_at(None, fact.task, fact.attempt)
-
-
-def _case_evaluated(facts: Facts, fact: e.CaseEvaluated) -> None:
-    facts.holds(None)
-    cases, tail = facts.cases(), facts.tail()
-    require(not cases.listens, "the server evaluates the branches of a step that listens")
-    require((fact.event, fact.message) == (None, None), "workers do not receive signals")
-    require(fact.trigger_event == tail.point != tail.looked, f"it is at {tail.point!r}")
-    names = [branch.name for branch in cases.branches]
-    order = [name for name in names if name in fact.order and name not in tail.fired]
-    require(list(fact.order) == order and sorted(fact.matched) == sorted(order), "these branches can't be chosen")
-    require(cases.mode != "exclusive" or len(tail.fired) + len(order) <= 1, "only one branch can be chosen")
-    require((fact.case_mode, fact.eval_mode) == (cases.mode, cases.evaluate), "the mode does not match the case")
-
-
-def _branch_suppressed(facts: Facts, fact: e.BranchSuppressed) -> None:
-    facts.holds(None)
-    order, tail = facts.epoch().order, facts.tail()
-    ends = [one.branch for one in tail.requests if one.policy == "end_step"]
-    require(fact.winner_branch in order and fact.winner_branch in ends, "the winner has not ended the step")
-    behind = order[order.index(fact.winner_branch) + 1 :]
-    require(fact.branch in behind and fact.branch not in tail.suppressed, "the branch does not come after the winner")
-
-
-def _next_requested(facts: Facts, fact: e.NextRequested) -> None:
-    facts.holds(None)
-    cases, prefix = facts.cases(), f"{fact.branch}/"
-    require(fact.branch.startswith("case_") and "/" not in fact.branch, "no branch of the case")
-    links, link, _ = facts.next_link(None, prefix)
-    if not isinstance(link, Goto) or link.label != fact.action:
-        refuse(f"the chain is at {link.label!r}, not at {fact.action[:200]!r}")
-    policy = link.policy or cases.policy
-    told = (fact.policy, fact.priority, fact.pending, fact.then)
-    then = _after(links, link) if policy == "defer" else None
-    require(told == (policy, link.priority, policy != "end_step", then), "it contradicts the playbook")
-    require(len(fact.to) == len(link.to), "it leads to other steps")
-    known = _known(facts, None, prefix)
-    for target, arc in zip(fact.to, link.to, strict=True):
-        delay = arc.delay if arc.delay is not None else link.delay
-        fits = _fits(arc.step, target.step, known) and _fits(arc.args, target.args, known)
-        require(fits and target.delay == delay, "it leads to other steps")
-
-
 CHECKS: dict[type[e.Event], Callable[[Facts, Any], None]] = {
     e.TaskStarted: _task_started,
     e.SinkStarted: _task_started,
@@ -550,10 +459,6 @@ CHECKS: dict[type[e.Event], Callable[[Facts, Any], None]] = {
     e.StepDone: _step_done,
     e.StepFailed: _step_failed,
     e.StepPaused: _step_paused,
-    e.CaseStarted: _case_started,
-    e.CaseEvaluated: _case_evaluated,
-    e.BranchSuppressed: _branch_suppressed,
-    e.NextRequested: _next_requested,
 }
 
 

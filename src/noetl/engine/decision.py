@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.engine.events import CaseStarted, Event, StepFailed
+from noetl.engine.events import Event, StepFailed
 from noetl.engine.evolve import evolve
 from noetl.engine.limits import encoded_size, shrink
 from noetl.engine.state import Execution
@@ -30,23 +30,21 @@ class Decision:
         self.events: list[Event] = []
         self.blobs: list[tuple[str, bytes]] = []
         """Content of the references in the events, to be stored with them."""
-        self.unheard: list[tuple[str, Event]] = []
-        """Events that listening runs have not evaluated yet."""
+        self.unobserved: list[tuple[str, Event]] = []
+        """Events that observing runs have not evaluated yet."""
 
     def emit(self, event: Event) -> None:
         event = shrink(event, self.blobs)
         self.events.append(event)
         evolve(self.state, event, self.now)
-        if self.state.listeners:
-            self.unheard += ((run, event) for run in self.state.listeners)
+        if self.state.observers:
+            self.unobserved += ((run, event) for run in self.state.observers)
 
     def fail(self, name: str, error: Error, task: str | None = None, attempt: int = 0) -> None:
-        """Fail a run for a reason that no worker reports. A case that can handle the failure is evaluated first."""
+        """Fail a run for a reason that no worker reports, unless its step handles the failure."""
         run = self.state.runs[name]
-        cases = self.state.net.steps[run.step].cases
-        if run.tail is not None and cases is not None and cases.sees_failure and not run.tail.point:
-            self.emit(CaseStarted(name, "call.error", error, task, attempt, revoked=True))
-        else:
+        rules = self.state.net.steps[run.step].after_call
+        if rules is None or not rules.take_failure(self, run, error, task, attempt):
             self.emit(StepFailed(name, error, task, attempt))
 
     def content(self, reference: Reference) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.engine.events import CaseEvaluated, Event, NextEvaluated, NextRequested, TaskDone
+from noetl.engine.events import Event, TaskDone
 from noetl.model.identity import TaskId, action_id, iteration_id
 from noetl.reference import Reference
 from noetl.timestamps import rfc3339
@@ -59,10 +59,8 @@ def _entity(
         return str(task), iteration or run
     if iteration is not None:
         return iteration, run
-    if run is not None and event.entity in ("case", "next"):
-        return f"{run}/{event.entity}", run
     if run is not None:
-        return run, execution
+        return (run, execution) if event.entity in ("step", "loop") else (f"{run}/{event.entity}", run)
     token = getattr(event, "token", None)
     if token is not None:
         return f"token:{token}", execution
@@ -78,19 +76,7 @@ def _status(event: Event) -> str:
 
 def payload_of(event: Event) -> dict[str, Any]:
     """The fields of the event that differ from their defaults."""
-    found: dict[str, Any] = msgspec.to_builtins(event, enc_hook=_plain)
-    if isinstance(event, CaseEvaluated):
-        found = {"matched": [], "order": [], **found}
-    elif isinstance(event, NextRequested):
-        found["to"] = [_target(to) for to in found.get("to", [])]
-    elif isinstance(event, NextEvaluated) and event.to:
-        found["selected"] = [_target(to) for to in found.pop("to")]
-        found |= {"suppressed_branches": list(event.suppressed_branches), "routing_committed": True}
-    return found
-
-
-def _target(to: dict[str, Any]) -> dict[str, Any]:
-    return {"step": to["step"], "with": to.get("args", {})} | ({"delay": to["delay"]} if "delay" in to else {})
+    return event.view(msgspec.to_builtins(event, enc_hook=_plain))
 
 
 def _plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ import msgspec
 from noetl.engine.patch import Patch
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome
+from noetl.model.playbook import Target
 
 Source = Literal["server", "worker"]
 Interval = tuple[int, int]
@@ -32,6 +33,18 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         EVENTS[cls.name] = cls
+
+    def view(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """The payload of an envelope, made of the fields that differ from their defaults."""
+        return payload
+
+
+def target_views(targets: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Targets as envelopes show them."""
+    return [
+        {"step": to["step"], "with": to.get("args", {})} | ({"delay": to["delay"]} if "delay" in to else {})
+        for to in targets
+    ]
 
 
 # -- playbook and workflow ------------------------------------------------------------------------------------------
@@ -242,8 +255,8 @@ class StepRegranted(Event, frozen=True):
 class StepPaused(Event, frozen=True):
     """A lease ended before its run: it was lost or given back, or the run waits for something.
 
-    `until` says for what: `signal`, `child` or `retry`; then `index` is the iteration that waits, and `chain` the part
-    of a classic step that it waits in (`case_0/`). A run whose case listens waits for an `event`.
+    `until` says for what: `signal`, `child` or `retry`; then `index` is the iteration that waits, and `chain` the
+    chain. A run that observes the execution waits for an `event`.
     """
 
     name = "step.paused"
@@ -256,7 +269,7 @@ class StepPaused(Event, frozen=True):
     index: int | None = None
     until: Literal["signal", "child", "retry", "event"] | None = None
     key: str = ""
-    """The name of the signal, or the id of the child; of a run that listens: what it has finished, `call` or `case`."""
+    """The name of the signal, or the id of the child; of a run that waits for an event: what it has finished."""
     due: float | None = None
     request: dict[str, Any] | None = None
     """What the child is to run."""
@@ -302,19 +315,11 @@ class StepFailed(Event, frozen=True):
     task: str | None = None
     attempt: int = 0
     taken: bool = False
-    """A branch of its case handled the failure."""
-
-
-class Target(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A step that a classic `next` leads to, and what the token carries there."""
-
-    step: str
-    args: dict[str, Any] = {}
-    delay: float | None = None
+    """The step handled the failure itself."""
 
 
 class NextEvaluated(Event, frozen=True):
-    """Where a run leads was decided: along the arcs listed, or to the targets of the `next` that won in its case."""
+    """Where a run leads was decided: along the arcs listed. The fields after `error` belong to classic steps."""
 
     name = "next.evaluated"
     entity = "next"
@@ -329,81 +334,13 @@ class NextEvaluated(Event, frozen=True):
     winner_branch: str | None = None
     suppressed_branches: tuple[str, ...] = ()
     taken: bool = False
-    """The run failed, and a branch of its case handled the failure."""
+    """The run failed, and the step handled the failure itself."""
 
-
-# -- what a classic step does after its tool -------------------------------------------------------------------------
-
-
-class CaseStarted(Event, frozen=True):
-    """The branches of a run are looked at."""
-
-    name = "case.started"
-    source = "worker"
-    entity = "case"
-    status = "in_progress"
-
-    run: str
-    trigger_event: str
-    """`call.done` or `call.error` after the tool, `step.exit` if nothing has routed by then, or what was heard."""
-    error: Error | None = None
-    """How the call failed, at which task and attempt."""
-    task: str | None = None
-    attempt: int = 0
-    revoked: bool = False
-    """The run failed on the server, which has taken it from its workers."""
-
-
-class CaseEvaluated(Event, frozen=True):
-    """Branches were chosen; their chains run in this order."""
-
-    name = "case.evaluated"
-    source = "worker"
-    entity = "case"
-
-    run: str
-    matched: tuple[str, ...] = ()
-    order: tuple[str, ...] = ()
-    case_mode: str = ""
-    eval_mode: str = ""
-    trigger_event: str = ""
-    event: dict[str, Any] | None = None
-    """What was heard, as the chains see it."""
-    message: str | None = None
-    """The id of the signal that was consumed."""
-
-
-class BranchSuppressed(Event, frozen=True):
-    """A chosen branch will not run: a `next` before it has ended the step."""
-
-    name = "case.branch.suppressed"
-    source = "worker"
-    entity = "case"
-    status = "skipped"
-
-    run: str
-    branch: str
-    winner_branch: str = ""
-
-
-class NextRequested(Event, frozen=True):
-    """A chain has come to a `next`. The server decides when the step ends."""
-
-    name = "next.requested"
-    source = "worker"
-    entity = "next"
-
-    run: str
-    branch: str
-    action: str
-    """The label of the `next` in its chain."""
-    to: tuple[Target, ...] = ()
-    policy: str = "end_step"
-    priority: int = 0
-    pending: bool = False
-    """Other chains run before the step is routed."""
-    then: str | None = None
-    """The label that follows in the chain; None at its end."""
+    def view(self, payload: dict[str, Any]) -> dict[str, Any]:
+        if not self.to:
+            return payload
+        routed = {"suppressed_branches": list(self.suppressed_branches), "routing_committed": True}
+        return payload | {"selected": target_views(payload.pop("to")), **routed}
 
 
 # -- loops ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from noetl.engine import (
-    branches,
     ctx,
     leases,
     lifecycle,
@@ -25,9 +24,10 @@ from noetl.engine import (
     waits,
 )
 from noetl.engine import events as e
-from noetl.engine.history import fork
+from noetl.engine.history.fork import HANDLERS as FORK_HANDLERS
 from noetl.engine.state import Execution
 from noetl.engine.upcast import UPCASTERS
+from noetl.model.identity import step_of
 
 Handler = Callable[[Execution, Any, float], None]
 
@@ -37,7 +37,13 @@ def evolve(state: Execution, event: e.Event, at: float) -> None:
     state.seq += 1
     if event.source == "worker":
         leases.count_fact(state, event)
-    HANDLERS[type(event)](state, event, at)
+    kind = type(event)
+    if kind in HANDLERS:
+        HANDLERS[kind](state, event, at)
+    else:
+        rules = state.net.steps[step_of(event.run)].after_call  # type: ignore[attr-defined]
+        assert rules is not None, event.name
+        rules.evolve(state, event, at)
 
 
 def _upcasted(upcast: Callable[[Execution, Any, float], Any], handler: Handler) -> Handler:
@@ -60,7 +66,6 @@ HANDLERS: dict[type[e.Event], Handler] = {
     **waits.HANDLERS,
     **timers.HANDLERS,
     **ctx.HANDLERS,
-    **branches.HANDLERS,
-    **fork.HANDLERS,
+    **FORK_HANDLERS,
 }
 HANDLERS.update({kind: _upcasted(upcast, HANDLERS[kind]) for kind, upcast in UPCASTERS.items()})

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from noetl.engine import events as e
-from noetl.engine.branches import POINTS
 from noetl.engine.commands import Claim
 from noetl.engine.loops import lane_length, next_lane, return_lane, take_items
 from noetl.engine.ready import has_room, refresh_ready
@@ -57,7 +56,7 @@ def _grant_run(decision: Decision, run: Run, command: Claim, free: int) -> int:
 def _grant(state: Execution, run: Run, command: Claim, slots: int) -> e.StepStarted | e.StepRegranted:
     plan, loop = state.net.steps[run.step], run.loop
     items, lane = None, 0
-    if loop is not None and not (run.tail is not None and run.tail.begun):
+    if loop is not None and not (run.after_call is not None and run.after_call.begun):
         lane = lane_length(loop)
         items = next_lane(plan, run, loop, lane, slots)
     fence, index = state.fence + 1, items[0] if items else WHOLE_RUN
@@ -92,7 +91,10 @@ def count_fact(state: Execution, event: e.Event) -> None:
     task: Any = getattr(event, "task", None)
     place: Any = task if isinstance(task, TaskId) else event
     run = state.runs.get(place.run)
-    if run is None or (state.listeners and _is_decided_here(state, event)):
+    if run is None:
+        return
+    rules = state.net.steps[run.step].after_call if state.observers else None
+    if rules is not None and rules.is_server_event(state, event):
         return
     fence = run.fence
     if run.loop is not None and fence is None:
@@ -104,13 +106,6 @@ def count_fact(state: Execution, event: e.Event) -> None:
     lease = None if fence is None else state.leases.get(fence)
     if lease is not None:
         lease.facts += 1
-
-
-def _is_decided_here(state: Execution, event: e.Event) -> bool:
-    """Whether the server evaluated the case of a classic step itself: no worker reports that."""
-    if isinstance(event, e.CaseStarted):
-        return event.trigger_event not in POINTS
-    return isinstance(event, e.CaseEvaluated) and event.run in state.listeners
 
 
 def _granted(state: Execution, event: e.StepStarted | e.StepRegranted, at: float) -> None:
@@ -147,8 +142,9 @@ def _paused(state: Execution, event: e.StepPaused, at: float) -> None:
         index = rest[0] if rest else WHOLE_RUN
         run.losses[index] = run.losses.get(index, 0) + 1
     if event.until == "event":
-        if event.key == "case" and run.tail is not None:
-            del run.tail.epochs[0]
+        rules = state.net.steps[run.step].after_call
+        if rules is not None:
+            rules.paused(run, event)
     elif event.until is not None:
         _park(state, run, event)
         if rest is not None and event.index is not None:
@@ -164,7 +160,7 @@ def _park(state: Execution, run: Run, event: e.StepPaused) -> None:
     index = WHOLE_RUN if event.index is None else event.index
     assert event.until is not None
     run.parked[index] = Parked(event.until, event.key, event.due, event.request, event.chain)
-    state.listening = True
+    state.deliverable = True
     if event.due is not None:
         state.timers[WaitLimit(run.id, index).name] = event.due
 

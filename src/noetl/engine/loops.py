@@ -287,9 +287,8 @@ def _result(decision: Decision, loop: Loop) -> Any:
 
 def _done(state: Execution, event: e.LoopDone, at: float) -> None:
     run = state.runs[event.run]
-    if run.tail is not None and not run.tail.looped:
-        run.tail.looped, run.tail.result, run.ctx = True, event.result, dict(state.ctx)
-        refresh_ready(state, run)
+    rules = state.net.steps[run.step].after_call
+    if rules is not None and rules.loop_done(state, run, event.result):
         return
     data = {"total": event.total, "ok": event.ok, "failed": event.failed, "result": event.result}
     end_run(state, run, StepResult("succeeded", result=event.result), event.name, data)

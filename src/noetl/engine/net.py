@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
+from noetl.engine.after_call import CompileAfterCall
 from noetl.errors import TemplateError
 from noetl.expression import Read, parse, prepare
-from noetl.model.playbook import Arc, Branch, Cases, Goto, Guard, Playbook, Step, Task
+from noetl.model.playbook import Arc, Goto, Guard, Playbook, Step, Task
 
 Test = Callable[[Mapping[str, Any]], bool]
 MAX_CACHED_JOINS = 100
@@ -25,11 +26,11 @@ class ArcPlan:
         self.test = guard_test(arc.when)
         self.args = prepare(arc.args) if arc.args else None
         self.sees_failure = isinstance(arc.when, str) and any(
-            _sees_failure(owner.name, read) for read in parse(arc.when).reads
+            sees_failure(owner.name, read) for read in parse(arc.when).reads
         )
 
 
-def _sees_failure(step: str, read: Read) -> bool:
+def sees_failure(step: str, read: Read) -> bool:
     """Only a guard that looks at the event or at this step's own end can match after a failure (S3)."""
     path = read.path
     return (
@@ -40,62 +41,15 @@ def _sees_failure(step: str, read: Read) -> bool:
     )
 
 
-class BranchPlan:
-    """A branch of a classic case with its guard compiled."""
-
-    __slots__ = ("name", "otherwise", "priority", "sees_failure", "test")
-
-    def __init__(self, owner: str, name: str, branch: Branch) -> None:
-        self.name, self.priority, self.otherwise = name, branch.priority, branch.when is None
-        self.test = guard_test(branch.when)
-        self.sees_failure = isinstance(branch.when, str) and any(
-            _sees_failure(owner, read) or (read.path[0] in ("response", "this") and read.path[1:2] in FAILURE_FIELDS)
-            for read in parse(branch.when).reads
-        )
-
-
 GIVES_HANDLES = ("secrets", "playbook")
 """Kinds whose results may have handles of secrets in them."""
-FAILURE_FIELDS = (("error",), ("status",), ("status_code",))
-
-
-class CasePlan:
-    """The branches of a step, in the order in which their chains run."""
-
-    def __init__(self, owner: str, cases: Cases) -> None:
-        branches = [BranchPlan(owner, f"case_{i}", branch) for i, branch in enumerate(cases.branches)]
-        if cases.order == "priority":
-            branches.sort(key=lambda branch: -branch.priority)
-        self.branches = tuple(branches)
-        self.mode, self.evaluate, self.policy = cases.mode, cases.evaluate, cases.next_policy
-        self.listens = cases.evaluate == "on_event"
-        self.sees_failure = any(branch.sees_failure for branch in branches)
-
-    def chosen(self, scope: Mapping[str, Any], fired: Sequence[str], failed: bool, last: bool) -> list[str]:
-        """The branches that fire now. `last`: nothing comes after this, so it is the turn of `else`."""
-        if self.mode == "exclusive" and fired:
-            return []
-        found: list[str] = []
-        for branch in self.branches:
-            if branch.otherwise or branch.name in fired or (failed and not branch.sees_failure):
-                continue
-            if branch.test(scope):
-                found.append(branch.name)
-                if self.mode == "exclusive":
-                    return found
-        if found or fired or failed or not last:
-            return found
-        return [branch.name for branch in self.branches if branch.otherwise][:1]
-
-    def spent(self, fired: Sequence[str]) -> bool:
-        """Whether no branch can fire any more."""
-        return bool(fired) and (self.mode == "exclusive" or len(fired) == len(self.branches))
 
 
 class StepPlan:
     """A step with everything its decisions need."""
 
-    def __init__(self, step: Step, order: int) -> None:
+    def __init__(self, step: Step, order: int, after_call: CompileAfterCall) -> None:
+        self.after_call = after_call(step) if step.after_call is not None else None
         self.step, self.name, self.order = step, step.name, order
         self.arcs = tuple(ArcPlan(step, arc) for arc in step.router.arcs)
         self.inclusive = step.router.mode == "inclusive"
@@ -112,14 +66,12 @@ class StepPlan:
         """Whether one worker keeps all items of its loop."""
         self.pool: str | None = step.spec.get("pool")
         self.iterators = dict(_iterators(step.tasks, ""))
-        for name, chain in step.tail.chains.items() if step.tail else ():
+        for name, chain in step.after_call.chains.items() if step.after_call else ():
             self.iterators |= _iterators([link for link in chain if isinstance(link, Task)], f"{name}/")
         """Iterator tasks by their labels (`each`, `each/inner`), and whether their items work beside each other."""
-        self.cases = CasePlan(step.name, step.tail.cases) if step.tail and step.tail.cases else None
-        self.listens = self.cases is not None and self.cases.listens
         self.gives_handles = any(task.kind in GIVES_HANDLES for task in all_tasks(step))
         """Whether results of its tasks may contain handles of secrets."""
-        self.reads = _steps_read(step)
+        self.reads = _steps_read(step, self.after_call.templates if self.after_call is not None else [])
         """Other steps whose results its tasks read; None if that can't be known beforehand."""
 
     @property
@@ -129,16 +81,16 @@ class StepPlan:
     def targets(self, names: Iterable[str]) -> Iterator[str]:
         """The steps it may lead to; a target that is computed may be any of `names`."""
         yield from (arc.step for arc in self.arcs)
-        for chain in self.step.tail.chains.values() if self.step.tail else ():
+        for chain in self.step.after_call.chains.values() if self.step.after_call else ():
             for link in chain:
                 for arc in link.to if isinstance(link, Goto) else ():
                     yield from (arc.step,) if parse(arc.step).is_constant else names
 
 
 def all_tasks(step: Step) -> Iterator[Task]:
-    """The tasks of a step, those inside of iterators and in the chains of a classic step included."""
+    """The tasks of a step, including those in iterators and chains."""
     todo = [*step.tasks]
-    for chain in step.tail.chains.values() if step.tail else ():
+    for chain in step.after_call.chains.values() if step.after_call else ():
         todo += [link for link in chain if isinstance(link, Task)]
     while todo:
         task = todo.pop()
@@ -153,12 +105,12 @@ def _iterators(tasks: Iterable[Task], prefix: str) -> Iterator[tuple[str, bool]]
             yield from _iterators(task.body, f"{prefix}{task.label}/")
 
 
-def _steps_read(step: Step) -> frozenset[str] | None:
+def _steps_read(step: Step, templates: list[Any]) -> frozenset[str] | None:
     """Names that may be steps: what follows `steps`, and every bare name."""
     found: set[str] = set()
     try:
         reads = [read for task in step.tasks for read in _task_reads(task)]
-        reads += _tail_reads(step) if step.tail else []
+        reads += _chain_reads(step) + _reads(templates)
     except TemplateError:  # braces in a comment of SQL, which is never rendered
         return None
     for read in reads:
@@ -171,18 +123,14 @@ def _steps_read(step: Step) -> frozenset[str] | None:
     return frozenset(found)
 
 
-def _tail_reads(step: Step) -> list[Read]:
-    assert step.tail is not None
+def _chain_reads(step: Step) -> list[Read]:
     found: list[Read] = []
-    for chain in step.tail.chains.values():
+    for chain in step.after_call.chains.values() if step.after_call else ():
         for link in chain:
             if isinstance(link, Task):
                 found += _task_reads(link)
             else:
                 found += _reads([[arc.step, arc.args] for arc in link.to])
-    for branch in step.tail.cases.branches if step.tail.cases else ():
-        found += _reads([branch.when, branch.again.when if branch.again else None])
-        found += _reads(branch.again.then.delay if branch.again else None)
     return found
 
 
@@ -204,12 +152,17 @@ def _reads(value: Any) -> list[Read]:
     return [read for item in items for read in _reads(item)]
 
 
+def canonical_only(step: Step) -> NoReturn:
+    raise TypeError(f"step {step.name!r} does more after its call than the canonical dialect knows")
+
+
 class Net:
     """The whole playbook, ready to run. Immutable; one serves all executions of a digest."""
 
-    def __init__(self, playbook: Playbook) -> None:
+    def __init__(self, playbook: Playbook, after_call: CompileAfterCall = canonical_only) -> None:
+        """`after_call` compiles what steps of another dialect do after their call."""
         self.playbook = playbook
-        self.steps = {step.name: StepPlan(step, i) for i, step in enumerate(playbook.steps)}
+        self.steps = {step.name: StepPlan(step, i, after_call) for i, step in enumerate(playbook.steps)}
         self.output = prepare(playbook.executor.output) if playbook.executor.output is not None else None
         self.competing_steps = CompetingSteps(self.steps)
 

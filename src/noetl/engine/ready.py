@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from noetl.engine.net import StepPlan
-from noetl.engine.state import WHOLE_RUN, Execution, Run, Tail
+from noetl.engine.state import WHOLE_RUN, Execution, Run
 
 
 def refresh_ready(state: Execution, run: Run) -> None:
@@ -15,11 +14,13 @@ def refresh_ready(state: Execution, run: Run) -> None:
 
 
 def _is_claimable(state: Execution, run: Run) -> bool:
-    plan, loop, tail = state.net.steps[run.step], run.loop, run.tail
-    if tail is None and not plan.step.tasks:
+    plan, loop = state.net.steps[run.step], run.loop
+    if plan.after_call is None and not plan.step.tasks:
         return False
-    if plan.step.loop is None or (tail is not None and tail.begun):
-        return run.fence is None and WHOLE_RUN not in run.parked and not _only_listens(plan, tail)
+    if plan.step.loop is None or (run.after_call is not None and run.after_call.begun):
+        if run.fence is not None or WHOLE_RUN in run.parked:
+            return False
+        return plan.after_call is None or not plan.after_call.awaits_event(run)
     if loop is None or (plan.local and loop.lanes):  # one worker has the whole loop
         return False
     return has_room(state, run)
@@ -31,10 +32,3 @@ def has_room(state: Execution, run: Run) -> bool:
     if loop is None or not (loop.returned or loop.next < loop.total):
         return False
     return len(loop.lanes) + len(run.parked) < state.net.steps[run.step].lanes
-
-
-def _only_listens(plan: StepPlan, tail: Tail | None) -> bool:
-    """Whether a classic run waits for an event that selects one of its branches."""
-    if not plan.listens or tail is None or tail.epochs:
-        return False
-    return bool(tail.point) or not plan.step.tasks

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from noetl.engine import events as e
 from noetl.engine.failures import limit_failure, template_failure
 from noetl.engine.limits import EventTooLarge, shrink
-from noetl.engine.state import Ended, Execution, Request
+from noetl.engine.state import Ended, Execution
 from noetl.engine.tokens import MAX_TOKENS, leave_when_sent
 from noetl.errors import TemplateError
 from noetl.model.identity import step_of
+from noetl.model.playbook import Target
 
 if TYPE_CHECKING:
     from noetl.engine.decision import Decision
@@ -30,12 +31,10 @@ def route(decision: Decision, ended: Ended) -> None:
     if decision.state.finished is not None:  # the final step stands outside the net
         decision.emit(e.NextEvaluated(ended.run, ended.on))
         return
-    winner = ended.tail.winner if ended.tail is not None else None
+    rules = decision.state.net.steps[step_of(ended.run)].after_call
+    requested = rules.route(ended) if rules is not None else None
     try:
-        if winner is not None and (ended.on != "step.failed" or ended.failure_handled):
-            evaluated, targets = _requested_targets(ended, winner)
-        else:
-            evaluated, targets = _selected_arcs(decision, ended)
+        evaluated, targets = requested or _selected_arcs(decision, ended)
         tokens = _tokens(decision, ended, targets)
     except Unroutable as unroutable:
         decision.emit(e.NextEvaluated(ended.run, ended.on, error=unroutable.error))
@@ -45,12 +44,12 @@ def route(decision: Decision, ended: Ended) -> None:
         decision.emit(token)
 
 
-def _selected_arcs(decision: Decision, ended: Ended) -> tuple[e.NextEvaluated, list[e.Target]]:
+def _selected_arcs(decision: Decision, ended: Ended) -> tuple[e.NextEvaluated, list[Target]]:
     """Evaluate the guards and args of the arcs."""
     plan = decision.state.net.steps[step_of(ended.run)]
     scope = decision.scope(ended.args, ended.args_by, ended.event)
     selected: list[int] = []
-    targets: list[e.Target] = []
+    targets: list[Target] = []
     try:
         with decision.allowance:
             for number, arc in enumerate(plan.arcs):
@@ -58,7 +57,7 @@ def _selected_arcs(decision: Decision, ended: Ended) -> tuple[e.NextEvaluated, l
                     continue
                 if arc.test(scope):
                     selected.append(number)
-                    targets.append(e.Target(arc.step, arc.args(scope) if arc.args is not None else {}, arc.delay))
+                    targets.append(Target(arc.step, arc.args(scope) if arc.args is not None else {}, arc.delay))
                     if not plan.inclusive:
                         break
     except TemplateError as error:
@@ -66,22 +65,7 @@ def _selected_arcs(decision: Decision, ended: Ended) -> tuple[e.NextEvaluated, l
     return e.NextEvaluated(ended.run, ended.on, tuple(selected), taken=ended.failure_handled), targets
 
 
-def _requested_targets(ended: Ended, winner: Request) -> tuple[e.NextEvaluated, list[e.Target]]:
-    """The targets of the `next` that won in the case of a classic step."""
-    assert ended.tail is not None
-    evaluated = e.NextEvaluated(
-        ended.run,
-        ended.on,
-        to=tuple(winner.to),
-        policy=winner.policy,
-        winner_branch=winner.branch,
-        suppressed_branches=tuple(ended.tail.suppressed),
-        taken=ended.failure_handled,
-    )
-    return evaluated, winner.to
-
-
-def _tokens(decision: Decision, ended: Ended, targets: list[e.Target]) -> list[e.Event]:
+def _tokens(decision: Decision, ended: Ended, targets: list[Target]) -> list[e.Event]:
     state, step = decision.state, step_of(ended.run)
     if len(state.tokens) + len(targets) > MAX_TOKENS:
         raise Unroutable(limit_failure(f"more than {MAX_TOKENS:,} tokens at once", step))

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from noetl.engine import events as e
 from noetl.engine.failures import limit_failure
 from noetl.engine.leases import server_grant
-from noetl.engine.listen import listen
 from noetl.engine.loops import loop_items, start_loop
 from noetl.engine.net import StepPlan
 from noetl.engine.ready import refresh_ready
-from noetl.engine.state import Execution, Run, Tail
+from noetl.engine.state import Execution, Run
 from noetl.engine.timer_keys import StepTimer
 from noetl.engine.tokens import change_occupancy, merged_args, take_token
 from noetl.model.identity import step_of
@@ -38,11 +37,11 @@ def schedule(decision: Decision, plan: StepPlan, tokens: tuple[int, ...], args: 
     decision.emit(e.StepScheduled(run, tokens, args or {}))
     for name, seconds in plan.timers.items():
         decision.emit(e.TimerArmed(StepTimer(run, name).name, decision.now + seconds))
-    if plan.listens:
-        listen(decision, plan, run)
+    if plan.after_call is not None and plan.after_call.observes:
+        plan.after_call.enter(decision, run)
     if plan.collection is not None:
         start_loop(decision, plan, run, items)
-    elif not plan.step.tasks and not plan.step.tail:
+    elif not plan.step.tasks and plan.after_call is None:
         decision.emit(server_grant(state, run))
         decision.emit(e.StepDone(run))
 
@@ -53,10 +52,8 @@ def _scheduled(state: Execution, event: e.StepScheduled, at: float) -> None:
     args, args_by = merged_args(state, tokens)
     run = Run(event.run, step, args or dict(event.args), args_by)
     plan = state.net.steps[step]
-    if plan.step.tail is not None:
-        run.tail = Tail()
-        if plan.listens:
-            state.listeners[run.id] = None
+    if plan.after_call is not None:
+        plan.after_call.scheduled(state, run)
     state.runs[run.id] = run
     state.run_count += 1
     state.entries[step] = state.entries.get(step, 0) + 1

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from noetl.engine import events as e
 from noetl.engine.joins import fire_blocked_join, fire_ready_join
 from noetl.engine.lifecycle import finish
-from noetl.engine.listen import hear
 from noetl.engine.routing import route
 from noetl.engine.schedule import schedule
 from noetl.engine.state import Token
@@ -28,14 +27,26 @@ MAX_FIRINGS = 1_000
 
 def settle(decision: Decision) -> None:
     """Fire until quiet. After many firings a timer that is due now continues. Nothing fires during a pause (S32)."""
-    hear(decision)
+    observe(decision)
     if decision.state.status == "paused":
         return
     for _ in range(MAX_FIRINGS):
         if decision.state.over or not _fire(decision):
             return
-        hear(decision)
+        observe(decision)
     decision.emit(e.TimerArmed(MoreFirings().name, decision.now))
+
+
+def observe(decision: Decision) -> None:
+    """Let observing runs evaluate the events of the decision. An event leaves the list once it was evaluated."""
+    while decision.unobserved:
+        name, event = decision.unobserved[0]
+        run = decision.state.runs.get(name)
+        if run is not None and not decision.state.over:
+            rules = decision.state.net.steps[run.step].after_call
+            if rules is not None:
+                rules.observe(decision, run, event)
+        del decision.unobserved[0]
 
 
 def _fire(decision: Decision) -> bool:

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from noetl.engine import events as e
 from noetl.engine.commands import Start
-from noetl.engine.handles import note_handles
 from noetl.engine.limits import EventTooLarge, shrink
 from noetl.engine.patch import plain_patch
 from noetl.engine.state import Execution
@@ -120,7 +119,7 @@ def _requested(state: Execution, event: e.ExecutionRequested, at: float) -> None
 def _evaluated(state: Execution, event: e.RequestEvaluated, at: float) -> None:
     state.workload = event.workload
     if state.parent is not None:
-        note_handles(state, event.workload)
+        state.note_handles(event.workload)
 
 
 def _playbook_started(state: Execution, event: e.PlaybookStarted, at: float) -> None:

@@ -10,12 +10,16 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from noetl.engine.events import Interval, Target
+from noetl.classic.state import AfterCallProgress
+from noetl.engine.events import Interval
 from noetl.engine.net import Net
 from noetl.engine.patch import Write
 from noetl.model.outcome import Error, Outcome
 from noetl.model.status import Status
+from noetl.reference import SECRET, Reference
 
+MAX_HANDLES = 200
+"""The newest handles are kept, since each worker resolves every one of them. No decision depends on the limit."""
 WHOLE_RUN = -1
 """The index of a run without a loop among parked items and lost leases."""
 
@@ -113,54 +117,7 @@ class Parked(msgspec.Struct):
     due: float | None = None
     request: dict[str, Any] | None = None
     chain: str = ""
-    """The part of a classic step that waits."""
-
-
-class Request(msgspec.Struct):
-    """A `next` that a chain has come to."""
-
-    branch: str
-    action: str
-    to: list[Target]
-    policy: str
-    priority: int = 0
-
-
-class Epoch(msgspec.Struct):
-    """Branches that were chosen together, in the order in which their chains run, and the event that chose them."""
-
-    order: list[str]
-    event: dict[str, Any] | None = None
-
-
-class Tail(msgspec.Struct):
-    """How far a classic step has come behind its tool. Where each chain stands is told by its Progress."""
-
-    point: str = ""
-    """How far it has come: `call.done`, `call.error` or `step.exit`; empty while its tool runs."""
-    looked: str = ""
-    """The last of these points at which branches were chosen."""
-    failure: tuple[Error, str | None, int] | None = None
-    """How its tool failed."""
-    looped: bool = False
-    """Its loop is done."""
-    result: Any = None
-    """What its loop has given."""
-    fired: list[str] = []
-    epochs: list[Epoch] = []
-    """The first is under way; others were chosen by events that came meanwhile."""
-    requests: list[Request] = []
-    suppressed: list[str] = []
-
-    @property
-    def begun(self) -> bool:
-        """Whether only the tail of the run is left, though it has a loop."""
-        return self.looped or bool(self.point)
-
-    @property
-    def winner(self) -> Request | None:
-        """The `next` that routes the step: the highest priority, then the one that was reached first."""
-        return max(self.requests, key=lambda request: request.priority, default=None)
+    """The chain that waits, if it is one."""
 
 
 class Loop(msgspec.Struct):
@@ -214,8 +171,8 @@ class Run(msgspec.Struct):
     """Pipelines of the loop items that are in flight, by index and prefix."""
     parked: dict[int, Parked] = {}
     """By the index of the item, or WHOLE_RUN."""
-    tail: Tail | None = None
-    """Of a classic step that has one."""
+    after_call: AfterCallProgress | None = msgspec.field(default=None, name="tail")
+    """See `noetl.engine.after_call`."""
     losses: dict[int, int] = {}
     """Leases lost in a row without an accepted report between them, by the index of the item, or WHOLE_RUN."""
 
@@ -270,9 +227,9 @@ class Ended(msgspec.Struct):
     event: dict[str, Any]
     tokens: int = -1
     """How many tokens are still to be sent; -1 until the arcs were looked at."""
-    tail: Tail | None = None
+    after_call: AfterCallProgress | None = msgspec.field(default=None, name="tail")
     failure_handled: bool = False
-    """It failed, and a branch of its case handled the failure."""
+    """It failed, and the step handled the failure itself."""
 
 
 class Execution(msgspec.Struct):
@@ -313,14 +270,14 @@ class Execution(msgspec.Struct):
     delayed: dict[int, None] = {}
     """Tokens on their way through an arc that delays them."""
     ended: dict[str, Ended] = {}
-    listeners: dict[str, None] = {}
-    """Runs of classic steps that look at every event."""
+    observers: dict[str, None] = msgspec.field(default_factory=dict, name="listeners")
+    """Runs that evaluate every event of the execution."""
     occupancy: dict[str, int] = {}
     """Number of tokens and runs at each step, for joins."""
     changed: bool = False
     """`ctx` has changed or a signal has come since held tokens were looked at."""
-    listening: bool = False
-    """A signal or somebody who waits for one is new."""
+    deliverable: bool = msgspec.field(default=False, name="listening")
+    """A signal, or a run that waits for one, is new."""
     failure: dict[str, Any] | None = None
     errors: list[dict[str, Any]] = []
     deadline_passed: bool = False
@@ -337,8 +294,7 @@ class Execution(msgspec.Struct):
     inlined_values: dict[str, Any] = {}
     """Stored values that the reducers of the next patch read; empty between decisions."""
     handles: dict[str, None] = {}
-    """Keys of the handles of secrets that its tasks were given, the newest last: whoever works on it has to know them,
-    to hide their values."""
+    """Keys of the secret handles that its tasks received, the newest last: every worker of it redacts their values."""
 
     def __post_init__(self) -> None:
         self.ready, self.leases, self.timers = Tracked(self.ready), Tracked(self.leases), Tracked(self.timers)
@@ -350,6 +306,22 @@ class Execution(msgspec.Struct):
         assert isinstance(leases, Tracked)
         assert isinstance(timers, Tracked)
         return ready.drain(), leases.drain(), timers.drain()
+
+    def note_handles(self, value: Any) -> None:
+        """Record the secret handles in a value."""
+        remaining = [value]
+        while remaining:
+            part = remaining.pop()
+            if isinstance(part, Reference):
+                if part.store == SECRET:
+                    self.handles.pop(part.key, None)
+                    self.handles[part.key] = None
+            elif isinstance(part, dict):
+                remaining += part.values()
+            elif isinstance(part, list | tuple):
+                remaining += part
+        while len(self.handles) > MAX_HANDLES:
+            del self.handles[next(iter(self.handles))]
 
     @property
     def depth(self) -> int:

@@ -32,7 +32,9 @@ def end_run(state: Execution, run: Run, result: StepResult, on: str, data: dict[
     drop_run(state, run)
     state.steps[run.step] = result
     state.last = run.step
-    state.ended[run.id] = Ended(run.id, on, run.args, run.args_by, {"name": on, "data": data}, tail=run.tail)
+    state.ended[run.id] = Ended(
+        run.id, on, run.args, run.args_by, {"name": on, "data": data}, after_call=run.after_call
+    )
 
 
 def cancel_run(state: Execution, run: Run) -> None:
@@ -45,7 +47,7 @@ def drop_run(state: Execution, run: Run) -> None:
     """Release the leases and timers of a run. It still occupies its step until it is routed."""
     del state.runs[run.id]
     state.ready.pop(run.id, None)
-    state.listeners.pop(run.id, None)
+    state.observers.pop(run.id, None)
     if run.fence is not None:
         state.leases.pop(run.fence, None)
     for fence in run.loop.lanes if run.loop else ():

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from noetl.engine import events as e
 from noetl.engine.ctx import MAX_CTX_BYTES, patch_ctx, size_after
-from noetl.engine.handles import note_handles
 from noetl.engine.limits import EventTooLarge, shrink
 from noetl.engine.loops import fail_iteration, is_parallel, note_writers
 from noetl.engine.patch import SET, BadPatch, Write, apply_patch, wanted, written
-from noetl.engine.state import WHOLE_RUN, Execution, Progress, Run
+from noetl.engine.state import WHOLE_RUN, Execution, Poll, Progress, Run
 from noetl.errors import TemplateFailed
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome
@@ -152,7 +151,7 @@ def _done(state: Execution, event: e.TaskDone, at: float) -> None:
         _leave_inner(run, event.task, again=event.do == "retry")
     progress.visits[label] = visit
     if state.net.steps[run.step].gives_handles:
-        note_handles(state, event.outcome.result)
+        state.note_handles(event.outcome.result)
     if not event.skipped and not sink:
         progress.tasks[label] = event.outcome.as_data({"attempt": event.attempt, "duration_ms": event.duration_ms})
         if event.do not in ("retry", "fail"):  # a retried task sees what it saw before
@@ -230,10 +229,27 @@ def _retry_scheduled(state: Execution, event: e.TaskRetryScheduled, at: float) -
     progress.at, progress.attempt, progress.started, progress.due = label, event.attempt, False, event.due
 
 
+def _poll_started(state: Execution, event: e.PollStarted, at: float) -> None:
+    prefix, label, visit = split_path(event.task)
+    state.runs[event.task.run].progress_of(event.task.index, prefix).polls[label] = Poll(visit, event.due)
+
+
+def _poll_iteration(state: Execution, event: e.PollIteration, at: float) -> None:
+    pass
+
+
+def _poll_finished(state: Execution, event: e.PollFinished, at: float) -> None:
+    prefix, label, _ = split_path(event.task)
+    state.runs[event.task.run].progress_of(event.task.index, prefix).polls.pop(label, None)
+
+
 HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
     e.TaskStarted: _started,
     e.TaskDone: _done,
     e.TaskRetryScheduled: _retry_scheduled,
     e.SinkStarted: _started,
     e.SinkProcessed: _done,
+    e.PollStarted: _poll_started,
+    e.PollIteration: _poll_iteration,
+    e.PollFinished: _poll_finished,
 }

@@ -36,7 +36,7 @@ def receive_signal(decision: Decision, signal: Signal) -> None:
 def deliver_signal(decision: Decision) -> bool:
     """Give the oldest kept signal to a run that waits for it; False if there is none."""
     state = decision.state
-    if not state.listening:
+    if not state.deliverable:
         return False
     waiting: dict[str, tuple[Run, int]] = {}  # one pass: there may be thousands of signals and of parked items
     for run in state.runs.values():
@@ -48,7 +48,7 @@ def deliver_signal(decision: Decision) -> bool:
             number, payload = signals[0]
             _resume(decision, *waiting[name], Outcome(result=payload), number)
             return True
-    state.listening = False
+    state.deliverable = False
     return False
 
 
@@ -98,7 +98,7 @@ def consume_signal(state: Execution, message: str) -> None:
 def _received(state: Execution, event: e.MessageReceived, at: float) -> None:
     state.signals.setdefault(event.type, []).append((event.id, event.payload))
     state.signal_ids[event.id] = None
-    state.changed = state.listening = True
+    state.changed = state.deliverable = True
 
 
 HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {

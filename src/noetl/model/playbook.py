@@ -117,6 +117,14 @@ class Arc(Part, frozen=True):
     delay: float | None = None
 
 
+class Target(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A step that a run leads to, and what the token carries there."""
+
+    step: str
+    args: dict[str, Any] = {}
+    delay: float | None = None
+
+
 class Router(Part, frozen=True):
     """The arcs of a step, and whether the first or all matching ones fire."""
 
@@ -156,8 +164,8 @@ class Cases(Part, frozen=True):
     next_policy: NextPolicy = "end_step"
 
 
-class Tail(Part, frozen=True):
-    """Classic only: what a step does between its tool and its token. `noetl.pipeline.tail` tells how it runs."""
+class AfterCall(Part, frozen=True):
+    """Classic only: what a step does between its call and its routing. `noetl.classic.after_call` runs it."""
 
     view: Literal["value", "data", "rows"] = "value"
     """What of the call's result is called `result`."""
@@ -185,13 +193,13 @@ class Step(Part, frozen=True):
     loop: Loop | None = None
     tasks: tuple[Task, ...] = ()
     router: Router = Router()
-    tail: Tail | None = None
+    after_call: AfterCall | None = msgspec.field(default=None, name="tail")
 
     @property
     def every_task(self) -> Iterator[tuple[str, Task]]:
         """All its tasks, those of chains and inside iterators too, with their places: `STEP/LABEL`."""
         yield from _every_task(self.name, self.tasks)
-        for name, chain in self.tail.chains.items() if self.tail else ():
+        for name, chain in self.after_call.chains.items() if self.after_call else ():
             yield from _every_task(f"{self.name}/{name}", chain)
 
 

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import math
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from noetl.engine.events import Target
-from noetl.engine.net import CasePlan
+from noetl.engine.net import guard_test
 from noetl.engine.patch import Patch, operator_of
 from noetl.errors import TemplateFailed
-from noetl.expression import parse, prepare
+from noetl.expression import prepare
+from noetl.model.duration import seconds
 from noetl.model.kind import Kind
-from noetl.model.playbook import Goto, Rule, Step, Task, Then
+from noetl.model.outcome import Outcome
+from noetl.model.playbook import Rule, Task, Then
 from noetl.pipeline.bound import bound_inputs, rendered_inputs
 
-Prepared = Callable[[Mapping[str, Any]], Any]
+if TYPE_CHECKING:
+    from noetl.classic.state import AfterCallProgress
+    from noetl.pipeline.run import Pipeline
+
+KindOf: TypeAlias = Callable[[str], Kind]
+Prepared: TypeAlias = Callable[[Mapping[str, Any]], Any]
 MAX_VISITS = 10_000
+DEFAULT_DELAY = 1.0
+"""Seconds between attempts."""
 
 
 class RulePlan:
@@ -25,19 +35,44 @@ class RulePlan:
 
     def __init__(self, rule: Rule) -> None:
         self.then: Then = rule.then
-        self.test = None if rule.when is None or rule.when is True else _test(rule.when)
+        self.test = None if rule.when is None or rule.when is True else guard_test(rule.when)
         self.delay = prepare(rule.then.delay) if isinstance(rule.then.delay, str) else None
         self.set_iter = patch_plan(rule.then.set_iter)
         self.set_ctx = patch_plan(rule.then.set_ctx)
 
-    def matches(self, scope: Mapping[str, Any]) -> bool:
-        return self.test is None or self.test(scope)
+    def delay_seconds(self, scope: Mapping[str, Any], default: float = 0.0) -> float:
+        """The delay that the rule asks for. TemplateFailed if it is no duration."""
+        delay = self.delay(scope) if self.delay is not None else self.then.delay
+        if delay is None:
+            return default
+        length = seconds(delay)
+        if length is None:
+            expected = "a number of seconds or a duration such as 5s"
+            raise TemplateFailed(f"`delay` must be {expected}, not {str(delay)[:60]!r}")
+        return length
+
+    def wait_after(self, attempt: int, outcome: Outcome, scope: Mapping[str, Any], seed: str) -> float:
+        """Seconds between an attempt and the next (S15). `seed` makes the jitter of each wait its own."""
+        then, wait = self.then, self.delay_seconds(scope, DEFAULT_DELAY)
+        if then.backoff == "linear":
+            wait *= attempt
+        elif then.backoff == "exponential":
+            wait *= 2 ** min(attempt - 1, 60)
+        limit = math.inf if then.max_delay is None else then.max_delay
+        wait = min(wait, limit)
+        if then.jitter:  # the same for the same wait: nothing is drawn
+            fraction = int.from_bytes(sha256(seed.encode()).digest()[:4], "big") / 0xFFFFFFFF
+            wait *= 0.5 + fraction / 2
+        retry_after = outcome.error.details.get("retry_after") if outcome.error else None
+        requested = float(retry_after) if isinstance(retry_after, int | float) else 0.0
+        return max(wait, min(requested, limit))  # jitter does not shorten what a server asks for; the rule does
 
 
-def _test(when: bool | str) -> Callable[[Mapping[str, Any]], bool]:
-    if when is False:
-        return lambda scope: False
-    return parse(str(when)).test
+def first_match(rules: Iterable[RulePlan], scope: Mapping[str, Any]) -> RulePlan | None:
+    for rule in rules:
+        if rule.test is None or rule.test(scope):
+            return rule
+    return None
 
 
 def patch_plan(values: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Patch]:
@@ -53,7 +88,7 @@ def patch_plan(values: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Patch
 class TaskPlan:
     """A task with everything compiled."""
 
-    def __init__(self, task: Task, kind: Kind) -> None:
+    def __init__(self, task: Task, kind: Kind, kind_of: KindOf) -> None:
         self.task, self.label, self.kind = task, task.label, kind
         self.bound = bound_inputs(kind, task.inputs)
         self.inputs: Prepared = rendered_inputs(kind, task.inputs, self.bound)
@@ -64,79 +99,33 @@ class TaskPlan:
         self.timeout = task.spec.get("timeout", kind.timeout)
         self.max_visits = task.spec.get("max_visits", MAX_VISITS)
         self.on_lost: str = task.spec.get("on_lost", "retry")
-        self.until = None if task.poll is None else _test(task.poll.until)
-        self.body_plan: PipelinePlan | None = None
+        self.until = None if task.poll is None else guard_test(task.poll.until)
+        self.body = PipelinePlan(task.body, kind_of) if task.body else None
         self.items = prepare(task.inputs["in"]) if kind.name == "iterator" else None
 
 
-class GotoPlan:
-    """A `next` in a chain of a classic step."""
-
-    def __init__(self, goto: Goto, policy: str) -> None:
-        self.label, self.policy, self.priority = goto.label, goto.policy or policy, goto.priority
-        self.arcs = [(prepare(arc.step), prepare(arc.args), _first(arc.delay, goto.delay)) for arc in goto.to]
-
-    def targets(self, scope: Mapping[str, Any]) -> tuple[Target, ...]:
-        return tuple(Target(_step_name(step(scope)), args(scope), delay) for step, args, delay in self.arcs)
-
-
-def _first(*values: float | None) -> float | None:
-    return next((value for value in values if value is not None), None)
-
-
-def _step_name(name: Any) -> str:
-    if not isinstance(name, str):
-        raise TemplateFailed(f"a computed target must be the name of a step, not {str(name)[:60]!r}")
-    return name
-
-
 class PipelinePlan:
-    """The tasks of a step, by label and in order; or those of a chain of a classic step, with its gotos."""
+    """The tasks of a step or a chain, by label and in order."""
 
     def __init__(
         self,
-        tasks: tuple[Task | Goto, ...],
-        kind_of: Callable[[str], Kind],
-        policy: str = "end_step",
-        again: Rule | None = None,
+        tasks: Iterable[Task],
+        kind_of: KindOf,
+        labels: Sequence[str] | None = None,
+        after_call: AfterCallRunner | None = None,
     ) -> None:
-        self.tasks: dict[str, TaskPlan | GotoPlan] = {}
-        for task in tasks:
-            if isinstance(task, Goto):
-                self.tasks[task.label] = GotoPlan(task, policy)
-                continue
-            plan = self.tasks[task.label] = TaskPlan(task, kind_of(task.kind))
-            if task.body:
-                plan.body_plan = PipelinePlan(task.body, kind_of)
-        labels = list(self.tasks)
-        self.first: str | None = labels[0] if labels else None
-        self.after: dict[str, str | None] = dict(zip(labels, [*labels[1:], None], strict=True)) if labels else {}
-        self.again = RulePlan(again) if again is not None else None
-        """How a chain is retried as a whole."""
-        calls = {label: plan for label, plan in self.tasks.items() if isinstance(plan, TaskPlan)}
-        self.calls = tuple(calls)
-        self.acts = any(plan.kind.name != "noop" for plan in calls.values())
+        """`labels` has the order of a chain, which consists of more than tasks."""
+        self.tasks = {task.label: TaskPlan(task, kind_of(task.kind), kind_of) for task in tasks}
+        labels = list(self.tasks) if labels is None else labels
+        self.first = labels[0] if labels else None
+        self.after: dict[str, str | None] = dict(zip(labels, [*labels[1:], None], strict=False))
+        self.acts = any(plan.kind.name != "noop" for plan in self.tasks.values())
         """Whether it can have an effect on the world."""
-        self.tail: TailPlan | None = None
+        self.after_call = after_call
 
 
-class TailPlan:
-    """What a classic step does behind its tool, with everything compiled."""
+class AfterCallRunner(Protocol):
+    """The hook behind the call: runs a step that does more than call its tasks; see `noetl.classic.after_call`."""
 
-    def __init__(self, step: Step, kind_of: Callable[[str], Kind]) -> None:
-        assert step.tail is not None
-        tail, cases = step.tail, step.tail.cases
-        self.step, self.view, self.loop = step.name, tail.view, step.loop is not None
-        self.cases = CasePlan(step.name, cases) if cases else None
-        again = {f"case_{i}": branch.again for i, branch in enumerate(cases.branches if cases else ())}
-        policy = cases.next_policy if cases else "end_step"
-        self.chains = {
-            name: PipelinePlan(chain, kind_of, policy, again.get(name)) for name, chain in tail.chains.items()
-        }
-
-
-def step_plan(step: Step, kind_of: Callable[[str], Kind]) -> PipelinePlan:
-    """The pipeline of a step, and what it does behind it."""
-    plan = PipelinePlan(step.tasks, kind_of)
-    plan.tail = TailPlan(step, kind_of) if step.tail is not None else None
-    return plan
+    def run(self, call: Pipeline, progress: AfterCallProgress | None) -> Coroutine[Any, Any, Any]:
+        """Run the call and what follows it."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from noetl.classic.hooks import after_call_rules
 from noetl.dsl.compile import load
 from noetl.engine.events import ExecutionRequested
 from noetl.engine.history.verify import Frozen, Log, Part, Violation
@@ -130,7 +131,7 @@ class Audit:
                 raise NotFound("its playbook is not in the store")
             if len(self.nets) >= NETS:
                 del self.nets[next(iter(self.nets))]
-            self.nets[digest] = Net(load(*stored, KINDS).require())
+            self.nets[digest] = Net(load(*stored, KINDS).require(), after_call_rules)
         return self.nets[digest]
 
     def _content(self, store: str, key: str) -> bytes | None:

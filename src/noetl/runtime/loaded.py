@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from noetl.classic.hooks import after_call_rules
 from noetl.dsl.tree import Mark
 from noetl.engine.net import Net
 from noetl.model.playbook import Playbook
@@ -41,7 +42,7 @@ class LoadedPlaybook(Net):
     """A playbook that is ready to run. Building one is slow: a server does it outside its event loop."""
 
     def __init__(self, playbook: Playbook, file: str = "", places: Mapping[str, Mark] | None = None) -> None:
-        super().__init__(playbook)
+        super().__init__(playbook, after_call_rules)
         self.digest = playbook.digest
         self.size = len(msgspec.json.encode(playbook))
         folder = os.path.dirname(os.path.abspath(file)) if os.path.isfile(file) else ""

@@ -14,6 +14,7 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from noetl.classic.hooks import step_plan
 from noetl.clock import Clock
 from noetl.dsl.tree import Mark
 from noetl.engine import events as e
@@ -28,7 +29,7 @@ from noetl.engine.state import Execution
 from noetl.errors import NatsUnavailable, NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.model.playbook import Playbook
-from noetl.pipeline.plan import PipelinePlan, step_plan
+from noetl.pipeline.plan import PipelinePlan
 from noetl.reference import Gone, Need, Reference, TooLarge, loaded
 from noetl.results.read import Admit, Damaged, admit_all, read_json, read_value
 from noetl.runtime.loaded import LoadedPlaybook, PlaybookCache, single_flight
@@ -516,7 +517,7 @@ class Runtime:
             event = decode(row.type, row.data)
             await self.change_net(state, event)
             evolve(state, event, row.at)
-        state.changed = state.listening = True  # paused, it may hold what nobody has looked at yet
+        state.changed = state.deliverable = True  # paused, it may hold what nobody has looked at yet
         state.drain()  # stored with the events that moved it
         last = rows[-1] if rows else first
         head = snapshot.hash if snapshot and not rows else last.hash

@@ -19,6 +19,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+import noetl.classic.events  # noqa: F401  # adds its events to EVENTS
 from noetl.engine.events import EVENTS, Event
 from noetl.errors import Unreadable, Unstorable
 from noetl.model.marks import MARK, escaped, may_hold_references

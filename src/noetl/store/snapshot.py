@@ -5,6 +5,7 @@ A snapshot is a cache of the fold and can be deleted at any time.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ FORMAT = b'{"format":2,'
 
 def freeze(state: Execution) -> bytes:
     """The state, ready to be stored. Its net comes from the playbook."""
-    fields = {name: plain(getattr(state, name)) for name in state.__struct_fields__ if name != "net"}
+    fields = {key: plain(getattr(state, name)) for name, key in _names(state) if name != "net"}
     return encode_value({"format": 2, **fields})
 
 
@@ -43,9 +44,14 @@ def thaw(data: bytes, net: Net) -> Execution:
 def plain(value: Any) -> Any:
     """Structs as maps, keys as text; references stay what they are."""
     if isinstance(value, msgspec.Struct):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+        return {key: plain(getattr(value, name)) for name, key in _names(value)}
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple) and not isinstance(value, Reference):
         return [plain(item) for item in value]
     return value
+
+
+def _names(value: msgspec.Struct) -> Iterable[tuple[str, str]]:
+    """The attributes of a struct, with their stored names."""
+    return zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)

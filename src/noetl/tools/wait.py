@@ -25,7 +25,7 @@ KIND = Kind(
 async def run(inputs: Inputs, context: Context) -> Outcome:
     """Parks until the signal comes, for ever if no `spec.timeout` is given. The outcome is made where it arrives."""
     # The front end reads this module too and has no use for the interpreter of pipelines.
-    from noetl.pipeline.run import Parked, Waiting
+    from noetl.pipeline.host import Parked, Waiting
 
     if not inputs.signal:
         return failed("input", "wait: the signal has no name")

@@ -22,6 +22,7 @@ from weakref import WeakValueDictionary
 import httpx2
 import msgspec
 
+from noetl.classic.hooks import step_plan
 from noetl.clock import uptime
 from noetl.dsl.compile import Loaded, load
 from noetl.engine.commands import Claim, Report
@@ -31,7 +32,7 @@ from noetl.keychain.keychain import StoredCredential
 from noetl.model.kind import Kind
 from noetl.model.outcome import Error
 from noetl.model.playbook import Playbook
-from noetl.pipeline.plan import PipelinePlan, step_plan
+from noetl.pipeline.plan import PipelinePlan
 from noetl.reference import CHUNKS, Reference, TooLarge, decoded
 from noetl.results.read import read_json, read_value
 from noetl.tools.registry import KINDS

@@ -9,10 +9,11 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec.structs import replace
 
+from noetl.classic.state import AfterCallProgress
 from noetl.engine.events import Interval, StepRegranted, StepStarted
 from noetl.engine.loops import is_parallel
 from noetl.engine.net import Net, all_tasks
-from noetl.engine.state import Execution, Progress, Run, StepResult, Tail
+from noetl.engine.state import Execution, Progress, Run, StepResult
 from noetl.keychain.keychain import NEARBY
 from noetl.model.playbook import Step
 from noetl.reference import KEYCHAIN
@@ -47,8 +48,8 @@ class Work(msgspec.Struct):
     durability: str = "task"
     inline_bytes: int = 65_536
     result_store: dict[str, Any] = {}
-    tail: Tail | None = None
-    """How far a classic step has come behind its tool."""
+    after_call: AfterCallProgress | None = msgspec.field(default=None, name="tail")
+    """How far a classic step has come after its call."""
     handles: list[str] = []
     """Keys of the handles that the execution has resolved, on any worker: their values are hidden here too."""
     entries: list[str] = []
@@ -82,7 +83,7 @@ def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[An
         durability=state.net.playbook.executor.durability,
         inline_bytes=state.net.playbook.executor.inline_bytes,
         result_store=state.net.playbook.executor.result_store,
-        tail=_own_tail(run.tail),
+        after_call=_copied_after_call(run.after_call),
         handles=list(state.handles),
         entries=_entries_used(state),
     )
@@ -117,16 +118,16 @@ def _named(step: Step, names: set[str]) -> Iterator[str]:
                 yield from names if "{{" in one and KEYCHAIN in one else names & {one}
 
 
-def _own_tail(tail: Tail | None) -> Tail | None:
-    """It is the fold's; a worker changes its own copy."""
-    if tail is None:
+def _copied_after_call(after: AfterCallProgress | None) -> AfterCallProgress | None:
+    """It belongs to the fold; a worker changes its own copy."""
+    if after is None:
         return None
     return replace(
-        tail,
-        fired=list(tail.fired),
-        epochs=list(tail.epochs),
-        requests=list(tail.requests),
-        suppressed=list(tail.suppressed),
+        after,
+        fired=list(after.fired),
+        batches=list(after.batches),
+        requests=list(after.requests),
+        suppressed=list(after.suppressed),
     )
 
 

@@ -13,12 +13,13 @@ from typing import Any, Protocol
 
 import msgspec
 
+from noetl.classic.hooks import AwaitingEvent, FailureHandled
 from noetl.clock import Clock
 from noetl.engine import events as e
 from noetl.engine.commands import Claim, Report
 from noetl.engine.limits import encoded_size
 from noetl.engine.loops import FAST_LANE_SECONDS
-from noetl.engine.state import Progress, Tail
+from noetl.engine.state import Progress
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.expression import Sealed, revealed
 from noetl.keychain.keychain import Keychain, StoredCredential, open_handle
@@ -26,9 +27,10 @@ from noetl.keychain.redact import Redactor
 from noetl.model.identity import TaskId, action_id
 from noetl.model.outcome import Failure, Outcome, failed
 from noetl.model.playbook import Playbook
+from noetl.pipeline.host import Call, Done, Failed, Parked, Waiting
 from noetl.pipeline.plan import PipelinePlan, TaskPlan
-from noetl.pipeline.run import Call, Done, Failed, Parked, Pipeline, Waiting, has_references
-from noetl.pipeline.tail import Listening, TailRun, Taken
+from noetl.pipeline.run import Pipeline
+from noetl.pipeline.templates import has_references
 from noetl.reference import BINARY, KEYCHAIN, KeychainView, Reference, TooLarge, refer, reference_to
 from noetl.results.file import write_file
 from noetl.results.read import read_json, read_value
@@ -269,18 +271,17 @@ class Lease:
 
     async def _plain(self) -> None:
         pipeline = self._pipeline(None, self._iter(None, None))
-        tail = self.plan.tail
-        state = self.work.tail or Tail()
-        end = await (pipeline if tail is None else TailRun(tail, pipeline, state)).run()
+        after_call = self.plan.after_call
+        end = await (pipeline.run() if after_call is None else after_call.run(pipeline, self.work.after_call))
         run = self.work.run
         match end:
             case Done(result=result):
                 self.tell(e.StepDone(run, result))
             case Failed(error=error, task=task, attempt=attempt):
                 self.tell(e.StepFailed(run, error, task or None, attempt))
-            case Taken(error=error, task=task, attempt=attempt):
+            case FailureHandled(error=error, task=task, attempt=attempt):
                 self.tell(e.StepFailed(run, error, task or None, attempt, taken=True))
-            case Listening(finished=finished):
+            case AwaitingEvent(finished=finished):
                 self.tell(e.StepPaused(run, self.work.fence, "waiting", until="event", key=finished))
             case Waiting(until="resume"):
                 await self.send(hand_back=True)
@@ -342,7 +343,7 @@ class Lease:
         pipelines = work.progress if index is None else work.item_progress.get(index, {})
         inner = {prefix: progress for prefix, progress in pipelines.items() if prefix}
         progress = pipelines.get("") or Progress()
-        return Pipeline(self.plan, work.run, scope, progress, self, self, index, "", inner)
+        return Pipeline(self.plan, work.run, scope, progress, self, index, "", inner)
 
     # -- host -------------------------------------------------------------------------------------------------------
 

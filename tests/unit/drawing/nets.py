@@ -7,6 +7,7 @@ from typing import Any
 from noetl.model.playbook import (
     Admit,
     AdmitRule,
+    AfterCall,
     Arc,
     Branch,
     Cases,
@@ -16,7 +17,6 @@ from noetl.model.playbook import (
     Router,
     Rule,
     Step,
-    Tail,
     Task,
     Then,
 )
@@ -101,7 +101,7 @@ CLASSIC = playbook(
         "call",
         "rest",
         tasks="get:http",
-        tail=Tail(
+        after_call=AfterCall(
             cases=Cases(
                 (
                     Branch("{{ response.status_code == 200 }}", (Task("save", "postgres"), Goto((Arc("saved"),)))),

@@ -51,7 +51,7 @@ def migrated(text: str) -> str:
     after = load("p.yaml", found.text, KINDS)
     assert after.dialect == "canonical"
     assert after.playbook is not None, [found.text, after.problems]
-    assert all(step.tail is None for step in after.playbook.steps)
+    assert all(step.after_call is None for step in after.playbook.steps)
     assert comments(found.text) == comments(text)
     assert set(re.findall(r"&\w+", found.text)) <= set(re.findall(r"&\w+", text))
     assert migrate("p.yaml", found.text, KINDS) == Migration(found.text, False, after.problems, [])
@@ -920,8 +920,8 @@ def test_a_sink_behind_chains_stays_with_its_step() -> None:
 def test_vars_that_read_the_event_stay_with_the_step() -> None:
     text = playbook("- step: s\n  tool: {kind: noop}\n  vars: {n: '{{ event.name }}'}\n  next: a\n")
     step = load("p.yaml", text, KINDS).require().step("s")
-    assert step.tail is not None
-    assert step.tail.vars is not None
+    assert step.after_call is not None
+    assert step.after_call.vars is not None
     assert step.tasks[0].policy is None
     assert migrate("p.yaml", text, KINDS).leftovers
 

@@ -187,7 +187,7 @@ class Stage:
         for row in rows:
             evolve(folded, codec.decode(row.type, row.data), row.at)
         for state in (live, folded):
-            state.changed = state.listening = False
+            state.changed = state.deliverable = False
         assert folded == live
 
 

@@ -90,7 +90,7 @@ def _check_fold(live: Execution, log: list[tuple[Event, float]]) -> None:
     for event, at in log:
         evolve(folded, event, at)
     for state in (live, folded):
-        state.changed = state.listening = False
+        state.changed = state.deliverable = False
     differing = [name for name in live.__struct_fields__ if getattr(folded, name) != getattr(live, name)]
     assert differing == []
     assert thaw(freeze(live), live.net) == live

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from stage import EXECUTION, HEAD, Stage, play
 
+from noetl.classic.events import NextRequested
 from noetl.engine import admissible
 from noetl.engine import events as e
 from noetl.engine.admissible import Inadmissible
@@ -365,7 +366,7 @@ def test_the_facts_of_a_report_share_one_budget_for_templates(
     head = "executor: {spec: {durability: step}}\nworkload: {n: 1}\n"
     text = f"- step: a\n  tool: {{kind: noop}}\n  spec: {{case_mode: inclusive}}\n  case:\n{branches}- {{step: b}}\n"
     play(text, head=head)
-    (one,) = [one for one in recorded if sum(isinstance(fact, e.NextRequested) for fact in one.report.facts) == 5]
+    (one,) = [one for one in recorded if sum(isinstance(fact, NextRequested) for fact in one.report.facts) == 5]
     budgets: list[Budget] = []
 
     def rendered(source: Any, scope: Any, budget: Budget) -> Any:

@@ -809,7 +809,7 @@ def test_a_message_that_came_before_the_step_is_heard_on_entry() -> None:
 def test_a_listener_outlives_its_process() -> None:
     async def during(stage: Stage) -> None:
         driving = asyncio.create_task(stage.engine.drive(EXECUTION))
-        await stage.until(lambda: bool(stage.live().listeners))
+        await stage.until(lambda: bool(stage.live().observers))
         for number in range(3):
             driving.cancel()
             await asyncio.gather(driving, return_exceptions=True)

@@ -1736,7 +1736,7 @@ def test_folding_a_prefix_and_then_the_rest_is_folding_all() -> None:
             evolve(state, codec.decode(row.type, row.data), row.at)
         for row in rows[cut:]:
             evolve(state, codec.decode(row.type, row.data), row.at)
-        state.changed = state.listening = False
+        state.changed = state.deliverable = False
         assert state == live
 
 

@@ -12,6 +12,8 @@ import pytest
 from story import EXECUTION, HEAD, QuickClock
 from tests.conformance.memory import MemoryStore
 
+from noetl.classic.events import BranchSuppressed, CaseEvaluated, NextRequested
+from noetl.classic.rules import ClassicRules
 from noetl.dsl.compile import load
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command
@@ -119,7 +121,7 @@ class Story:
     def __init__(self, workflow: str, *commands: Command) -> None:
         text = HEAD + "workflow:\n" + indent(dedent(workflow), "  ")
         playbook = load("story.yaml", text, KINDS).require()
-        self.net, self.store = Net(playbook), MemoryStore()
+        self.net, self.store = Net(playbook, ClassicRules), MemoryStore()
         asyncio.run(self._run(playbook, commands))
         self.rows = self.store.read(EXECUTION)
         self.status = self.store.runs[EXECUTION].status
@@ -525,12 +527,12 @@ def test_ctx_that_a_fork_sets_is_a_patch_like_others() -> None:
 
 BRANCHES: dict[str, Callable[[Events], Events]] = {
     "fired twice": lambda events: put(
-        events, where(events, e.CaseEvaluated) + 1, e.CaseEvaluated("start#1", order=("case_0",))
+        events, where(events, CaseEvaluated) + 1, CaseEvaluated("start#1", order=("case_0",))
     ),
-    "two in exclusive mode": lambda events: changed(events, e.CaseEvaluated, order=("case_0", "case_1")),
-    "asks without having fired": lambda events: changed(events, e.CaseEvaluated, order=()),
+    "two in exclusive mode": lambda events: changed(events, CaseEvaluated, order=("case_0", "case_1")),
+    "asks without having fired": lambda events: changed(events, CaseEvaluated, order=()),
     "suppressed without having fired": lambda events: put(
-        events, where(events, e.NextRequested), e.BranchSuppressed("start#1", "case_1")
+        events, where(events, NextRequested), BranchSuppressed("start#1", "case_1")
     ),
 }
 

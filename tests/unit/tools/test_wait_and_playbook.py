@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from noetl.model.identity import child_id
-from noetl.pipeline.run import Parked, Waiting
+from noetl.pipeline.host import Parked, Waiting
 from noetl.tools import playbook, wait
 from noetl.tools.base import Context
 

@@ -56,8 +56,8 @@ def _ways(step: Step) -> Iterator[Way]:
 
 
 def _gotos(step: Step) -> Iterator[tuple[Goto, str]]:
-    if step.tail and step.tail.cases:
-        for i, branch in enumerate(step.tail.cases.branches):
+    if step.after_call and step.after_call.cases:
+        for i, branch in enumerate(step.after_call.cases.branches):
             yield from ((item, f"{step.name}/case_{i}") for item in branch.chain if isinstance(item, Goto))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from noetl.classic.events import CaseEvaluated
 from noetl.engine import events as e
 from noetl.engine.history.reasons import (
     ExplainedDecision,
@@ -63,7 +64,7 @@ class Explainer:
                 return rules_of(state, event, seq, at)
             case e.TokenEnqueued(step=step) if step == self.step:
                 self.arrived = True
-            case e.CaseEvaluated(run=run) if self._is_mine(run) and run in state.runs:
+            case CaseEvaluated(run=run) if self._is_mine(run) and run in state.runs:
                 return case_of(state, event, seq, at)
             case e.StepScheduled(run=run) if step_of(run) == self.step:
                 self.entered = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from noetl.classic.state import AfterCallProgress
 from noetl.engine import events as e
 from noetl.engine.commands import Fork
 from noetl.engine.ctx import MAX_CTX_BYTES, patch_ctx
@@ -18,7 +19,7 @@ from noetl.engine.net import Net, StepPlan
 from noetl.engine.patch import apply_patch, plain_patch
 from noetl.engine.ready import refresh_ready
 from noetl.engine.start import materialised
-from noetl.engine.state import Execution, Progress, Run, Tail
+from noetl.engine.state import Execution, Progress, Run
 from noetl.engine.timer_keys import ExecutionTimeout, RunTimeout, StepTimer, WaitLimit, timer_of
 from noetl.errors import Conflict, TemplateError, UsageError
 from noetl.model.identity import TaskId, step_of
@@ -100,7 +101,7 @@ def fork_reset(state: Execution, event: e.ExecutionForked, at: float) -> None:
     progress of each pipeline stay.
     """
     state.forked, state.parent = (event.source_id, event.source_seq), None
-    state.changed = state.listening = True
+    state.changed = state.deliverable = True
     if state.status == "paused":
         state.status = "running"
     state.leases.clear()
@@ -174,8 +175,9 @@ def _retry(state: Execution, event: e.ExecutionForked, at: float) -> None:
             state.timers[timer] = at + limit
         for _, progress in run.all_progress():
             _visit_again(progress)
-        if run.tail is not None and run.tail.failure is not None and not run.tail.fired:
-            run.tail = Tail()  # its tool runs again, and nothing has come of the failure
+        after = run.after_call
+        if after is not None and after.failure is not None and not after.failure_handled:
+            run.after_call = AfterCallProgress()  # its call runs again, and nothing has come of the failure
 
 
 def _visit_again(progress: Progress) -> None:
@@ -207,9 +209,9 @@ def _hindrances(run: Run, plan: StepPlan) -> Iterator[str]:
     if (run.loop is None) != (plan.step.loop is None):
         before, after = ("no loop", "a loop") if run.loop is None else ("a loop", "no loop")
         yield f"{run.id} is under way as {before}, and the step {run.step!r} is {after} there"
-    elif (run.tail is None) != (plan.step.tail is None):
-        yield f"{run.id} is under way, and what the step {run.step!r} does behind its tool is another dialect there"
-    elif not plan.step.tasks and run.tail is None:
+    elif (run.after_call is None) != (plan.after_call is None):
+        yield f"{run.id} is under way, and the step {run.step!r} belongs to another dialect there"
+    elif not plan.step.tasks and run.after_call is None:
         yield f"{run.id} is under way, and the step {run.step!r} has no task there"
     for path, progress in run.all_progress():
         for label in _labels(progress):
@@ -234,7 +236,7 @@ def _has(step: Step, prefix: str, label: str) -> bool:
         if mark:
             links = next((one.body for one in links if isinstance(one, Task) and one.label == name), ())
         else:
-            links = step.tail.chains.get(name, ()) if step.tail else ()
+            links = step.after_call.chains.get(name, ()) if step.after_call else ()
     return any(one.label == label for one in links)
 
 
@@ -252,8 +254,9 @@ def half_told(state: Execution, event: e.Event) -> bool:
     run = state.runs.get(_run_of(event))
     if run is None:
         return False
-    heard = isinstance(event, e.CaseStarted) and run.id in state.listeners
-    return heard or _has_fired(run, event) or _must_go_on(state, run)
+    rules = state.net.steps[run.step].after_call
+    half_told = rules is not None and rules.is_half_told(state, event)
+    return half_told or _has_fired(run, event) or _must_go_on(state, run)
 
 
 def _has_fired(run: Run, event: e.Event) -> bool:
@@ -267,9 +270,9 @@ def _has_fired(run: Run, event: e.Event) -> bool:
 def _must_go_on(state: Execution, run: Run) -> bool:
     """Whether the run is at a point where the engine itself says what comes next."""
     plan, loop = state.net.steps[run.step].step, run.loop
-    if not plan.tasks and plan.tail is None:
+    if not plan.tasks and plan.after_call is None:
         return True
-    if plan.loop is None or (run.tail is not None and run.tail.begun):
+    if plan.loop is None or (run.after_call is not None and run.after_call.begun):
         return False
     return loop is None or loop.finished == loop.total or (loop.failed > 0 and plan.loop.on_error == "fail")
 

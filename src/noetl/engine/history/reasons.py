@@ -13,10 +13,10 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from noetl.classic.events import CaseEvaluated
 from noetl.engine import events as e
 from noetl.engine.decision import Decision
 from noetl.engine.history.task_scope import task_at, task_scope
-from noetl.engine.listen import branch_number, branch_scope, call_event
 from noetl.engine.net import guard_test
 from noetl.engine.state import Ended, Execution, Token
 from noetl.engine.tokens import merged_args
@@ -269,7 +269,7 @@ def _rule_reasons(event: e.TaskDone, task: Task, scope: Scope) -> Iterator[Reaso
 # -- branches of a classic step -------------------------------------------------------------------------------------
 
 
-def case_of(state: Execution, event: e.CaseEvaluated, seq: int, at: float) -> ExplainedDecision:
+def case_of(state: Execution, event: CaseEvaluated, seq: int, at: float) -> ExplainedDecision:
     """Why branches of a case fired or did not."""
     reasons = list(_branch_reasons(state, event, at))
     fired = f"{', '.join(event.order)} fire{'s' * (len(event.order) == 1)}" if event.order else "no branch fires"
@@ -279,25 +279,31 @@ def case_of(state: Execution, event: e.CaseEvaluated, seq: int, at: float) -> Ex
     return ExplainedDecision(seq, at, "case", event.run, says, reasons, differs and f"{differs} would not")
 
 
-def _branch_reasons(state: Execution, event: e.CaseEvaluated, at: float) -> Iterator[Reason]:
+def _branch_reasons(state: Execution, event: CaseEvaluated, at: float) -> Iterator[Reason]:
+    from noetl.classic.branches import branch_number  # not at the top: a canonical run starts faster
+    from noetl.classic.observe import branch_scope, call_event
+    from noetl.classic.rules import ClassicRules
+
     run = state.runs[event.run]
     plan = state.net.steps[run.step]
-    assert plan.cases is not None
-    assert run.tail is not None
-    assert plan.step.tail is not None
-    assert plan.step.tail.cases is not None
+    assert isinstance(plan.after_call, ClassicRules)
+    assert run.after_call is not None
+    assert plan.step.after_call is not None
+    assert plan.step.after_call.cases is not None
+    cases = plan.after_call.cases
+    assert cases is not None
     scope = branch_scope(Decision(state, at), run, event.event or call_event(run, event.trigger_event))
-    if not plan.cases.listens:  # its worker sees ctx as of the first grant
+    if not cases.observes:  # its worker sees ctx as of the first grant
         scope["ctx"] = run.ctx
-    for branch in plan.cases.branches:
+    for branch in cases.branches:
         name, fired = branch.name, branch.name in event.matched
-        when = plan.step.tail.cases.branches[branch_number(name)].when
+        when = plan.step.after_call.cases.branches[branch_number(name)].when
         guarded = Guarded(f"{run.step}/{name}", name, when, branch.test)
-        if name in run.tail.fired:
+        if name in run.after_call.fired:
             yield guarded.reason("not reached", note="it has fired before")
         elif branch.otherwise:
             yield guarded.reason("matched" if fired else "not reached")
-        elif run.tail.failure is not None and not branch.sees_failure:
+        elif run.after_call.failure is not None and not branch.sees_failure:
             yield guarded.reason("not reached", note=BLIND)
         else:
             reason = guarded.evaluated(scope)

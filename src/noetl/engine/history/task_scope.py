@@ -7,8 +7,6 @@ from contextlib import suppress
 from typing import Any
 
 from noetl.engine import events as e
-from noetl.engine.call import call_names
-from noetl.engine.listen import call_event, last_outcome
 from noetl.engine.patch import BadPatch, apply_patch
 from noetl.engine.state import Execution, Progress, Run
 from noetl.engine.tasks import item_of, split_path
@@ -47,7 +45,7 @@ def task_at(state: Execution, task: TaskId) -> Task | None:
 
 def tasks_of(step: Step, chain: str) -> tuple[Task, ...]:
     """The tasks of a step's pipeline, or of a chain behind it."""
-    links = step.tasks if not chain else step.tail.chains.get(chain, ()) if step.tail else ()
+    links = step.tasks if not chain else step.after_call.chains.get(chain, ()) if step.after_call else ()
     return tuple(link for link in links if isinstance(link, Task))
 
 
@@ -122,11 +120,14 @@ def _lay_over(scope: Scope, progress: Progress | None) -> None:
 
 def _enter_chain(state: Execution, scope: Scope, run: Run, chain: str) -> None:
     """Into a chain of a classic step, which sees how the step's call ended."""
-    tail = state.net.steps[run.step].step.tail
-    if tail is not None and run.tail is not None:
-        scope.update(call_names(last_outcome(run), tail.view, run.loop is not None))
-        heard = run.tail.epochs[0].event if run.tail.epochs else None
-        scope["event"] = heard or call_event(run, run.tail.point or "call.done")
+    from noetl.classic.call_names import call_names  # only for classic steps: a canonical run starts faster
+    from noetl.classic.observe import call_event, last_outcome
+
+    part, after = state.net.steps[run.step].step.after_call, run.after_call
+    if part is not None and after is not None:
+        scope.update(call_names(last_outcome(run), part.view, run.loop is not None))
+        observed = after.batches[0].event if after.batches else None
+        scope["event"] = observed or call_event(run, after.point or "call.done")
     _lay_over(scope, run.progress.get(f"{chain}/"))
 
 

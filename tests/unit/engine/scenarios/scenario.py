@@ -89,7 +89,7 @@ class Scenario:
     def _check(self) -> None:
         folded = self._fold()
         for state in (self.state, folded):
-            state.changed = state.listening = False
+            state.changed = state.deliverable = False
         assert folded == self.state
         assert thaw(freeze(folded), self.net) == folded
 

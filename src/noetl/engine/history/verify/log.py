@@ -19,7 +19,7 @@ from noetl.engine.history.verify.whole import Cancelled, Ctx, Forks, OneEnd
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
 
-LIVE_ONLY = frozenset(["net", "digest", "changed", "listening"])
+LIVE_ONLY = frozenset(["net", "digest", "changed", "deliverable"])
 """Fields of the state that are only used within a decision, or are inputs of the fold."""
 MAX_LISTED = 1_000
 """Maximum number of violations listed per invariant; the rest is counted, which bounds memory."""

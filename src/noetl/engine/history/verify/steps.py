@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noetl.classic.events import BranchSuppressed, CaseEvaluated, NextRequested
 from noetl.engine import events as e
 from noetl.engine.history.verify.check import Check, Handlers
 from noetl.model.identity import step_of
@@ -142,7 +143,7 @@ class Runs(Check):
 
     def _looped(self, event: e.LoopDone) -> None:
         plan = self.log.net.steps.get(step_of(event.run))
-        if plan is not None and plan.step.tail is not None:  # its case comes next
+        if plan is not None and plan.after_call is not None:  # the run goes on
             self._inside(event)
         else:
             self._end(event)
@@ -167,14 +168,14 @@ class Branches(Check):
 
     def handlers(self) -> Handlers:
         return {
-            e.CaseEvaluated: self._evaluated,
-            e.NextRequested: self._chosen,
-            e.BranchSuppressed: self._chosen,
+            CaseEvaluated: self._evaluated,
+            NextRequested: self._chosen,
+            BranchSuppressed: self._chosen,
             e.StepDone: self.drop_run,
             e.StepFailed: self.drop_run,
         }
 
-    def _evaluated(self, event: e.CaseEvaluated) -> None:
+    def _evaluated(self, event: CaseEvaluated) -> None:
         fired: list[str] = self.runs.setdefault(event.run, [])
         for branch in event.order:
             if branch in fired:
@@ -183,6 +184,6 @@ class Branches(Check):
         if event.case_mode == "exclusive" and len(fired) > 1:
             self.fail(f"{len(fired)} branches of {event.run} fired, and one may")
 
-    def _chosen(self, event: e.NextRequested | e.BranchSuppressed) -> None:
+    def _chosen(self, event: NextRequested | BranchSuppressed) -> None:
         if event.branch not in self.runs.get(event.run, ()):
             self.fail(f"{event.name} of {event.branch} of {event.run}, which has not fired")

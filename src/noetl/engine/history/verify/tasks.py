@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noetl.classic.events import BranchSuppressed, NextRequested
 from noetl.engine import events as e
 from noetl.engine.history.verify.check import Check, Handlers
 from noetl.model.identity import TaskId, iteration_id
@@ -96,7 +97,7 @@ class Fences(Check):
     def handlers(self) -> Handlers:
         tasks = (e.TaskStarted, e.TaskDone, e.TaskRetryScheduled, e.PollStarted, e.PollIteration, e.PollFinished)
         items = (e.IterationStarted, e.IterationDone, e.IterationFailed)
-        runs = (e.StepDone, e.NextRequested, e.BranchSuppressed)
+        runs = (e.StepDone, NextRequested, BranchSuppressed)
         return {
             e.StepStarted: self._granted,
             e.StepRegranted: self._granted,

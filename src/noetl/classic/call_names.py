@@ -11,6 +11,9 @@ from typing import Any
 
 from noetl.expression import View, unwrapped
 
+NO_CALL: dict[str, Any] = {"status": "ok", "result": None, "error": None, "meta": {}}
+"""The outcome of a step that calls nothing."""
+
 
 def failed_call(error: dict[str, Any]) -> dict[str, Any]:
     """The outcome of a call that failed without one of its own: it ran out of time, or an item of its loop failed."""

@@ -1,0 +1,86 @@
+"""Events of classic steps: which branches of a `case` were chosen, and where their chains lead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noetl.engine.events import Event, target_views
+from noetl.model.outcome import Error
+from noetl.model.playbook import Target
+
+
+class CaseStarted(Event, frozen=True):
+    """The branches of a run are about to be evaluated."""
+
+    name = "case.started"
+    source = "worker"
+    entity = "case"
+    status = "in_progress"
+
+    run: str
+    trigger_event: str
+    """`call.done` or `call.error`, then `step.exit` if nothing has routed by then, or the name of another event."""
+    error: Error | None = None
+    """How the call failed, at which task and attempt."""
+    task: str | None = None
+    attempt: int = 0
+    revoked: bool = False
+    """Whether the server found the failure, and took the run from its workers."""
+
+
+class CaseEvaluated(Event, frozen=True):
+    """Branches were chosen; their chains run in this order."""
+
+    name = "case.evaluated"
+    source = "worker"
+    entity = "case"
+
+    run: str
+    matched: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    case_mode: str = ""
+    eval_mode: str = ""
+    trigger_event: str = ""
+    event: dict[str, Any] | None = None
+    """The event that chose them, as the chains see it."""
+    message: str | None = None
+    """The id of the signal that was consumed."""
+
+    def view(self, payload: dict[str, Any]) -> dict[str, Any]:
+        return {"matched": [], "order": [], **payload}
+
+
+class BranchSuppressed(Event, frozen=True):
+    """A chosen branch will not run: a `next` before it has ended the step."""
+
+    name = "case.branch.suppressed"
+    source = "worker"
+    entity = "case"
+    status = "skipped"
+
+    run: str
+    branch: str
+    winner_branch: str = ""
+
+
+class NextRequested(Event, frozen=True):
+    """A chain has come to a `next`. The server routes when the step ends."""
+
+    name = "next.requested"
+    source = "worker"
+    entity = "next"
+
+    run: str
+    branch: str
+    action: str
+    """The label of the `next` in its chain."""
+    to: tuple[Target, ...] = ()
+    policy: str = "end_step"
+    priority: int = 0
+    pending: bool = False
+    """Whether other chains run before the step is routed."""
+    then: str | None = None
+    """The label that follows in the chain; None at its end."""
+
+    def view(self, payload: dict[str, Any]) -> dict[str, Any]:
+        return payload | {"to": target_views(payload.get("to", []))}

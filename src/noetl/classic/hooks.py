@@ -1,0 +1,43 @@
+"""The two places where classic steps are hooked in: the net of the engine, and the pipeline of a worker.
+
+Canonical runs import this file and nothing else that runs classic steps.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from noetl.engine.after_call import AfterCallRules
+from noetl.model.outcome import Error
+from noetl.model.playbook import Step
+from noetl.pipeline.plan import KindOf, PipelinePlan
+
+
+class FailureHandled(NamedTuple):
+    """The call failed, and a branch has handled that."""
+
+    error: Error
+    task: str | None
+    attempt: int
+
+
+class AwaitingEvent(NamedTuple):
+    """There is nothing to do until an event chooses a branch. `finished` is `call` or `case`."""
+
+    finished: str
+
+
+def after_call_rules(step: Step) -> AfterCallRules:
+    """For a `Net`: the rules of a classic step."""
+    from noetl.classic.rules import ClassicRules
+
+    return ClassicRules(step)
+
+
+def step_plan(step: Step, kind_of: KindOf) -> PipelinePlan:
+    """For a worker: the compiled pipeline of a step of either dialect."""
+    if step.after_call is None:
+        return PipelinePlan(step.tasks, kind_of)
+    from noetl.classic.after_call import AfterCallPlan
+
+    return PipelinePlan(step.tasks, kind_of, after_call=AfterCallPlan(step, kind_of))

@@ -1,0 +1,86 @@
+"""Evaluates the templates of a pipeline, and loads the stored values and secrets that they look into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from noetl.engine.patch import BadPatch
+from noetl.errors import TemplateError, TemplateFailed
+from noetl.expression import Sealed, revealed
+from noetl.model.outcome import Error, Outcome
+from noetl.pipeline.host import Host, Value
+from noetl.reference import KEYCHAIN, Need, Reference, TooLarge, loaded
+
+
+class Templates:
+    """The values that the templates of a pipeline have looked into."""
+
+    __slots__ = ("contents", "host", "secrets")
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.contents: dict[str, Any] = {}
+        """Stored values that the current task has looked into."""
+        self.secrets: dict[str, Any] = {}
+        """Secrets that inputs have opened; no other template can look into them."""
+
+    async def evaluate(self, evaluate: Callable[[], Value], *, inputs: bool = False) -> Value:
+        """Evaluate templates, and load what they look into. Secrets open in inputs alone."""
+        while True:
+            contents = {**self.contents, **self.secrets} if inputs and self.secrets else self.contents
+            try:
+                if not contents:
+                    return evaluate()
+                with loaded(contents):
+                    return evaluate()
+            except Need as need:
+                reference = need.reference
+                if not reference.is_secret:
+                    self.contents[reference.key] = await self.host.content(reference)
+                elif inputs:
+                    self.secrets[reference.key] = await self.host.secret(reference)
+                else:
+                    raise TemplateFailed("a secret can only be used in the inputs of a tool") from None
+
+    async def opened(self, value: Any) -> Any:
+        """The value with the contents of its references: a tool gets values."""
+        if isinstance(value, Reference):
+            return await (self.host.secret(value) if value.is_secret else self.content(value))
+        if isinstance(value, Sealed):
+            return revealed(value)
+        if isinstance(value, dict):
+            return {key: await self.opened(item) for key, item in value.items()}
+        return [await self.opened(item) for item in value] if isinstance(value, list) else value
+
+    async def content(self, reference: Reference) -> Any:
+        content = await self.host.content(reference)
+        if isinstance(content, TooLarge):
+            raise TemplateFailed(f"a stored value of {reference.size:,} bytes is too large ({content.limit})")
+        return content
+
+
+def has_references(value: Any) -> bool:
+    """Whether a rendered value holds a reference or a secret anywhere."""
+    if isinstance(value, dict):
+        return any(map(has_references, value.values()))
+    return any(map(has_references, value)) if isinstance(value, list) else isinstance(value, Reference | Sealed)
+
+
+def is_of_keychain(value: Any) -> bool:
+    """Whether a rendered value holds a reference to the keychain anywhere."""
+    if isinstance(value, dict):
+        return any(map(is_of_keychain, value.values()))
+    if isinstance(value, list):
+        return any(map(is_of_keychain, value))
+    return isinstance(value, Reference) and value.store == KEYCHAIN
+
+
+def template_outcome(error: TemplateError | BadPatch) -> Outcome:
+    return Outcome("error", error=template_error(error))
+
+
+def template_error(error: TemplateError | BadPatch) -> Error:
+    if isinstance(error, BadPatch):
+        return Error("ctx_conflict", str(error))
+    return Error("template", f"{error.message} in {error.source[:200]!r}", details={"hint": error.hint})

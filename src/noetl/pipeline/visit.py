@@ -1,0 +1,273 @@
+"""One visit of a task: its attempts, until its policy leads on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noetl.engine.events import (
+    PollFinished,
+    PollIteration,
+    PollStarted,
+    SinkProcessed,
+    SinkStarted,
+    TaskDone,
+    TaskRetryScheduled,
+    TaskStarted,
+)
+from noetl.engine.patch import BadPatch, Patch
+from noetl.engine.state import Poll
+from noetl.engine.tasks import repeats_after
+from noetl.errors import TemplateError
+from noetl.expression import NOW_KEY
+from noetl.model.identity import TaskId
+from noetl.model.outcome import Error, Outcome, failed
+from noetl.model.playbook import DEFAULT_ATTEMPTS
+from noetl.pipeline.host import Call, End, Failed, Parked, Waiting
+from noetl.pipeline.iterate import iterate
+from noetl.pipeline.plan import RulePlan, TaskPlan, first_match
+from noetl.pipeline.templates import has_references, template_error, template_outcome
+
+if TYPE_CHECKING:
+    from noetl.pipeline.run import Pipeline
+
+NO_PATCHES: tuple[Patch, Patch] = ((), ())
+
+
+class Visit:
+    """A task that a pipeline has come to. Directives return the next label, None at the end, or how it ends."""
+
+    __slots__ = ("attempt", "host", "outcome", "pipeline", "plan", "progress", "scope", "task", "took")
+
+    def __init__(self, pipeline: Pipeline, plan: TaskPlan, task: TaskId) -> None:
+        self.pipeline, self.plan, self.task = pipeline, plan, task
+        self.host, self.scope, self.progress = pipeline.host, pipeline.scope, pipeline.progress
+        self.attempt = pipeline.progress.attempt
+        self.outcome = Outcome()
+        self.took = 0.0
+        """Milliseconds of the last attempt."""
+
+    async def run(self) -> str | End | None:
+        plan, scope, progress, templates = self.plan, self.scope, self.progress, self.pipeline.templates
+        scope["_task"] = plan.label
+        templates.contents = {}  # values that another task has looked into may be large
+        progress.attempt = 1
+        rules = plan.rules or []
+        first = self.attempt == 1 and not progress.started and progress.delivered is None
+        while True:
+            try:
+                await templates.evaluate(self._enter, inputs=True)
+                if first and plan.skips:
+                    skip = await templates.evaluate(lambda: first_match(plan.skips, scope))
+                    if skip is not None:
+                        return await self._close("skip", skip)
+                started = self.host.now()
+                self.outcome = await self._call()
+                self.took = round((self.host.now() - started) * 1000, 3)
+                meta = {"attempt": self.attempt, "duration_ms": self.took, "ts": started}
+                scope["outcome"] = self.outcome.as_data(meta)
+                if not plan.task.sink:
+                    self.pipeline.last = scope["outcome"]
+                rule = await templates.evaluate(lambda: first_match(rules, scope)) if rules else None
+            except TemplateError as error:
+                return await self._fail_with(error)
+            except Parked as parked:
+                return parked.wait
+            ok = self.outcome.ok
+            do = rule.then.do if rule is not None else ("continue" if ok or plan.rules is not None else "fail")
+            if do == "retry" and rule is not None:
+                if self.attempt >= (rule.then.attempts or DEFAULT_ATTEMPTS):
+                    return await self.fail(rule, _after_last(self.attempt, self.outcome))
+                end = await self._retry(rule)
+                if end is not None:
+                    return end
+                self.attempt, first = self.attempt + 1, False
+            elif plan.until is not None and do == "continue" and ok:
+                return await self._poll(rule)
+            elif do == "fail":
+                return await self.fail(rule)
+            elif do == "jump" and rule is not None and rule.then.delay is not None:
+                return await self._delayed_jump(rule)
+            else:
+                return await self._close(do, rule)
+
+    # -- the call ---------------------------------------------------------------------------------------------------
+
+    def _enter(self) -> None:
+        scope, args = self.scope, self.pipeline.args
+        scope["_attempt"], scope["_prev"] = self.attempt, self.progress.prev
+        scope["args"] = args
+        scope[NOW_KEY] = self.host.now()
+        scope.pop("outcome", None)
+        if self.plan.args is not None:
+            scope["args"] = {**args, **self.plan.args(scope)}
+
+    async def _call(self) -> Outcome:
+        plan, progress, host, templates = self.plan, self.progress, self.host, self.pipeline.templates
+        if progress.delivered is not None:
+            outcome, progress.delivered = progress.delivered, None
+            return outcome
+        lost = progress.started and plan.on_lost == "error" and plan.items is None
+        progress.started = False
+        if lost:
+            return failed("lost", "the worker was lost after the call had started; it may have had its effect")
+        if plan.task.poll is not None and plan.label not in progress.polls:
+            deadline = plan.task.poll.deadline
+            due = None if deadline is None else host.now() + deadline
+            progress.polls[plan.label] = Poll(progress.visits[plan.label], due)
+            host.tell(PollStarted(self.task, due))
+        host.tell((SinkStarted if plan.task.sink else TaskStarted)(self.task, self.attempt))
+        try:
+            if plan.items is not None:
+                return await iterate(self.pipeline, plan, self.task)
+            if plan.on_lost == "error":
+                await host.stored()
+            scope = self.scope
+            inputs = await templates.evaluate(lambda: plan.inputs(scope), inputs=True)
+            if has_references(inputs):
+                inputs = await templates.opened(inputs)
+            bound: dict[str, Any] = {}
+            if plan.bound:
+                binds = plan.bound.items()
+                bound = await templates.evaluate(lambda: {path: bind(scope) for path, bind in binds}, inputs=True)
+            return await host.call(Call(plan, self.task, self.attempt, progress.repeats, inputs, bound, scope))
+        except TemplateError as error:
+            return host.redact(template_outcome(error))
+        except Parked as parked:
+            if self.pipeline.parks or parked.wait.until == "resume":
+                raise
+            return failed("input", f"a task of kind {plan.kind.name} can't wait inside an iterator: use a loop")
+
+    # -- directives -------------------------------------------------------------------------------------------------
+
+    async def _retry(self, rule: RulePlan) -> str | End | None:
+        """Wait before the next attempt; None if it can start. A long wait puts the pipeline aside."""
+        pipeline, host, outcome, attempt = self.pipeline, self.host, self.outcome, self.attempt
+        seed = f"{self.scope['execution_id']}|{self.task}|{attempt}"
+        try:
+            wait = await pipeline.templates.evaluate(lambda: rule.wait_after(attempt, outcome, self.scope, seed))
+            patches = await pipeline.writes.patch(rule)
+        except (TemplateError, BadPatch) as error:
+            return await self._fail_with(error)
+        due = host.now() + wait
+        self.progress.repeats = repeats_after(self.progress.repeats, "retry", outcome.ok)
+        self._keep_outcome()
+        pipeline.restart_items(self.task)
+        self._tell(outcome, "retry", self.plan.label, patches)
+        host.tell(TaskRetryScheduled(self.task, attempt + 1, due))
+        if pipeline.can_park(wait):
+            return Waiting("retry", "", due)
+        await host.durable()
+        if wait > 0 and not host.paused():
+            await host.sleep(wait)
+        return Waiting("retry", "", due) if host.paused() else None
+
+    async def _close(self, do: str, rule: RulePlan | None) -> str | End | None:
+        """Report the outcome and where the pipeline continues."""
+        plan = self.plan
+        try:
+            patches = await self.pipeline.writes.patch(rule) if rule is not None else NO_PATCHES
+        except (TemplateError, BadPatch) as error:
+            self._tell(template_outcome(error), "fail", None)
+            return Failed(template_error(error), plan.label, self.attempt)
+        target = self.pipeline.plan.after[plan.label]
+        if do == "jump" and rule is not None:
+            target = rule.then.to
+        elif do == "break":
+            target = None
+        if do != "skip" and not plan.task.sink:
+            self._keep_outcome()
+            self.progress.prev = self.outcome.result if self.outcome.ok else None
+        self._tell(self.outcome, do, target, patches)
+        return target
+
+    async def _delayed_jump(self, rule: RulePlan) -> str | End | None:
+        try:
+            wait = await self.pipeline.templates.evaluate(lambda: rule.delay_seconds(self.scope))
+        except TemplateError as error:
+            return await self._fail_with(error)
+        target = await self._close("jump", rule)
+        return await self.pipeline.goto(target, wait) if isinstance(target, str) else target
+
+    async def _fail_with(self, error: TemplateError | BadPatch) -> str | End:
+        """A template of the task could not be evaluated, or a patch could not be written."""
+        self.outcome, self.took = self.host.redact(template_outcome(error)), 0.0
+        return await self.fail(None)
+
+    async def fail(self, rule: RulePlan | None, error: Error | None = None) -> str | End:
+        """Fail the pipeline with the error, or with that of the outcome. A chain may start anew instead."""
+        outcome, label = self.outcome, self.plan.label
+        error = error or outcome.error or Error("policy", f"a rule of task {label!r} failed an ok outcome")
+        patches, wait = NO_PATCHES, None
+        try:
+            if rule is not None:
+                patches = await self.pipeline.writes.patch(rule)
+        except (TemplateError, BadPatch) as problem:
+            error = template_error(problem)
+        self._end_poll("failed")
+        try:
+            wait = await self.pipeline.templates.evaluate(lambda: self.pipeline.restart_wait(self.task, outcome))
+        except TemplateError as problem:
+            error = template_error(problem)
+        own = None if error == outcome.error else error
+        first = self.pipeline.plan.first
+        if wait is not None and first is not None:
+            self._tell(outcome, "jump", first, patches, own)
+            return await self.pipeline.goto(first, wait)
+        self._tell(outcome, "fail", None, patches, own)
+        return Failed(error, label, self.attempt)
+
+    def _keep_outcome(self) -> None:
+        if not self.plan.task.sink:
+            self.scope["tasks"][self.plan.label] = self.scope["outcome"]
+
+    def _tell(
+        self,
+        outcome: Outcome,
+        do: str,
+        to: str | None,
+        patches: tuple[Patch, Patch] = NO_PATCHES,
+        error: Error | None = None,
+    ) -> None:
+        done = SinkProcessed if self.plan.task.sink else TaskDone
+        self.host.tell(done(self.task, self.attempt, outcome, do, to, *patches, do == "skip", self.took, error))
+
+    # -- polls ------------------------------------------------------------------------------------------------------
+
+    async def _poll(self, rule: RulePlan | None) -> str | End | None:
+        """The call was ok; repeat it until its result is ready, as a new visit each time."""
+        plan, poll, until = self.plan, self.plan.task.poll, self.plan.until
+        assert poll is not None
+        assert until is not None
+        begun = self.progress.polls[plan.label]
+        try:
+            ready = await self.pipeline.templates.evaluate(lambda: until(self.scope))
+        except TemplateError as error:
+            return await self._fail_with(error)
+        count = self.progress.visits[plan.label] - begun.first + 1
+        self.host.tell(PollIteration(self.task, count, ready))
+        if ready:
+            self._end_poll("ready")
+            return await self._close("continue", rule)
+        exhausted = poll.max_attempts is not None and count >= poll.max_attempts
+        if exhausted or (begun.due is not None and self.host.now() + poll.interval > begun.due):
+            self._end_poll("exhausted" if exhausted else "deadline")
+            calls = f"{count} call{'s' * (count != 1)}"
+            limit = f"after {calls}" if exhausted else f"within {poll.deadline:g} s ({calls})"
+            return await self.fail(None, Error("timeout", f"task {plan.label!r} was not ready {limit}"))
+        self._keep_outcome()
+        self.progress.prev = self.outcome.result
+        self.host.tell(TaskDone(self.task, self.attempt, self.outcome, "jump", plan.label, duration_ms=self.took))
+        return await self.pipeline.goto(plan.label, poll.interval)
+
+    def _end_poll(self, reason: Any) -> None:
+        begun = self.progress.polls.pop(self.plan.label, None)
+        if begun is not None:
+            count = self.progress.visits[self.plan.label] - begun.first + 1
+            self.host.tell(PollFinished(self.task, count, reason))
+
+
+def _after_last(attempt: int, outcome: Outcome) -> Error:
+    """The error of the last attempt, whose message tells the number of attempts."""
+    last = outcome.error or Error("policy", "the rules asked to retry an ok outcome")
+    message = f"{last.message} (after {attempt} attempt{'s' * (attempt != 1)})"
+    return Error(last.kind, message, last.retryable, last.details)

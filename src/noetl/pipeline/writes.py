@@ -1,0 +1,54 @@
+"""What the rules of a pipeline write to `iter` and `ctx`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from noetl.engine.patch import SET, BadPatch, Patch, Write, apply_patch, wanted
+from noetl.errors import TemplateFailed
+from noetl.pipeline.plan import RulePlan
+from noetl.pipeline.templates import Templates, is_of_keychain
+from noetl.scope import Scope
+
+
+class Writes:
+    """The writes of one pipeline. It sees its own at once."""
+
+    __slots__ = ("prefix", "scope", "templates", "to_ctx", "writers")
+
+    def __init__(self, scope: Scope, templates: Templates, prefix: str, to_ctx: list[Write]) -> None:
+        self.scope, self.templates, self.prefix = scope, templates, prefix
+        self.to_ctx = to_ctx
+        """What it wrote to ctx; an item of a sequential iterator shares the list of the pipeline around it."""
+        self.writers: dict[str, tuple[str, Any]] | None = None
+        """In a parallel iterator: which item wrote which key of ctx, and what."""
+
+    async def patch(self, rule: RulePlan) -> tuple[Patch, Patch]:
+        """Render all values of both patches of a rule, then write them."""
+        scope, templates = self.scope, self.templates
+        rendered = await templates.evaluate(lambda: (rule.set_iter(scope), rule.set_ctx(scope)))
+        set_iter, set_ctx = templates.host.redact(rendered)
+        if any(is_of_keychain(value) for _, _, value in (*set_iter, *set_ctx)):
+            raise TemplateFailed("values of the keychain can't be kept in ctx or iter: they live as long as a call")
+        if self.writers is not None:
+            self._write_once(self.writers, set_ctx)
+        await self.apply(scope["iter"], set_iter)
+        await self.apply(scope["ctx"], set_ctx)
+        self.to_ctx += set_ctx
+        return set_iter, set_ctx
+
+    async def apply(self, target: dict[str, Any], patch: Sequence[Write]) -> None:
+        """Write a patch, with the stored values that its reducers look into."""
+        if patch:
+            contents = {reference.key: await self.templates.content(reference) for reference in wanted(target, patch)}
+            apply_patch(target, patch, contents)
+
+    def _write_once(self, writers: dict[str, tuple[str, Any]], patch: Patch) -> None:
+        """Items that run side by side may not write different values (S20)."""
+        for key, operator, value in patch:
+            if operator == SET:
+                writer, old = writers.get(key, (self.prefix, value))
+                if writer != self.prefix and old != value:
+                    raise BadPatch(f"ctx.{key} was already written by {writer.rstrip('/')} with another value")
+                writers[key] = (self.prefix, value)
