@@ -138,8 +138,8 @@ def arcs_of(step: Step) -> Iterator[Arc]:
     """Gotos of classic branches, which are tried first, then the arcs of the router."""
     for branch in step.after_call.cases.branches if step.after_call and step.after_call.cases else ():
         gotos = [link for link in branch.chain if isinstance(link, Goto)]
-        for link, arc in ((link, arc) for link in gotos for arc in link.to):
-            delay = link.delay if arc.delay is None else arc.delay
+        for goto, arc in ((goto, arc) for goto in gotos for arc in goto.to):
+            delay = goto.delay if arc.delay is None else arc.delay
             failure = any(catches_failure(guard, step.name) for guard in (branch.when, arc.when))
             yield Arc(arc.step, (bare(branch.when), bare(arc.when)), delay, failure)
     guarded = False
