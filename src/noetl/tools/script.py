@@ -48,10 +48,10 @@ KIND = Kind(
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
     """Run the script to its end. Cancelling ends all its processes."""
-    from noetl.tools.process.call import check_arguments, credential, program_environment, stdin_bytes, word
+    from noetl.tools.process.call import check_arguments, program_environment, stdin_bytes, word
 
     try:
-        fields = await credential(context, inputs.auth)
+        fields = await context.credential(inputs.auth) if inputs.auth else {}
         async with program_environment("script", context, inputs.cwd, inputs.env, fields) as environment:
             file, first = (
                 _from_file(inputs.path, context.folder)

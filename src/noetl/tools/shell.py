@@ -58,12 +58,12 @@ KIND = Kind(
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
     """Run the commands in order, up to the first that fails. Cancelling ends all their processes."""
-    from noetl.tools.process.call import credential, program_environment, stdin_bytes
+    from noetl.tools.process.call import program_environment, stdin_bytes
 
     extra = {"shell": {"exit_code": None}}
     try:
         commands = _commands(inputs, context)
-        fields = await credential(context, inputs.auth)
+        fields = await context.credential(inputs.auth) if inputs.auth else {}
         outcome = failed("input", "no command to run", extra=extra)
         async with program_environment("shell", context, inputs.cwd, inputs.env, fields) as environment:
             for argv, env in commands:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from noetl.tools.process.seccomp import ALLOW, ERROR, LOOKED_INTO, MACHINES, REFUSED, filter_program
+from noetl.tools.process.seccomp import ALLOW, ERROR, FILTERED, MACHINES, REFUSED, filter_program
 
 HEADERS = {
     "x86_64": (Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), r"#define __NR_(\w+) (\d+)"),
@@ -49,13 +49,13 @@ def machine(request: pytest.FixtureRequest) -> str:
 
 
 def number_of(machine: str, name: str) -> int | None:
-    return (REFUSED | LOOKED_INTO)[name][MACHINES[machine][0]]
+    return (REFUSED | FILTERED)[name][MACHINES[machine][0]]
 
 
 @pytest.mark.parametrize("network", [False, True])
 def test_calls_of_the_table_are_refused_and_all_others_pass(machine: str, network: bool) -> None:
     refused = {number for name in REFUSED if (number := number_of(machine, name)) is not None}
-    special = {number_of(machine, name) for name in LOOKED_INTO}
+    special = {number_of(machine, name) for name in FILTERED}
     for number in range(600):
         if number not in special:
             expected = ERROR | EPERM if number in refused else ALLOW
@@ -100,7 +100,7 @@ def test_numbers_are_those_of_the_system(machine: str) -> None:
         pytest.skip(f"this machine has no {file}")
     known = {name: int(number) for name, number in re.findall(pattern, file.read_text())}
     compared = 0
-    for name in REFUSED | LOOKED_INTO:
+    for name in REFUSED | FILTERED:
         number = number_of(machine, name)
         if name in known:
             assert number == known[name], name

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -64,31 +64,25 @@ def outcome_of(kind: str, name: str, ending: Ending, output: dict[str, Captured]
     return failed("exit_code", message, extra={kind: {"exit_code": code}}, **details)
 
 
-class ProgramEnvironment:
+class ProgramEnvironment(NamedTuple):
     """The folder, environment and sandbox of the programs of one call."""
 
-    def __init__(self, kind: str, context: Context, scratch: str, cwd: str, env: dict[str, str], box: Sandbox) -> None:
-        self.kind, self.context, self.scratch, self.cwd, self.env, self.box = kind, context, scratch, cwd, env, box
+    kind: str
+    context: Context
+    scratch: str
+    cwd: str
+    env: dict[str, str]
+    box: Sandbox
 
     async def run(
-        self,
-        argv: list[str],
-        stdin: bytes | None,
-        more_env: Mapping[str, str] | None = None,
-        *,
-        read: Iterable[str] = (),
+        self, argv: list[str], stdin: bytes | None, more_env: Mapping[str, str] = {}, *, read: Iterable[str] = ()
     ) -> Outcome:
         """Run a program until it ends. `read`: files that it can read in every sandbox."""
-        env = {**self.env, **(more_env or {})}
-        self._check_size(argv, env)
+        env = {**self.env, **more_env}
+        _check_size(argv, env)
         folders = [self.scratch, self.cwd]
-        request = ProgramRequest(
-            confined(self.box, argv, self.cwd, folders),
-            env,
-            self.cwd,
-            self.box.limits(),
-            landlock(self.box, folders, read=read),
-        )
+        command = confined(self.box, argv, self.cwd, folders)
+        request = ProgramRequest(command, env, self.cwd, self.box.limits(), landlock(self.box, folders, read=read))
         output = Output(self.context)
         try:
             ending = await run_program(request, stdin, output.feed)
@@ -100,19 +94,18 @@ class ProgramEnvironment:
             raise Failure("not_found", f"the sandbox could not be created: {error}")
         return outcome_of(self.kind, argv[0], ending, captured)
 
-    def _check_size(self, argv: list[str], env: Mapping[str, str]) -> None:
-        """Failure with a better message than that of the system."""
-        sizes = {f"variable {name}": len(encoded(f"{name}={value}")) for name, value in env.items()}
-        sizes |= {f"argument {place}": len(encoded(word)) for place, word in enumerate(argv)}
-        for name, size in sizes.items():
-            if size > MAX_WORD_BYTES:
-                message = (
-                    f"{name} of the program has {size:,} bytes, more than {MAX_WORD_BYTES:,}: use `stdin` or a file"
-                )
-                raise Failure("too_large", message)
-        if sum(sizes.values()) > MAX_TOTAL_BYTES:
-            message = f"arguments and variables take more than {MAX_TOTAL_BYTES:,} bytes: use `stdin` or a file"
+
+def _check_size(argv: list[str], env: Mapping[str, str]) -> None:
+    """Failure with a better message than that of the system."""
+    sizes = {f"variable {name}": len(encoded(f"{name}={value}")) for name, value in env.items()}
+    sizes |= {f"argument {place}": len(encoded(word)) for place, word in enumerate(argv)}
+    for name, size in sizes.items():
+        if size > MAX_WORD_BYTES:
+            message = f"{name} of the program has {size:,} bytes, more than {MAX_WORD_BYTES:,}: use `stdin` or a file"
             raise Failure("too_large", message)
+    if sum(sizes.values()) > MAX_TOTAL_BYTES:
+        message = f"arguments and variables take more than {MAX_TOTAL_BYTES:,} bytes: use `stdin` or a file"
+        raise Failure("too_large", message)
 
 
 @asynccontextmanager
@@ -126,21 +119,16 @@ async def program_environment(
         variables = _environment(context, scratch, env, fields)
         yield ProgramEnvironment(kind, context, scratch, _folder(cwd) if cwd else scratch, variables, box)
     finally:
-        await _remove(scratch)
+        try:
+            os.rmdir(scratch)
+        except OSError:  # it is not empty: do not block the event loop
+            await asyncio.shield(asyncio.to_thread(rmtree, scratch, ignore_errors=True))
 
 
 def _folder(cwd: str) -> str:
     if not os.path.isdir(cwd):
         raise Failure("not_found", f"the folder {cwd!r} does not exist on this worker")
     return os.path.abspath(cwd)
-
-
-async def _remove(folder: str) -> None:
-    """Remove a folder without blocking the event loop."""
-    try:
-        os.rmdir(folder)
-    except OSError:
-        await asyncio.shield(asyncio.to_thread(rmtree, folder, ignore_errors=True))
 
 
 def _environment(context: Context, scratch: str, own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, str]:
@@ -184,10 +172,6 @@ def check_arguments(context: Context, words: Iterable[str]) -> None:
                 "pass it by `env`, `stdin` or `auth`"
             )
             raise Failure("input", message)
-
-
-async def credential(context: Context, auth: str | Mapping[str, Any] | None) -> dict[str, Any]:
-    return await context.credential(auth) if auth else {}
 
 
 def stdin_bytes(text: str | bytes | None) -> bytes | None:

@@ -10,32 +10,25 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable
 from typing import NamedTuple
 
+from msgspec import Struct, field
+
 from noetl.tools.base import Redact
 
 MAX_LINE_BYTES = 16 * 1024
 """A longer line is split."""
 MARGIN = 16 * 1024
 """Characters between a cut and the end of the text: more than a secret has."""
-MAX_LOG_BYTES = 1024 * 1024
-MAX_LOG_LINES = 10_000
 
 
-class LogBudget:
+class LogBudget(Struct):
     """How much a call may still write to the log, over both streams."""
 
-    __slots__ = ("lines", "log", "max_bytes", "max_lines", "redact", "size")
-
-    def __init__(
-        self,
-        log: Callable[[str, str], None],
-        redact: Redact,
-        max_bytes: int = MAX_LOG_BYTES,
-        max_lines: int = MAX_LOG_LINES,
-    ) -> None:
-        self.log, self.redact = log, redact
-        self.max_bytes, self.max_lines = max_bytes, max_lines
-        self.size = 0
-        self.lines = 0
+    log: Callable[[str, str], None]
+    redact: Redact
+    max_bytes: int = 1024 * 1024
+    max_lines: int = 10_000
+    size: int = 0
+    lines: int = 0
 
     @property
     def spent(self) -> bool:
@@ -109,17 +102,18 @@ class Captured(NamedTuple):
     """Whether there was more than `text`."""
 
 
-class Capture:
-    __slots__ = ("head", "most", "size", "tail", "tail_bytes")
+class Capture(Struct):
+    """Keeps the beginning of a stream and its end."""
 
-    def __init__(self, most: int, tail_bytes: int) -> None:
-        self.most, self.tail_bytes = most, tail_bytes
-        self.head, self.tail = bytearray(), bytearray()
-        self.size = 0
+    max_bytes: int
+    tail_bytes: int
+    head: bytearray = field(default_factory=bytearray)
+    tail: bytearray = field(default_factory=bytearray)
+    size: int = 0
 
     def feed(self, data: bytes) -> None:
         self.size += len(data)
-        room = self.most + MARGIN - len(self.head)
+        room = self.max_bytes + MARGIN - len(self.head)
         if room > 0:
             self.head += data[:room]
         self.tail += data
@@ -128,10 +122,10 @@ class Capture:
 
     def captured(self, redact: Redact) -> Captured:
         text = redact(self.head.decode("utf-8", "replace"))
-        if self.size > self.most:
-            text = text[: min(self.most, max(0, len(text) - MARGIN))]
+        if self.size > self.max_bytes:
+            text = text[: min(self.max_bytes, max(0, len(text) - MARGIN))]
         tail = redact(self.tail.decode("utf-8", "replace"))
         if len(tail) > self.tail_bytes:
             start = len(tail) - self.tail_bytes
             tail = tail[start if self.size == len(self.tail) else max(start, min(MARGIN, len(tail))) :]
-        return Captured(text, tail, self.size > self.most)
+        return Captured(text, tail, self.size > self.max_bytes)

@@ -16,6 +16,7 @@ from math import isfinite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 MAX_DEPTH = 200
@@ -40,17 +41,17 @@ HINTS = {
 class Unstorable(Exception):
     """A part of a result that can't be stored, and its path."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
         self.path: list[Any] = []
         """Keys and indices from the part outwards."""
 
     def __str__(self) -> str:
-        where = "result"
+        path = "result"
         for key in reversed(self.path):
-            where += f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]"
-        return f"the result can't be stored: {where} {self.why}"
+            path += f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]"
+        return f"the result can't be stored: {path} {self.reason}"
 
 
 class Plain:
@@ -87,20 +88,8 @@ class Plain:
             value = {self.key(key): item for key, item in value.items()}
         if set(map(type, value.values())) <= UNCHANGED:
             return value
-        changed: dict[str, Any] | None = None
-        for key, item in value.items():
-            if type(item) in UNCHANGED:
-                continue
-            try:
-                plain = self.value(item, depth + 1)
-            except Unstorable as fault:
-                fault.path.append(key)
-                raise
-            if plain is not item:
-                if changed is None:
-                    changed = dict(value)
-                changed[key] = plain
-        return value if changed is None else changed
+        changed = self.changes(value.items(), depth)
+        return {**value, **changed} if changed else value
 
     def key(self, key: Any) -> str:
         if isinstance(key, Enum):
@@ -112,26 +101,29 @@ class Plain:
     def sequence(self, value: list[Any] | tuple[Any, ...], depth: int) -> list[Any] | tuple[Any, ...]:
         self.count += len(value)
         kinds = set(map(type, value))
-        if kinds <= UNCHANGED:
+        if (
+            kinds <= UNCHANGED
+            or (kinds == {int} and min(value) >= LOWEST and max(value) <= HIGHEST)
+            or (kinds == {float} and all(map(isfinite, value)))
+        ):
             return value
-        if kinds == {int} and min(value) >= LOWEST and max(value) <= HIGHEST:
-            return value
-        if kinds == {float} and all(map(isfinite, value)):
-            return value
-        changed: list[Any] | None = None
-        for index, item in enumerate(value):
+        changed = self.changes(enumerate(value), depth)
+        return [changed.get(index, item) for index, item in enumerate(value)] if changed else value
+
+    def changes(self, items: Iterable[tuple[Any, Any]], depth: int) -> dict[Any, Any]:
+        """The plain form of the items that are not plain, by key or index."""
+        changed: dict[Any, Any] = {}
+        for key, item in items:
             if type(item) in UNCHANGED:
                 continue
             try:
                 plain = self.value(item, depth + 1)
             except Unstorable as fault:
-                fault.path.append(index)
+                fault.path.append(key)
                 raise
             if plain is not item:
-                if changed is None:
-                    changed = list(value)
-                changed[index] = plain
-        return value if changed is None else changed
+                changed[key] = plain
+        return changed
 
     def other(self, value: Any, depth: int) -> Any:
         kind = type(value)
@@ -149,9 +141,7 @@ class Plain:
             return self.sequence(list(value), depth)
         if is_a(value, "datetime", "date", "time"):
             return value.isoformat()
-        if is_a(value, "uuid", "UUID"):
-            return str(value)
-        if is_a(value, "decimal", "Decimal") and value.is_finite():
+        if is_a(value, "uuid", "UUID") or (is_a(value, "decimal", "Decimal") and value.is_finite()):
             return str(value)
         if is_a(value, "numpy", "ndarray", "generic"):
             plain = value.tolist()
@@ -163,8 +153,7 @@ class Plain:
 
 def is_a(value: Any, module: str, *names: str) -> bool:
     """Whether a value has one of these types, which it can't if their module was never imported."""
-    found = sys.modules.get(module)
-    return found is not None and any(isinstance(value, getattr(found, name, ())) for name in names)
+    return any(isinstance(value, getattr(sys.modules.get(module), name, ())) for name in names)
 
 
 def find_surrogate(value: Any) -> Unstorable | None:
