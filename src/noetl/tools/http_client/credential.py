@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from noetl.model.outcome import Failure
@@ -25,20 +25,12 @@ async def credential_for(auth: str | dict[str, Any] | None, context: Context) ->
     if not auth:
         return HttpAuth()
     fields = await context.credential(auth)
-    form = _FORMS.get(fields.get("kind") or "") or _form_of(fields)
+    of_fields = (form for name, form in _BY_FIELD.items() if name in fields)
+    form = _BY_KIND.get(fields.get("kind") or "") or next(of_fields, None)
     if form is None:
         kind = f" of kind {fields['kind']}" if fields.get("kind") else ""
         raise Failure("auth", f"http can't sign in with the fields of this credential{kind}: it accepts {ACCEPTED}")
     return form(fields)
-
-
-def _form_of(fields: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], HttpAuth] | None:
-    """How to use a credential of another kind: by the fields it has."""
-    if "token" in fields or "access_token" in fields:
-        return _bearer
-    if "username" in fields:
-        return _basic
-    return _api_key if "value" in fields else None
 
 
 def _bearer(fields: Mapping[str, Any]) -> HttpAuth:
@@ -71,4 +63,6 @@ def _text(fields: Mapping[str, Any], name: str) -> str:
     return str(value)
 
 
-_FORMS = {"bearer": _bearer, "oauth2_client_credentials": _bearer, "basic": _basic, "api_key": _api_key}
+_BY_KIND = {"bearer": _bearer, "oauth2_client_credentials": _bearer, "basic": _basic, "api_key": _api_key}
+_BY_FIELD = {"token": _bearer, "access_token": _bearer, "username": _basic, "value": _api_key}
+"""For credentials of other kinds."""

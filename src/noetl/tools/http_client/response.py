@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from math import ceil
@@ -90,11 +90,9 @@ def _data(body: bytes, content_type: str) -> tuple[Any, str | None]:
     if not body:
         return None, None
     if _is_json(content_type):
-        try:
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return msgspec.json.decode(body.removeprefix(BOM)), "json"
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return _decode_text(body, content_type), "text"
-    if _is_text(body, content_type):
+    if _is_json(content_type) or _is_text(body, content_type):
         return _decode_text(body, content_type), "text"
     return body, "binary"
 

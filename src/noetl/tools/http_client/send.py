@@ -6,6 +6,7 @@ import asyncio
 import re
 import ssl
 from itertools import count
+from typing import NamedTuple
 
 from httpx2 import URL, AsyncClient, ConnectError, ConnectTimeout, Cookies, Request, Response
 
@@ -32,20 +33,21 @@ class RedirectError(Exception):
         self.response = response
 
 
-class Sender:
-    def __init__(
-        self, client: AsyncClient, credential: HttpAuth, redaction: Redaction, *, follow: bool, retries: int
-    ) -> None:
-        self._client, self._credential, self._redaction = client, credential, redaction
-        self._retries = retries
-        self._cookies = Cookies() if follow else None
+class Sender(NamedTuple):
+    """Sends the requests of one call. Without `cookies` it follows no redirect."""
+
+    client: AsyncClient
+    credential: HttpAuth
+    redaction: Redaction
+    cookies: Cookies | None
+    retries: int
 
     async def run(self, request: Request) -> Response:
         """The last response, whose body is not read yet."""
         for hops in count():
             response = await self._send(request)
             following = response.next_request
-            if self._cookies is None or following is None:
+            if self.cookies is None or following is None:
                 return response
             try:
                 if hops == MAX_REDIRECTS:
@@ -54,25 +56,25 @@ class Sender:
                 await read(response, DISCARD_BYTES)  # the connection is reused when the body has been read
             finally:
                 await response.aclose()
-            request = self._redirected(response, following, self._cookies)
+            request = self._redirected(response, following, self.cookies)
         raise AssertionError("unreachable")
 
     async def _send(self, request: Request) -> Response:
         """Send one request; retry if it did not reach a server."""
         check_request(request)
-        for attempt in range(self._retries):
+        for attempt in range(self.retries):
             try:
-                return await self._client.send(request, stream=True)
+                return await self.client.send(request, stream=True)
             except (ConnectError, ConnectTimeout) as error:
                 if tls_failure(error) is not None or is_forbidden_address(error):
                     raise
             await asyncio.sleep(min(0.1 * 2**attempt, MAX_BACKOFF_SECONDS))
-        return await self._client.send(request, stream=True)
+        return await self.client.send(request, stream=True)
 
     def _check(self, response: Response, url: URL) -> None:
         if url.scheme not in ("http", "https") or not has_port(url):
             raise RedirectError("redirected to a URL that is not http", response)
-        if not _same_host(response.request.url, url) and self._redaction.reveals_secret(str(url)):
+        if not _same_host(response.request.url, url) and self.redaction.reveals_secret(str(url)):
             raise RedirectError("redirected to another host with the credential in the URL", response)
 
     def _redirected(self, response: Response, request: Request, cookies: Cookies) -> Request:
@@ -82,7 +84,7 @@ class Sender:
         if not same_host:
             for name in [name for name in request.headers if not CROSSES_HOSTS.fullmatch(name)]:
                 del request.headers[name]
-        elif missing := {k: v for k, v in self._credential.params.items() if k not in request.url.params}:
+        elif missing := {k: v for k, v in self.credential.params.items() if k not in request.url.params}:
             request.url = request.url.copy_merge_params(missing)
         cookies.extract_cookies(response)
         cookies.set_cookie_header(request)
