@@ -32,9 +32,7 @@ MISSING_DRIVER = "results in an object store need a driver that is not installed
 def fault_of(url: str) -> str | None:
     """Why results cannot be stored at an address; None if nothing is wrong with it."""
     if not re.fullmatch(URL, url):
-        return (
-            "the address of an object store must start with s3://BUCKET, gs://BUCKET, az://CONTAINER or file:///FOLDER"
-        )
+        return "an object store must start with s3://BUCKET, gs://BUCKET, az://CONTAINER or file:///FOLDER"
     try:
         import obstore  # noqa: F401 - is the driver there?
     except ImportError:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+from noetl.durable import replace_file
 from noetl.model.playbook import Playbook
 from noetl.reference import Reference
 
@@ -58,6 +60,15 @@ def _leads_into(store: Store, reference: Reference) -> bool:
         case "nats_object":
             return key == f"{bucket_of(store)}/{digest}"
     return False
+
+
+def write_file(folder: str, reference: Reference, content: bytes) -> Reference:
+    """Store content in a file named by its hash, atomically; the reference to the file."""
+    path = Path(folder).absolute() / reference.key[:2] / reference.key
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, content, path.with_name(f"{path.name}.{uuid4().hex}"))
+    return reference.moved("file", str(path))
 
 
 def fault(store: Store, *, nats: bool) -> str | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import BinaryIO
 
 from noetl.file_access import FileRefused, check, check_folder, open_checked
 from noetl.model.outcome import Failure
 
 
-def task_file(path: str, where: str) -> str:
+def task_file(path: str, where: str, check: Callable[[str], str] = check) -> str:
     """The real path of a file that a task reads or writes; Failure if it is refused. `where` names the input."""
     try:
         return check(path)
@@ -18,10 +19,7 @@ def task_file(path: str, where: str) -> str:
 
 def task_folder(path: str, where: str) -> str:
     """The same for a folder, including everything in it."""
-    try:
-        return check_folder(path)
-    except (FileRefused, ValueError) as error:
-        raise Failure("input", f"`{where}`: {error}") from None
+    return task_file(path, where, check_folder)
 
 
 def open_task_file(path: str, where: str) -> BinaryIO:

@@ -23,44 +23,21 @@ if TYPE_CHECKING:
 
 GROUP = "noetl.tools"
 
-BUILTIN: dict[str, str] = {
-    "noop": "noetl.tools.noop",
-    "http": "noetl.tools.http",
-    "postgres": "noetl.tools.postgres",
-    "duckdb": "noetl.tools.duckdb",
-    "snowflake": "noetl.tools.snowflake",
-    "python": "noetl.tools.python",
-    "shell": "noetl.tools.shell",
-    "script": "noetl.tools.script",
-    "container": "noetl.tools.container",
-    "workbook": "noetl.tools.workbook",
-    "playbook": "noetl.tools.playbook",
-    "iterator": "noetl.tools.iterator",
-    "wait": "noetl.tools.wait",
-    "secrets": "noetl.tools.secrets",
-    "gcs": "noetl.tools.gcs",
-    "s3": "noetl.tools.s3",
-    "object": "noetl.tools.object",
-    "nats": "noetl.tools.nats",
-    "transfer": "noetl.tools.transfer",
-    "quantum": "noetl.tools.quantum",
-}
+BUILTIN = {
+    name: f"noetl.tools.{name}"
+    for name in (
+        "noop", "http", "postgres", "duckdb", "snowflake", "python", "shell", "script", "container", "workbook",
+        "playbook", "iterator", "wait", "secrets", "gcs", "s3", "object", "nats", "transfer", "quantum",
+    )
+}  # fmt: skip
 
 
 class ToolKindTaken(NoetlError):
     """Two tools claim one kind: uninstall one of them, or have its author rename it."""
 
-    def __init__(self, kind: str, owner: str, other: str) -> None:
-        super().__init__(f"tool kind {kind!r} of {other} is already taken by {owner}")
-        self.kind, self.owner, self.other = kind, owner, other
-
 
 class ToolKindBroken(NoetlError):
     """A plug-in is installed but offers no valid tool kind."""
-
-    def __init__(self, kind: str, owner: str, why: str) -> None:
-        super().__init__(f"tool kind {kind!r} of {owner} can't be used: {why}")
-        self.kind, self.owner = kind, owner
 
 
 class Registry:
@@ -114,12 +91,12 @@ class Registry:
         try:
             loaded = entry.load()
         except Exception as error:  # a plug-in is foreign code: whatever it raises, say whose it is
-            raise ToolKindBroken(name, _owner(entry), f"{type(error).__name__}: {error}") from error
+            raise _broken(entry, f"{type(error).__name__}: {error}") from error
         kind = getattr(loaded, "KIND", None)
         if not isinstance(kind, Kind):
-            raise ToolKindBroken(name, _owner(entry), f"{entry.value} has no KIND")
+            raise _broken(entry, f"{entry.value} has no KIND")
         if kind.name != name:
-            raise ToolKindBroken(name, _owner(entry), f"its KIND has the name {kind.name!r}")
+            raise _broken(entry, f"its KIND has the name {kind.name!r}")
         return kind
 
     @cached_property
@@ -128,10 +105,9 @@ class Registry:
 
         plugins: dict[str, EntryPoint] = {}
         for entry in entry_points(group=GROUP):
-            if entry.name in BUILTIN:
-                raise ToolKindTaken(entry.name, "noetl itself", _owner(entry))
-            if entry.name in plugins:
-                raise ToolKindTaken(entry.name, _owner(plugins[entry.name]), _owner(entry))
+            if entry.name in BUILTIN or entry.name in plugins:
+                owner = "noetl itself" if entry.name in BUILTIN else _owner(plugins[entry.name])
+                raise ToolKindTaken(f"tool kind {entry.name!r} of {_owner(entry)} is already taken by {owner}")
             plugins[entry.name] = entry
         return plugins
 
@@ -147,9 +123,9 @@ def _owner(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist is not None else entry.value
 
 
+def _broken(entry: EntryPoint, reason: str) -> ToolKindBroken:
+    return ToolKindBroken(f"tool kind {entry.name!r} of {_owner(entry)} can't be used: {reason}")
+
+
 KINDS = Registry()
 """The registry of this process."""
-
-load_kind = KINDS.get
-kind_names = KINDS.names
-all_kinds = KINDS.all

@@ -10,6 +10,8 @@ If the sandbox is not available on the worker, the call fails. Nothing ever runs
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -44,8 +46,7 @@ class Sandbox(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     open_files: int | None = None
 
     def limits(self) -> dict[str, int | None]:
-        names = ("memory_bytes", "processes", "file_bytes", "open_files")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("memory_bytes", "processes", "file_bytes", "open_files")}
 
 
 def sandbox_of(spec: Mapping[str, Any]) -> Sandbox:
@@ -72,15 +73,15 @@ def landlock(sandbox: Sandbox, folders: Iterable[str], *, read: Iterable[str] = 
     Failure if a declared path contains noetl's own files."""
     if sandbox.kind != "landlock":
         return None
-    import sys
-
     from noetl.file_access import OwnFiles
     from noetl.tools.process.seccomp import filter_program
 
     write = [*folders, *sandbox.write]
     own = OwnFiles()
     for path in (*sandbox.read, *write):
-        _check_declared(path, own)
+        if own_file := own.inside(path):
+            contained = f"{path!r}, which contains {own_file} of noetl itself"
+            raise Failure("input", f"the sandbox must not include {contained}; list narrower folders")
     needed = [*SYSTEM, NAMES, sys.prefix, sys.base_prefix, *read]
     readable = ["/proc", *DEVICES, *RANDOM]
     readable += [part for path in dict.fromkeys(needed) for part in _without_own_files(path, own)]
@@ -92,31 +93,18 @@ def landlock(sandbox: Sandbox, folders: Iterable[str], *, read: Iterable[str] = 
     }
 
 
-def _check_declared(path: str, own: OwnFiles) -> None:
-    found = own.inside(path)
-    if found is not None:
-        message = (
-            f"the sandbox must not include {path!r}, which contains {found} of noetl itself; list narrower folders"
-        )
-        raise Failure("input", message)
-
-
 def _without_own_files(path: str, own: OwnFiles) -> list[str]:
     """A path that every program needs, or its parts without noetl's own files."""
-    import os
-
-    found = own.inside(path)
-    if found is None:
+    own_file = own.inside(path)
+    if own_file is None:
         return [path]
-    if not os.path.isdir(path) or os.path.dirname(found) == os.path.realpath(path):
+    if not os.path.isdir(path) or os.path.dirname(own_file) == os.path.realpath(path):
         return []
     return [part for name in os.listdir(path) for part in _without_own_files(os.path.join(path, name), own)]
 
 
 def confined_python(sandbox: Sandbox, argv: list[str], folders: Iterable[str]) -> list[str] | None:
     """The command line of an interpreter for python calls in bubblewrap; None if a fork of the zygote will do."""
-    import sys
-
     if sandbox.kind != "bubblewrap":
         return None
     read = _outermost([sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path[1:], *folders])
@@ -125,13 +113,11 @@ def confined_python(sandbox: Sandbox, argv: list[str], folders: Iterable[str]) -
 
 def _outermost(paths: Iterable[str]) -> list[str]:
     """Folders without those inside another one, or inside the system folders."""
-    import os
-
-    found: list[str] = []
+    outermost: list[str] = []
     for path in sorted({os.path.abspath(path) for path in paths if path.startswith("/")}):
-        if os.path.isdir(path) and not any(f"{path}/".startswith(f"{outer}/") for outer in (*SYSTEM, *found)):
-            found.append(path)
-    return found
+        if os.path.isdir(path) and not any(f"{path}/".startswith(f"{outer}/") for outer in (*SYSTEM, *outermost)):
+            outermost.append(path)
+    return outermost
 
 
 def _check_landlock() -> None:
@@ -148,7 +134,6 @@ def _check_landlock() -> None:
 
 def _bubblewrap(sandbox: Sandbox, read: Iterable[str], write: Iterable[str]) -> list[str]:
     """The program and its options. Later mounts cover earlier ones."""
-    import os
     from shutil import which
 
     program = which("bwrap")

@@ -32,9 +32,8 @@ from noetl.pipeline.plan import PipelinePlan, TaskPlan
 from noetl.pipeline.run import Pipeline
 from noetl.pipeline.templates import has_references
 from noetl.reference import BINARY, KEYCHAIN, KeychainView, Reference, TooLarge, refer, reference_to
-from noetl.results.file import write_file
 from noetl.results.read import read_json, read_value
-from noetl.results.stores import bucket_of, in_bucket
+from noetl.results.stores import bucket_of, in_bucket, write_file
 from noetl.scope import Scope, StepsView
 from noetl.store.codec import check_value
 from noetl.tools.base import Context

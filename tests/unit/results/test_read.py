@@ -11,9 +11,8 @@ import pytest
 
 from noetl.model.playbook import Executor, Playbook, Step, Task
 from noetl.reference import Reference, canonical, refer, reference_to
-from noetl.results.file import write_file
 from noetl.results.read import MAX_HOLES, Damaged, read_bytes, read_json, read_value
-from noetl.results.stores import in_bucket, is_named
+from noetl.results.stores import in_bucket, is_named, write_file
 
 
 class Blobs(dict[str, bytes]):

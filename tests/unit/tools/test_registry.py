@@ -12,13 +12,11 @@ import pytest
 from noetl.model.kind import Kind
 from noetl.tools.registry import (
     BUILTIN,
+    KINDS,
     Registry,
     ToolKindBroken,
     ToolKindTaken,
-    all_kinds,
     builtin,
-    kind_names,
-    load_kind,
 )
 
 PIGEON = """
@@ -73,23 +71,23 @@ def test_every_module_with_a_kind_is_in_the_table() -> None:
 
 def test_an_unknown_kind_is_none() -> None:
     assert builtin("pigeon") is None
-    assert load_kind("pigeon") is None
+    assert KINDS.get("pigeon") is None
     assert Registry().get("pigeon") is None
 
 
 def test_a_kind_is_loaded_once() -> None:
-    assert load_kind("http") is load_kind("http")
+    assert KINDS.get("http") is KINDS.get("http")
 
 
 def test_all_kinds_are_the_names() -> None:
-    kinds = all_kinds()
-    assert list(kinds) == kind_names()
+    kinds = KINDS.all()
+    assert list(kinds) == KINDS.names()
     assert set(BUILTIN) <= set(kinds)
 
 
 def test_asking_for_a_built_in_kind_reads_no_entry_points_and_no_other_kind() -> None:
     code = (
-        "import sys, noetl.tools.registry as r; before = set(sys.modules); assert r.load_kind('noop');"
+        "import sys, noetl.tools.registry as r; before = set(sys.modules); assert r.KINDS.get('noop');"
         "print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

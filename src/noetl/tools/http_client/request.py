@@ -13,12 +13,12 @@ from httpx2 import URL, AsyncClient, InvalidURL, Request
 from httpx2 import Timeout as Limits
 from msgspec import UNSET
 
-from noetl.file_access import FileRefused, open_checked
 from noetl.model.identity import traceparent
 from noetl.model.outcome import Failure
 from noetl.settings import traces_endpoint
 from noetl.tools.base import Context
 from noetl.tools.fields import Scalar
+from noetl.tools.files import open_task_file
 from noetl.tools.http import KIND, Inputs, Upload
 from noetl.tools.http_client.credential import HttpAuth
 
@@ -176,14 +176,7 @@ def _part(name: str, source: str | Upload, files: ExitStack) -> tuple[str, Any, 
     if upload.path is None:
         content, kind = _content(upload.content, f"files.{name}.content")
         return upload.filename or name, content, content_type or kind.decode()
-    try:
-        file = files.enter_context(open_checked(upload.path))
-    except FileRefused as error:
-        raise InputError(f"`files.{name}`: {error}") from None
-    except FileNotFoundError:
-        raise InputError(f"`files.{name}`: this worker has no file {upload.path!r}", "not_found") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"`files.{name}`: {upload.path!r} can't be read: {error}") from None
+    file = files.enter_context(open_task_file(upload.path, f"files.{name}"))
     return upload.filename or Path(upload.path).name, file, content_type
 
 
