@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from noetl.durable import sync
 from noetl.errors import NoetlError
 from noetl.reference import Reference
-from noetl.tools.object_store.errors import explained
+from noetl.tools.object_store.errors import driver_failure
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -53,7 +53,7 @@ def write_object(url: str, reference: Reference, content: bytes) -> Reference:
             sync(file)
             sync(os.path.dirname(file))
     except (BaseError, OSError, ValueError) as error:
-        raise explained("object", error, f"{folder}/{name}") from error
+        raise driver_failure("object", error, f"{folder}/{name}") from error
     return reference.moved("object", f"{folder}/{name}")
 
 
@@ -70,7 +70,7 @@ def read_object(key: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except (BaseError, OSError, ValueError) as error:
-        raise NoetlError(str(explained("object", error, key))) from error
+        raise NoetlError(str(driver_failure("object", error, key))) from error
 
 
 @lru_cache(MAX_OPEN_STORES)

@@ -5,7 +5,7 @@
     statements(sql)              one Sql for each statement
     write(sql, placeholder)      the text for a driver
 
-What a template becomes is decided by where it stands, before any value is known:
+The position of a template decides what it becomes, before any value is known:
 
     {{ x }}                      one value: text, number, list (an array), map (JSON), null
     'a {{ x }} b'                one value as a whole, the text of the string; '{{ x }}' with null is null
@@ -16,8 +16,8 @@ What a template becomes is decided by where it stands, before any value is known
     -- {{ x }}  /* {{ x }} */    nothing: comments are never rendered
     $$ {{ x }} $$                an error
 
-`if`, `for`, `set` and `with` choose text; the values inside are bound as well. A template that is glued to a word, or
-stands right beside a string, is an error: the server would read something that nobody wrote.
+`if`, `for`, `set` and `with` choose text; the values inside are bound as well. A template without a space between it
+and a word, or directly beside a string, is an error: the server would read something else than the author wrote.
 """
 
 from __future__ import annotations

@@ -31,8 +31,6 @@ Part: TypeAlias = str | Value | Identifier | InList
 
 
 class Sql(NamedTuple):
-    """SQL text, or one of its statements."""
-
     parts: tuple[Part, ...]
     dialect: Dialect = STANDARD
     line: int = 1

@@ -1,7 +1,7 @@
 """A template as a sequence of texts and values: evaluated like any other, but nothing is turned into text.
 
-This is the one file here that knows how `noetl.expression` is made inside. Control flow (`if`, `for`, `set`, `with`)
-chooses what is printed, as everywhere; each `{{ }}` leaves its value.
+Only this file uses the internals of `noetl.expression`. Control flow (`if`, `for`, `set`, `with`)
+decides what is printed, as everywhere; each `{{ }}` leaves its value.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ class TemplatePosition(NamedTuple):
 
 
 class TemplateValue(NamedTuple):
-    """The value of a `{{ }}`."""
-
     place: TemplatePosition
     value: Any
 
@@ -43,8 +41,6 @@ Piece: TypeAlias = str | TemplateValue
 
 
 class PieceRun(Run):
-    """An evaluation that collects pieces."""
-
     __slots__ = ("pieces",)
 
     def __init__(self) -> None:
@@ -53,8 +49,6 @@ class PieceRun(Run):
 
 
 class Pieces:
-    """A parsed template."""
-
     def __init__(self, source: str) -> None:
         self.source = source
         compiler = _PieceCompiler(source)
@@ -80,8 +74,6 @@ class Pieces:
 
 
 class _PieceCompiler(Compiler):
-    """Compiles statements so that printed values are collected."""
-
     def __init__(self, source: str) -> None:
         super().__init__(source)
         self.printed: list[str | TemplatePosition] = []
@@ -93,7 +85,7 @@ class _PieceCompiler(Compiler):
         subject, name = _unfiltered(node)
         for inner in (subject, *subject.find_all(nodes.Filter)):
             if isinstance(inner, nodes.Filter) and inner.name in SQL_FILTERS:
-                hint = "it takes no arguments and stands last; put what is before it in brackets: {{ (a ~ b) | ident }}"
+                hint = "it takes no arguments; put the expression before it in brackets: {{ (a ~ b) | ident }}"
                 self.refuse(inner, f"the filter '{inner.name}' must be the last one, for the whole expression", hint)
         place = TemplatePosition(start(node), name)
         self.printed.append(place)

@@ -7,12 +7,11 @@ from typing import Any, TypeVar
 
 from noetl.errors import TemplateError, TemplateFailed
 from noetl.expression import kind_of
-from noetl.sql.binding import Binding
 from noetl.sql.comments import hide_comments
 from noetl.sql.lexing import STANDARD, Dialect
 from noetl.sql.parts import Sql
 from noetl.sql.pieces import Piece, Pieces, TemplatePosition, TemplateValue
-from noetl.sql.structure import Slot, structure
+from noetl.sql.structure import Binding, Slot, structure
 
 Binder = Callable[[Mapping[str, Any]], Sql]
 Printed = TypeVar("Printed", str | TemplatePosition, str | TemplateValue)

@@ -9,16 +9,72 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
-from noetl.errors import TemplateSyntax
-from noetl.sql.binding import Binding, Inner
+from noetl.errors import TemplateFailed, TemplateSyntax
+from noetl.expression import kind_of
 from noetl.sql.lexing import Dialect, literal_text, tokens, unused_character
-from noetl.sql.parts import Part
-from noetl.sql.pieces import TemplatePosition, TemplateValue
+from noetl.sql.parts import Identifier, InList, Part, Value
+from noetl.sql.pieces import PieceRun, TemplatePosition, TemplateValue, as_text
 
-Slot: TypeAlias = str | Callable[[Binding], Part]
+Inner: TypeAlias = tuple[str | int, ...]
+"""The content of a string or name: texts, and templates by their number."""
+Slot: TypeAlias = "str | Callable[[Binding], Part]"
 """A text, or the function that makes a part of the values of its templates."""
+
+
+class Binding:
+    """The values of one evaluation; templates are given by their number."""
+
+    def __init__(self, holes: list[TemplateValue], run: PieceRun, source: str) -> None:
+        self.holes, self.run, self.source = holes, run, source
+
+    def single(self, number: int) -> Part:
+        """A template on its own: a value, or a name with the filter `ident`."""
+        hole = self.holes[number]
+        if hole.place.filter != "ident":
+            return Value(hole.value)
+        names = hole.value.split(".") if isinstance(hole.value, str) else hole.value
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            self._fail(hole, f"a name is text or a list of texts, not {kind_of(hole.value)}")
+        return Identifier(tuple(self._name(name, hole) for name in names))
+
+    def string(self, inner: Inner) -> Part:
+        """A string with templates in it: one value as a whole."""
+        match inner:
+            case (int() as number,) if self.holes[number].value is None:
+                return Value(None)
+        return Value(self._text(inner))
+
+    def name(self, inner: Inner) -> Part:
+        """A name in double quotes with templates in it."""
+        first = next(part for part in inner if isinstance(part, int))
+        return Identifier((self._name(self._text(inner), self.holes[first]),))
+
+    def in_list(self, numbers: range, negated: bool) -> Part:
+        """The values of `IN (...)`, and whether `NOT` is before it."""
+        items: list[Any] = []
+        for number in numbers:
+            value = self.holes[number].value
+            items += value if isinstance(value, list) else [value]
+        return InList(tuple(items), negated)
+
+    def _text(self, inner: Inner) -> str:
+        return "".join(part if isinstance(part, str) else self._inside(self.holes[part]) for part in inner)
+
+    def _inside(self, hole: TemplateValue) -> str:
+        if isinstance(hole.value, bytes):
+            self._fail(hole, "binary content can't be inside a string", "leave out the quotes around the template")
+        return as_text(hole.value, self.run)
+
+    def _name(self, name: str, hole: TemplateValue) -> str:
+        if not name or "\0" in name:
+            reason = "is empty" if not name else "has a null character"
+            self._fail(hole, f"a name, or a part of it, {reason}", "a name with a dot in it is given as a list")
+        return name
+
+    def _fail(self, hole: TemplateValue, message: str, hint: str | None = None) -> NoReturn:
+        raise TemplateFailed(message, self.source, hole.place.offset, hint)
 
 
 def structure(pieces: Sequence[str | TemplatePosition | TemplateValue], source: str, dialect: Dialect) -> list[Slot]:
@@ -58,8 +114,6 @@ class _Reader:
     def _written(self, number: int) -> str:
         return self.text[self.tokens[number].start : self.tokens[number].end]
 
-    # -- single templates -------------------------------------------------------------------------------------------
-
     def _slot(self, number: int) -> Slot:
         first, token = self.first[number], self.tokens[number]
         place, hint = self.places[first], ""
@@ -71,21 +125,21 @@ class _Reader:
                 return lambda binding: binding.string(inner)
             case "name":
                 if self.text[token.start] != '"':
-                    raise self._fault(place, 'a template can\'t stand inside U&"..."', 'write the name in "..."')
+                    raise self._fault(place, 'a template can\'t be inside U&"..."', 'write the name in "..."')
                 content = self._inner(number, lambda text: text.replace('""', '"'))
                 return lambda binding: binding.name(content)
             case "dollar":
-                message = "a template can't stand inside a dollar-quoted string: in a code body data would become code"
+                message = "a template can't be inside a dollar-quoted string: in a code body data would become code"
                 hint = "pass it as an argument, or as a setting: SELECT set_config('app.name', {{ value }}, true)"
             case _:
-                message = "this template ends up inside a comment of the SQL"
+                message = "this template is inside a comment of the SQL"
         raise self._fault(place, message, hint)
 
     def _string(self, number: int) -> Inner:
         prefix = self._written(number).partition("'")[0].upper()
         places = self.places[self.first[number] : self.first[number + 1]]
         if prefix not in ("", "E", "N"):
-            message = f"a template can't stand inside {prefix}'...'"
+            message = f"a template can't be inside {prefix}'...'"
             raise self._fault(places[0], message, "write it in '...' and cast it")
         for place in places:
             if place.filter == "ident":
@@ -104,8 +158,6 @@ class _Reader:
             inner += (hole, decode(text))
         return tuple(part for part in inner if part != "")
 
-    # -- neighbours -------------------------------------------------------------------------------------------------
-
     def _check_neighbours(self) -> None:
         """A template is a token. Next to a word or a string, the server would read something else."""
         for number, following in pairwise(range(len(self.tokens))):
@@ -119,8 +171,8 @@ class _Reader:
             return
         place = self.places[self.first[number]]
         if self.tokens[other].kind in ("word", "number"):
-            hint = 'leave a space between; a name with a template in it goes in double quotes: "table_{{ x }}"'
-            raise self._fault(place, f"a template is glued to {self._written(other)!r}", hint)
+            hint = 'add a space; a name with a template in it goes in double quotes: "table_{{ x }}"'
+            raise self._fault(place, f"there is no space between a template and {self._written(other)!r}", hint)
         if self._written(other) == "." and place.filter != "ident":
             raise self._fault(place, "a template beside a dot is a name", "write {{ name | ident }}")
 
@@ -132,10 +184,8 @@ class _Reader:
             return
         if places:
             neighbour = "another" if len(places) == 2 else "a string"
-            message = f"a template stands right beside {neighbour}"
+            message = f"a template is directly beside {neighbour}"
             raise self._fault(places[0], message, "put an operator or a comma between them")
-
-    # -- IN (...) ---------------------------------------------------------------------------------------------------
 
     def _in_lists(self) -> dict[int, tuple[int, Slot]]:
         """Each `[NOT] IN` whose list has only templates: its first token, its last token and the slot."""

@@ -4,26 +4,25 @@ A template in `command` or `query` is one value: text, a number, a list (an arra
 list), a map (jsonb) or null, never a piece of SQL. Text goes as a literal without a type, so `id = {{ "7" }}` works on
 a column of numbers. `{{ name | ident }}` is a name. `params` fill the placeholders of the driver, `%s` or `%(name)s`.
 
-Without `auth` and `dsn` the call signs in with the keychain entry `postgres`. Connections are kept for a minute, and
-nothing that a call does to its session is seen by the next one.
+Without `auth` and `dsn` the call signs in with the keychain entry `postgres`. Connections are reused for a minute;
+their session state is discarded after each call.
 
 Several statements are one transaction, unless they begin and end transactions themselves. A single statement is
-committed by itself, so what refuses transactions (VACUUM, CREATE DATABASE) works alone. With `table` the rows are
-copied into it, all or none.
+committed by itself, so a statement that can't be in a transaction (VACUUM, CREATE DATABASE) works alone. With `table`
+the rows are copied into it, all or none.
 
-In the result whole numbers, floats, booleans and JSON are what they are, arrays are lists and bytea is binary content;
-numeric (every digit kept), dates and times (ISO 8601), UUIDs, intervals and all other types are text: cast to
-`float8` what is to be calculated with. `row_count` is the number of rows that were read or changed. Of several
-statements the result is the last one's, and `statements` has `row_count` and `columns` of each. A result above
-50 MiB is an error.
+In the result whole numbers, floats, booleans and JSON are JSON values, arrays are lists and bytea is binary content;
+numeric (with every digit), dates and times (ISO 8601), UUIDs, intervals and all other types are text: cast to `float8`
+to calculate with it. `row_count` is the number of rows that were read or changed. The result of several statements is
+that of the last, and `statements` has `row_count` and `columns` of each. A result above 50 MiB is an error.
 
-`outcome.pg` has `code` and `sqlstate`, null where all went well; after an error of the server also what it told of
-`severity`, `constraint`, `table`, `column`, `position` and `line`.
+`outcome.pg` has `code` and `sqlstate`, null after a success; after an error of the server also `severity`,
+`constraint`, `table`, `column`, `position` and `line`, as far as the server sends them.
 
-`spec.exactly_once: true` writes a row into the table `noetl_ledger` of the current schema in the same transaction. A
-call that was committed and is made again, because the answer was lost, does nothing and gives the first result again,
-binary content as base64 and without the rows if they are above 1 MiB. The table is made if it is missing; its rows may
-be deleted once their executions are over.
+`spec.exactly_once: true` inserts a row into the table `noetl_ledger` of the current schema in the same transaction. A
+committed call that is repeated because its response was lost changes nothing and returns the first result, with binary
+content as base64, and without the rows if they are above 1 MiB. A missing table is created; its rows may be deleted
+when their executions have ended.
 """
 
 from __future__ import annotations

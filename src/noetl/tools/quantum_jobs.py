@@ -134,13 +134,8 @@ def _result(spec: JobSpec, response: dict[str, Any]) -> Outcome:
     if "counts" not in response:
         retryable = response.get("retryable", False)
         raise Failure(response["kind"], response["message"], retryable=retryable, extra=_extra(spec, "error"))
-    provenance = {
-        **spec.fields,
-        "method": response["method"],
-        "qubits": response["qubits"],
-        "versions": response["versions"],
-        "finished": rfc3339(response["finished"]),
-    }
+    provenance = spec.fields | {name: response[name] for name in ("method", "qubits", "versions")}
+    provenance["finished"] = rfc3339(response["finished"])
     result = {
         "job_id": spec.job_id,
         "backend": spec.backend,
@@ -160,7 +155,6 @@ def _extra(spec: JobSpec, status: str) -> dict[str, Any]:
 
 
 def _request(spec: JobSpec) -> dict[str, Any]:
-    """The request to the simulator; Failure if the circuit is invalid."""
     if len(spec.circuit.encode()) > MAX_CIRCUIT_BYTES:
         raise Failure("too_large", f"the circuit has more than {MAX_CIRCUIT_BYTES >> 20} MiB of text")
     circuit = _without_comments(spec.circuit)

@@ -188,9 +188,6 @@ async def _auth(endpoint: Source | Target, context: Context) -> Any:
     return None
 
 
-# -- http -------------------------------------------------------------------------------------------------------------
-
-
 async def _response_rows(source: Source, context: Context) -> list[dict[str, Any]]:
     from noetl.tools import http
     from noetl.tools.rows.http_endpoint import rows_of

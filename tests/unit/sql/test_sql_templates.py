@@ -237,7 +237,7 @@ def test_comments_of_the_template_are_gone() -> None:
 
 def test_a_template_that_slips_into_a_comment_is_refused() -> None:
     for source in ("SELECT 1 -- {{ a }}\n{{- n }}", "SELECT -{{ '-' | raw_sql }} {{ n }}"):
-        assert refusal(source).message == "this template ends up inside a comment of the SQL"
+        assert refusal(source).message == "this template is inside a comment of the SQL"
 
 
 @pytest.mark.parametrize("quote", ["$$", "$body$", "$é$"])
@@ -303,16 +303,16 @@ def test_blocks_that_make_text_are_refused(source: str) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("SELECT * FROM t_{{ x }}", "a template is glued to 't_'"),
-        ("SELECT {{ n }}days", "a template is glued to 'days'"),
-        ("SELECT 1{{ n }}", "a template is glued to '1'"),
-        ("SELECT E{{ x }}", "a template is glued to 'E'"),
+        ("SELECT * FROM t_{{ x }}", "there is no space between a template and 't_'"),
+        ("SELECT {{ n }}days", "there is no space between a template and 'days'"),
+        ("SELECT 1{{ n }}", "there is no space between a template and '1'"),
+        ("SELECT E{{ x }}", "there is no space between a template and 'E'"),
         ("SELECT shop.{{ x }}", "a template beside a dot is a name"),
         ("SELECT {{ x }}.id", "a template beside a dot is a name"),
-        ("SELECT 'a'{{ x }}", "a template stands right beside a string"),
-        ("SELECT {{ x }}\n-- c\n'a'", "a template stands right beside a string"),
-        ("SELECT {{ x }} {{ x }}", "a template stands right beside another"),
-        ("SELECT '{{ x }}' {{ x }}", "a template stands right beside a string"),
+        ("SELECT 'a'{{ x }}", "a template is directly beside a string"),
+        ("SELECT {{ x }}\n-- c\n'a'", "a template is directly beside a string"),
+        ("SELECT {{ x }} {{ x }}", "a template is directly beside another"),
+        ("SELECT '{{ x }}' {{ x }}", "a template is directly beside a string"),
     ],
 )
 def test_a_template_that_would_not_be_read_as_one_value(source: str, message: str) -> None:

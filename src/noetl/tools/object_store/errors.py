@@ -17,20 +17,19 @@ METADATA_PATH = r"/latest/(api/token|meta-data)|/computeMetadata/|/metadata/iden
 URL = r"https?://\S+"
 
 
-def answered(kind: str, status: int | None = None, code: str | None = None) -> dict[str, Any]:
+def store_extra(kind: str, status: int | None = None, code: str | None = None) -> dict[str, Any]:
     """The field of the outcome that belongs to the kind: the status and error code of the store."""
     return {kind: {"status": status, "code": code}}
 
 
-def explained(kind: str, error: Exception, location: str, redact: Callable[[str], str] = str) -> Failure:
-    """The failure that an error of the driver stands for."""
+def driver_failure(kind: str, error: Exception, location: str, redact: Callable[[str], str] = str) -> Failure:
     from obstore import exceptions
 
     text = redact(str(error)).partition("\n\nDebug source")[0]
     match = re.search(r"status code: (\d{3})", text)
     status = int(match[1]) if match else None
     code = match[1] if (match := re.search(r"<Code>(\w+)</Code>", text)) else None
-    extra = answered(kind, status, code)
+    extra = store_extra(kind, status, code)
     message = f"{location}: {_one_line(text)}"
     generic = isinstance(error, exceptions.GenericError)
     if generic and (re.search(METADATA_PATH, text) or re.search(NO_IDENTITY, re.sub(URL, "", text))):

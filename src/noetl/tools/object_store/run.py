@@ -58,11 +58,10 @@ async def run_operation(
     region: str | None = None,
     destination_auth: str | dict[str, Any] | None = None,
 ) -> Outcome:
-    """The outcome of an operation on the store with an address or a URL."""
     try:
         from obstore.exceptions import BaseError
 
-        from noetl.tools.object_store.errors import answered, explained
+        from noetl.tools.object_store.errors import driver_failure, store_extra
         from noetl.tools.object_store.operations import OPERATIONS, copy_object
         from noetl.tools.object_store.stores import open_store
     except ImportError:
@@ -85,10 +84,10 @@ async def run_operation(
             else:
                 result = await OPERATIONS[inputs.operation](inputs, location)
         except (BaseError, OSError, ValueError, NotImplementedError) as error:
-            raise explained(kind.name, error, address.url(inputs.key), context.redact) from None
+            raise driver_failure(kind.name, error, address.url(inputs.key), context.redact) from None
     except Failure as failure:
         return failure.outcome
-    return Outcome(result=result, extra=answered(kind.name))
+    return Outcome(result=result, extra=store_extra(kind.name))
 
 
 def _destination(kind: Kind, inputs: ObjectInputs, source: StoreAddress) -> tuple[StoreAddress, str]:

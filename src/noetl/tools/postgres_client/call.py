@@ -81,7 +81,12 @@ async def _cancellable(work: Coroutine[Any, Any, Outcome]) -> Outcome:
 
 
 async def _work(inputs: Inputs, context: Context) -> Outcome:
-    job = _job(inputs, context)
+    if inputs.table is None:
+        job: Job = StatementsJob(context.bound[inputs.sql_field], inputs.params)
+    elif inputs.params is None:
+        job = CopyJob(inputs.table, *row_values(inputs.rows, inputs.columns, context.own_args))
+    else:
+        raise Failure("input", "`params` are for a statement: use `rows` with `table`")
     exactly_once = bool(context.spec.get("exactly_once"))
     if exactly_once and job.controls:
         raise Failure("input", "`exactly_once` runs everything in one transaction: leave BEGIN and COMMIT out")
@@ -96,14 +101,6 @@ async def _work(inputs: Inputs, context: Context) -> Outcome:
             return Outcome(result=await _run(job, session), extra=NO_ERROR)
         finally:
             stop_logging()
-
-
-def _job(inputs: Inputs, context: Context) -> Job:
-    if inputs.table is not None:
-        if inputs.params is not None:
-            raise Failure("input", "`params` are for a statement: use `rows` with `table`")
-        return CopyJob(inputs.table, *row_values(inputs.rows, inputs.columns, context.own_args))
-    return StatementsJob(context.bound[inputs.sql_field], inputs.params)
 
 
 async def _run(job: Job, session: PostgresSession) -> Any:

@@ -84,7 +84,6 @@ def _lost(error: psycopg.Error, safe: bool) -> Failure:
 
 
 def _fields(error: psycopg.Error, sent: SentStatement | None) -> dict[str, Any]:
-    """The fields of the error, for `outcome.pg`."""
     diag = error.diag
     fields: dict[str, Any] = {"code": error.sqlstate, "sqlstate": error.sqlstate}
     fields["severity"] = diag.severity_nonlocalized or diag.severity

@@ -38,12 +38,7 @@ class Job:
         raise NotImplementedError
 
 
-# -- statements -------------------------------------------------------------------------------------------------------
-
-
 class StatementsJob(Job):
-    """The statements of `command` or `query`."""
-
     def __init__(self, sql: Sql, params: list[Any] | dict[str, Any] | None) -> None:
         bound = sql if params is None else with_params(sql, params)
         if is_quoted(bound):
@@ -111,12 +106,7 @@ def with_params(sql: Sql, params: list[Any] | dict[str, Any]) -> Sql:
     return Sql(parts, sql.dialect, sql.line)
 
 
-# -- rows -------------------------------------------------------------------------------------------------------------
-
-
 class CopyJob(Job):
-    """Rows to copy into a table."""
-
     def __init__(self, table: str, columns: list[str], rows: list[list[Any]]) -> None:
         self.table, self.columns, self.rows = tuple(table.split(".")), columns, rows
         if not all(self.table):

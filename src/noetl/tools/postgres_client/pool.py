@@ -41,7 +41,6 @@ def pool_of(target: str) -> ConnectionPool:
 
 
 async def close_pools() -> None:
-    """Close the idle connections of this event loop."""
     for pool in _pools.pop(asyncio.get_running_loop(), {}).values():
         await pool.close()
 

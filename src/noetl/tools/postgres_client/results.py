@@ -91,7 +91,6 @@ class RowBuffer:
         return rows
 
     def result(self, more: dict[str, Any]) -> Any:
-        """The result with `rows` and other fields."""
         if self.binary or self.size < LARGE_BYTES:
             return {"rows": self.rows(), **more}
         return msgspec.Raw(b'{"rows":[' + b",".join(self._texts) + b"]," + _encode(more)[1:])

@@ -39,8 +39,6 @@ class StatementResult(NamedTuple):
 
 
 class PostgresSession:
-    """A connection that one call uses."""
-
     def __init__(self, connection: AsyncConnection[Any], context: Context) -> None:
         self.connection, self.context = connection, context
         self.pgconn = connection.pgconn
@@ -66,8 +64,6 @@ class PostgresSession:
         self.connection.add_notice_handler(log)
         return lambda: self.connection.remove_notice_handler(log)
 
-    # -- transactions -----------------------------------------------------------------------------------------------
-
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
         """Commits at the end. After an error the pool rolls back."""
@@ -84,8 +80,6 @@ class PostgresSession:
         rows = RowBuffer()
         await self.execute(sql, rows)
         return rows.rows()
-
-    # -- statements -------------------------------------------------------------------------------------------------
 
     async def execute(self, sql: Sql, rows: RowBuffer | None, number: int = 1, of: int = 1) -> StatementResult:
         """Run one statement, and add its rows to `rows`."""
@@ -116,8 +110,6 @@ class PostgresSession:
 
 
 class _ResultReader:
-    """Collects the results of one statement."""
-
     def __init__(self, connection: AsyncConnection[Any], rows: RowBuffer | None) -> None:
         self.connection, self.rows = connection, rows
         self.columns: list[str] = []

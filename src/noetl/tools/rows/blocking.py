@@ -19,8 +19,6 @@ class Cancelled(Exception):
 
 
 class Cancellation:
-    """Tells a thread that its call was cancelled."""
-
     def __init__(self) -> None:
         self._event = threading.Event()
         self._interrupts: list[Callable[[], object]] = []

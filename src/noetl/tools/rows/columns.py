@@ -16,8 +16,6 @@ DECIMAL_DIGITS = 38
 
 
 class Column(NamedTuple):
-    """A column and its DuckDB type."""
-
     name: str
     type: str
 
@@ -126,7 +124,6 @@ LONG_DIGITS = 18
 
 
 def from_snowflake(kind: str, digits: int | None, scale: int | None) -> str:
-    """The DuckDB type for a type of the connector."""
     if kind != "FIXED":
         return FROM_SNOWFLAKE.get(kind, "VARCHAR")
     if scale:

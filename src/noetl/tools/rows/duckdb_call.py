@@ -37,22 +37,21 @@ Params = list[Any] | dict[str, Any] | None
 
 
 async def call(inputs: Inputs, context: Context) -> Outcome:
-    """Run the statements, or insert the rows, in a thread."""
-
     def work(cancellation: Cancellation) -> dict[str, Any]:
         options = OpenOptions(inputs.read_only, tuple(inputs.paths), inputs.memory, inputs.threads)
         with open_database(inputs.database, options, cancellation) as connection:
             if inputs.table is not None:
-                return _insert(connection, inputs, context)
+                columns, rows = row_values(inputs.rows, inputs.columns, context.own_args)
+                if rows:
+                    with sql_errors():
+                        _insert(connection, inputs.table, columns, rows)
+                return changed(len(rows))
             return _run(connection, context.bound[inputs.sql_field], inputs.params, cancellation)
 
     try:
         return Outcome(result=await in_thread(work), extra=duckdb_extra(None))
     except Failure as failure:
         return failure.outcome
-
-
-# -- statements -------------------------------------------------------------------------------------------------------
 
 
 class PreparedStatement(NamedTuple):
@@ -101,7 +100,6 @@ def _prepare(connection: DuckDBPyConnection, sql: Sql, params: Params) -> list[P
 
 
 def _parameter(value: Any, values: list[Any]) -> str:
-    """The placeholder of a value, which is added to the values."""
     if isinstance(value, int) and not -(2**127) <= value < 2**127:
         raise Failure("input", f"a number of {value.bit_length()} bits is more than DuckDB accepts")
     nested = isinstance(value, dict) or (isinstance(value, list) and not is_array(value))
@@ -137,7 +135,6 @@ def _as_text(connection: DuckDBPyConnection, prepared: PreparedStatement) -> str
 
 
 def _located(error: duckdb.Error, sql: WrittenSql) -> Failure:
-    """The failure with its line, counted in the SQL of the author."""
     parsed = parse_error(error)
     if parsed.code == "Permission":
         return sql_failure(error, advice="Declare the files and folders that statements may use in `paths`")
@@ -145,9 +142,6 @@ def _located(error: duckdb.Error, sql: WrittenSql) -> Failure:
         return sql_failure(error)
     before = sql.text.encode()[: parsed.position].decode(errors="ignore")
     return sql_failure(error, sql.place(len(before) + 1)[0])
-
-
-# -- results ----------------------------------------------------------------------------------------------------------
 
 
 def _read(connection: DuckDBPyConnection, cancellation: Cancellation) -> dict[str, Any]:
@@ -164,7 +158,6 @@ def _read(connection: DuckDBPyConnection, cancellation: Cancellation) -> dict[st
 
 
 def _reader(kind: Any) -> Callable[[Any], Any]:
-    """The function that makes a value of this type plain."""
     if str(kind) == "JSON":
         return from_json
     if "JSON" not in str(kind):
@@ -180,20 +173,8 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
     return plain
 
 
-# -- bulk -------------------------------------------------------------------------------------------------------------
-
-
-def _insert(connection: DuckDBPyConnection, inputs: Inputs, context: Context) -> dict[str, Any]:
+def _insert(connection: DuckDBPyConnection, table: str, columns: list[str], rows: list[list[Any]]) -> None:
     """Insert all rows in one transaction, as JSON, which is thirty times faster than one by one."""
-    assert inputs.table is not None
-    columns, rows = row_values(inputs.rows, inputs.columns, context.own_args)
-    if rows:
-        with sql_errors():
-            _insert_rows(connection, inputs.table, columns, rows)
-    return changed(len(rows))
-
-
-def _insert_rows(connection: DuckDBPyConnection, table: str, columns: list[str], rows: list[list[Any]]) -> None:
     name = table_name(table)
     types = {row[0].lower(): row[1] for row in connection.execute(f"DESCRIBE {name}").fetchall()}
     unknown = [column for column in columns if column.lower() not in types]

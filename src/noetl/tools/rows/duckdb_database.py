@@ -48,8 +48,6 @@ class OpenOptions(NamedTuple):
     paths: tuple[str, ...] = ()
     memory: str = "1GB"
     threads: int = 2
-    alone: object = None
-    """A unique object, for a caller that shares with no other."""
 
 
 # -- opening ----------------------------------------------------------------------------------------------------------
@@ -89,23 +87,21 @@ _LOCK = threading.Lock()
 
 
 @contextmanager
-def hold_file(
-    path: str, options: OpenOptions, cancellation: Cancellation, *, open_it: bool = True
-) -> Iterator[DatabaseFile]:
-    """Wait for a file and hold it open, or with `open_it` false only keep other calls of this process out."""
+def hold_file(path: str, options: OpenOptions | None, cancellation: Cancellation) -> Iterator[DatabaseFile]:
+    """Wait for a file and hold it open. Without options it is not opened, and shared with no other call."""
     with _LOCK:
         file = _FILES.setdefault(path, DatabaseFile())
     with file.changed:
         ticket = object()
         file.queue.append(ticket)
         try:
-            while file.queue[0] is not ticket or (file.users and file.options != options):
+            while file.queue[0] is not ticket or (file.users and (options is None or file.options != options)):
                 cancellation.check()
                 file.changed.wait(0.05)
         finally:
             file.queue.remove(ticket)
             file.changed.notify_all()
-        if file.users == 0 and open_it:
+        if file.users == 0 and options is not None:
             file.instance = open_instance(path, options)
         file.users, file.options = file.users + 1, options
     try:
@@ -169,7 +165,6 @@ def _allowed(paths: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def literal(value: Any) -> str:
-    """A value as a DuckDB literal."""
     match value:
         case None | bool() | int():
             return simple_literal(value)
@@ -234,7 +229,6 @@ def sql_errors() -> Iterator[None]:
 
 
 def sql_failure(error: Error, line: int | None = None, *, advice: str | None = None) -> Failure:
-    """The failure of a statement."""
     parsed = parse_error(error)
     kind, message, retryable = "sql", f"{parsed.code}: {parsed.message}" if parsed.code else parsed.message, False
     match error:
@@ -253,7 +247,6 @@ def sql_failure(error: Error, line: int | None = None, *, advice: str | None = N
 
 
 def duckdb_extra(code: str | None) -> dict[str, Any]:
-    """`outcome.duckdb`."""
     return {"duckdb": {"code": code}}
 
 

@@ -26,7 +26,6 @@ SOURCE, TARGET = "source", "target"
 
 
 def duckdb_text(staging: Staging, sql: Sql, params: Any) -> str:
-    """The query of a source with literals."""
     text = write(sql, literal)
     with sql_errors():
         statements = staging.connection.extract_statements(text)

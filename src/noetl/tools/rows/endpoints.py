@@ -31,8 +31,6 @@ class Progress:
 
 
 class StagedRows(NamedTuple):
-    """A query of the staging database, and its columns."""
-
     query: str
     columns: list[Column]
 
@@ -100,9 +98,6 @@ class TargetEndpoint:
 
     def commit(self) -> None:
         """Make the rows visible."""
-
-
-# -- SQL that PostgreSQL and DuckDB share -----------------------------------------------------------------------------
 
 
 def create_table(name: str, types: dict[str, str], key: list[str]) -> str:

@@ -48,9 +48,6 @@ def file_format(path: str, explicit: str | None) -> str:
     return name
 
 
-# -- source -----------------------------------------------------------------------------------------------------------
-
-
 def file_source(staging: Staging, path: str, form: str, *, typed: bool) -> SourceEndpoint:
     """The rows of a file. `typed`: the target gets the types of the source."""
     path = task_file(path, "source.path")
@@ -136,9 +133,6 @@ def _json_kind(kinds: set[str]) -> str:
     return "DOUBLE" if kinds <= {"BIGINT", "UBIGINT", "DOUBLE"} else "JSON"
 
 
-# -- target -----------------------------------------------------------------------------------------------------------
-
-
 class FileTarget(TargetEndpoint):
     """A file, written under another name and renamed at the end."""
 
@@ -204,7 +198,6 @@ class FileTarget(TargetEndpoint):
         os.replace(self.temporary, self.path)
 
     def discard(self) -> None:
-        """Remove the temporary files."""
         for path in self.paths[1:]:
             Path(path).unlink(missing_ok=True)
 

@@ -43,7 +43,6 @@ class Pipe:
         os.mkfifo(self.path, 0o600)
 
     def relation(self, columns: list[Column]) -> str:
-        """The relation that DuckDB reads the rows from."""
         types = ", ".join(f"{literal(column.name)}: {literal(column.type)}" for column in columns)
         return (
             f"read_csv({literal(self.path)}, columns = {{{types}}}, auto_detect = false, header = false, delim = ',', "
@@ -52,7 +51,6 @@ class Pipe:
         )
 
     def copy(self, query: str, columns: list[Column]) -> str:
-        """The statement that writes the rows of a query."""
         quotes = f", force_quote ({columns[0].quoted})" if len(columns) == 1 else ""  # a line must not be `\.`
         form = f"format csv, header false, delim ',', quote '\"', escape '\"', nullstr {literal(NULL)}{quotes}"
         return f"COPY ({query}) TO {literal(self.path)} ({form})"

@@ -43,12 +43,7 @@ COPYING = (ExecStatus.COPY_OUT, ExecStatus.COPY_IN)
 BUFFER_BYTES = 1 << 18
 
 
-# -- connection -------------------------------------------------------------------------------------------------------
-
-
 class TransferConnection:
-    """A connection of this transfer only."""
-
     def __init__(self, driver: Connection[Any]) -> None:
         self.driver = driver
         self.aborted = self.committing = False
@@ -120,9 +115,6 @@ def open_connection(conninfo: str, cancellation: Cancellation) -> Iterator[Trans
         driver.close()
 
 
-# -- source -----------------------------------------------------------------------------------------------------------
-
-
 def postgres_text(connection: TransferConnection, sql: Sql, params: Any) -> str:
     """The query of a source with literals: COPY takes no parameters."""
     literal = literals(Escaping(connection.pq), "utf-8")
@@ -190,12 +182,7 @@ def _to_pipe(name: str, kind: str) -> str:
     return f"to_json({name})" if kind.endswith("[]") else name
 
 
-# -- target -----------------------------------------------------------------------------------------------------------
-
-
 class PostgresTarget(TargetEndpoint):
-    """A table, filled in one transaction."""
-
     def __init__(self, connection: TransferConnection, table: str, mode: str, key: list[str]) -> None:
         self.connection, self.mode, self.key = connection, mode, key
         self.name = self.into = table_name(table)

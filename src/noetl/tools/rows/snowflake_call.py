@@ -28,7 +28,6 @@ Params = list[Any] | dict[str, Any] | None
 
 
 async def call(inputs: Inputs, context: Context) -> Outcome:
-    """Run the statements, or insert the rows, in a thread."""
     try:
         fields = await context.credential(inputs.auth or DEFAULT_ENTRY)
         own = {name: getattr(inputs, name) for name in ("warehouse", "database", "schema", "role")}

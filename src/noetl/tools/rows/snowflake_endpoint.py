@@ -18,7 +18,7 @@ from noetl.tools.rows.columns import Column, from_snowflake, to_snowflake
 from noetl.tools.rows.endpoints import PipedSource, Progress, StagedRows, TargetEndpoint, duplicate_key
 from noetl.tools.rows.pipe import NULL, Pipe
 from noetl.tools.rows.snowflake_session import SnowflakeSession, login, logout
-from noetl.tools.rows.snowflake_sql import batches, bind, folded, insert_batch, literal, name
+from noetl.tools.rows.snowflake_sql import batches, bind, folded, insert_batch, literal, quoted_name
 from noetl.tools.rows.staging import Staging
 
 FETCH_ROWS = 2_000
@@ -31,7 +31,6 @@ UNCHANGED = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "BOOLEAN", "BLOB", "DOU
 def open_session(
     fields: dict[str, Any], database: str | None, cancellation: Cancellation
 ) -> Iterator[SnowflakeSession]:
-    """A session of this transfer only."""
     connection = login({**fields, "database": database} if database else fields)
     try:
         yield SnowflakeSession(connection, cancellation)
@@ -39,12 +38,7 @@ def open_session(
         logout(connection)
 
 
-# -- source -----------------------------------------------------------------------------------------------------------
-
-
 class SnowflakeSource(PipedSource):
-    """The rows of a query."""
-
     def __init__(self, session: SnowflakeSession, staging: Staging, sql: Sql, params: Any) -> None:
         self.session = session
         self.cursor = session.execute(*(bind(sql) if params is None else (write(sql, literal), params)))
@@ -81,22 +75,19 @@ def _other_case(text: str) -> str:
     return text.lower() if text == folded(text) and text == text.upper() else text
 
 
-# -- target -----------------------------------------------------------------------------------------------------------
-
-
 class SnowflakeTarget(TargetEndpoint):
     """A table, written in one transaction. Snowflake commits when it creates a table, so that comes first."""
 
     def __init__(self, session: SnowflakeSession, table: str, mode: str, key: list[str], batch_size: int) -> None:
         self.session, self.mode, self.key, self.batch_size = session, mode, key, batch_size
         self.table, self.exists = table, False
-        self.name = self.into = name(table)
+        self.name = self.into = quoted_name(table)
 
     def accepts(self) -> dict[str, str] | None:
         """The columns by their names at the other endpoint."""
         *schema, table = (folded(part) for part in self.table.split("."))
         within = f"table_schema = {literal(schema[-1])}" if schema else "table_schema = CURRENT_SCHEMA()"
-        view = f"{name(schema[0])}.information_schema" if len(schema) > 1 else "information_schema"
+        view = f"{quoted_name(schema[0])}.information_schema" if len(schema) > 1 else "information_schema"
         cursor = self.session.execute(
             f"SELECT column_name, data_type FROM {view}.columns WHERE table_name = {literal(table)} AND {within} "
             "ORDER BY ordinal_position"
@@ -107,11 +98,11 @@ class SnowflakeTarget(TargetEndpoint):
 
     def prepare(self, columns: list[Column]) -> None:
         if not self.exists:
-            parts = ", ".join(f"{name(column.name)} {to_snowflake(column.type)}" for column in columns)
+            parts = ", ".join(f"{quoted_name(column.name)} {to_snowflake(column.type)}" for column in columns)
             self.session.execute(f"CREATE TABLE {self.name} ({parts})")
         if self.mode == "upsert":
-            names = ", ".join(name(column.name) for column in columns)
-            self.into = name(STAGING_TABLE)
+            names = ", ".join(quoted_name(column.name) for column in columns)
+            self.into = quoted_name(STAGING_TABLE)
             self.session.execute(f"CREATE TEMPORARY TABLE {self.into} AS SELECT {names} FROM {self.name} WHERE FALSE")
         self.session.execute("BEGIN")
         if self.mode == "replace":
@@ -131,8 +122,8 @@ class SnowflakeTarget(TargetEndpoint):
         return count
 
     def _merge(self, columns: list[Column]) -> None:
-        names = [name(column.name) for column in columns]
-        keys = [name(column) for column in self.key]
+        names = [quoted_name(column.name) for column in columns]
+        keys = [quoted_name(column) for column in self.key]
         key_list = ", ".join(keys)
         duplicates = f"SELECT {key_list} FROM {self.into} GROUP BY {key_list} HAVING COUNT(*) > 1 LIMIT 1"
         if (values := self.session.execute(duplicates).fetchone()) is not None:
@@ -150,7 +141,6 @@ class SnowflakeTarget(TargetEndpoint):
 
 
 def _for_snowflake(column: Column) -> str:
-    """The expression that DuckDB passes a column with."""
     if column.type in UNCHANGED:
         return column.quoted
     as_json = column.nested and column.type != "JSON"

@@ -43,11 +43,7 @@ SESSION_ENDED = frozenset([390104, 390111, 390112, 390114])
 """The session has ended: the statement was not run."""
 
 
-# -- sessions ---------------------------------------------------------------------------------------------------------
-
-
 def login(fields: Mapping[str, Any]) -> SnowflakeConnection:
-    """A new session with the fields of a credential."""
     logging.getLogger("snowflake.connector").setLevel(logging.CRITICAL)  # it logs statements and addresses
     settings = {name: fields[name] for name in (*FIELDS, *AUTH_FIELDS) if fields.get(name) is not None}
     unknown = next((name for name in fields if name not in (*FIELDS, *AUTH_FIELDS, "kind")), None)
@@ -104,12 +100,7 @@ def _private_key(text: str | bytes, passphrase: str | None) -> bytes:
     return key.private_bytes(serialization.Encoding.DER, form, serialization.NoEncryption())
 
 
-# -- statements -------------------------------------------------------------------------------------------------------
-
-
 class SnowflakeSession:
-    """A connection that one call uses."""
-
     def __init__(self, connection: SnowflakeConnection, cancellation: Cancellation) -> None:
         self.connection, self.cancellation = connection, cancellation
         self.running: tuple[str, str] | None = None
@@ -139,9 +130,6 @@ class SnowflakeSession:
         finally:
             self.running = None
         return cursor
-
-
-# -- pool -------------------------------------------------------------------------------------------------------------
 
 
 class IdleConnection(NamedTuple):
@@ -216,9 +204,6 @@ async def close_pool() -> None:
         await in_thread(lambda cancellation: pool.close())
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
-
-
 def statement_failure(error: Error) -> Failure:
     code, state = error.errno, error.sqlstate
     extra = snowflake_extra(code, state, error.sfqid)
@@ -227,7 +212,7 @@ def statement_failure(error: Error) -> Failure:
         return Failure("cancelled", f"snowflake: {text}", extra=extra)
     lost = isinstance(error, (OperationalError, InterfaceError)) or not isinstance(error, DatabaseError)
     if lost or code in SESSION_ENDED:
-        return Failure("connect", f"the connection to snowflake broke: {text}", retryable=True, extra=extra)
+        return Failure("connect", f"the connection to Snowflake was lost: {text}", retryable=True, extra=extra)
     line = re.search(r"(?i)\bline:? (\d+)", text)
     place = {"line": int(line[1])} if line else {}
     return Failure("sql", f"snowflake: {text}", retryable=code == LOCKED, extra=extra, **place)
@@ -238,8 +223,8 @@ def _login_failure(error: Error, where: str) -> Failure:
     text = _message(error)
     refused = str(error.errno or "").startswith(("390", "394")) or (error.sqlstate or "").startswith("28")
     if refused or "Incorrect username" in text:
-        return Failure("auth", f"snowflake refuses the credential: {text}", extra=extra)
-    return Failure("connect", f"snowflake can't be reached at {where}: {text}", retryable=True, extra=extra)
+        return Failure("auth", f"Snowflake rejected the credential: {text}", extra=extra)
+    return Failure("connect", f"Snowflake can't be reached at {where}: {text}", retryable=True, extra=extra)
 
 
 def _message(error: Error) -> str:
@@ -249,6 +234,5 @@ def _message(error: Error) -> str:
 
 
 def snowflake_extra(code: int | None, state: str | None, query: str | None) -> dict[str, Any]:
-    """`outcome.snowflake`."""
     text = f"{code:06d}" if isinstance(code, int) and code >= 0 else None
     return {"snowflake": {"code": text, "sqlstate": None if state in (None, "n/a") else state, "query_id": query}}

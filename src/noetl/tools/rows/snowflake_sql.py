@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -52,7 +52,6 @@ def _only_literals(sql: Sql) -> Iterator[bool]:
 
 
 def literal(value: Any) -> str:
-    """A value as a Snowflake literal."""
     match value:
         case None | bool() | int():
             return simple_literal(value)
@@ -68,7 +67,7 @@ def first_word(sql: Sql) -> str:
     return next(iter(first_words(sql, 1)), "")
 
 
-def name(text: str) -> str:
+def quoted_name(text: str) -> str:
     """The quoted name that Snowflake makes of an unquoted one: `sales.orders` is `"SALES"."ORDERS"`."""
     parts = text.split(".")
     if not all(parts) or "\0" in text:
@@ -81,9 +80,6 @@ def folded(part: str) -> str:
     return part.upper() if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_$]*", part) else part
 
 
-# -- inserts ----------------------------------------------------------------------------------------------------------
-
-
 def insert_rows(session: SnowflakeSession, table: str, columns: list[str], rows: list[list[Any]]) -> str | None:
     """Insert all rows in one transaction; return the id of the last query."""
     if not rows:
@@ -91,7 +87,7 @@ def insert_rows(session: SnowflakeSession, table: str, columns: list[str], rows:
     session.execute("BEGIN")
     query = None
     for batch in batches(rows, len(columns)):
-        query = insert_batch(session, name(table), columns, batch)
+        query = insert_batch(session, quoted_name(table), columns, batch)
     session.execute("COMMIT")
     return query
 
@@ -112,41 +108,36 @@ def insert_batch(
 
     `json` are the indexes of columns whose values are JSON text already.
     """
-    cells_of = [_ColumnValues([row[place] for row in rows], place in json) for place in range(len(columns))]
-    values: list[Any] = []
-    lines = [f"({', '.join(column.cell(number, values) for column in cells_of)})" for number in range(len(rows))]
-    converted = ", ".join(column.converted(f"column{place}") for place, column in enumerate(cells_of, start=1))
-    target = f"{into} ({', '.join(map(name, columns))})"
+    writers = [
+        _writer({type(row[place]) for row in rows if row[place] is not None}, place in json)
+        for place in range(len(columns))
+    ]
+    values: list[str] = []
+    lines = []
+    for row in rows:
+        cells = []
+        for value, (text_of, _) in zip(row, writers, strict=True):
+            if value is None or text_of is None:
+                cells.append(literal(value))
+            else:
+                values.append(text_of(value))
+                cells.append("?")
+        lines.append(f"({', '.join(cells)})")
+    converted = ", ".join(form.format(f"column{place}") for place, (_, form) in enumerate(writers, start=1))
+    target = f"{into} ({', '.join(map(quoted_name, columns))})"
     return session.execute(f"INSERT INTO {target} SELECT {converted} FROM VALUES {', '.join(lines)}", values).sfqid
 
 
-class _ColumnValues:
-    """The values of one column in one statement."""
-
-    def __init__(self, values: list[Any], json: bool) -> None:
-        self.values, self.json = values, json
-        kinds = {type(value) for value in values if value is not None}
-        self.literal = kinds <= {int, float} or kinds <= {bool}
-        self.nested = json or bool(kinds & {dict, list})
-        self.binary = kinds == {bytes}
-        if bytes in kinds and not self.binary:
-            raise Failure("input", "a column has binary content in one row and another type in another row")
-
-    def cell(self, number: int, bound: list[Any]) -> str:
-        value = self.values[number]
-        if value is None or self.literal:
-            return literal(value)
-        bound.append(self._text(value))
-        return "?"
-
-    def _text(self, value: Any) -> str:
-        if self.nested and not self.json:
-            return msgspec.json.encode(value).decode()
-        if self.binary:
-            return str(value.hex())
-        return ("true" if value else "false") if isinstance(value, bool) else str(value)
-
-    def converted(self, column: str) -> str:
-        if self.nested:
-            return f"PARSE_JSON({column})"
-        return f"TO_BINARY({column}, 'HEX')" if self.binary else column
+def _writer(kinds: set[type], json: bool) -> tuple[Callable[[Any], str] | None, str]:
+    """How the values of a column are bound as text, None for literals; and the expression that converts them."""
+    if json:
+        return str, "PARSE_JSON({})"
+    if kinds <= {int, float} or kinds <= {bool}:
+        return None, "{}"
+    if kinds & {dict, list}:
+        return (lambda value: msgspec.json.encode(value).decode()), "PARSE_JSON({})"
+    if kinds == {bytes}:
+        return bytes.hex, "TO_BINARY({}, 'HEX')"
+    if bytes in kinds:
+        raise Failure("input", "a column has binary content in one row and another type in another row")
+    return (lambda value: str(value).lower() if isinstance(value, bool) else str(value)), "{}"

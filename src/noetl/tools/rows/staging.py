@@ -69,7 +69,7 @@ def open_staging(
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="noetl-transfer-"))
         files = {alias: (task_file(path, "database"), reads) for alias, (path, reads) in databases.items()}
         for path in sorted({path for path, _ in files.values()}):
-            stack.enter_context(hold_file(path, OpenOptions(alone=object()), cancellation, open_it=False))
+            stack.enter_context(hold_file(path, None, cancellation))
         connection = stack.enter_context(
             open_instance(":memory:", OpenOptions(memory=MEMORY, threads=THREADS), locked=False)
         )

@@ -161,10 +161,10 @@ class Transfer:
                 query = postgres_text(connection, self._sql(), source.params)
                 return PostgresSource(connection, query, staging, typed=typed)
         from noetl.tools.rows.snowflake_endpoint import SnowflakeSource, open_session
-        from noetl.tools.rows.snowflake_sql import name
+        from noetl.tools.rows.snowflake_sql import quoted_name
 
         session = self.stack.enter_context(open_session(job.source_auth, source.database, self.cancellation))
-        return SnowflakeSource(session, staging, self._sql(name), source.params)
+        return SnowflakeSource(session, staging, self._sql(quoted_name), source.params)
 
     def _sql(self, name_of: Callable[[str], str] = table_name) -> Sql:
         """The query of the source; `name_of` quotes the name of its table."""
