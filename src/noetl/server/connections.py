@@ -1,9 +1,8 @@
 """Connection limits: how many connections a server keeps open, and how long it waits for a client.
 
-The limits apply before authentication, so they apply to every client. A connection *waits* while the client has to send
-data, and is *busy* while the server has to respond: long polls and event streams are busy and have no deadline. A
-waiting connection has a deadline for the request line and headers, for each part of a request body and for the whole
-body. A connection whose client does not read the response has a deadline as well.
+They apply before authentication. A connection *waits* while the client has to send data, and is *busy* while the server
+has to respond: long polls and event streams are busy and have no deadline. A waiting connection has a deadline for the
+headers, for each part of a request body and for the whole body. A client that does not read the response has one, too.
 
 There is a limit for all connections and one per address. When a limit is reached, the server closes the oldest
 connection that has never completed a request, or else the one that has been idle longest. So idle connections cannot
@@ -21,7 +20,6 @@ from typing import Any
 
 import h11
 import msgspec
-from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
@@ -32,8 +30,6 @@ RESERVED_DESCRIPTORS = 128
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits that apply before authentication."""
-
     connections: int = 4_096
     address_share: float = 0.5
     """Fraction of all connections available to one address; a trusted proxy may use all."""
@@ -78,8 +74,6 @@ class Group:
 
 
 class Connections(ServerState):
-    """The open connections of a server."""
-
     def __init__(self, limits: ConnectionLimits, descriptors: int, proxies: Iterable[str] = ()) -> None:
         super().__init__()
         self.limits = limits
@@ -136,14 +130,8 @@ class Connection(H11Protocol):
 
     server_state: Connections
 
-    def __init__(
-        self,
-        config: Config,
-        server_state: Connections,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.groups: tuple[Group, ...] = ()
         self.address = ""
         self.is_proven = False

@@ -72,7 +72,6 @@ class Metrics:
         self.counted: dict[str, dict[Labels, float]] = {}
         self.histograms: dict[str, dict[Labels, _Histogram]] = {}
         self.open_requests = 0
-        self.streams = 0
         for name, metric in METRICS.items():
             if metric.kind == "histogram":
                 self.histograms[name] = {} if metric.labels else {(): _Histogram(metric)}
@@ -96,11 +95,7 @@ class Metrics:
 
     def text(self, gauges: dict[str, dict[Labels, float]]) -> str:
         """All metrics; `gauges` are those that are read on request."""
-        current: dict[str, dict[Labels, float]] = {
-            "noetl_http_requests_open": {(): self.open_requests},
-            "noetl_event_streams": {(): self.streams},
-        }
-        values = self.counted | current | gauges | _process()
+        values = self.counted | {"noetl_http_requests_open": {(): self.open_requests}} | gauges | _process()
         return "\n".join(line for name in METRICS for line in self._lines(name, values.get(name))) + "\n"
 
     def _lines(self, name: str, values: dict[Labels, float] | None) -> Iterator[str]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -49,7 +49,7 @@ class Followed:
     def __init__(self) -> None:
         self.streams = 0
         self.seq = 0
-        """The last seq that its streams were notified of."""
+        """The last seq that its streams know of."""
         self.changed = asyncio.Event()
 
     def wake(self, seq: int) -> None:
@@ -75,9 +75,8 @@ class Streams:
             detail = f"this caller has {self.limit_per_caller} event streams open, the maximum; close one of them first"
             raise Refused(429, detail, headers=wait)
         if self.by_caller.total() >= self.limit:
-            raise Refused(
-                503, f"this server has {self.limit:,} event streams open, the maximum; try again later", headers=wait
-            )
+            detail = f"this server has {self.limit:,} event streams open, the maximum; try again later"
+            raise Refused(503, detail, headers=wait)
         self.by_caller[caller] += 1
 
     def close(self, caller: str) -> None:
@@ -85,18 +84,18 @@ class Streams:
         if not self.by_caller[caller]:
             del self.by_caller[caller]
 
-    def follow(self, execution: str) -> Followed:
+    @contextmanager
+    def following(self, execution: str) -> Iterator[Followed]:
         followed = self.followed.setdefault(execution, Followed())
         followed.streams += 1
         if self._polling is None or self._polling.done():
             self._polling = asyncio.create_task(self._poll())
-        return followed
-
-    def leave(self, execution: str) -> None:
-        followed = self.followed[execution]
-        followed.streams -= 1
-        if not followed.streams:
-            del self.followed[execution]
+        try:
+            yield followed
+        finally:
+            followed.streams -= 1
+            if not followed.streams:
+                del self.followed[execution]
 
     def wake(self, execution: str, seq: int) -> None:
         """Wake the streams of an execution after a commit on this server."""
@@ -113,15 +112,12 @@ class Streams:
             names = list(self.followed)
             for start in range(0, len(names), EXECUTIONS_PER_QUERY):
                 with suppress(NoetlError):  # the store is unavailable; retried later
-                    seqs = await self.in_store(_seqs, self.store, names[start : start + EXECUTIONS_PER_QUERY])
-                    for name, seq in seqs:
+                    some = names[start : start + EXECUTIONS_PER_QUERY]
+                    seqs = await self.in_store(lambda some=some: list(map(self.store.seq, some)))
+                    for name, seq in zip(some, seqs, strict=True):
                         if (followed := self.followed.get(name)) is not None and seq > followed.seq:
                             followed.wake(seq)
             await asyncio.sleep(POLL_SECONDS)
-
-
-def _seqs(store: Store, executions: Sequence[str]) -> list[tuple[str, int]]:
-    return [(execution, store.seq(execution)) for execution in executions]
 
 
 class EventStream(StreamingResponse):
@@ -143,10 +139,9 @@ async def stream(
     api: Api, execution: str, after: int, is_authorized: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[bytes]:
     """The events after a seq as they are stored, until the execution has ended or the client is not authorized."""
-    followed, loop = api.streams.follow(execution), asyncio.get_running_loop()
-    api.metrics.streams += 1
+    loop = asyncio.get_running_loop()
     next_comment = loop.time() + KEEP_ALIVE_SECONDS
-    try:
+    with api.streams.following(execution) as followed:
         yield b": events of an execution\nretry: 1000\n\n"
         while not api.closing.is_set():
             changed = followed.changed
@@ -163,25 +158,16 @@ async def stream(
                 continue
             await asyncio.sleep(MIN_READ_SECONDS)
             while not changed.is_set() and not api.closing.is_set():
-                await _wait(changed, min(CHECK_SECONDS, KEEP_ALIVE_SECONDS))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(CHECK_SECONDS, KEEP_ALIVE_SECONDS)):
+                        await changed.wait()
                 if not await is_authorized():
                     return
                 if loop.time() > next_comment:
                     yield b": still here\n\n"
                     next_comment = loop.time() + KEEP_ALIVE_SECONDS
-    finally:
-        api.metrics.streams -= 1
-        api.streams.leave(execution)
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
 
 
 def _encoded(execution: str, row: Row) -> bytes:
-    return b"id: %d\ndata: %b\n\n" % (
-        row.seq,
-        msgspec.json.encode(EventView.of(execution, row), enc_hook=encode_reference),
-    )
+    data = msgspec.json.encode(EventView.of(execution, row), enc_hook=encode_reference)
+    return b"id: %d\ndata: %b\n\n" % (row.seq, data)

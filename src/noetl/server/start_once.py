@@ -16,6 +16,7 @@ from noetl.server.problems import Refused
 if TYPE_CHECKING:
     from noetl.server.api import Api
 
+PREFER = Header("Prefer", "`wait=SECONDS`: respond when the execution has ended, or after that time (at most 60).")
 IDEMPOTENCY_KEY = Header("Idempotency-Key", "Requests with the same key and content count once.")
 MAX_KEY_LENGTH = 200
 

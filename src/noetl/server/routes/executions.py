@@ -16,22 +16,11 @@ from noetl.model.identity import uuid7
 from noetl.runtime.history import state_at
 from noetl.server import sse
 from noetl.server.call import Call, json_response
-from noetl.server.endpoint import (
-    Count,
-    Header,
-    Limit,
-    Nothing,
-    Page,
-    QueryString,
-    RequestBody,
-    Routes,
-    VersionNumber,
-    text,
-)
+from noetl.server.endpoint import Count, Limit, Nothing, Page, QueryString, RequestBody, Routes, VersionNumber, text
 from noetl.server.execution_views import EventView, ExecutionItem, ExecutionView, StateView, Status, execution_item
 from noetl.server.problems import Refused
 from noetl.server.roles import PREFIX, WRITE, is_id
-from noetl.server.start_once import IDEMPOTENCY_KEY, execution_id, is_started
+from noetl.server.start_once import IDEMPOTENCY_KEY, PREFER, execution_id, is_started
 from noetl.store.ports import Store, Summary
 from noetl.timestamps import rfc3339
 
@@ -43,8 +32,6 @@ MAX_WAIT_SECONDS = 60
 MAX_READS = 20
 """Maximum number of store queries for a page of executions of one path."""
 LOG_LINES_PER_READ, LOG_PAGE_CHARACTERS = 100, 8 << 20
-
-PREFER = Header("Prefer", "`wait=SECONDS`: respond when the execution has ended, or after that time (at most 60).")
 
 
 # -- starting -------------------------------------------------------------------------------------------------------
@@ -395,12 +382,11 @@ async def signal(call: Call, body: SignalRequest) -> SignalAnswer:
         raise Refused(422, "`name` must not be empty")
     answer = await call.api.service.handle(call.path_params["id"], Signal(body.name, id, body.payload))
     state = answer.state
-    outcome: Literal["accepted", "duplicate", "late"]
+    outcome: Literal["accepted", "duplicate", "late"] = "late"
     if any(event.name == "message.received" for event in answer.events):
         outcome = "accepted"
     elif id in state.signal_ids or not state.over:
         outcome = "duplicate"
-    else:
-        outcome = "late"
-    flags = (outcome == "accepted", outcome == "duplicate", outcome == "late")
-    return SignalAnswer(state.id, body.name, id, outcome, *flags)
+    return SignalAnswer(
+        state.id, body.name, id, outcome, outcome == "accepted", outcome == "duplicate", outcome == "late"
+    )

@@ -15,8 +15,8 @@ from noetl.server.endpoint import QueryString, RequestBody, Routes, text
 from noetl.server.execution_views import ExecutionView
 from noetl.server.problems import Refused
 from noetl.server.roles import WRITE
-from noetl.server.routes.executions import PAYLOAD_BYTES, PREFER, started
-from noetl.server.start_once import IDEMPOTENCY_KEY, execution_id
+from noetl.server.routes.executions import PAYLOAD_BYTES, started
+from noetl.server.start_once import IDEMPOTENCY_KEY, PREFER, execution_id
 
 routes = Routes()
 MAX_NAME_LENGTH = 1_000

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from noetl.engine.admissible import Inadmissible
 from noetl.engine.commands import Claim, Report
 from noetl.engine.events import StepPaused, StepRegranted, StepStarted, TaskRetryScheduled
-from noetl.engine.state import Execution, Lease
+from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.results.stores import buckets, is_named
@@ -32,7 +32,6 @@ from noetl.store import codec
 from noetl.store.access import Token
 from noetl.store.ports import Change, LogLine, Store, WorkerSession
 from noetl.worker import wire
-from noetl.worker.work import Work
 
 routes = Routes()
 
@@ -67,7 +66,8 @@ async def claim(call: Call, body: wire.ClaimRequest) -> Response:
     started = perf_counter()
     works = await call.until_disconnect(call.api.service.claim(command, seconds, again=body.again))
     if works and seconds and not await _is_still_allowed(call, command.pool):
-        await _return(call, works)
+        for work in works:
+            await call.api.runtime.handle(work.execution, Report(work.fence, (), hand_back=True))
         raise unauthorised("this token was revoked or is limited to another pool", invalid=True)
     if works:
         call.api.metrics.observe("noetl_claim_wait_seconds", perf_counter() - started)
@@ -107,7 +107,7 @@ async def _verdicts(call: Call, execution: str, report: Report) -> wire.Verdicts
             await _decide(api, execution, part, again=False)
         outcome = await _decide(api, execution, last, again=lease is None)
     except Inadmissible as error:
-        name = lease.worker if lease is not None else _token(call)
+        name = lease.worker if lease is not None else _token(call).id
         api.log.write("warning", f"report refused: {error}", execution=execution, worker=name)
         return wire.Verdicts("rejected")
     api.metrics.count("noetl_leases_granted_total", len(outcome.works))
@@ -176,15 +176,8 @@ def _claim(call: Call, request: wire.ClaimRequest) -> Claim:
 
 async def _is_still_allowed(call: Call, pool: str | None) -> bool:
     """Whether the token is still valid for this pool, after the claim has waited."""
-    assert call.caller.token is not None
-    token: Token | None = await call.in_store(call.api.store.access.token, call.caller.token.hash)
+    token: Token | None = await call.in_store(call.api.store.access.token, _token(call).hash)
     return token is not None and token.is_valid(call.api.clock.now()) and token.pool in (None, pool)
-
-
-async def _return(call: Call, works: list[Work]) -> None:
-    """Return leases that must not be sent to the worker."""
-    for work in works:
-        await call.api.runtime.handle(work.execution, Report(work.fence, (), hand_back=True))
 
 
 @routes.add("POST", "/worker/heartbeat", limit=16 * MIB)
@@ -218,8 +211,8 @@ async def secrets(call: Call, body: wire.SecretRequest) -> StoredCredential:
     if not leases:
         raise Conflict("this worker holds no lease of that execution")
     credential = await api.runtime.credential(body.execution, body.name)
-    playbook = state.net.playbook
-    pools = {_pool_of(state, lease) for lease in leases}
+    playbook, steps = state.net.playbook, [state.net.steps[state.runs[lease.run].step] for lease in leases]
+    pools = {step.pool or playbook.executor.pool for step in steps}
     refusals = [credential.refusal(playbook.path, pool) for pool in sorted(pools)]
     if all(refusals):
         raise NotFound(f"credential {body.name!r} {refusals[0]}")
@@ -229,23 +222,25 @@ async def secrets(call: Call, body: wire.SecretRequest) -> StoredCredential:
 @routes.add("GET", "/worker/playbooks/{hash}", answers={200: YAML})
 async def playbook(call: Call) -> Response:
     """The text of a playbook by its digest, for a worker with a lease of one of its executions."""
-    stored = await call.in_store(call.api.store.playbook, call.path_params["hash"])
-    if stored is None or not await _may_read(call):
-        raise NotFound(f"no lease of this token uses the playbook {call.path_params['hash']}")
+    key, store = call.path_params["hash"], call.api.store
+    stored = await call.in_store(store.playbook, key) if await _may_read(call) else None
+    if stored is None:
+        raise NotFound(f"no lease of this token uses the playbook {key}")
     return Response(stored[1], headers=IMMUTABLE, media_type=YAML)
 
 
 @routes.add("GET", "/worker/blobs/{hash}", answers={200: BYTES})
 async def get_blob(call: Call) -> Response:
     """Stored content by its hash, for a worker with a lease of an execution that refers to it."""
-    content = await call.in_store(call.api.store.blob, call.path_params["hash"]) if await _may_read(call) else None
+    key, store = call.path_params["hash"], call.api.store
+    content = await call.in_store(store.blob, key) if await _may_read(call) else None
     if content is None:
-        raise NotFound(f"no lease of this token refers to the content {call.path_params['hash']}")
+        raise NotFound(f"no lease of this token refers to the content {key}")
     return Response(content, headers=IMMUTABLE, media_type=BYTES)
 
 
 async def _may_read(call: Call) -> bool:
-    return bool(await call.in_store(call.api.store.may_read, f"@{_token(call)}", call.path_params["hash"]))
+    return await call.in_store(call.api.store.may_read, f"@{_token(call).id}", call.path_params["hash"])
 
 
 class BlobQuery(QueryString, frozen=True):
@@ -292,21 +287,20 @@ async def _check_hash(key: str, content: bytes) -> None:
 def _name(call: Call, worker: str) -> str:
     if not 0 < len(worker) <= MAX_NAME_LENGTH or not worker.isprintable():
         raise Refused(422, f"`worker` must have 1 to {MAX_NAME_LENGTH} printable characters")
-    return f"{worker}@{_token(call)}"
+    return f"{worker}@{_token(call).id}"
 
 
 def _is_mine(call: Call, worker: str) -> bool:
-    return worker.rpartition("@")[2] == _token(call)
+    return worker.rpartition("@")[2] == _token(call).id
 
 
-def _token(call: Call) -> str:
+def _token(call: Call) -> Token:
     assert call.caller.token is not None
-    return call.caller.token.id
+    return call.caller.token
 
 
 def _pool(call: Call, pool: str) -> str:
-    assert call.caller.token is not None
-    allowed, pool = call.caller.token.pool, pool or "default"
+    allowed, pool = _token(call).pool, pool or "default"
     if len(pool) > MAX_NAME_LENGTH or not pool.isprintable():
         raise Refused(422, f"`pool` must have at most {MAX_NAME_LENGTH} printable characters")
     if allowed not in (None, pool):
@@ -324,11 +318,6 @@ async def _fresh(api: Api, execution: str) -> Execution:
     return (await api.runtime.handle(execution, Refresh())).state
 
 
-def _pool_of(state: Execution, lease: Lease) -> str:
-    step = state.net.steps[state.runs[lease.run].step]
-    return step.pool or state.net.playbook.executor.pool
-
-
 async def _store_lines(call: Call, lines: list[LogLine]) -> None:
     """Store output of tasks, for executions in which the token holds or recently held a lease."""
     if not lines:
@@ -338,7 +327,7 @@ async def _store_lines(call: Call, lines: list[LogLine]) -> None:
     others = [execution for execution in dict.fromkeys(line[0] for line in lines) if not _works_in(call, execution)]
     rejected = set(others)
     if others:
-        rejected -= await call.in_store(_worked_in, call.api.store, others[:MAX_LOOKUPS], f"@{_token(call)}")
+        rejected -= await call.in_store(_worked_in, call.api.store, others[:MAX_LOOKUPS], f"@{_token(call).id}")
     accepted = [_bounded(line) for line in lines if line[0] not in rejected]
     if accepted:
         await call.in_store(call.api.store.append_output, accepted)
@@ -346,11 +335,9 @@ async def _store_lines(call: Call, lines: list[LogLine]) -> None:
 
 def _bounded(line: LogLine) -> LogLine:
     execution, task, at, stream, text = line
-    return execution, _short(task, MAX_TASK_LENGTH), at, _short(stream, MAX_STREAM_LENGTH), text[:MAX_LINE_LENGTH]
-
-
-def _short(text: str, most: int) -> str:
-    return "".join(character for character in text[:most] if character.isprintable())
+    task = "".join(filter(str.isprintable, task[:MAX_TASK_LENGTH]))
+    stream = "".join(filter(str.isprintable, stream[:MAX_STREAM_LENGTH]))
+    return execution, task, at, stream, text[:MAX_LINE_LENGTH]
 
 
 def _works_in(call: Call, execution: str) -> bool:
@@ -362,14 +349,11 @@ def _works_in(call: Call, execution: str) -> bool:
 def _worked_in(store: Store, executions: list[str], suffix: str) -> set[str]:
     """Executions in which a worker of the token holds or recently held a lease: the last lines of a task may arrive
     after its last report."""
-    return {name for name in executions if _has_lease(store, name, suffix) or _had_lease(store, name, suffix)}
+    return {execution for execution in executions if any(name.endswith(suffix) for name in _workers(store, execution))}
 
 
-def _has_lease(store: Store, execution: str, suffix: str) -> bool:
-    return any(lease.worker.endswith(suffix) for lease in store.derived(execution).leases.values())
-
-
-def _had_lease(store: Store, execution: str, suffix: str) -> bool:
+def _workers(store: Store, execution: str) -> Iterator[str]:
+    yield from (lease.worker for lease in store.derived(execution).leases.values())
     rows = store.read(execution, max(0, store.seq(execution) - RECENT_EVENTS))
-    grants = [codec.decode(row.type, row.data) for row in rows if row.type in GRANTS]
-    return any(getattr(grant, "worker", "").endswith(suffix) for grant in grants)
+    grants = (codec.decode(row.type, row.data) for row in rows if row.type in GRANTS)
+    yield from (getattr(grant, "worker", "") for grant in grants)
