@@ -137,8 +137,8 @@ class Arc(NamedTuple):
 def arcs_of(step: Step) -> Iterator[Arc]:
     """Gotos of classic branches, which are tried first, then the arcs of the router."""
     for branch in step.after_call.cases.branches if step.after_call and step.after_call.cases else ():
-        gotos = [link for link in branch.chain if isinstance(link, Goto)]
-        for goto, arc in ((goto, arc) for goto in gotos for arc in goto.to):
+        links = [(link, arc) for link in branch.chain if isinstance(link, Goto) for arc in link.to]
+        for goto, arc in links:
             delay = goto.delay if arc.delay is None else arc.delay
             failure = any(catches_failure(guard, step.name) for guard in (branch.when, arc.when))
             yield Arc(arc.step, (bare(branch.when), bare(arc.when)), delay, failure)
