@@ -15,7 +15,7 @@ from noetl.engine import events as e
 from noetl.engine.commands import Fork
 from noetl.engine.evolve import evolve
 from noetl.engine.history.explain import Explainer, Explanation
-from noetl.engine.history.fork import Retrace, half_told, under_way
+from noetl.engine.history.fork import Retrace, is_incomplete, under_way
 from noetl.engine.history.replay import Difference, Replay
 from noetl.engine.history.verify import LIVE_ONLY
 from noetl.engine.state import Execution
@@ -254,7 +254,7 @@ async def _cut(
         rows.append(row)
         if see is not None:
             see(state, event)
-        if at is not None and row.seq >= at and not half_told(state, event):
+        if at is not None and row.seq >= at and not is_incomplete(state, event):
             break
     assert state is not None
     if at is not None and at > state.seq:

@@ -265,7 +265,7 @@ def test_steps_of_the_past_may_be_gone_and_new_ones_are_found() -> None:
     ("edited", "message"),
     [
         ("- {step: a, tool: {kind: noop}}", "b#1 is at the step 'b', which it does not have"),
-        ("- {step: b, loop: {in: [1], iterator: x}, tool: {kind: noop}}", "b#1 is under way as no loop, .* is a loop"),
+        ("- {step: b, loop: {in: [1], iterator: x}, tool: {kind: noop}}", "b#1 is running as no loop, .* is a loop"),
         ("- {step: b}", "has no task there"),
     ],
 )

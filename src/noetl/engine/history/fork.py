@@ -1,7 +1,7 @@
-"""Forks: an execution that begins with the events of another one, and then goes its own way.
+"""Forks: an execution that begins with the events of another one, and then continues on its own.
 
-`half_told` says after which events that can be: what the engine decides in one breath is not torn apart. `failure_of`
-finds where a failed execution is to be taken up again: a retry is a fork just before that.
+A log can be cut only where `is_incomplete` is false: events of one decision are not split. `Retrace` finds where a
+failed execution is resumed: a retry is a fork just before that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from noetl.engine.net import Net, StepPlan
 from noetl.engine.patch import apply_patch, plain_patch
 from noetl.engine.ready import refresh_ready
 from noetl.engine.start import materialised
-from noetl.engine.state import Execution, Progress, Run
+from noetl.engine.state import Execution, Run
 from noetl.engine.timer_keys import ExecutionTimeout, RunTimeout, StepTimer, WaitLimit, timer_of
 from noetl.errors import Conflict, TemplateError, UsageError
 from noetl.model.identity import TaskId, step_of
@@ -32,16 +32,18 @@ if TYPE_CHECKING:
 
 
 def fork(decision: Decision, command: Fork) -> None:
-    """Leave the source behind. Asked twice, it is one fork."""
+    """Make the execution a fork of its source. A repeated command changes nothing."""
     state = decision.state
     if state.forked is not None and state.forked[0] == command.source_id:
         return
     workload = None
     if command.net is not None:
         if faults := list(hindrances(state, command.net)):
-            raise Conflict("the run can't go on with this playbook: " + "; ".join(faults))
+            raise Conflict("the run cannot continue with this playbook: " + "; ".join(faults))
         workload = _workload(decision, command, command.net)
-    _check_ctx(state, command.ctx)
+    rest = sum(size for key, size in state.ctx_sizes.items() if key not in command.ctx)
+    if command.ctx and rest + encoded_size(command.ctx, MAX_CTX_BYTES) > MAX_CTX_BYTES:
+        raise UsageError(f"ctx would take more than {MAX_CTX_BYTES:,} bytes")
     if command.net is not None:
         state.net = command.net
     decision.emit(
@@ -59,7 +61,7 @@ def fork(decision: Decision, command: Fork) -> None:
 
 
 def _workload(decision: Decision, command: Fork, net: Net) -> dict[str, Any] | None:
-    """The payload laid over the edited workload; None if nothing was edited there: then what was rendered stays."""
+    """The payload merged over the edited workload; None if it was not edited: then the rendered one stays."""
     defaults = net.playbook.workload
     if defaults == decision.state.net.playbook.workload:
         return None
@@ -67,12 +69,6 @@ def _workload(decision: Decision, command: Fork, net: Net) -> dict[str, Any] | N
         return materialised(decision, defaults, command.payload)
     except TemplateError as error:
         raise Conflict(f"the workload of this playbook: {error.message} in {error.source[:200]!r}") from None
-
-
-def _check_ctx(state: Execution, ctx: dict[str, Any]) -> None:
-    kept = sum(size for key, size in state.ctx_sizes.items() if key not in ctx)
-    if ctx and kept + encoded_size(ctx, MAX_CTX_BYTES) > MAX_CTX_BYTES:
-        raise UsageError(f"ctx would take more than {MAX_CTX_BYTES:,} bytes")
 
 
 # -- the event ------------------------------------------------------------------------------------------------------
@@ -96,9 +92,8 @@ def _forked(state: Execution, event: e.ExecutionForked, at: float) -> None:
 def fork_reset(state: Execution, event: e.ExecutionForked, at: float) -> None:
     """Reset what belongs to the source.
 
-    Nothing is shared with it. Leases are gone. A run that waits for a child asks for one of its own, because the id of
-    a child comes from the execution's. Timers have as much time left as they had. Results, `ctx`, kept signals and the
-    progress of each pipeline stay.
+    Leases are dropped. A run that waits for a child starts one of its own, because the id of a child comes from the
+    execution's. Timers keep their remaining time. Results, `ctx`, stored signals and the progress of pipelines stay.
     """
     state.forked, state.parent = (event.source_id, event.source_seq), None
     state.changed = state.deliverable = True
@@ -106,7 +101,7 @@ def fork_reset(state: Execution, event: e.ExecutionForked, at: float) -> None:
         state.status = "running"
     state.leases.clear()
     for run in state.runs.values():
-        _put_back(state, run, event.moved)
+        _return_run(state, run, event.moved)
     for token in state.tokens.values():
         token.due = _later(token.due, event.moved)
     for name, due in list(state.timers.items()):
@@ -117,20 +112,20 @@ def fork_reset(state: Execution, event: e.ExecutionForked, at: float) -> None:
         _retry(state, event, at)
 
 
-def _put_back(state: Execution, run: Run, moved: float) -> None:
+def _return_run(state: Execution, run: Run, moved: float) -> None:
     run.fence = None
     run.losses.clear()
     for _, progress in run.all_progress():
         progress.due = _later(progress.due, moved)
     for key, parked in list(run.parked.items()):
         if parked.until == "child":
-            _ask_again(state, run, key)
+            _restart_child(state, run, key)
         else:
             parked.due = _later(parked.due, moved)
 
 
-def _ask_again(state: Execution, run: Run, key: int) -> None:
-    """The child belongs to the source: the task that asked for it runs once more, and asks for another one."""
+def _restart_child(state: Execution, run: Run, key: int) -> None:
+    """The child belongs to the source: the task that started it runs once more, and starts another one."""
     chain = run.parked.pop(key).chain
     state.timers.pop(WaitLimit(run.id, key).name, None)
     whole = run.loop is None or bool(chain)
@@ -146,7 +141,7 @@ def _later(due: float | None, moved: float) -> float | None:
 
 
 def _change_playbook(state: Execution, event: e.ExecutionForked) -> None:
-    """The net is exchanged by whoever folds. Tokens stand at its steps, which may join where they did not."""
+    """The caller of the fold exchanges the net. Tokens stay at its steps, which may join where they did not."""
     state.digest = event.playbook
     if event.workload is not None:
         state.workload = event.workload
@@ -162,44 +157,35 @@ def _change_playbook(state: Execution, event: e.ExecutionForked) -> None:
 
 
 def _retry(state: Execution, event: e.ExecutionForked, at: float) -> None:
-    """Failed tasks are visited once more, and time limits begin anew."""
-    limit = state.net.playbook.executor.timeout
-    timer = ExecutionTimeout().name
-    if timer in state.timers and limit is not None:
-        state.timers[timer] = at + limit
-    for name in event.again:
-        run = state.runs[name]
-        limit = state.net.steps[run.step].timeout
-        timer = RunTimeout(name).name
+    """Failed tasks are visited once more, and time limits start again."""
+    limits = {ExecutionTimeout().name: state.net.playbook.executor.timeout}
+    limits |= {RunTimeout(name).name: state.net.steps[state.runs[name].step].timeout for name in event.again}
+    for timer, limit in limits.items():
         if timer in state.timers and limit is not None:
             state.timers[timer] = at + limit
+    for name in event.again:
+        run = state.runs[name]
         for _, progress in run.all_progress():
-            _visit_again(progress)
+            if progress.failure is not None:
+                progress.at, progress.attempt, progress.repeats = progress.failure[1], 1, 0
+                progress.started = progress.ended = False
+                progress.due = progress.delivered = progress.failure = None
         after = run.after_call
         if after is not None and after.failure is not None and not after.failure_handled:
-            run.after_call = AfterCallProgress()  # its call runs again, and nothing has come of the failure
-
-
-def _visit_again(progress: Progress) -> None:
-    if progress.failure is None:
-        return
-    _, label, _ = progress.failure
-    progress.at, progress.attempt, progress.repeats = label, 1, 0
-    progress.started = progress.ended = False
-    progress.due = progress.delivered = progress.failure = None
+            run.after_call = AfterCallProgress()  # its call runs again, and nothing has handled the failure
 
 
 # -- another playbook -----------------------------------------------------------------------------------------------
 
 
 def hindrances(state: Execution, net: Net) -> Iterator[str]:
-    """Why what is alive can't go on in another net."""
+    """Why live tokens and runs cannot continue in another net."""
     places = [(f"token {token.id}", token.step) for token in state.tokens.values()]
     places += [(run.id, run.step) for run in state.runs.values()]
     places += [(run, step_of(run)) for run in state.ended]
-    for who, step in places:
+    for name, step in places:
         if step not in net.steps:
-            yield f"{who} is at the step {step!r}, which it does not have"
+            yield f"{name} is at the step {step!r}, which it does not have"
     for run in state.runs.values():
         if run.step in net.steps:
             yield from _hindrances(run, net.steps[run.step])
@@ -208,46 +194,39 @@ def hindrances(state: Execution, net: Net) -> Iterator[str]:
 def _hindrances(run: Run, plan: StepPlan) -> Iterator[str]:
     if (run.loop is None) != (plan.step.loop is None):
         before, after = ("no loop", "a loop") if run.loop is None else ("a loop", "no loop")
-        yield f"{run.id} is under way as {before}, and the step {run.step!r} is {after} there"
+        yield f"{run.id} is running as {before}, and the step {run.step!r} is {after} there"
     elif (run.after_call is None) != (plan.after_call is None):
-        yield f"{run.id} is under way, and the step {run.step!r} belongs to another dialect there"
+        yield f"{run.id} is running, and the step {run.step!r} belongs to another dialect there"
     elif not plan.step.tasks and run.after_call is None:
-        yield f"{run.id} is under way, and the step {run.step!r} has no task there"
+        yield f"{run.id} is running, and the step {run.step!r} has no task there"
     for path, progress in run.all_progress():
-        for label in _labels(progress):
+        labels = [progress.at if not progress.ended else None, progress.failure[1] if progress.failure else None]
+        for label in filter(None, labels):
             if not _has(plan.step, path, label):
                 yield f"{run.id} is at the task {label!r}, which the step {run.step!r} does not have there"
 
 
-def _labels(progress: Progress) -> Iterator[str]:
-    if progress.at is not None and not progress.ended:
-        yield progress.at
-    if progress.failure is not None:
-        yield progress.failure[1]
-
-
 def _has(step: Step, prefix: str, label: str) -> bool:
-    """Whether there is such a task, inside of iterators where the prefix leads into them: `each#1[0]/`, or in a chain
+    """Whether there is such a task, inside of iterators if the prefix leads into them: `each#1[0]/`, or in a chain
     of a classic step: `case_0/`."""
-    parts = prefix.split("/")[:-1]
     links: tuple[Task | Goto, ...] = step.tasks
-    for part in parts:
+    for part in prefix.split("/")[:-1]:
         name, mark, _ = part.partition("#")
         if mark:
-            links = next((one.body for one in links if isinstance(one, Task) and one.label == name), ())
+            links = next((link.body for link in links if isinstance(link, Task) and link.label == name), ())
         else:
             links = step.after_call.chains.get(name, ()) if step.after_call else ()
-    return any(one.label == label for one in links)
+    return any(link.label == label for link in links)
 
 
 # -- where a log can be cut -----------------------------------------------------------------------------------------
 
 
-def half_told(state: Execution, event: e.Event) -> bool:
-    """Whether the engine had more to say when it wrote the event, which is the last one of the state."""
+def is_incomplete(state: Execution, event: e.Event) -> bool:
+    """Whether the event, the last one of the state, is not the last one of its decision."""
     if state.next_token == 1 or state.partial_values or state.inlined_values or state.status == "cancelling":
         return True
-    if any(one.tokens > 0 for one in state.ended.values()):
+    if any(ended.tokens > 0 for ended in state.ended.values()):
         return True
     if state.finished is not None and not state.runs and not state.ended:
         return True
@@ -255,20 +234,15 @@ def half_told(state: Execution, event: e.Event) -> bool:
     if run is None:
         return False
     rules = state.net.steps[run.step].after_call
-    half_told = rules is not None and rules.is_half_told(state, event)
-    return half_told or _has_fired(run, event) or _must_go_on(state, run)
+    if rules is not None and rules.is_half_told(state, event):
+        return True
+    timer = timer_of(event.timer) if isinstance(event, e.TimerFired) else None
+    timed_out = isinstance(timer, RunTimeout) or (isinstance(timer, WaitLimit) and timer.item in run.parked)
+    return timed_out or _engine_continues(state, run)
 
 
-def _has_fired(run: Run, event: e.Event) -> bool:
-    """Whether the time of the run, or of what it waits for, is over, and nothing was said of that yet."""
-    if not isinstance(event, e.TimerFired):
-        return False
-    timer = timer_of(event.timer)
-    return isinstance(timer, RunTimeout) or (isinstance(timer, WaitLimit) and timer.item in run.parked)
-
-
-def _must_go_on(state: Execution, run: Run) -> bool:
-    """Whether the run is at a point where the engine itself says what comes next."""
+def _engine_continues(state: Execution, run: Run) -> bool:
+    """Whether the run is at a point where the engine itself decides what comes next."""
     plan, loop = state.net.steps[run.step].step, run.loop
     if not plan.tasks and plan.after_call is None:
         return True
@@ -278,16 +252,15 @@ def _must_go_on(state: Execution, run: Run) -> bool:
 
 
 def _run_of(event: Any) -> str:
-    match event:
-        case e.TimerFired(timer=timer) | e.TimerArmed(timer=timer):
-            key = timer_of(timer)
-            return key.run if isinstance(key, RunTimeout | WaitLimit | StepTimer) else ""
+    if isinstance(event, e.TimerFired | e.TimerArmed):
+        key = timer_of(event.timer)
+        return key.run if isinstance(key, RunTimeout | WaitLimit | StepTimer) else ""
     task = getattr(event, "task", None)
     return task.run if isinstance(task, TaskId) else getattr(event, "run", "")
 
 
 class Failure(NamedTuple):
-    """Where to take up an execution that has failed or was cancelled: after which event, and which run failed."""
+    """Where to resume an execution that has failed or was cancelled: after which event, and which run failed."""
 
     seq: int
     run: str
@@ -305,7 +278,7 @@ class Retrace:
         self.ending = 0
 
     def see(self, state: Execution, event: e.Event) -> None:
-        """Takes an event that is already in the state."""
+        """Take an event that is already in the state."""
         if isinstance(event, e.StepFailed):
             self.before[event.run] = self.settled
         if isinstance(event, e.WorkflowFinished) and not self.ending:
@@ -315,26 +288,26 @@ class Retrace:
             self.failure = Failure(self.before[run] if run else self.settled, run)
         if isinstance(event, e.NextEvaluated):
             self.before.pop(event.run, None)
-        if not half_told(state, event):
+        if not is_incomplete(state, event):
             self.settled = state.seq
 
     def point(self) -> Failure:
-        """Where it failed; where only its end failed, the end is looked at again."""
+        """Where it failed; if only its end failed, the end is evaluated again."""
         return self.failure or Failure(self.ending, "")
 
 
 def under_way(state: Execution, failed: str = "") -> list[dict[str, Any]]:
-    """What a fork of this state will do first: runs that go on, and the task each goes on with."""
-    found = []
+    """What a fork of this state does first: runs that continue, and the task with which each continues."""
+    runs = []
     for run in state.runs.values():
         progress = run.progress.get("")
         task = None
         if run.loop is None and state.net.steps[run.step].labels:
             at = progress.failure[1] if progress and progress.failure else progress.at if progress else None
             task = at or state.net.steps[run.step].labels[0]
-        left = None if run.loop is None else run.loop.total - run.loop.ok
-        found.append({"run": run.id, "step": run.step, "task": task, "items": left, "failed": run.id == failed})
-    return found
+        items = None if run.loop is None else run.loop.total - run.loop.ok
+        runs.append({"run": run.id, "step": run.step, "task": task, "items": items, "failed": run.id == failed})
+    return runs
 
 
 HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {e.ExecutionForked: _forked}

@@ -1,8 +1,8 @@
-"""A log once more under another playbook: where would the engine have decided otherwise?
+"""Replays a log under another playbook: where would the engine have decided otherwise?
 
-What came from outside (the request, facts of workers, signals, timers, grants) is taken from the log. What the engine
-itself said is decided anew and compared, event by event, up to the first difference: behind it the log is another
-story. Tools are not called, so what a task would have come to with other inputs can't be known.
+Inputs (the request, reports of workers, signals, timers, grants) are taken from the log. What the engine decides is
+decided again and compared, event by event, up to the first difference: after it the log no longer applies. Tools are
+not called, so the outcome of a task with other inputs is not known.
 """
 
 from __future__ import annotations
@@ -23,21 +23,11 @@ from noetl.engine.settle import settle
 from noetl.engine.state import Execution
 
 DECIDED = (
-    e.RequestEvaluated,
-    e.PlaybookStarted,
-    e.WorkflowStarted,
-    e.WorkflowFinished,
-    e.PlaybookProcessed,
-    e.TokenEnqueued,
-    e.TokenHeld,
-    e.TokenDenied,
-    e.StepScheduled,
-    e.NextEvaluated,
-    e.LoopStarted,
-    e.LoopDone,
-    e.TimerArmed,
+    *(e.RequestEvaluated, e.PlaybookStarted, e.WorkflowStarted, e.WorkflowFinished, e.PlaybookProcessed),
+    *(e.TokenEnqueued, e.TokenHeld, e.TokenDenied, e.StepScheduled, e.NextEvaluated),
+    *(e.LoopStarted, e.LoopDone, e.TimerArmed),
 )
-"""What follows from the playbook and from what is known."""
+"""Events that follow from the playbook and the state."""
 MAX_CLOCK_ERROR = 1e-6
 
 
@@ -53,15 +43,13 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Replay:
-    """Takes a log event by event."""
-
     def __init__(self, state: Execution, ctx: dict[str, Any]) -> None:
         self.state, self.ctx = state, ctx
         self.due: deque[e.Event] = deque()
-        """What was decided and is not in the log yet."""
+        """Events that were decided, and are not in the log yet."""
 
     def take(self, event: e.Event, seq: int, at: float) -> Difference | None:
-        """The next event; Need may stop it on the way, and it is given again."""
+        """Take the next event of the log. May stop with Need; then call it again."""
         try:
             return self._take(event, seq, at)
         except (KeyError, AssertionError, IndexError, StopIteration):  # the net has no place for it
@@ -70,47 +58,45 @@ class Replay:
     def _take(self, event: e.Event, seq: int, at: float) -> Difference | None:
         if not self.due and isinstance(event, DECIDED):
             self._settle(at)
-        if self.due:
-            expected = self.due.popleft()
-            return None if _same(expected, event) else _difference(seq, event, expected, "it decides otherwise")
-        if isinstance(event, DECIDED):
-            return _difference(seq, event, None, "it decides nothing here")
-        if isinstance(event, e.TaskDone) and (other := self._directive(event, seq, at)) is not None:
-            return other
-        self._input(event, at)
+        if not self.due:
+            if isinstance(event, DECIDED):
+                return _difference(seq, event, None, "it decides nothing here")
+            if isinstance(event, e.TaskDone) and (other := self._directive(event, seq, at)) is not None:
+                return other
+            self._input(event, at)
         expected = self.due.popleft()
         return None if _same(expected, event) else _difference(seq, event, expected, "it decides otherwise")
 
     def end(self, seq: int, at: float) -> Difference | None:
-        """The log has no more events; nothing may be left to decide."""
+        """Call it after the last event: there must be nothing more to decide."""
         if not self.due and not self.state.over:
             self._settle(at)
         if not self.due:
             return None
-        return _difference(seq + 1, None, self.due[0], "the log ends here, and it goes on")
+        return _difference(seq + 1, None, self.due[0], "the log ends here, and it continues")
 
     def _settle(self, at: float) -> None:
-        turn = Decision(self.state, at)
+        decision = Decision(self.state, at)
         try:
-            settle(turn)
+            settle(decision)
         finally:
-            self.due += turn.events
+            self.due += decision.events
 
     def _input(self, event: e.Event, at: float) -> None:
-        """What came from outside, and what follows from it at once."""
-        turn = Decision(self.state, at)
+        """Apply an event that was not decided, and what follows from it at once."""
+        decision = Decision(self.state, at)
         try:
             match event:
                 case e.ExecutionRequested(payload=payload, parent=parent):
-                    decide(turn, Start(payload, self.ctx, parent))
+                    decide(decision, Start(payload, self.ctx, parent))
                 case e.TimerFired(timer=timer):
-                    decide(turn, TimerDue(timer))
+                    decide(decision, TimerDue(timer))
                 case e.IterationDone() | e.IterationFailed():  # a loop may be over with it
-                    ACCEPT[type(event)](turn, 0, event)
+                    ACCEPT[type(event)](decision, 0, event)
                 case _:
-                    turn.emit(event)
+                    decision.emit(event)
         finally:
-            self.due += turn.events
+            self.due += decision.events
         if not self.due:  # a timer that is not there
             raise KeyError(event.name)
 
@@ -126,9 +112,7 @@ class Replay:
         else:
             decision = rules_of(self.state, event, seq, at)
             do = (decision.differs if decision is not None else "") or event.do
-        if do == event.do:
-            return None
-        return _difference(seq, event, None, f"the policy of the task says {do}")
+        return None if do == event.do else _difference(seq, event, None, f"the policy of the task says {do}")
 
 
 def _same(expected: e.Event, event: e.Event) -> bool:
@@ -142,10 +126,10 @@ def _same(expected: e.Event, event: e.Event) -> bool:
     return expected == event
 
 
-def _difference(seq: int, event: e.Event | None, found: e.Event | None, message: str) -> Difference:
-    name = event.name if event is not None else found.name if found is not None else ""
-    return Difference(seq, name, _shown(event), _shown(found), message)
+def _difference(seq: int, logged: e.Event | None, decided: e.Event | None, message: str) -> Difference:
+    event = logged or decided
+    return Difference(seq, event.name if event is not None else "", _data(logged), _data(decided), message)
 
 
-def _shown(event: e.Event | None) -> dict[str, Any] | None:
+def _data(event: e.Event | None) -> dict[str, Any] | None:
     return None if event is None else {"event_type": event.name, **payload_of(event)}

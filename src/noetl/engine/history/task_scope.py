@@ -1,4 +1,4 @@
-"""What the rules of a task saw when its outcome came, made again from the state just before that."""
+"""The scope in which the rules of a task were evaluated, rebuilt from the state just before its outcome."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from noetl.scope import Scope, StepsView
 
 
 class ItemView(View):
-    """An item of a stored list, which is opened when something looks into it."""
+    """An item of a stored list, which is loaded when it is read."""
 
     __slots__ = ("index", "items")
 
@@ -27,10 +27,10 @@ class ItemView(View):
         self.items, self.index = items, index
 
     def lookup(self, name: str | int) -> Any:
-        found = lookup(self.value(), name, Missing(""))
-        if isinstance(found, Missing):
+        value = lookup(self.value(), name, Missing(""))
+        if isinstance(value, Missing):
             raise KeyError(name)
-        return found
+        return value
 
     def value(self) -> Any:
         return self.items.content()[self.index]
@@ -50,8 +50,8 @@ def tasks_of(step: Step, chain: str) -> tuple[Task, ...]:
 
 
 def _find(tasks: Sequence[Task], labels: Sequence[str]) -> Task | None:
-    found = next((task for task in tasks if task.label == labels[0]), None)
-    return found if found is None or len(labels) == 1 else _find(found.body, labels[1:])
+    task = next((task for task in tasks if task.label == labels[0]), None)
+    return task if task is None or len(labels) == 1 else _find(task.body, labels[1:])
 
 
 def task_scope(state: Execution, event: e.TaskDone, at: float) -> Scope:
@@ -70,7 +70,7 @@ def task_scope(state: Execution, event: e.TaskDone, at: float) -> Scope:
         execution_id=state.id,
     )
     scope[NOW_KEY] = at
-    _lay_over(scope, run.pipelines(task.index).get(""))
+    _add_progress(scope, run.pipelines(task.index).get(""))
     parts = prefix.split("/")[:-1]
     if task.chain:
         _enter_chain(state, scope, run, task.chain)
@@ -78,11 +78,10 @@ def task_scope(state: Execution, event: e.TaskDone, at: float) -> Scope:
         _enter(state, scope, run, task, parts[: depth + 1])
     progress = run.pipelines(task.index).get(prefix) or Progress()
     scope["_prev"], scope["_attempt"], scope["_task"] = progress.prev, event.attempt, label
-    found = task_at(state, task)
-    if found is not None and found.args:
-        scope["args"] = {**run.args, **_rendered(found.args, scope)}
-    started = at - event.duration_ms / 1000
-    meta = {"attempt": event.attempt, "duration_ms": event.duration_ms, "ts": started}
+    declared = task_at(state, task)
+    if declared is not None and declared.args:
+        scope["args"] = {**run.args, **_rendered(declared.args, scope)}
+    meta = {"attempt": event.attempt, "duration_ms": event.duration_ms, "ts": at - event.duration_ms / 1000}
     scope["outcome"] = event.outcome.as_data(meta)
     return scope
 
@@ -97,7 +96,7 @@ def _ctx(state: Execution, run: Run, task: TaskId) -> dict[str, Any]:
     for depth in range(len(parts) + 1):
         prefix = "".join(f"{part}/" for part in parts[:depth])
         progress = run.pipelines(task.index).get(prefix)
-        with suppress(BadPatch):  # a reducer that looked into a stored value: shown as it was before
+        with suppress(BadPatch):  # a reducer that read a stored value: the value before it stays
             apply_patch(ctx, progress.writes if progress is not None else ())
     return ctx
 
@@ -111,15 +110,15 @@ def _iter(state: Execution, run: Run, index: int | None) -> dict[str, Any]:
     return {loop.iterator: item, "index": index}
 
 
-def _lay_over(scope: Scope, progress: Progress | None) -> None:
-    """What the pipeline has written and come to so far."""
+def _add_progress(scope: Scope, progress: Progress | None) -> None:
+    """Add what the pipeline has written, and the outcomes of its tasks."""
     if progress is not None:
         scope["iter"] = {**scope["iter"], **progress.iter}
         scope["tasks"] = {**scope["tasks"], **progress.tasks}
 
 
 def _enter_chain(state: Execution, scope: Scope, run: Run, chain: str) -> None:
-    """Into a chain of a classic step, which sees how the step's call ended."""
+    """Enter a chain of a classic step, which sees how the step's call ended."""
     from noetl.classic.call_names import call_names  # only for classic steps: a canonical run starts faster
     from noetl.classic.observe import call_event, last_outcome
 
@@ -128,27 +127,25 @@ def _enter_chain(state: Execution, scope: Scope, run: Run, chain: str) -> None:
         scope.update(call_names(last_outcome(run), part.view, run.loop is not None))
         observed = after.batches[0].event if after.batches else None
         scope["event"] = observed or call_event(run, after.point or "call.done")
-    _lay_over(scope, run.progress.get(f"{chain}/"))
+    _add_progress(scope, run.progress.get(f"{chain}/"))
 
 
 def _enter(state: Execution, scope: Scope, run: Run, task: TaskId, parts: Sequence[str]) -> None:
-    """Into an item of an iterator task, such as `each#1[3]`: its list is rendered once more."""
+    """Enter an item of an iterator task, such as `each#1[3]`: its list is rendered once more."""
     name, _, number = parts[-1].rpartition("[")
     index = int(number.rstrip("]"))
     iterator = task_at(state, TaskId(task.run, "/".join([*parts[:-1], name]), task.index))
     parent, scope["iter"] = scope["iter"], {"index": index, "parent": scope["iter"]}
     if iterator is not None:
-        outer = Scope(scope, iter=parent)
-        items = _rendered({"in": iterator.inputs["in"]}, outer).get("in")
+        items = _rendered({"in": iterator.inputs["in"]}, Scope(scope, iter=parent)).get("in")
         if isinstance(items, list) and index < len(items):
             scope["iter"][iterator.inputs["iterator"]] = items[index]
-    _lay_over(scope, run.pipelines(task.index).get("/".join(parts) + "/"))
+    _add_progress(scope, run.pipelines(task.index).get("/".join(parts) + "/"))
 
 
 def _rendered(values: dict[str, Any], scope: Scope) -> dict[str, Any]:
-    """The values, or none if they can't be rendered: then the task has failed of that."""
+    """The rendered values; none if that fails, as it did for the task."""
     try:
-        found: dict[str, Any] = render(values, scope)
+        return dict(render(values, scope))
     except TemplateError:
         return {}
-    return found
