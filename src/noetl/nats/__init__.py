@@ -2,7 +2,6 @@
 
 client.py       one connection of the driver, which never reconnects
 pool.py         connections that calls of the tool kind share
-errors.py       failures in place of the driver's errors
 connection.py   the connection of a server or worker, which is opened again whenever it breaks
 hints.py        ready hints between servers
 objects.py      copies of large values in object buckets

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 from noetl.addresses import check_host
 from noetl.model.outcome import Failure
-from noetl.nats.errors import CONNECT_SECONDS, addresses, connect_failure
 from noetl.settings import NatsSettings
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+CONNECT_SECONDS = 5.0
 MISSING_SIGNER = "`creds` need a package that is not installed: pip install nkeys"
 INVALID_SERVER = "a server must be an address such as nats://host:4222"
 PERMISSION_ERROR = r"(?i)permissions violation for .*?\"(.*?)\""
@@ -64,7 +64,7 @@ class ClientConnection:
             except (OSError, Error, ValueError) as error:
                 await self.close()
                 if number == len(self.login.servers):
-                    raise connect_failure(self.login, self._last_error or error) from None
+                    raise _connect_failure(self.login, self._last_error or error) from None
             except ImportError:
                 raise Failure("not_found", MISSING_SIGNER) from None
             else:
@@ -73,7 +73,13 @@ class ClientConnection:
     async def _connect(self, server: str) -> None:
         from nats.aio.client import Client, RawCredentials
 
-        await check_host(_host(server))
+        try:
+            host = urlsplit(server).hostname
+        except ValueError:
+            host = None
+        if not host:
+            raise Failure("input", INVALID_SERVER)
+        await check_host(host)
         login, self._last_error = self.login, None
         self.client = Client()
         await self.client.connect(
@@ -151,19 +157,29 @@ class ClientConnection:
             transport.close()  # type: ignore[no-untyped-call]
 
 
-def _host(server: str) -> str:
-    try:
-        host = urlsplit(server).hostname
-    except ValueError:
-        host = None
-    if not host:
-        raise Failure("input", INVALID_SERVER)
-    return host
-
-
 def _concerns(denied: str, name: str) -> bool:
     """Whether a denied subject is `name`, belongs to the bucket `name`, or is the inbox of a response. The driver
     lowers the case of the server's message."""
     denied, name = denied.lower(), name.lower()
     parts = {name, f"kv_{name}", f"obj_{name}"}
     return denied == name or denied.startswith("_inbox.") or not parts.isdisjoint(denied.split("."))
+
+
+def addresses(login: NatsSettings) -> str:
+    """The servers as text, without the credentials that a URL may contain."""
+    return ", ".join(server.partition("://")[2].rpartition("@")[2].rstrip("/") for server in login.servers)
+
+
+def error_text(error: Exception) -> str:
+    return str(getattr(error, "description", None) or error).removeprefix("nats: ") or type(error).__name__
+
+
+def _connect_failure(login: NatsSettings, error: Exception) -> Failure:
+    from nats.errors import AuthorizationError, InvalidUserCredentialsError
+
+    text = error_text(error)
+    if isinstance(error, AuthorizationError | InvalidUserCredentialsError) or "authorization violation" in text.lower():
+        return Failure("auth", f"NATS at {addresses(login)} refuses the login: is the credential right?")
+    if isinstance(error, TimeoutError):
+        text = f"no response within {CONNECT_SECONDS:g} seconds"
+    return Failure("connect", f"no connection to NATS at {addresses(login)}: {text}", retryable=True)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from noetl.errors import NatsUnavailable, UsageError
 from noetl.log import Level
 from noetl.model.outcome import Failure
-from noetl.nats.client import ClientConnection
-from noetl.nats.errors import addresses, error_text
+from noetl.nats.client import ClientConnection, addresses, error_text
 from noetl.settings import NatsSettings
 
 if TYPE_CHECKING:

@@ -33,7 +33,8 @@ async def open_connection(login: NatsSettings, retries: int) -> AsyncIterator[Cl
         await connection.close()
 
 
-async def shared_connection(login: NatsSettings, retries: int) -> ClientConnection:
+@asynccontextmanager
+async def shared_connection(login: NatsSettings, retries: int) -> AsyncIterator[ClientConnection]:
     pool = _POOL.setdefault(asyncio.get_running_loop(), {})
     opening = pool.pop(login, None)
     if opening is not None and opening.done() and not _usable(opening):
@@ -44,7 +45,7 @@ async def shared_connection(login: NatsSettings, retries: int) -> ClientConnecti
         opening.add_done_callback(_usable)
     pool[login] = opening
     await _evict(pool)
-    return await asyncio.shield(opening)
+    yield await asyncio.shield(opening)
 
 
 async def _connect(login: NatsSettings, retries: int) -> ClientConnection:

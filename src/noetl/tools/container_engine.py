@@ -34,6 +34,7 @@ READ_BYTES = 65536
 HEADER_BYTES = 8
 """Before each frame of output: its stream and its length."""
 STREAMS = {1: "stdout", 2: "stderr"}
+ERROR_KINDS = {400: "input", 401: "auth", 403: "auth", 404: "not_found", 409: "input"}
 UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 REGISTRY_FIELDS = {"username": "username", "password": "password", "server": "serveraddress", "token": "identitytoken"}
 
@@ -89,27 +90,21 @@ async def _request(engine: AsyncClient, method: str, path: str, **more: Any) -> 
     response = await engine.request(method, path, **more)
     if response.is_success or response.status_code == 304:
         return response
-    raise _failure(response.status_code, _message(response), path)
+    raise _failure(response, path)
 
 
-def _failure(status: int, message: str, path: str) -> Failure:
-    if status == 404:
-        return Failure("not_found", f"the container engine says: {message}")
-    if "executable file not found" in message or "no such file or directory" in message:
+def _failure(response: Response, path: str, image: str = "") -> Failure:
+    status = response.status_code
+    try:
+        message = image + str(response.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        message = image + (response.text[:300] or response.reason_phrase)
+    if status != 404 and ("executable file not found" in message or "no such file or directory" in message):
         return Failure("not_found", f"the container can't start: {message}")
-    if status in (400, 409):
-        return Failure("input", f"the container engine says: {message}")
-    if status in (401, 403):
-        return Failure("auth", f"the container engine says: {message}")
+    if kind := ERROR_KINDS.get(status):
+        return Failure(kind, f"the container engine says: {message}")
     message = f"the container engine responded with {status} to {path}: {message}"
     return Failure("internal", message, retryable=status >= 500)
-
-
-def _message(response: Response) -> str:
-    try:
-        return str(response.json()["message"])
-    except (ValueError, KeyError, TypeError):
-        return response.text[:300] or response.reason_phrase
 
 
 # -- the image --------------------------------------------------------------------------------------------------------
@@ -121,7 +116,7 @@ async def _ensure_image(engine: AsyncClient, inputs: Inputs, registry: dict[str,
         if response.is_success:
             return
         if response.status_code != 404:
-            raise _failure(response.status_code, _message(response), "/images")
+            raise _failure(response, "/images")
         if inputs.pull == "never":
             raise Failure("not_found", f"the image {inputs.image!r} is not on this worker, and `pull` is `never`")
     await _pull(engine, inputs, registry)
@@ -135,7 +130,7 @@ async def _pull(engine: AsyncClient, inputs: Inputs, registry: dict[str, Any] | 
     async with engine.stream("POST", "/images/create", params=params, headers=headers, timeout=None) as response:
         if not response.is_success:
             await response.aread()
-            raise _failure(response.status_code, f"{name}: {_message(response)}", "/images/create")
+            raise _failure(response, "/images/create", f"{name}: ")
         async for line in response.aiter_lines():
             progress = msgspec.json.decode(line) if line.strip() else {}
             if "error" in progress:
@@ -253,7 +248,7 @@ async def _attached(engine: AsyncClient, container: str, stdin: bytes | None) ->
     async with engine.stream("POST", path, params=params, headers=headers, timeout=None) as response:
         if response.status_code != 101:
             await response.aread()
-            raise _failure(response.status_code, _message(response), path)
+            raise _failure(response, path)
         stream = response.extensions["network_stream"]
         writing = asyncio.ensure_future(_write_stdin(stream, stdin))
         try:

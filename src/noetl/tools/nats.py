@@ -33,28 +33,17 @@ NAME = r"[-_a-zA-Z0-9]+"
 SUBJECT = r"[^\s.*>]+(\.[^\s.*>]+)*"
 HEADER_NAME, CONTROL = r"[!-9;-~]+", r"[\x00-\x1f\x7f]"
 
-USES: dict[str, frozenset[str]] = {
-    "publish": frozenset(["subject", "data", "headers", "stream"]),
-    "request": frozenset(["subject", "data", "headers", "format"]),
-    "kv_get": frozenset(["bucket", "key", "format"]),
-    "kv_put": frozenset(["bucket", "key", "data", "revision"]),
-    "kv_delete": frozenset(["bucket", "key", "revision"]),
-    "kv_keys": frozenset(["bucket"]),
-    "object_get": frozenset(["bucket", "key", "file", "format"]),
-    "object_put": frozenset(["bucket", "key", "data", "file"]),
-    "object_delete": frozenset(["bucket", "key"]),
-    "object_list": frozenset(["bucket"]),
-}
-DEFAULTS: dict[str, Any] = {
-    "subject": None,
-    "stream": None,
-    "bucket": None,
-    "key": None,
-    "data": UNSET,
-    "file": None,
-    "headers": {},
-    "revision": None,
-    "format": "auto",
+USES: dict[str, set[str]] = {
+    "publish": {"subject", "data", "headers", "stream"},
+    "request": {"subject", "data", "headers", "format"},
+    "kv_get": {"bucket", "key", "format"},
+    "kv_put": {"bucket", "key", "data", "revision"},
+    "kv_delete": {"bucket", "key", "revision"},
+    "kv_keys": {"bucket"},
+    "object_get": {"bucket", "key", "file", "format"},
+    "object_put": {"bucket", "key", "data", "file"},
+    "object_delete": {"bucket", "key"},
+    "object_list": {"bucket"},
 }
 REQUIRED = ("subject", "bucket", "key")
 
@@ -62,19 +51,11 @@ REQUIRED = ("subject", "bucket", "key")
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     operation: Annotated[
         Literal[
-            "publish",
-            "request",
-            "kv_get",
-            "kv_put",
-            "kv_delete",
-            "kv_keys",
-            "object_get",
-            "object_put",
-            "object_delete",
-            "object_list",
+            "publish", "request", "kv_get", "kv_put", "kv_delete", "kv_keys",
+            "object_get", "object_put", "object_delete", "object_list",
         ],
         Meta(description="What to do"),
-    ]
+    ]  # fmt: skip
     url: Annotated[
         str | list[str] | None, Meta(description="Servers, if `auth` does not name them: `nats://host:4222`")
     ] = None
@@ -136,9 +117,10 @@ async def close() -> None:
 def _check(inputs: Inputs) -> None:
     operation = inputs.operation
     uses = USES[operation]
-    for name, default in DEFAULTS.items():
+    defaults = Inputs(operation=operation)
+    for name in Inputs.__struct_fields__:
         value = getattr(inputs, name)
-        if name not in uses and value != default:
+        if name not in uses | {"operation", "url", "auth"} and value != getattr(defaults, name):
             raise Failure("input", f"operation {operation} takes no `{name}`: leave it out")
         if name in uses and name in REQUIRED and not value:
             raise Failure("input", f"operation {operation} needs a `{name}`")

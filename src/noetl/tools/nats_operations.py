@@ -10,19 +10,12 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET
+from nats import errors
 from nats.aio.client import Client
-from nats.errors import Error
-from nats.js.errors import (
-    APIError,
-    KeyNotFoundError,
-    NoKeysError,
-    NoStreamResponseError,
-    NotFoundError,
-    ObjectNotFoundError,
-)
+from nats.js import errors as stream_errors
 
 from noetl.model.outcome import Failure, Outcome
-from noetl.nats.errors import RESPONSE_SECONDS, operation_failure
+from noetl.nats.client import error_text
 from noetl.nats.pool import open_connection, shared_connection
 from noetl.settings import NatsSettings
 from noetl.tools.base import Context
@@ -31,22 +24,22 @@ from noetl.tools.object_store.content import MAX_BYTES, encode, incoming, readab
 
 STREAMING = frozenset(["kv_keys", "object_get", "object_put", "object_delete", "object_list"])
 """Operations that need a connection of their own."""
+RESPONSE_SECONDS = 10.0
+"""How long JetStream may take to respond; how long a responder may take is the task's time limit."""
 MSG_ID = "Nats-Msg-Id"
 EXPECTED_REVISION = "Nats-Expected-Last-Subject-Sequence"
 WRONG_REVISION = frozenset([10071, 10164])
+WRONG_STREAM = 10060
 
 
 async def perform(inputs: Inputs, login: NatsSettings, context: Context) -> Outcome:
     payload = b"" if inputs.data is UNSET else encode(inputs.data)[0]
     # The server names the subject that it denies, and those of a bucket contain its name.
     name = inputs.subject or inputs.bucket or ""
-    if inputs.operation in STREAMING:
-        async with open_connection(login, context.retries) as connection:
-            operation = Operation(connection.client, inputs, payload, context.idempotency_key)
-            return await connection.guard(operation.run(), name)
-    connection = await shared_connection(login, context.retries)
-    operation = Operation(connection.client, inputs, payload, context.idempotency_key)
-    return await connection.guard(operation.run(), name)
+    connect = open_connection if inputs.operation in STREAMING else shared_connection
+    async with connect(login, context.retries) as connection:
+        operation = Operation(connection.client, inputs, payload, context.idempotency_key)
+        return await connection.guard(operation.run(), name)
 
 
 class Operation:
@@ -62,8 +55,8 @@ class Operation:
         method: Callable[[], Awaitable[Outcome]] = getattr(self, self.inputs.operation)
         try:
             return await method()
-        except Error as error:
-            raise operation_failure(error, str(self)) from None
+        except errors.Error as error:
+            raise _failure(error, str(self)) from None
 
     def __str__(self) -> str:
         if self.subject:
@@ -84,10 +77,8 @@ class Operation:
         return _done(result | extra, **extra)
 
     async def request(self) -> Outcome:
-        no_timeout: Any = None  # the worker limits how long to wait
-        response = await self.client.request(
-            self.subject, self.payload, timeout=no_timeout, headers=self.headers or None
-        )
+        limit: Any = None  # that of the worker
+        response = await self.client.request(self.subject, self.payload, timeout=limit, headers=self.headers or None)
         headers = dict(response.headers or {})
         return _done({"data": _decode(response.data, self.inputs.format), "headers": headers}, headers=headers)
 
@@ -120,7 +111,7 @@ class Operation:
     async def kv_delete(self) -> Outcome:
         try:
             await (await self.jetstream.key_value(self.bucket)).get(self.key)
-        except KeyNotFoundError:
+        except stream_errors.KeyNotFoundError:
             return _done({"key": self.key, "deleted": False})
         await self._write(b"", self._write_headers() | {"KV-Operation": "DEL"})
         return _done({"key": self.key, "deleted": True})
@@ -135,9 +126,9 @@ class Operation:
         """The revision that was written, and whether an earlier call wrote it."""
         try:
             ack = await self.jetstream.publish(f"$KV.{self.bucket}.{self.key}", payload, headers=dict(headers))
-        except NoStreamResponseError:
+        except stream_errors.NoStreamResponseError:
             raise Failure("not_found", f"{self}: the bucket does not exist") from None
-        except APIError as error:
+        except stream_errors.APIError as error:
             if error.err_code not in WRONG_REVISION:
                 raise
             message = f"{self} has another revision than {self.inputs.revision}: {error.description}"
@@ -149,12 +140,12 @@ class Operation:
         bucket = await self.jetstream.key_value(self.bucket)
         try:
             keys = await bucket.keys()
-        except NoKeysError:
+        except stream_errors.NoKeysError:
             # The driver also says so if the server sent all keys before the driver began to read them: read each.
             prefix, keys = f"$KV.{self.bucket}.", []
             info = await self.jetstream.stream_info(f"KV_{self.bucket}", subjects_filter=f"{prefix}>")
             for subject in info.state.subjects or {}:
-                with suppress(KeyNotFoundError):  # it was deleted
+                with suppress(stream_errors.KeyNotFoundError):  # it was deleted
                     await bucket.get(key := subject.removeprefix(prefix))
                     keys.append(key)
         return _done({"keys": sorted(keys), "count": len(keys)})
@@ -187,17 +178,17 @@ class Operation:
 
     async def object_delete(self) -> Outcome:
         bucket = await self.jetstream.object_store(self.bucket)
-        try:
+        deleted = False
+        with suppress(stream_errors.ObjectNotFoundError):
             await bucket.delete(self.key)
-        except ObjectNotFoundError:
-            return _done({"key": self.key, "deleted": False})
-        return _done({"key": self.key, "deleted": True})
+            deleted = True
+        return _done({"key": self.key, "deleted": deleted})
 
     async def object_list(self) -> Outcome:
         bucket = await self.jetstream.object_store(self.bucket)
         try:
             infos = await bucket.list(ignore_deletes=True)
-        except NotFoundError:
+        except stream_errors.NotFoundError:
             infos = []
         objects = [
             {"key": info.name, "size": info.size or 0, "updated": info.mtime, "digest": info.digest}
@@ -247,3 +238,33 @@ def _decode(content: bytes, form: str) -> Any:
         if form == "text":
             raise Failure("input", "the response is not UTF-8 text: leave `format: text` out") from None
         return content
+
+
+def _failure(error: Exception, subject: str) -> Failure:
+    """The failure of an operation on a subject, bucket or key, which the message names."""
+    code = getattr(error, "err_code", None)
+    text = error_text(error)
+    retryable = False
+    match error:
+        case errors.NoRespondersError():
+            kind, reason, retryable = "not_found", "no responder is subscribed", True
+        case stream_errors.NoStreamResponseError():
+            kind, reason = "not_found", "no stream has this subject"
+        case stream_errors.BucketNotFoundError():
+            kind, reason = "not_found", "the bucket does not exist"
+        case stream_errors.ServiceUnavailableError() | stream_errors.ServerError():
+            kind, reason, retryable = "connect", f"JetStream is unavailable: {text}", True
+        case stream_errors.NotFoundError():
+            kind, reason = "not_found", "not found"
+        case errors.MaxPayloadError():
+            kind, reason = "too_large", "the message is larger than the server allows: use `operation: object_put`"
+        case errors.TimeoutError():
+            kind, reason, retryable = "timeout", f"no response within {RESPONSE_SECONDS:g} seconds", True
+        case stream_errors.APIError() if code == WRONG_STREAM:
+            kind, reason = "input", f"the subject belongs to another stream: {text}"
+        case stream_errors.Error():
+            kind, reason = "input", text
+        case _:
+            kind, reason, retryable = "connect", text, True
+    extra = {"nats": {"code": code, "conflict": False}}
+    return Failure(kind, f"{subject}: {reason}", retryable=retryable, extra=extra)

@@ -8,7 +8,7 @@ import os
 import ssl
 from asyncio import AbstractEventLoop
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -63,7 +63,7 @@ def _new(tls: Tls) -> AsyncClient:
             max_keepalive_connections=KEEP_ALIVE_CONNECTIONS,
             keepalive_expiry=KEEP_ALIVE_SECONDS,
         ),
-        headers={"User-Agent": f"noetl/{version('noetl-engine')}", "Accept-Encoding": "gzip, deflate"},
+        headers={"User-Agent": _user_agent(), "Accept-Encoding": "gzip, deflate"},
         # Unrelated executions share the client: it stores no cookie.
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         timeout=None,
@@ -84,3 +84,10 @@ def _context(tls: Tls) -> ssl.SSLContext:
     except OSError as error:
         raise InputError(f"`tls`: the files can't be used: {error}") from None
     return context
+
+
+def _user_agent() -> str:
+    try:
+        return f"noetl/{version('noetl-engine')}"
+    except PackageNotFoundError:
+        return "noetl"
