@@ -18,26 +18,14 @@ if TYPE_CHECKING:
     from noetl.expression.compile import Compiler
 
 
-def _const(compiler: Compiler, node: nodes.Const, tolerant: bool) -> Closure:
-    value = node.value
+def _constant(compiler: Compiler, node: nodes.Const | nodes.TemplateData, tolerant: bool) -> Closure:
+    value = node.data if isinstance(node, nodes.TemplateData) else node.value
     compiler.simple = compiler.simple and is_storable(value)
     return lambda scope, run: value
 
 
-def _data(compiler: Compiler, node: nodes.TemplateData, tolerant: bool) -> Closure:
-    value = node.data
-    return lambda scope, run: value
-
-
-def _list(compiler: Compiler, node: nodes.List, tolerant: bool) -> Closure:
-    return _elements(compiler, node, list)
-
-
-def _tuple(compiler: Compiler, node: nodes.Tuple, tolerant: bool) -> Closure:
-    return _elements(compiler, node, tuple)
-
-
-def _elements(compiler: Compiler, node: nodes.List | nodes.Tuple, make: Callable[[list[Any]], Any]) -> Closure:
+def _elements(compiler: Compiler, node: nodes.List | nodes.Tuple, tolerant: bool) -> Closure:
+    make: type[list[Any]] | type[tuple[Any, ...]] = list if isinstance(node, nodes.List) else tuple
     constants = constant_values(node)
     if constants is not None:
         compiler.simple = compiler.simple and all(map(is_storable, constants))
@@ -163,38 +151,30 @@ def _conditional(compiler: Compiler, node: nodes.CondExpr, tolerant: bool) -> Cl
 
 def _compare(compiler: Compiler, node: nodes.Compare, tolerant: bool) -> Closure:
     _note_comparisons(compiler, node)
-    left = compiler.expression(node.expr)
-    links = [(operand.op, _compared(compiler, operand, node)) for operand in node.ops]
-    if len(links) == 1:
-        return _single(compiler, left, *links[0])
+    left, fail = compiler.expression(node.expr), compiler.failing(node)
+    rights = [compiler.expression(operand.expr) for operand in node.ops]
+    if len(rights) == 1 and (closure := _with_constant(left, node.ops[0])) is not None:
+        return closure
+    links = [(_COMPARE[operand.op], right) for operand, right in zip(node.ops, rights, strict=True)]
 
-    def chain(scope: Scope, run: Any) -> bool:
+    def chain(scope: Scope, run: Run | None) -> bool:
         a = left(scope, run)
-        for _, (right, compare, _constant) in links:
+        for compare, right in links:
             b = right(scope, run)
-            if not compare(a, b, scope, run):
-                return False
+            try:
+                if not compare(a, b, scope.get(BUDGET_KEY) if run is None else run.budget):
+                    return False
+            except Exception as error:
+                raise fail(error) from None
             a = b
         return True
 
     return chain
 
 
-def _compared(compiler: Compiler, operand: nodes.Operand, node: nodes.Compare) -> tuple[Closure, Any, Any]:
-    """The right side, how to compare with it, and its value if it is constant."""
-    right, compare, fail = compiler.expression(operand.expr), _COMPARE[operand.op], compiler.failing(node)
-
-    def checked(a: Any, b: Any, scope: Scope, run: Any) -> bool:
-        try:
-            return compare(a, b, scope.get(BUDGET_KEY) if run is None else run.budget)
-        except Exception as error:
-            raise fail(error) from None
-
-    return right, checked, operand.expr
-
-
-def _single(compiler: Compiler, left: Closure, op: str, link: tuple[Closure, Any, nodes.Expr]) -> Closure:
-    right, compare, expr = link
+def _with_constant(left: Closure, operand: nodes.Operand) -> Closure | None:
+    """The comparisons of most guards: with a constant, or with a list of them."""
+    expr, op = operand.expr, operand.op
     if isinstance(expr, nodes.Const) and op in ("eq", "ne"):
         value = expr.value
         if op == "eq":
@@ -202,11 +182,11 @@ def _single(compiler: Compiler, left: Closure, op: str, link: tuple[Closure, Any
         return lambda scope, run: left(scope, run) != value
     constants = constant_values(expr)
     if constants is not None and op in ("in", "notin"):
-        known = tuple(constants)
+        values = tuple(constants)
         if op == "in":
-            return lambda scope, run: left(scope, run) in known
-        return lambda scope, run: left(scope, run) not in known
-    return lambda scope, run: compare(left(scope, run), right(scope, run), scope, run)
+            return lambda scope, run: left(scope, run) in values
+        return lambda scope, run: left(scope, run) not in values
+    return None
 
 
 def _note_comparisons(compiler: Compiler, node: nodes.Compare) -> None:
@@ -245,10 +225,10 @@ _COMPARE: dict[str, Callable[[Any, Any, Budget | None], bool]] = {
 _SYMBOLS = {"eq": "==", "ne": "!=", "in": "in", "notin": "not in"}
 
 OPERATIONS: Mapping[type[nodes.Node], Callable[[Compiler, Any, bool], Closure]] = {
-    nodes.Const: _const,
-    nodes.TemplateData: _data,
-    nodes.List: _list,
-    nodes.Tuple: _tuple,
+    nodes.Const: _constant,
+    nodes.TemplateData: _constant,
+    nodes.List: _elements,
+    nodes.Tuple: _elements,
     nodes.Dict: _dict,
     nodes.Binary: _binary,
     nodes.Unary: _unary,

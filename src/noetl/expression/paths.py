@@ -157,33 +157,22 @@ def _many_keys(name: str, absent: Missing, pairs: list[tuple[str | int, Missing]
 def _from_locals(compiler: Compiler, path: Path, node: nodes.Node) -> Closure:
     compiler.simple = False
     name, keys, outside = str(path[0]), path[1:], _from_scope(compiler, path, node)
-    gap, fail = compiler.missing(node), compiler.failing(node)
+    gap, step = compiler.missing(node), _located_lookup(compiler.failing(node))
 
     def local(scope: Scope, run: Run) -> Any:
         if name not in run.locals:
             return outside(scope, run)
         value = run.locals[name]
-        try:
-            for key in keys:
-                value = lookup(value, key, gap)
-        except Exception as error:
-            raise fail(error) from None
+        for key in keys:
+            value = step(value, key, gap)
         return value
 
     return local
 
 
 def _step(compiler: Compiler, node: nodes.Expr, base: nodes.Expr, key: str | int, tolerant: bool) -> Closure:
-    inner, gap, fail = _raw(compiler, base, tolerant), compiler.missing(node), compiler.failing(node)
-
-    def step(scope: Scope, run: Any) -> Any:
-        value = inner(scope, run)
-        try:
-            return lookup(value, key, gap)
-        except Exception as error:
-            raise fail(error) from None
-
-    return step
+    inner, gap, step = _raw(compiler, base, tolerant), compiler.missing(node), _located_lookup(compiler.failing(node))
+    return lambda scope, run: step(inner(scope, run), key, gap)
 
 
 def _item(compiler: Compiler, node: nodes.Getitem, tolerant: bool) -> Closure:

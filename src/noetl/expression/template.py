@@ -25,56 +25,27 @@ CACHED = 4096
 class Template:
     """A template that parsed. Immutable; one may be evaluated by many threads."""
 
-    __slots__ = (
-        "_body",
-        "_expression",
-        "_simple",
-        "filters",
-        "functions",
-        "is_constant",
-        "is_expression",
-        "is_simple",
-        "reads",
-        "source",
-        "string_comparisons",
-        "tests",
-        "unknown",
-    )
-
-    source: str
-    is_constant: bool
-    """It has no template syntax at all."""
-    is_expression: bool
-    """It is exactly one `{{ expression }}`, so it yields the value itself."""
-    reads: tuple[Read, ...]
-    filters: tuple[Use, ...]
-    tests: tuple[Use, ...]
-    functions: tuple[Use, ...]
-    unknown: tuple[Unknown, ...]
-    string_comparisons: tuple[Comparison, ...]
-    _expression: Closure | None
-    _body: Statement | None
-    _simple: bool
-
     def __init__(self, source: str) -> None:
         self.source = source
         self.is_constant = not has_syntax(source)
-        self.is_expression = False
-        self._expression = self._body = None
+        self._expression: Closure | None = None  # of a source that is exactly one `{{ expression }}`
+        self._body: Statement | None = None
         compiler = Compiler(source)
         if not self.is_constant:
             self._compile(compiler)
-        self._simple = self.is_simple = compiler.simple
-        self.reads = tuple(compiler.reads)
-        self.filters, self.tests = tuple(compiler.filters), tuple(compiler.tests)
-        self.functions, self.unknown = tuple(compiler.functions), tuple(compiler.unknown)
-        self.string_comparisons = tuple(compiler.comparisons)
+        self.is_expression = self._expression is not None
+        self.is_simple = compiler.simple
+        self.reads: tuple[Read, ...] = tuple(compiler.reads)
+        self.filters: tuple[Use, ...] = tuple(compiler.filters)
+        self.tests: tuple[Use, ...] = tuple(compiler.tests)
+        self.functions: tuple[Use, ...] = tuple(compiler.functions)
+        self.unknown: tuple[Unknown, ...] = tuple(compiler.unknown)
+        self.string_comparisons: tuple[Comparison, ...] = tuple(compiler.comparisons)
 
     def _compile(self, compiler: Compiler) -> None:
         try:
             tree = syntax_tree(self.source)
             single = _single_expression(self.source, tree)
-            self.is_expression = single is not None
             if single is not None:
                 self._expression = compiler.whole(single)
             else:
@@ -114,7 +85,7 @@ class Template:
 
     def _run(self, scope: Mapping[str, Any]) -> Run | None:
         """None for what is simple: it makes nothing, and its comparisons find the budget in the scope."""
-        if not self._simple:
+        if not self.is_simple:
             return Run(budget_in(scope))
         if BUDGET_KEY in scope:
             scope[BUDGET_KEY].check()
@@ -161,14 +132,10 @@ def as_data(value: Any, source: str, budget: Budget) -> Any:
 
 def parse(source: str) -> Template:
     """The template of a source. Parsed once: the last few thousand are kept. Raises TemplateSyntax only."""
-    return _constant(source) if not has_syntax(source) else _parsed(source)
+    return _parsed(source) if has_syntax(source) else Template(source)
 
 
 _parsed = lru_cache(maxsize=CACHED)(Template)
-
-
-def _constant(source: str) -> Template:
-    return Template(source)
 
 
 # --- playbook values with templates inside

@@ -92,14 +92,14 @@ def to_json(value: Any, budget: Budget, indent: int | None = None) -> str:
 def _measure(value: Any, budget: Budget, depth: int, indent: int) -> None:
     """Pays for the JSON of a value before it is written; refuses what JSON does not have."""
     budget.charge(8 + indent * (_INDENTED_COST + depth))
+    if depth >= DEPTH and isinstance(value, list | tuple | Mapping):
+        raise Fault("the value is nested too deeply for JSON")
     if isinstance(value, str):
         budget.string(len(value))
     elif isinstance(value, list | tuple):
-        _deeper(depth)
         for element in budget.each(value):
             _measure(unwrapped(element), budget, depth + 1, indent)
     elif isinstance(value, Mapping):
-        _deeper(depth)
         for key, element in budget.each(list(value.items())):
             _measure(key, budget, depth + 1, indent)
             _measure(unwrapped(element), budget, depth + 1, indent)
@@ -107,11 +107,6 @@ def _measure(value: Any, budget: Budget, depth: int, indent: int) -> None:
         raise Undefined(value)
     elif not isinstance(value, int | float) and value is not None:
         raise Fault(f"{kind_of(value)} can't be written as JSON")
-
-
-def _deeper(depth: int) -> None:
-    if depth >= DEPTH:
-        raise Fault("the value is nested too deeply for JSON")
 
 
 def _plain(value: Any) -> Any:
@@ -139,6 +134,8 @@ def printf(template: str, arguments: Any, budget: Budget) -> str:
             parts.append("%")
             continue
         if match["key"] is not None:
+            if not by_name:
+                raise Fault("a named field needs named arguments")
             value = _named(arguments, match["key"])
         elif used < len(queue):
             value, used = queue[used], used + 1
@@ -154,11 +151,9 @@ def printf(template: str, arguments: Any, budget: Budget) -> str:
     return _joined([*parts, tail], budget)
 
 
-def _named(arguments: Any, key: str) -> Any:
-    if not isinstance(arguments, Mapping):
-        raise Fault("a named field needs named arguments")
+def _named(arguments: Mapping[str, Any], key: str) -> Any:
     if key not in arguments:
-        raise Fault(f"the format string names {clipped(repr(key))}, which is not given")
+        raise Fault(f"the format string names {clipped(repr(key))}, which is not an argument")
     return arguments[key]
 
 
@@ -215,15 +210,13 @@ def format_fields(template: str, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 
 def _field_value(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    if name in kwargs:
-        return kwargs[name]
-    if name.isdecimal() and len(name) < 5:
+    if name not in kwargs and name.isdecimal() and len(name) < 5:
         if int(name) < len(args):
             return args[int(name)]
         raise Fault("not enough arguments for the format string")
-    if not name.isidentifier():
+    if name not in kwargs and not name.isidentifier():
         raise Fault("fields of a format string are names or numbers", "pass the value itself in")
-    raise Fault(f"the format string names {clipped(repr(name))}, which is not given")
+    return _named(kwargs, name)
 
 
 def _format_field(value: Any, spec: str, conversion: str | None, budget: Budget) -> str:

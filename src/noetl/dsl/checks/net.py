@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from noetl.dsl.graph import SHOWN, Graph, arrows, way_back
 from noetl.dsl.problem import Check
+from noetl.dsl.tree import is_template
 from noetl.model.playbook import Arc, Goto, Playbook, Step, Task
 
 UNREACHABLE = Check("NTL402", "warning", "a step can't be reached")
@@ -20,6 +21,7 @@ MEETING = Check("NTL405", "warning", "tokens may meet without a declared join")
 RACE = Check("NTL407", "warning", "parallel branches write the same ctx key")
 ENDLESS = Check("NTL410", "warning", "steps form an endless cycle")
 
+JOIN_HINT = "declare `spec: {join: all}` to run once when all have arrived, or `spec: {join: any}` to run for each"
 Report = Callable[[Check, str, str, str | None], None]
 """Records a finding: the check, the key of the place, the message and a hint."""
 
@@ -35,9 +37,8 @@ class Way(NamedTuple):
 def check(playbook: Playbook, declared_joins: set[str], report: Report) -> None:
     """All checks of the net."""
     ways = {step.name: list(_ways(step)) for step in playbook.steps}
-    computed = any(_computed(step) for step in playbook.steps)
     graph = Graph({name: [way.target for way in out] for name, out in ways.items()})
-    if not computed:  # a computed target may be any step
+    if not any(is_template(way.target) for out in ways.values() for way in out):  # a computed target may be any step
         _check_reachable(playbook, graph, report)
     _check_shadowed(playbook, report)
     _check_forks(playbook, graph, declared_joins, report)
@@ -61,21 +62,16 @@ def _gotos(step: Step) -> Iterator[tuple[Goto, str]]:
             yield from ((item, f"{step.name}/case_{i}") for item in branch.chain if isinstance(item, Goto))
 
 
-def _computed(step: Step) -> bool:
-    return any("{{" in arc.step or "{%" in arc.step for goto, _ in _gotos(step) for arc in goto.to)
-
-
 # -- reachability ---------------------------------------------------------------------------------------------------
 
 
 def _check_reachable(playbook: Playbook, graph: Graph, report: Report) -> None:
-    seen = {playbook.entry, playbook.final}
-    todo = [start for start in (playbook.entry, playbook.final) if start is not None]
-    for name in todo:
-        todo += (fresh := [to for to in graph.after[name] if to not in seen])
-        seen.update(fresh)
+    reached: set[str] = set()
+    for start in (playbook.entry, playbook.final):
+        if start is not None:
+            reached |= {start, *graph.ways(start, graph.union(graph.names))}
     for step in playbook.steps:
-        if step.name not in seen:
+        if step.name not in reached:
             path = _way_back(step.name, graph)
             because = f"nothing leads to {path[0]!r} in {arrows(path)}" if path[1:] else "no arc leads to it"
             hint = f"the entry step is {playbook.entry!r}; add an arc to it, or remove it"
@@ -129,7 +125,7 @@ class _Fork:
         self.apart = once & ~self.shared
 
     def meetings(self, reported: set[str]) -> Iterator[tuple[str, str, str]]:
-        """The steps where branches first meet, except those in `told`, each with the first two branches.
+        """The steps where branches first meet, except those in `reported`, each with the first two branches.
 
         Later steps are not reported: branches meet there only because they met before. Each source step belongs to one
         branch, so each arc is visited once, however many branches there are.
@@ -183,7 +179,8 @@ def _check_forks(playbook: Playbook, graph: Graph, declared: set[str], report: R
             reported.update(name for name, _, _ in twice)  # reported once per step
             for name, left, right in [*twice, *fork.meetings(reported)]:
                 reported.add(name)
-                _report_meeting(report, name, fork.path(left, name), fork.path(right, name))
+                paths = f"{arrows(fork.path(left, name))} and {arrows(fork.path(right, name))}"
+                report(MEETING, name, f"two tokens may meet at {name!r}: {paths}", JOIN_HINT)
             races.check(fork)
 
 
@@ -193,12 +190,6 @@ def _side_by_side(step: Step) -> Iterator[list[str]]:
         yield [arc.step for arc in step.router.arcs if arc.when is not False]
     for goto, _ in _gotos(step):
         yield [arc.step for arc in goto.to]
-
-
-def _report_meeting(report: Report, name: str, left: list[str], right: list[str]) -> None:
-    message = f"two tokens may meet at {name!r}: {arrows(left)} and {arrows(right)}"
-    hint = "declare `spec: {join: all}` to run once when all have come, or `spec: {join: any}` to run for each"
-    report(MEETING, name, message, hint)
 
 
 class _Races:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from noetl.dsl.graph import arrows
+from noetl.dsl.graph import Graph, arrows
 from noetl.dsl.outline import Document, TaskSite, labelled_items, rules
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.tree import Map, Seq, key_span, span_in, span_of
@@ -112,18 +112,17 @@ END, FAIL = "(end)", "(fail)"
 
 def _check_end(tool: Map | Seq, problems: Problems) -> None:
     """Follow every directive: a task from which neither the end nor a failure can be reached never ends."""
-    if getattr(tool, "lost", ()):
-        return  # a task that was refused may be the one that ends it
     items = list(labelled_items(tool))
     labels = [item.label for item in items]
+    if not labels or getattr(tool, "lost", None):
+        return  # a task that was refused may be the one that ends it
     ways = {label: set(_ways(task, labels, i)) for i, (label, task, *_) in enumerate(items)}
-    reached = _reachable(labels[0], ways) if labels else set()
-    ending = _leads_to(END, ways)
-    failing = _leads_to(FAIL, ways)
-    stuck = [label for label in labels if label in reached and label not in ending]
+    graph = Graph({**ways, END: (), FAIL: ()})
+    reach = graph.reach()
+    stuck = [name for name in graph.among(reach[labels[0]]) if name in ways and not reach[name] & graph.bit[END]]
     if not stuck:
         return
-    endless = [label for label in stuck if label not in failing]
+    endless = [name for name in stuck if not reach[name] & graph.bit[FAIL]]
     cycle = _cycle((endless or stuck)[0], ways)
     where = next(item.span for item in reversed(items) if item.label == cycle[0])
     path = arrows(cycle)
@@ -138,48 +137,21 @@ def _ways(task: Map, labels: list[str], place: int) -> Iterator[str]:
     """Where the pipeline may go from a task."""
     after = labels[place + 1] if place + 1 < len(labels) else END
     policy = list(rules(task))
-    can_fail = task.get("kind") != "noop" or "result" in task
-    if not policy:
-        yield after
-        if can_fail:
-            yield FAIL
-        return
+    if not policy and (task.get("kind") != "noop" or "result" in task):
+        yield FAIL
     for rule, then, otherwise in policy:
         match then.get("do"):
             case "continue" | "skip":
                 yield after
-            case "break":
-                yield END
-            case "fail":
+            case "fail" | "retry":  # when attempts run out
                 yield FAIL
             case "jump":
                 yield then.get("to", END)
-            case "retry":
-                yield FAIL  # when attempts run out
             case _:
                 yield END
         if otherwise or rule.get("when") is True:
             return
     yield after
-
-
-def _reachable(start: str, ways: dict[str, set[str]]) -> set[str]:
-    seen, todo = {start}, [start]
-    while todo:
-        for label in ways.get(todo.pop(), ()):
-            if label not in seen:
-                seen.add(label)
-                todo.append(label)
-    return seen
-
-
-def _leads_to(goal: str, ways: dict[str, set[str]]) -> set[str]:
-    """Every label from which the goal can be reached."""
-    back: dict[str, set[str]] = {}
-    for label, following in ways.items():
-        for to in following:
-            back.setdefault(to, set()).add(label)
-    return _reachable(goal, back)
 
 
 def _cycle(start: str, ways: dict[str, set[str]]) -> list[str]:
