@@ -97,22 +97,16 @@ def _put(values: dict[str, Any], path: list[str], value: Any, option: str) -> No
     values[last] = value
 
 
-class _Refuses:
-    """Stands in for the reader: raises the reason why a scalar is not a value."""
-
-    def refuse(self, span: Any, message: str) -> None:
-        raise UsageError(f"--set: {message}; use --set-string for text")
-
-
 def scalar(text: str) -> Any:
     """The value of a YAML scalar, read as in a playbook."""
     from noetl.dsl.reader import resolve
-    from noetl.dsl.tree import NOWHERE
 
     if text[:1] in ("'", '"'):
         return _quoted(text)
-    refuses: Any = _Refuses()
-    return resolve(text, refuses, NOWHERE)
+    try:
+        return resolve(text)
+    except ValueError as error:
+        raise UsageError(f"--set: {error}; use --set-string for text") from None
 
 
 def _quoted(text: str) -> Any:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from math import isfinite
+from typing import Any, NamedTuple, NoReturn
 from unicodedata import name
 
 import yaml
 
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.tree import Map, Seq, Span, Text
+from noetl.expression.missing import kind_of
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
@@ -33,8 +35,12 @@ BAD_VALUE = Check("NTL009", "error", "a value can't be represented")
 
 BIDI = Check("NTL011", "warning", "a bidirectional control character reorders the text")
 
-_NULL = frozenset(["", "~", "null", "Null", "NULL"])
-_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_CONSTANTS = {
+    **dict.fromkeys(["", "~", "null", "Null", "NULL"]),
+    **dict.fromkeys(["true", "True", "TRUE"], True),
+    **dict.fromkeys(["false", "False", "FALSE"], False),
+}
+_TAGGED = {"int": (int, float), "float": (int, float), "bool": (bool,), "null": (type(None),)}
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
@@ -116,13 +122,12 @@ class _Open:
         self.height = 1  # levels below, aliases expanded
 
 
-class _Anchored:
+class _Anchored(NamedTuple):
     """The target of an alias."""
 
-    __slots__ = ("height", "node", "weight")
-
-    def __init__(self, node: Any, weight: int, height: int) -> None:
-        self.node, self.weight, self.height = node, weight, height
+    node: Any
+    weight: int = 1
+    height: int = 1
 
 
 class _Composer:
@@ -159,16 +164,16 @@ class _Composer:
             where = getattr(error, "position", 0)
             self._fail(ENCODING, where if isinstance(where, int) else 0, "the text can't be read as YAML")
         if not isinstance(self.root, Map):
-            content = "empty" if self.root is None else f"a {_words(self.root)}, not a map"
+            content = "empty" if self.root is None else f"{kind_of(self.root)}, not a map"
             self._fail(NOT_A_MAP, 0, f"the document is {content}", "start with `apiVersion: noetl.io/v2`")
-        return self.root  # type: ignore[no-any-return]
+        return self.root
 
     def _document(self, event: Any) -> None:
         self.documents += 1
         if self.documents > 1:
             self._fail(NOT_A_MAP, event.start_mark.index, "a second document starts here", "keep one per file")
 
-    def _fail(self, check: Check, where: Span | int, message: str, hint: str | None = None) -> None:
+    def _fail(self, check: Check, where: Span | int, message: str, hint: str | None = None) -> NoReturn:
         self.problems.add(check, where, message, hint)
         raise _Stop
 
@@ -194,7 +199,7 @@ class _Composer:
         """`url: {{ host }}/path` is the commonest YAML error in playbooks: name it, not its consequence."""
         line = self.problems.text.line(number)
         if match := _BARE_TEMPLATE.search(line):
-            start = sum(len(one) + 1 for one in self.text.split("\n")[: number - 1]) + match.start(1)
+            start = sum(len(text) + 1 for text in self.text.split("\n")[: number - 1]) + match.start(1)
             self._fail(UNQUOTED, start, "a template must be quoted", _quoted(line[match.start(1) :]))
 
     def _count(self, weight: int, height: int, at: int) -> None:
@@ -241,7 +246,6 @@ class _Composer:
                 f"the alias {event.anchor!r} is inside its own anchor",
                 "refer to an anchor that ends before it",
             )
-            return
         self._count(anchored.weight, anchored.height, start)
         self._add(anchored.node, Span(start, event.end_mark.index), anchored.weight, anchored.height)
 
@@ -250,31 +254,24 @@ class _Composer:
         self._count(1, 1, start)
         span = Span(start, event.end_mark.index, event.style or "")
         value: Any = event.value
-        if self.stack and self.stack[-1].wants_key:
-            pass  # keys are text as it was written
-        elif event.implicit[0] or event.tag:
-            value = self._value(event, span)
+        is_key = bool(self.stack) and self.stack[-1].wants_key  # keys are text as it was written
+        if event.tag and event.tag != "!" and not is_key:
+            value = self._tagged(event, span)
+        elif event.implicit[0] and not event.tag and not is_key:
+            value = self._resolved(value, span)
         if event.anchor:
-            self.anchors[event.anchor] = _Anchored(value, 1, 1)
+            self.anchors[event.anchor] = _Anchored(value)
         self._add(value, span, 1, 1)
-
-    def _value(self, event: Any, span: Span) -> Any:
-        if event.tag:
-            return event.value if event.tag == "!" else self._tagged(event, span)
-        return resolve(event.value, self, span)
 
     def _tagged(self, event: Any, span: Span) -> Any:
         tag = event.tag.removeprefix(_TAG)
         if tag == "str":
             return event.value
-        if tag in ("int", "float", "bool", "null"):
-            value = resolve(event.value, self, span)
-            if tag == "float" and isinstance(value, int) and not isinstance(value, bool):
-                return float(value)
-            if _words(value) == {"int": "number", "float": "number", "bool": "boolean", "null": "null"}[tag]:
-                return value
-        self._fail(BAD_VALUE, span, f"the tag {event.tag!r} is not allowed here", "remove the tag, or quote the value")
-        return None
+        value: Any = self._resolved(event.value, span) if tag in _TAGGED else None
+        if type(value) not in _TAGGED.get(tag, ()):
+            hint = "remove the tag, or quote the value"
+            self._fail(BAD_VALUE, span, f"the tag {event.tag!r} is not allowed here", hint)
+        return float(value) if tag == "float" else value
 
     def _add(self, value: Any, span: Span, weight: int, height: int) -> None:
         if not self.stack:
@@ -299,12 +296,12 @@ class _Composer:
         if isinstance(key, Map | Seq):
             if not self.text.startswith("{{", span.start - 1):
                 self._refuse_map_in_template()
-                self._fail(BAD_KEY, span, f"a {_words(key)} can't be a key", "write a key of plain text, or quote it")
+                self._fail(BAD_KEY, span, f"{kind_of(key)} can't be a key", "write a key of plain text, or quote it")
             rest = self.text[span.start - 1 : span.start + 200]
             self.problems.add(UNQUOTED, span.start - 1, "a template must be quoted", _quoted(rest))
             key, top.bare_template = "{{", True
         elif not isinstance(key, str):  # an alias of one
-            self._fail(BAD_KEY, span, f"a {_words(key)} can't be a key", "write a key of plain text, or quote it")
+            self._fail(BAD_KEY, span, f"{kind_of(key)} can't be a key", "write a key of plain text, or quote it")
         if key in top.own:
             first = self.problems.text.mark(top.own[key].start).line
             hint = "merge a list: `<<: [*one, *two]`" if key == "<<" else "remove one of them"
@@ -314,51 +311,47 @@ class _Composer:
 
     def _refuse_map_in_template(self) -> None:
         """`{{ {'a': 1} }}` without quotes is a map inside two others."""
-        for one in self.stack:
-            if self.text.startswith("{{", start := one.node.span.start):
+        for container in self.stack:
+            if self.text.startswith("{{", start := container.node.span.start):
                 self._fail(UNQUOTED, start, "a template must be quoted", _quoted(self.text[start : start + 200]))
 
     def _merge(self, top: _Open, source: Any, where: Span) -> None:
         """Put in the keys of other maps, at `<<`. The map's own keys win, then the first of several maps."""
-        for one in source if isinstance(source, Seq) else [source]:
-            if not isinstance(one, Map):
+        assert isinstance(top.node, Map)
+        for other in source if isinstance(source, Seq) else [source]:
+            if not isinstance(other, Map):
                 self._fail(BAD_VALUE, where, "`<<` merges a map or a list of maps", "refer to a map by its alias")
-            for key in one:
+            for key in other:
                 if key not in top.node:
-                    top.node.put(key, one[key], *one.spans[key])
+                    top.node.put(key, other[key], *other.spans[key])
 
-    def refuse(self, span: Span, message: str) -> None:
-        """A scalar that JSON has no room for."""
-        self._fail(BAD_VALUE, span, message, "quote the value")
+    def _resolved(self, text: str, span: Span) -> Any:
+        try:
+            return resolve(text)
+        except ValueError as error:
+            self._fail(BAD_VALUE, span, str(error), "quote the value")
 
 
-def resolve(text: str, reader: _Composer, span: Span) -> Any:
-    """A plain scalar's value by the YAML 1.2 core schema."""
-    if text in _NULL:
-        return None
-    if text in _BOOL:
-        return _BOOL[text]
+def resolve(text: str) -> Any:
+    """A plain scalar's value by the YAML 1.2 core schema; ValueError if JSON has no such value."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
     if text[0] not in _NUMBER_START:
         return text
     if _INT.fullmatch(text):
-        return _integer(text, reader, span)
-    if _FLOAT.fullmatch(text):
-        number = float(text)
-        if number in (float("inf"), float("-inf")):
-            reader.refuse(span, "the number is too large")
+        digits = text.lstrip("+-").lstrip("0") or "0"  # Python refuses to read very many of them
+        number = int(text, 0) if text[:2] in ("0o", "0x") else int(digits) if len(digits) < 20 else 1 << 64
+        number = -number if text[0] == "-" else number
+        if not -(1 << 63) <= number < 1 << 63:
+            raise ValueError("the number does not fit 64 bits")
         return number
+    if _FLOAT.fullmatch(text):
+        if not isfinite(float(text)):
+            raise ValueError("the number is too large")
+        return float(text)
     if _NOT_FINITE.fullmatch(text):
-        reader.refuse(span, f"{text} is not a finite number")
+        raise ValueError(f"{text} is not a finite number")
     return text
-
-
-def _integer(text: str, reader: _Composer, span: Span) -> int:
-    digits = text.lstrip("+-").lstrip("0") or "0"  # Python refuses to read very many of them
-    number = int(text, 0) if text[:2] in ("0o", "0x") else int(digits) if len(digits) < 20 else 1 << 64
-    number = -number if text[0] == "-" else number
-    if not -(1 << 63) <= number < 1 << 63:
-        reader.refuse(span, "the number does not fit 64 bits")
-    return number
 
 
 def _quoted(rest: str) -> str:
@@ -367,30 +360,24 @@ def _quoted(rest: str) -> str:
     return f"write {quote}{value[:80]}{quote}"
 
 
-def _words(value: Any) -> str:
-    match value:
-        case dict():
-            return "map"
-        case list():
-            return "list"
-        case bool():
-            return "boolean"
-        case int() | float():
-            return "number"
-        case None:
-            return "null"
-        case _:
-            return "text"
+_INDENTATION = "check the indentation and the quotes of this line and the one before"
+_ADVICE = (
+    ("could not find expected ':'", "a `:` is missing", "write `key: value`; quote text that spans lines"),
+    (
+        "mapping values are not allowed",
+        "unexpected `:`",
+        "quote the text if the `:` belongs to it, or check the indentation",
+    ),
+    ("did not find expected", "", _INDENTATION),
+    ("expected <block end>", "", _INDENTATION),
+    ("unexpected end of stream", "", "a quote or bracket is not closed"),
+    ("while scanning a quoted scalar", "", "a quote or bracket is not closed"),
+)
 
 
 def _explain(problem: str) -> tuple[str, str | None]:
     """libyaml's words, with advice where the cause is a common one."""
-    if "could not find expected ':'" in problem:
-        return "a `:` is missing", "write `key: value`; quote text that spans lines"
-    if "mapping values are not allowed" in problem:
-        return ("unexpected `:`", "quote the text if the `:` belongs to it, or check the indentation")
-    if "did not find expected" in problem or "expected <block end>" in problem:
-        return problem, "check the indentation and the quotes of this line and the one before"
-    if "unexpected end of stream" in problem or "while scanning a quoted scalar" in problem:
-        return problem, "a quote or bracket is not closed"
+    for part, message, hint in _ADVICE:
+        if part in problem:
+            return message or problem, hint
     return problem, None
