@@ -17,7 +17,7 @@ import yaml
 
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.tree import Map, Seq, Span, Text
-from noetl.expression.missing import kind_of
+from noetl.expression import kind_of
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
