@@ -1,27 +1,4 @@
-"""Every error noetl raises on purpose.
-
-NoetlError
- +-- PlaybookInvalid        the document has problems; carries all of them
- +-- FileMissing            a file named by the user does not exist or can't be read
- +-- UsageError             the command line asks for something impossible
- +-- NotFound               there is no such execution, playbook or database
- +-- AuthError              a credential or the key that seals it can't be used
- +-- Conflict               what is asked does not fit what is going on
- +-- ServerUnreachable      no server answers at the address
- +-- NatsUnavailable        NATS does not respond; everything keeps working without it
- +-- TimedOut               what was waited for did not come in time
- +-- Interrupted            somebody stopped the process; the run can be resumed
- +-- TemplateError          a template; carries the offset in its source
-      +-- TemplateSyntax    it does not parse, or uses what playbooks may not use
-      +-- TemplateUndefined a value it needs is missing
-      +-- TemplateFailed    it raised while it was evaluated
-      +-- BudgetExceeded    it took too long, grew too large, or looped too often
- +-- StoreError             the store can't do what it was asked; nothing was half-written
-      +-- NewerDatabase     a newer version of noetl made the database
-      +-- DiskFull          there is no room left
- +-- Unstorable             an event holds a value that JSON can't hold; names its path
- +-- Unreadable             a stored event is damaged, or a newer version wrote it
-"""
+"""Every error that noetl raises on purpose. The first line of a docstring is the meaning of the exit code."""
 
 from __future__ import annotations
 
@@ -37,7 +14,7 @@ class NoetlError(Exception):
 
 
 class PlaybookInvalid(NoetlError):
-    """The playbook can't run until its problems are mended."""
+    """The playbook cannot run until its problems are fixed."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         errors = [problem for problem in problems if problem.severity == "error"]
@@ -46,27 +23,27 @@ class PlaybookInvalid(NoetlError):
 
 
 class FileMissing(NoetlError):
-    """A file that was named does not exist or can't be read."""
+    """A file does not exist or cannot be read."""
 
 
 class UsageError(NoetlError):
-    """The request itself makes no sense; nothing was done."""
+    """The command, an option or a request is invalid; nothing was done."""
 
 
 class NotFound(NoetlError):
-    """What was asked for by name does not exist."""
+    """A run, playbook, credential or other named thing does not exist."""
 
 
 class AuthError(NoetlError):
-    """A credential is missing or damaged, or the key that seals it can't be used."""
+    """Not authorized, or a credential is missing, or the master key cannot decrypt it."""
 
 
 class Conflict(NoetlError):
-    """The request is fine, but not at this moment: something else is going on."""
+    """Conflict: the run has ended, or another process is running it."""
 
 
 class ServerUnreachable(NoetlError):
-    """No server answers: it is down, or the address is not its own."""
+    """No server answers at the address."""
 
 
 class NatsUnavailable(NoetlError):
@@ -74,20 +51,20 @@ class NatsUnavailable(NoetlError):
 
 
 class TimedOut(NoetlError):
-    """What was waited for did not come in time; it may still come."""
+    """The run did not end in time; it goes on."""
 
 
 class Interrupted(NoetlError):
-    """Ctrl-C or a signal to end the process; what was running can be resumed."""
+    """Interrupted by Ctrl-C or a signal; the run can be resumed."""
 
 
 class TemplateError(NoetlError):
-    """A template is at fault. `offset` counts characters into `source`."""
+    """A template is invalid or failed. `offset` counts characters into `source`."""
 
     def __init__(self, message: str, source: str = "", offset: int = 0, hint: str | None = None) -> None:
         super().__init__(message)
         self.message, self.source, self.offset, self.hint = message, source, offset, hint
-        self.path: tuple[str | int, ...] = ()  # where in a rendered value the template stands
+        self.path: tuple[str | int, ...] = ()  # of the template in a rendered value
 
 
 class TemplateSyntax(TemplateError):
@@ -107,7 +84,7 @@ class BudgetExceeded(TemplateError):
 
 
 class StoreError(NoetlError):
-    """The store can't do what it was asked. The transaction was rolled back: nothing is half-written."""
+    """The store failed. The transaction was rolled back."""
 
 
 class NewerDatabase(StoreError):
@@ -115,12 +92,12 @@ class NewerDatabase(StoreError):
 
 
 class DiskFull(StoreError):
-    """There is no room left for the database."""
+    """The disk of the database is full."""
 
 
 class Unstorable(NoetlError):
-    """A value can't be stored: what would be read back is not what was meant."""
+    """A value cannot be stored as JSON."""
 
 
 class Unreadable(NoetlError):
-    """A stored event can't be read: it is damaged, or a newer version wrote it."""
+    """A stored event cannot be read: it is damaged, or a newer version wrote it."""

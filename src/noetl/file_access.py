@@ -63,17 +63,12 @@ def check(path: str | os.PathLike[str], use: Use = "tool", environment: Mapping[
 def check_folder(path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ) -> str:
     """The same for a folder, including everything in it."""
     real = check(path, "tool", environment)
-    inside = own_file_in(real, environment)
+    inside = OwnFiles(environment).inside(real)
     if inside is not None:
         raise FileRefused(
             f"{os.fspath(path)!r} contains {inside}, which belongs to noetl itself; name a folder that does not"
         )
     return real
-
-
-def own_file_in(path: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """A file of noetl itself at the path or inside the folder at the path; None if there is none."""
-    return OwnFiles(environment).inside(path)
 
 
 class OwnFiles:

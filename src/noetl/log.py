@@ -61,11 +61,12 @@ class Log:
         self.write("error", "a defect", error=type(error).__name__, at=places, **fields)
 
 
-class _Window:
+class _Window(msgspec.Struct):
     """Lines that a library has written in the current minute, and the number of suppressed lines."""
 
-    def __init__(self, started: float) -> None:
-        self.started, self.written, self.suppressed = started, 0, 0
+    started: float
+    written: int = 1
+    suppressed: int = 0
 
 
 class _Libraries(logging.Handler):
@@ -94,8 +95,7 @@ class _Libraries(logging.Handler):
         """Number of lines suppressed before this one; None if this one is suppressed, too."""
         now, before = self.clock(), self._windows.get(library)
         if before is None or now - before.started >= LIBRARY_SECONDS:
-            window = self._windows[library] = _Window(now)
-            window.written = 1
+            self._windows[library] = _Window(now)
             return before.suppressed if before is not None else 0
         if before.written >= LIBRARY_LINES:
             before.suppressed += 1

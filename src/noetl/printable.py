@@ -25,7 +25,9 @@ def printable(text: str, *, lines: bool = False) -> str:
 
 def printable_json(text: str) -> str:
     """Equivalent JSON with control characters escaped: encoders leave everything above 0x7e as it is."""
-    return text if text.isascii() and "\x7f" not in text else IN_JSON.sub(_escape_in_json, text)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def is_printable(text: str) -> bool:
@@ -36,7 +38,3 @@ def is_printable(text: str) -> bool:
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     return {9: "\\t", 10: "\\n", 13: "\\r"}.get(code) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
-
-
-def _escape_in_json(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from noetl.expression import View, unwrapped
@@ -38,29 +38,6 @@ class StepView(View):
         raise KeyError(name)
 
 
-class BareStep(StepView):
-    """A step by its bare name: as a value it is its result, and a field is looked up there first."""
-
-    __slots__ = ()
-
-    def lookup(self, name: str | int) -> Any:
-        result = self.step.result
-        if isinstance(result, dict) and name in result:
-            return result[name]
-        if isinstance(result, View):
-            try:
-                return result.lookup(name)
-            except KeyError:
-                pass
-        return super().lookup(name)
-
-    def value(self) -> Any:
-        return unwrapped(self.step.result)
-
-    def passed(self) -> Any:
-        return self.step.result
-
-
 class StepsView(View):
     """`steps`."""
 
@@ -73,32 +50,29 @@ class StepsView(View):
         return StepView(self.steps[str(name)])
 
 
-class BareTask(View):
-    """A task by its bare label: as a value it is its result, and a field is looked up there first."""
+class Bare(View):
+    """A step or task by its bare name: as a value it is its result, and a field is looked up there first."""
 
-    __slots__ = ("outcome",)
+    __slots__ = ("field", "result")
 
-    def __init__(self, outcome: dict[str, Any]) -> None:
-        self.outcome = outcome
+    def __init__(self, result: Any, field: Callable[[Any], Any]) -> None:
+        self.result, self.field = result, field
 
     def lookup(self, name: str | int) -> Any:
-        result = self.outcome["result"]
-        if isinstance(result, dict) and name in result:
-            return result[name]
-        if isinstance(result, View):
+        if isinstance(self.result, dict) and name in self.result:
+            return self.result[name]
+        if isinstance(self.result, View):
             try:
-                return result.lookup(name)
+                return self.result.lookup(name)
             except KeyError:
                 pass
-        if name == "data":
-            return result
-        return self.outcome[str(name)]
+        return self.field(name)
 
     def value(self) -> Any:
-        return unwrapped(self.outcome["result"])
+        return unwrapped(self.result)
 
     def passed(self) -> Any:
-        return self.outcome["result"]
+        return self.result
 
 
 class Scope(dict[str, Any]):
@@ -113,8 +87,10 @@ class Scope(dict[str, Any]):
                 return values[name]
         tasks = self.get("tasks")
         if tasks is not None and name in tasks:
-            return BareTask(tasks[name])
+            outcome = tasks[name]
+            return Bare(outcome["result"], {**outcome, "data": outcome["result"]}.__getitem__)
         steps: StepsView | None = self.get("steps")
         if steps is not None and name in steps.steps:
-            return BareStep(steps.steps[name])
+            step = steps.steps[name]
+            return Bare(step.result, StepView(step).lookup)
         raise KeyError(name)

@@ -14,6 +14,7 @@ from noetl.model.duration import seconds
 
 DEFAULT_DB = os.path.join(".noetl", "noetl.db")
 DEFAULT_RETENTION = "30d"
+Environment = Mapping[str, str]
 Synchronous = Literal["full", "normal"]
 LogForm = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -51,18 +52,18 @@ class NatsSettings(NamedTuple):
     """The text of a .creds file."""
 
 
-def no_colour(environment: Mapping[str, str] = os.environ) -> bool:
+def no_colour(environment: Environment = os.environ) -> bool:
     return bool(environment.get("NO_COLOR"))
 
 
-def settings(db: str | None = None, environment: Mapping[str, str] = os.environ) -> Settings:
+def settings(db: str | None = None, environment: Environment = os.environ) -> Settings:
     """`db` is the value of the flag."""
     synchronous = environment.get("NOETL_SYNCHRONOUS") or "full"
     _check_choice("NOETL_SYNCHRONOUS", synchronous, get_args(Synchronous))
     return Settings(db or _secret("NOETL_DB", environment) or DEFAULT_DB, cast(Synchronous, synchronous))
 
 
-def retention(flag: str | None = None, environment: Mapping[str, str] = os.environ) -> float | None:
+def retention(flag: str | None = None, environment: Environment = os.environ) -> float | None:
     """Seconds for which executions are kept after their end; None: for ever."""
     text = flag or environment.get("NOETL_RETENTION") or DEFAULT_RETENTION
     if text in ("0", "off"):
@@ -75,7 +76,7 @@ def retention(flag: str | None = None, environment: Mapping[str, str] = os.envir
 
 
 def log_settings(
-    terminal: bool, form: str | None = None, level: str | None = None, environment: Mapping[str, str] = os.environ
+    terminal: bool, form: str | None = None, level: str | None = None, environment: Environment = os.environ
 ) -> LogSettings:
     """`form` and `level` are the values of flags."""
     form = form or environment.get("NOETL_LOG_FORMAT") or ("text" if terminal else "json")
@@ -90,14 +91,13 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
 
 
-def traces_endpoint(flag: str | None = None, environment: Mapping[str, str] = os.environ) -> str | None:
+def traces_endpoint(flag: str | None = None, environment: Environment = os.environ) -> str | None:
     """The OTLP/HTTP endpoint for spans; None: no traces."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" and not flag:
         return None
     exact = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-    base = (
-        flag or environment.get("NOETL_TRACES") or (None if exact else environment.get("OTEL_EXPORTER_OTLP_ENDPOINT"))
-    )
+    general = None if exact else environment.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    base = flag or environment.get("NOETL_TRACES") or general
     endpoint = f"{base.rstrip('/')}/v1/traces" if base else exact
     if base == "off" or not endpoint:
         return None
@@ -106,7 +106,7 @@ def traces_endpoint(flag: str | None = None, environment: Mapping[str, str] = os
     return endpoint
 
 
-def trusted_proxies(flags: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+def trusted_proxies(flags: Sequence[str] = (), environment: Environment = os.environ) -> tuple[str, ...]:
     """The addresses and networks of trusted proxies."""
     texts = list(flags) or environment.get("NOETL_TRUSTED_PROXIES", "").split(",")
     proxies = tuple(text.strip() for text in texts if text.strip())
@@ -120,18 +120,14 @@ def trusted_proxies(flags: Sequence[str] = (), environment: Mapping[str, str] = 
     return proxies
 
 
-def master_key_settings(environment: Mapping[str, str] = os.environ) -> MasterKeySettings:
+def master_key_settings(environment: Environment = os.environ) -> MasterKeySettings:
     home = environment.get("XDG_CONFIG_HOME") or os.path.join("~", ".config")
     file = environment.get("NOETL_MASTER_KEY_FILE") or os.path.join(home, "noetl", "master.key")
     return MasterKeySettings(environment.get("NOETL_MASTER_KEY") or None, os.path.expanduser(file))
 
 
 def server_address(
-    url: str | None = None,
-    token: str | None = None,
-    environment: Mapping[str, str] = os.environ,
-    *,
-    insecure: bool = False,
+    url: str | None = None, token: str | None = None, environment: Environment = os.environ, *, insecure: bool = False
 ) -> ServerAddress | None:
     """The server that verbs act on; None if there is none. The arguments are the values of flags.
 
@@ -169,15 +165,13 @@ def is_this_machine(url: str) -> bool:
         return False
 
 
-def allowed_folders(
-    use: Literal["secret", "tool"], environment: Mapping[str, str] = os.environ
-) -> tuple[str, list[str]]:
+def allowed_folders(use: Literal["secret", "tool"], environment: Environment = os.environ) -> tuple[str, list[str]]:
     """The variable that lists the folders whose files playbooks may use, and these folders; none means all."""
     name = "NOETL_SECRET_FILES" if use == "secret" else "NOETL_TOOL_FILES"
     return name, [os.path.expanduser(folder) for folder in environment.get(name, "").split(os.pathsep) if folder]
 
 
-def own_files(environment: Mapping[str, str] = os.environ) -> list[str]:
+def own_files(environment: Environment = os.environ) -> list[str]:
     """Files that playbooks must not use: the default database, the master key, and the files that `NOETL_*_FILE` and
     NOETL_PROTECTED_FILES name."""
     named = [value for name, value in environment.items() if re.fullmatch("NOETL_[A-Z_]+_FILE", name) and value]
@@ -187,7 +181,7 @@ def own_files(environment: Mapping[str, str] = os.environ) -> list[str]:
     return [os.path.expanduser(file) for file in (master_key_settings(environment).file, *database, *named, *more)]
 
 
-def nats_settings(url: str | None = None, environment: Mapping[str, str] = os.environ) -> NatsSettings | None:
+def nats_settings(url: str | None = None, environment: Environment = os.environ) -> NatsSettings | None:
     """None without NATS. `url` is the value of the flag."""
     urls = url or _secret("NOETL_NATS", environment)
     if not urls:
@@ -198,16 +192,11 @@ def nats_settings(url: str | None = None, environment: Mapping[str, str] = os.en
     creds = _secret("NOETL_NATS_CREDS", environment) or None
     if creds and "BEGIN NATS USER JWT" not in creds:
         raise UsageError("NOETL_NATS_CREDS must be the text of a .creds file; NOETL_NATS_CREDS_FILE names one")
-    return NatsSettings(
-        servers,
-        environment.get("NOETL_NATS_USER") or None,
-        _secret("NOETL_NATS_PASSWORD", environment) or None,
-        _secret("NOETL_NATS_TOKEN", environment) or None,
-        creds,
-    )
+    password, token = (_secret(f"NOETL_NATS_{name}", environment) or None for name in ("PASSWORD", "TOKEN"))
+    return NatsSettings(servers, environment.get("NOETL_NATS_USER") or None, password, token, creds)
 
 
-def nats_variables(url: str | None = None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def nats_variables(url: str | None = None, environment: Environment = os.environ) -> dict[str, str]:
     """The same as environment variables, for a child process."""
     nats = nats_settings(url, environment)
     if nats is None:
@@ -217,7 +206,7 @@ def nats_variables(url: str | None = None, environment: Mapping[str, str] = os.e
     return {f"NOETL_NATS{name}": value for name, value in fields.items() if value}
 
 
-def _secret(name: str, environment: Mapping[str, str]) -> str:
+def _secret(name: str, environment: Environment) -> str:
     """The value of a variable, or the content of the file that NAME_FILE names."""
     if value := environment.get(name):
         return value
@@ -244,49 +233,34 @@ def variables() -> Mapping[str, str]:
 
 VARIABLES: dict[str, tuple[str, str]] = {
     "NOETL_DB": ("`--db`", "The database: a file, or `postgresql://...`. Default `.noetl/noetl.db`."),
-    "NOETL_DB_FILE": ("", "A file that holds the address, where it has a password in it."),
+    "NOETL_DB_FILE": ("", "File with the address, if that contains a password."),
     "NOETL_SYNCHRONOUS": ("", "`full` (default) survives a power cut; `normal` is faster and survives a crash."),
-    "NOETL_SERVER": ("`--server`", "The server that verbs act on and workers take work from."),
+    "NOETL_SERVER": ("`--server`", "The server that verbs use and workers work for."),
     "NOETL_TOKEN": ("`--token` of workers", "The token for that server."),
-    "NOETL_TOKEN_FILE": ("", "A file that holds the token."),
-    "NOETL_INSECURE": (
-        "`--insecure`",
-        "`1` allows `http://` to another machine, which exposes the token.",
-    ),
+    "NOETL_TOKEN_FILE": ("", "File with the token."),
+    "NOETL_INSECURE": ("`--insecure`", "`1` allows `http://` to another machine, which exposes the token."),
     "NOETL_TRUSTED_PROXIES": (
         "`--trusted-proxy`",
-        "Comma-separated addresses or networks of proxies whose `X-Forwarded-For` a server trusts.",
+        "Proxies whose `X-Forwarded-For` a server trusts, separated by commas.",
     ),
-    "NOETL_RETENTION": ("`--retention`", "How long executions are kept after their end; `off` or `0`: for ever."),
+    "NOETL_RETENTION": ("`--retention`", "Time until ended runs are removed, or `off`. Default `30d`."),
     "NOETL_LOG_FORMAT": ("`--log-format`", "`text` or `json`. Default: text on a terminal, JSON elsewhere."),
     "NOETL_LOG_LEVEL": ("`--log-level`", "`debug`, `info` (default), `warning` or `error`."),
-    "NOETL_TRACES": (
-        "`--traces`",
-        "The OTLP/HTTP receiver of traces, such as `http://collector:4318`, or `off`.",
-    ),
-    "OTEL_EXPORTER_OTLP_ENDPOINT": (
-        "",
-        "The same, without `NOETL_TRACES`. Other `OTEL_` variables apply, too.",
-    ),
-    "NOETL_MASTER_KEY": ("", "The key that seals credentials; older ones that are still needed after commas."),
-    "NOETL_MASTER_KEY_FILE": ("", "The file that has it otherwise. Default `~/.config/noetl/master.key`."),
-    "NOETL_NATS": ("`--nats`", "Servers of NATS, with commas between them."),
-    "NOETL_NATS_FILE": ("", "A file that holds the same."),
+    "NOETL_TRACES": ("`--traces`", "The OTLP/HTTP receiver of traces, such as `http://collector:4318`, or `off`."),
+    "OTEL_EXPORTER_OTLP_ENDPOINT": ("", "The same, without `NOETL_TRACES`. Other `OTEL_` variables apply, too."),
+    "NOETL_MASTER_KEY": ("", "The master key of credentials; after commas, older keys that are still needed."),
+    "NOETL_MASTER_KEY_FILE": ("", "File with the master key. Default `~/.config/noetl/master.key`."),
+    "NOETL_NATS": ("`--nats`", "NATS servers, separated by commas."),
+    "NOETL_NATS_FILE": ("", "File with the same."),
     "NOETL_NATS_USER": ("", "The user for NATS."),
     "NOETL_NATS_PASSWORD": ("", "The password for NATS."),
-    "NOETL_NATS_PASSWORD_FILE": ("", "A file that holds it."),
+    "NOETL_NATS_PASSWORD_FILE": ("", "File with the same."),
     "NOETL_NATS_TOKEN": ("", "A token for NATS."),
-    "NOETL_NATS_TOKEN_FILE": ("", "A file that holds it."),
+    "NOETL_NATS_TOKEN_FILE": ("", "File with the same."),
     "NOETL_NATS_CREDS": ("", "The text of a `.creds` file for NATS."),
     "NOETL_NATS_CREDS_FILE": ("", "The `.creds` file itself."),
-    "NOETL_SECRET_FILES": (
-        "",
-        "Folders that `provider: file` may read, separated by `:`. Default: every folder.",
-    ),
-    "NOETL_TOOL_FILES": (
-        "",
-        "Folders whose files tool inputs may name, separated by `:`. Default: every folder.",
-    ),
+    "NOETL_SECRET_FILES": ("", "Folders that `provider: file` may read, separated by `:`. Default: every folder."),
+    "NOETL_TOOL_FILES": ("", "Folders whose files tool inputs may name, separated by `:`. Default: every folder."),
     "NOETL_PROTECTED_FILES": (
         "",
         "Additional files that no playbook may name, separated by `:`. Databases, the master key and files named by a "
@@ -294,4 +268,4 @@ VARIABLES: dict[str, tuple[str, str]] = {
     ),
     "NO_COLOR": ("", "No colours, also on a terminal."),
 }
-"""Every variable: the flag that wins over it, and what it means. The reference is made of this."""
+"""Every variable: the flag that overrides it, and its meaning, for the reference."""

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from noetl.file_access import FileRefused, check, check_folder, open_checked, own_file_in
+from noetl.file_access import FileRefused, OwnFiles, check, check_folder, open_checked
 from noetl.keychain.keychain import Keychain
 from noetl.model.outcome import Failure, Outcome
 from noetl.model.playbook import Credential
@@ -66,7 +66,7 @@ def test_files_of_noetl_are_refused_by_any_name(name: str, own: dict[str, Path],
         for use in ("secret", "tool"):
             with pytest.raises(FileRefused, match="belongs to noetl itself"):
                 check(given, use)  # type: ignore[arg-type]
-        assert own_file_in(str(given)) is not None
+        assert OwnFiles().inside(str(given)) is not None
 
 
 def test_what_sqlite_writes_beside_the_database_is_refused_before_it_exists(own: dict[str, Path]) -> None:
