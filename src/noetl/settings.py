@@ -192,8 +192,9 @@ def nats_settings(url: str | None = None, environment: Environment = os.environ)
     creds = _secret("NOETL_NATS_CREDS", environment) or None
     if creds and "BEGIN NATS USER JWT" not in creds:
         raise UsageError("NOETL_NATS_CREDS must be the text of a .creds file; NOETL_NATS_CREDS_FILE names one")
-    password, token = (_secret(f"NOETL_NATS_{name}", environment) or None for name in ("PASSWORD", "TOKEN"))
-    return NatsSettings(servers, environment.get("NOETL_NATS_USER") or None, password, token, creds)
+    user = environment.get("NOETL_NATS_USER") or None
+    password = _secret("NOETL_NATS_PASSWORD", environment) or None
+    return NatsSettings(servers, user, password, _secret("NOETL_NATS_TOKEN", environment) or None, creds)
 
 
 def nats_variables(url: str | None = None, environment: Environment = os.environ) -> dict[str, str]:
