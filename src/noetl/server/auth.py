@@ -41,7 +41,6 @@ class Caller(NamedTuple):
 
     @property
     def end(self) -> float:
-        """When the token or session expires."""
         end = self.session.end if self.session is not None else self.token.expires if self.token is not None else None
         return inf if end is None else end
 

@@ -9,8 +9,6 @@ RETRY_SECONDS = 5
 
 
 class BodyMemory:
-    """Limits the bytes of all request bodies in memory."""
-
     def __init__(self, limit: int = ANONYMOUS_BYTES) -> None:
         self.limit, self.held = limit, 0
 

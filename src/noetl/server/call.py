@@ -30,8 +30,6 @@ MAX_PARAMETERS = 50
 
 
 class Call(Request):
-    """A request with its endpoint, its caller and the server's parts."""
-
     def __init__(self, api: Api, endpoint: Endpoint, scope: Scope, receive: Receive, request_id: str) -> None:
         super().__init__(scope, receive)
         self.api, self.endpoint, self.request_id = api, endpoint, request_id
@@ -100,7 +98,6 @@ class Call(Request):
         return self._body
 
     def release(self) -> None:
-        """Give back the memory of the request body."""
         self.api.anonymous_bodies.release(self._unauthenticated_bytes)
         self._unauthenticated_bytes = 0
 
@@ -108,7 +105,6 @@ class Call(Request):
         return Refused(413, f"the request body must not exceed {self.endpoint.limit:,} bytes")
 
     async def read_body(self, decoder: msgspec.json.Decoder[Any]) -> Any:
-        """The JSON body as the type that the endpoint declares."""
         data = await self.body()
         if not data and self.endpoint.optional:
             data = b"{}"

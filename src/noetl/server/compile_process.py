@@ -34,8 +34,6 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """The compiled text, or why it could not be compiled."""
-
     loaded: Loaded | None
     error: str = ""
     """Set if an installed tool kind is broken, not the text."""

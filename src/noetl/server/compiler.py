@@ -59,8 +59,6 @@ class Compiled(NamedTuple):
 
 
 class Compiler:
-    """Compiles texts for one event loop."""
-
     def __init__(self, seconds: float = BUDGET_SECONDS, deadline: float = DEADLINE_SECONDS) -> None:
         self.seconds, self.deadline = seconds, deadline
         self.pending: Counter[str | None] = Counter()
@@ -182,7 +180,6 @@ class Compiler:
         return process.end()
 
     def _take(self) -> _Process:
-        """An idle process, or a new one."""
         with suppress(IndexError):
             return self._idle.pop()
         if self._closed:

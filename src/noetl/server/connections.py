@@ -36,14 +36,12 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     header_seconds: float = 10.0
     """From the start of a connection, or the first byte of a later request, to the end of the headers."""
     body_idle_seconds: float = 10.0
-    """Maximum time without data within a request body."""
     body_seconds: float = 60.0
     """Time for a whole request body, plus its size at the minimum rate."""
     body_bytes_per_second: int = 16_384
     write_seconds: float = 60.0
     """Maximum time for which a client may not read the response."""
     idle_seconds: int = 75
-    """Keep-alive timeout between two requests."""
 
 
 def raise_descriptor_limit() -> int:
@@ -58,8 +56,6 @@ def raise_descriptor_limit() -> int:
 
 
 class Group:
-    """Connections that share a limit: all of them, or those of one address."""
-
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.size = 0
@@ -120,14 +116,11 @@ class Connections(ServerState):
         return max(1, int(self.all.limit * self.limits.address_share))
 
     def close_overdue(self, now: float) -> None:
-        """Close the connections whose deadline has passed."""
         for connection in [connection for connection in self.open if connection.is_overdue(now)]:
             connection.drop()
 
 
 class Connection(H11Protocol):
-    """One connection, with deadlines for its client."""
-
     server_state: Connections
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -215,7 +208,6 @@ class Connection(H11Protocol):
                 group.idle.setdefault(self)
 
     def is_overdue(self, now: float) -> bool:
-        """Whether a deadline of the client has passed."""
         limits = self.server_state.limits
         if self.write_deadline is not None and now > self.write_deadline:
             return True

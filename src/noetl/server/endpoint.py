@@ -58,8 +58,6 @@ class Page(QueryString, frozen=True):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """A request header that an endpoint reads."""
-
     name: str
     description: str
 
@@ -75,7 +73,6 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     media: tuple[str, ...] = ()
     """Accepted content types; empty if there is no body."""
     optional: bool = False
-    """Whether the body may be missing."""
     limit: int = 0
     """Maximum size of the body in bytes."""
     decoder: msgspec.json.Decoder[Any] | None = None
@@ -90,8 +87,6 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Routes:
-    """The endpoints of a module."""
-
     def __init__(self, prefix: str = PREFIX) -> None:
         self.prefix = prefix
         self.endpoints: list[Endpoint] = []

@@ -195,8 +195,6 @@ class Guard:
 
 
 class Reply:
-    """Sends a response, with the headers that all of them have."""
-
     def __init__(self, send: Send, request_id: str) -> None:
         self.send, self.request_id, self.status = send, request_id, 0
         self.route = NO_ROUTE

@@ -100,7 +100,6 @@ def refused(error: NoetlError) -> Refused:
 
 
 def title(status: int) -> str:
-    """The standard phrase of a status."""
     return RENAMED.get(status) or HTTPStatus(status).phrase
 
 

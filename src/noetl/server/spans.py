@@ -33,8 +33,6 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Spans:
-    """Makes the spans of one execution from its rows."""
-
     def __init__(self, execution: str, path: str) -> None:
         self.execution, self.path = execution, path
         self.open: dict[str, Span] = {}

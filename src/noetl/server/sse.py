@@ -44,8 +44,6 @@ InStore = Callable[..., Awaitable[Any]]
 
 
 class Followed:
-    """An execution with open streams."""
-
     def __init__(self) -> None:
         self.streams = 0
         self.seq = 0
@@ -59,8 +57,6 @@ class Followed:
 
 
 class Streams:
-    """The event streams of a server: how many each caller has, and which execution each of them follows."""
-
     def __init__(self, store: Store, in_store: InStore) -> None:
         self.store, self.in_store = store, in_store
         self.limit, self.limit_per_caller = MAX_STREAMS, MAX_STREAMS_PER_CALLER

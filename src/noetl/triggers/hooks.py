@@ -93,7 +93,6 @@ def deliveries(signature: str, delivery: str, body: bytes) -> list[str]:
 
 
 def credential_of(name: str) -> str:
-    """The name of the credential that holds the secret of a hook."""
     return f"hook/{name}"
 
 

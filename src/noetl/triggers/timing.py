@@ -60,7 +60,6 @@ def checked_cron(text: str) -> str:
 
 
 def checked_every(interval: float | str) -> float:
-    """An interval in seconds."""
     length = seconds(interval)
     if length is None or length < MIN_INTERVAL_SECONDS:
         raise UsageError(
@@ -79,7 +78,6 @@ def checked_at(text: str, zone: str) -> float:
 
 
 def next_after(schedule: Schedule, time: float) -> float | None:
-    """The first firing after a time; None if there is none."""
     return next(firings(schedule, time), None)
 
 
@@ -99,7 +97,6 @@ def latest(schedule: Schedule, since: float, until: float, count: int) -> list[f
 
 
 def firings(schedule: Schedule, after: float) -> Iterator[float]:
-    """All firings after a time, in order."""
     if schedule.cron is not None:
         for moment in CronSim(schedule.cron, datetime.fromtimestamp(math.floor(after), zone_of(schedule.timezone))):
             due = moment.timestamp()

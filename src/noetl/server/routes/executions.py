@@ -87,7 +87,6 @@ async def started(call: Call, execution: str, answer: msgspec.Struct) -> Respons
 
 
 async def _playbook(call: Call, request: StartRequest) -> str:
-    """The digest of the playbook to run."""
     if sum(source is not None for source in (request.path, request.playbook_id, request.playbook)) != 1:
         raise Refused(422, "name what to run with one of: path, playbook_id, playbook")
     if request.version is not None and request.path is None:

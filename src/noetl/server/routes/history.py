@@ -116,14 +116,15 @@ class ForkView(msgspec.Struct, frozen=True):
     done: list[str]
 
 
-@routes.add(
-    "POST",
-    "/executions/{id}/fork",
-    optional=True,
-    limit=PAYLOAD_BYTES,
-    headers=(PREFER, IDEMPOTENCY_KEY),
-    answers={202: ForkView, 200: ExecutionView},
-)
+STARTS: dict[str, Any] = {
+    "optional": True,
+    "limit": PAYLOAD_BYTES,
+    "headers": (PREFER, IDEMPOTENCY_KEY),
+    "answers": {202: ForkView, 200: ExecutionView},
+}
+
+
+@routes.add("POST", "/executions/{id}/fork", **STARTS)
 async def fork(call: Call, body: ForkRequest) -> Response:
     """Start an execution with the events of this one up to `at`, and continue from there. An edited playbook requires
     the role author."""
@@ -132,14 +133,7 @@ async def fork(call: Call, body: ForkRequest) -> Response:
     return await _started(call, await history.fork(call.api.runtime, call.path_params["id"], id, body.at, edit))
 
 
-@routes.add(
-    "POST",
-    "/executions/{id}/retry",
-    optional=True,
-    limit=PAYLOAD_BYTES,
-    headers=(PREFER, IDEMPOTENCY_KEY),
-    answers={202: ForkView, 200: ExecutionView},
-)
+@routes.add("POST", "/executions/{id}/retry", **STARTS)
 async def retry(call: Call, body: RetryRequest) -> Response:
     """Fork an execution just before it failed or was cancelled. Completed steps keep their results. An edited playbook
     requires the role author."""
