@@ -5,7 +5,7 @@ from __future__ import annotations
 from noetl.server.problems import Refused
 
 ANONYMOUS_BYTES = 64 << 20
-RETRY_SECONDS = 5
+BODY_RETRY_SECONDS = 5
 
 
 class BodyMemory:
@@ -18,7 +18,7 @@ class BodyMemory:
             raise Refused(
                 503,
                 "the server is receiving too many request bodies; try again later",
-                headers={"Retry-After": str(RETRY_SECONDS)},
+                headers={"Retry-After": str(BODY_RETRY_SECONDS)},
             )
         self.held += size
 

@@ -57,7 +57,7 @@ class Call(Request):
         """Record that the request starts an execution, for its log line and its span."""
         self.execution = execution
         if self.api.traces is not None:
-            self.span = self.api.traces.asked(execution, self.parent_span)
+            self.span = self.api.traces.start_request(execution, self.parent_span)
 
     @property
     def parent_span(self) -> Point | None:

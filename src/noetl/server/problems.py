@@ -37,7 +37,7 @@ STATUS: dict[type[NoetlError], int] = {
     DiskFull: 507,
     StoreError: 503,
 }
-RETRY_SECONDS = 1
+UNAVAILABLE_RETRY_SECONDS = 1
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ def refused(error: NoetlError) -> Refused:
         detail += f" (and {len(others)} more)" if others else ""
         return Refused(422, detail, kind="playbook-invalid", problems=list(map(Finding.of, error.problems)))
     status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
-    headers = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else None
+    headers = {"Retry-After": str(UNAVAILABLE_RETRY_SECONDS)} if status == 503 else None
     return Refused(status, str(error), headers=headers)
 
 

@@ -69,12 +69,14 @@ class SessionKeys:
 
         return await self._with_bucket(work)
 
-    async def delete(self, session: Session) -> None:
+    async def delete(self, sessions: list[Session]) -> None:
         async def work(bucket: KeyValue) -> None:
-            await bucket.delete(key_of(session.hash))
-            await bucket.delete(user_key(session))
+            for session in sessions:
+                await bucket.delete(key_of(session.hash))
+                await bucket.delete(user_key(session))
 
-        await self._with_bucket(work)
+        if sessions:
+            await self._with_bucket(work)
 
     async def drop(self, hash: bytes) -> None:
         """Delete the key of a session that is not in the database, if there is one."""

@@ -35,15 +35,13 @@ class Sessions:
 
     async def begin(self, session: Session, user: User) -> None:
         await self.in_store(self.access.add_session, session)
-        await self._put(session, user)
+        await self._in_nats(lambda keys: keys.put(session, user))
 
     async def find(self, hash: bytes) -> tuple[Session, User] | None:
         """The session with this hash of its secret, and its user; None if either is missing."""
         session: Session | None = await self.in_store(self.access.session, hash)
-        if session is None:
-            if self.keys is not None:  # it may have been ended in the database only
-                with suppress(NatsUnavailable):
-                    await self.keys.drop(hash)
+        if session is None:  # it may have been ended in the database only
+            await self._in_nats(lambda keys: keys.drop(hash))
             return None
         user: User | None = await self.in_store(self.access.user, session.user)
         return None if user is None else (session, user)
@@ -57,18 +55,17 @@ class Sessions:
             return None
         except NatsUnavailable:
             activity = (session.seen, -1)
-        seen = max(session.seen, min(now, activity[0])) if activity is not None else session.seen
-        session = replace(session, seen=seen)
+        if activity is not None:
+            session = replace(session, seen=max(session.seen, min(now, activity[0])))
         if now >= session.end:
             return session
         if now - session.seen > TOUCH_SECONDS:
-            session = replace(session, seen=now)
+            session = touched = replace(session, seen=now)
             await self.in_store(self.access.touch_session, session.id, now)
-            if self.keys is not None and activity is not None and activity[1] > 0:
-                with suppress(NatsUnavailable):
-                    await self.keys.put(session, user, activity[1])
-        if self.keys is not None and activity is None:
-            await self._put(session, user)
+            if activity is not None and (revision := activity[1]) > 0:
+                await self._in_nats(lambda keys: keys.put(touched, user, revision))
+        if activity is None:
+            await self._in_nats(lambda keys: keys.put(session, user))
         return session
 
     async def of(self, user: str | None) -> list[Session]:
@@ -79,34 +76,32 @@ class Sessions:
     async def end(self, session: Session) -> bool:
         """End a session; False if there was none."""
         existed: bool = await self.in_store(self.access.delete_session, session.id)
-        await self._delete_keys([session])
+        await self._in_nats(lambda keys: keys.delete([session]))
         return existed
 
     async def end_all(self, user: str) -> None:
         sessions = await self.of(user)
         await self.in_store(self.access.delete_sessions, user)
-        await self._delete_keys(sessions)
+        await self._in_nats(lambda keys: keys.delete(sessions))
 
     async def delete_user(self, name: str) -> bool:
         """Delete a user and end the sessions; False if there was none."""
         sessions = await self.of(name)
         existed: bool = await self.in_store(self.access.delete_user, name)
-        await self._delete_keys(sessions)
+        await self._in_nats(lambda keys: keys.delete(sessions))
         return existed
 
     async def publish(self, user: User) -> None:
         """Update the sessions of a user in NATS."""
-        if self.keys is not None:
+
+        async def put_all(keys: SessionKeys) -> None:
             for session in await self.of(user.name):
-                await self._put(session, user)
+                await keys.put(session, user)
 
-    async def _put(self, session: Session, user: User) -> None:
+        await self._in_nats(put_all)
+
+    async def _in_nats(self, operation: Callable[[SessionKeys], Awaitable[None]]) -> None:
+        """Do something with the keys in NATS, if NATS is used and up."""
         if self.keys is not None:
             with suppress(NatsUnavailable):
-                await self.keys.put(session, user)
-
-    async def _delete_keys(self, sessions: list[Session]) -> None:
-        if self.keys is not None:
-            with suppress(NatsUnavailable):
-                for session in sessions:
-                    await self.keys.delete(session)
+                await operation(self.keys)

@@ -38,7 +38,7 @@ CHECK_SECONDS = 2.0
 """How often an idle stream checks the authorization of its client. Sending events always checks it."""
 EVENTS_PER_READ = 500
 MAX_STREAMS, MAX_STREAMS_PER_CALLER = 1_000, 50
-RETRY_SECONDS = 5
+STREAM_RETRY_SECONDS = 5
 
 InStore = Callable[..., Awaitable[Any]]
 
@@ -66,7 +66,7 @@ class Streams:
 
     def open(self, caller: str) -> None:
         """Count a stream; Refused if there are too many."""
-        wait = {"Retry-After": str(RETRY_SECONDS)}
+        wait = {"Retry-After": str(STREAM_RETRY_SECONDS)}
         if self.by_caller[caller] >= self.limit_per_caller:
             detail = f"this caller has {self.limit_per_caller} event streams open, the maximum; close one of them first"
             raise Refused(429, detail, headers=wait)

@@ -57,7 +57,7 @@ class Traces:
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
-    def asked(self, execution: str, caller: Point | None) -> Point:
+    def start_request(self, execution: str, caller: Point | None) -> Point:
         """The span of a request that starts an execution. Without a trace of the caller it is the root of the trace of
         the execution; otherwise the two traces are linked."""
         point = Point(trace_of(execution) if caller is None else caller.trace, os.urandom(8).hex())

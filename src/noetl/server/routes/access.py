@@ -20,7 +20,7 @@ from noetl.store.access import Role, User
 
 routes = Routes()
 
-MAX_NAME_LENGTH = 200
+MAX_TOKEN_NAME_LENGTH = 200
 MAX_LIFETIME_SECONDS = 10 * 365 * 86_400.0
 
 
@@ -51,8 +51,8 @@ async def add_token(call: Call, body: TokenRequest) -> Response:
     """Create a token. Its secret is sent only in this response."""
     if body.pool is not None and body.role != "worker":
         raise Refused(422, "`pool` is only for tokens of the role worker")
-    if len(body.name) > MAX_NAME_LENGTH or "\0" in body.name + (body.pool or ""):
-        raise Refused(422, f"`name` must have at most {MAX_NAME_LENGTH} characters, and no NUL")
+    if len(body.name) > MAX_TOKEN_NAME_LENGTH or "\0" in body.name + (body.pool or ""):
+        raise Refused(422, f"`name` must have at most {MAX_TOKEN_NAME_LENGTH} characters, and no NUL")
     now = call.api.clock.now()
     if body.expires_in is not None and not 0 < body.expires_in <= MAX_LIFETIME_SECONDS:
         raise Refused(422, "`expires_in` must be a number of seconds, at most ten years")

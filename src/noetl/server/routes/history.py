@@ -19,7 +19,7 @@ from noetl.server.routes.executions import PAYLOAD_BYTES, started
 from noetl.server.start_once import IDEMPOTENCY_KEY, PREFER, execution_id
 
 routes = Routes()
-MAX_NAME_LENGTH = 1_000
+MAX_STEP_NAME_LENGTH = 1_000
 
 
 class ExplainQuery(QueryString, frozen=True):
@@ -76,7 +76,7 @@ async def explain(call: Call, query: ExplainQuery) -> ExplainView:
     """Why a step ran as it did: each arc, rule and gate that was evaluated, with its values; why a token is held, what
     a join waits for, why a step never ran."""
     runtime, run = call.api.runtime, query.run or None
-    if not query.step or len(query.step) > MAX_NAME_LENGTH or len(query.run) > MAX_NAME_LENGTH:
+    if not query.step or len(query.step) > MAX_STEP_NAME_LENGTH or len(query.run) > MAX_STEP_NAME_LENGTH:
         raise Refused(422, "`step` must be the name of a step")
     explanation, state = await history.explain(runtime, call.path_params["id"], query.step, run)
     file = runtime.loaded_playbook(state.digest).file
