@@ -126,7 +126,10 @@ async def _pull(engine: AsyncClient, inputs: Inputs, registry: dict[str, Any] | 
     has_tag = "@" in inputs.image or ":" in inputs.image.rpartition("/")[2]
     name = inputs.image if has_tag else f"{inputs.image}:latest"
     params = {"fromImage": name} | ({"platform": inputs.platform} if inputs.platform else {})
-    headers = {"X-Registry-Auth": _registry_auth(registry)} if registry else {}
+    headers = {}
+    if registry:
+        fields = {theirs: str(registry[ours]) for ours, theirs in REGISTRY_FIELDS.items() if ours in registry}
+        headers["X-Registry-Auth"] = urlsafe_b64encode(msgspec.json.encode(fields)).decode()
     async with engine.stream("POST", "/images/create", params=params, headers=headers, timeout=None) as response:
         if not response.is_success:
             await response.aread()
@@ -135,11 +138,6 @@ async def _pull(engine: AsyncClient, inputs: Inputs, registry: dict[str, Any] | 
             progress = msgspec.json.decode(line) if line.strip() else {}
             if "error" in progress:
                 raise Failure("not_found", f"the image {name!r} could not be pulled: {progress['error']}")
-
-
-def _registry_auth(credential: dict[str, Any]) -> str:
-    fields = {theirs: str(credential[ours]) for ours, theirs in REGISTRY_FIELDS.items() if ours in credential}
-    return urlsafe_b64encode(msgspec.json.encode(fields)).decode()
 
 
 # -- the container ----------------------------------------------------------------------------------------------------
@@ -228,12 +226,17 @@ async def _run(engine: AsyncClient, body: dict[str, Any], inputs: Inputs, contex
             rest = b""
             while data := await stream.read(READ_BYTES):
                 rest = _feed_frames(rest + data, output)
-            ending = await _ending(engine, container, inputs)
+            finished = await _request(engine, "POST", f"/containers/{container}/wait", timeout=None)
+            described = await _request(engine, "GET", f"/containers/{container}/json")
     finally:
         output.end()
         # Shielded, so that a second cancellation does not prevent it.
         await asyncio.shield(asyncio.ensure_future(_remove(engine, container)))
-    return outcome_of("container", f"the container of {inputs.image}", ending, output.captured())
+    code = finished.json()["StatusCode"]
+    broken = None
+    if code != 0 and described.json().get("State", {}).get("OOMKilled"):
+        broken = f"it used more memory than {inputs.limits.memory if inputs.limits is not None else None}"
+    return outcome_of("container", f"the container of {inputs.image}", Ending(code, broken), output.captured())
 
 
 @asynccontextmanager
@@ -276,14 +279,6 @@ def _feed_frames(data: bytes, output: Output) -> bytes:
         output.feed(STREAMS.get(data[start], "stdout"), data[begin:end])
         start = end
     return data[start:]
-
-
-async def _ending(engine: AsyncClient, container: str, inputs: Inputs) -> Ending:
-    code = (await _request(engine, "POST", f"/containers/{container}/wait", timeout=None)).json()["StatusCode"]
-    state = (await _request(engine, "GET", f"/containers/{container}/json")).json().get("State", {})
-    memory = inputs.limits.memory if inputs.limits is not None else None
-    broken = f"it used more memory than {memory}" if code != 0 and state.get("OOMKilled") else None
-    return Ending(code, broken)
 
 
 async def _remove(engine: AsyncClient, container: str) -> None:

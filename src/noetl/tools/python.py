@@ -14,11 +14,13 @@ end all of them.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from noetl.model.kind import Kind
 from noetl.model.outcome import Failure, Outcome, failed
@@ -101,15 +103,18 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
     from noetl.tools.python_child.pool import POOLS
 
     try:
-        auth = await _credentials(inputs.auth, context) if inputs.auth else None
+        auth: dict[str, Any] | None = None
+        if inputs.auth and isinstance(inputs.auth, dict):
+            auth = {name: await context.credential(entry) for name, entry in inputs.auth.items()}
+        elif inputs.auth:
+            auth = await context.credential(inputs.auth)
         name, settings = _lane(context, auth)
     except Failure as failure:
-        return Outcome("error", error=failure.outcome.error, extra={"py": {"exception_type": None}})
+        return replace(failure.outcome, extra={"py": {"exception_type": None}})
     try:
         file, line = context.source or (f"<task {context.task}>", 1)
-        frame = _encode(
-            CallRequest(context.task, inputs.code, inputs.libs, context.args, context.action, auth, file, line)
-        )
+        call = CallRequest(context.task, inputs.code, inputs.libs, context.args, context.action, auth, file, line)
+        frame = _encode(call)
     except (TypeError, ValueError, RecursionError) as error:
         return _failed("input", f"the args can't be passed to the code: {error}")
     if len(frame) > MAX_CALL_BYTES:
@@ -121,13 +126,6 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
     return _outcome(response)
 
 
-async def _credentials(auth: str | dict[str, Any], context: Context) -> dict[str, Any]:
-    """The fields of an entry; of a map of several entries, a map of their fields."""
-    if isinstance(auth, str):
-        return await context.credential(auth)
-    return {name: await context.credential(entry) for name, entry in auth.items()}
-
-
 def _lane(context: Context, auth: dict[str, Any] | None) -> tuple[str, dict[str, Any]]:
     """The lane of a call and the settings of its children: executions, and sets of credentials, share no child."""
     if auth is None and "sandbox" not in context.spec:
@@ -137,23 +135,17 @@ def _lane(context: Context, auth: dict[str, Any] | None) -> tuple[str, dict[str,
     from noetl.tools.python_child.pool import interpreter
     from noetl.tools.sandbox import confined_python, landlock, sandbox_of
 
-    box = sandbox_of(context.spec)
+    box, here = sandbox_of(context.spec), os.getcwd()
+    # The working folder of the worker may contain anything.
+    importable = [path for path in sys.path if path and os.path.realpath(path) != here]
     settings = {
         "memory_bytes": box.memory_bytes or MEMORY_BYTES,
         "processes": box.processes,
-        "landlock": landlock(box, (), read=_importable()),
+        "landlock": landlock(box, (), read=importable),
         "exec": confined_python(box, *interpreter()),
     }
     key = sha256(msgspec.json.encode([context.execution, auth, settings], order="deterministic")).hexdigest()
     return f"{context.execution}/{key}", settings
-
-
-def _importable() -> list[str]:
-    """Folders with modules, but not the working folder of the worker, which may contain anything."""
-    import os
-
-    here = os.getcwd()
-    return [path for path in sys.path if path and os.path.realpath(path) != here]
 
 
 async def warm() -> None:
@@ -173,19 +165,15 @@ async def close() -> None:
 def _outcome(response: ChildResponse) -> Outcome:
     try:
         if response.ok:
-            return Outcome(result=_result(response.content), extra={"py": {"exception_type": None}})
+            content = response.content
+            large = len(content) >= LARGE_BYTES  # stored as it is
+            result = msgspec.json.decode(content, type=msgspec.Raw).copy() if large else _decode(content)
+            return Outcome(result=result, extra={"py": {"exception_type": None}})
         child_error = _decode_error(response.content)
     except msgspec.DecodeError as error:  # the code has written to a descriptor that is not its own
         return _failed("python", f"the process sent an invalid response: {error}")
     py = {"exception_type": child_error.exception_type, "traceback": child_error.traceback}
     return failed(child_error.kind, child_error.message, extra={"py": py})
-
-
-def _result(content: bytes | bytearray) -> Any:
-    """The value, or for a large one its JSON, which is stored as it is."""
-    if len(content) < LARGE_BYTES:
-        return _decode(content)
-    return msgspec.json.decode(content, type=msgspec.Raw).copy()
 
 
 def _failed(kind: str, message: str) -> Outcome:

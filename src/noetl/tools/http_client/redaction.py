@@ -6,6 +6,7 @@ import re
 from base64 import b64decode
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import chain
 from json import dumps
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
@@ -28,8 +29,10 @@ class Redaction:
     def redact(self, text: str, request: Request) -> str:
         """The text without the secrets of the request. Redact before truncating: half a secret is not recognised."""
         text = self._redact(text)
-        for secret in _forms([*self._secrets, *_secrets_of(request)]):
-            text = text.replace(secret, HIDDEN)
+        secrets = {secret for secret in (*self._secrets, *_secrets_of(request)) if len(secret) >= MIN_SECRET_LENGTH}
+        encodings = [(secret, dumps(secret)[1:-1], quote(secret, safe=""), quote_plus(secret)) for secret in secrets]
+        for encoded in sorted(chain.from_iterable(encodings), key=len, reverse=True):
+            text = text.replace(encoded, HIDDEN)
         return text
 
     def url(self, url: URL) -> str:
@@ -55,10 +58,3 @@ def _secrets_of(request: Request) -> list[str]:
                 with suppress(ValueError):
                     secrets.append(b64decode(token).decode().partition(":")[2])
     return secrets
-
-
-def _forms(secrets: Iterable[str]) -> list[str]:
-    """The secrets in the encodings in which a server may repeat them; the longest first."""
-    long = {secret for secret in secrets if len(secret) >= MIN_SECRET_LENGTH}
-    forms = {form for text in long for form in (text, dumps(text)[1:-1], quote(text, safe=""), quote_plus(text))}
-    return sorted(forms, key=len, reverse=True)

@@ -50,6 +50,10 @@ def build(client: AsyncClient, inputs: Inputs, credential: HttpAuth, context: Co
     if "traceparent" not in named and traces_endpoint() is not None:
         headers.append((b"traceparent", traceparent(context.execution, context.action, context.attempt).encode()))
     url = _address(inputs, credential, context)
+    limits = Limits(None)  # the worker limits the whole call
+    if isinstance(context.timeout, dict):
+        connect, read = (context.timeout.get(name, KIND.timeout) for name in ("connect", "read"))
+        limits = Limits(connect=connect, read=read, write=read, pool=connect)
     request = client.build_request(
         inputs.method,
         url,
@@ -59,7 +63,7 @@ def build(client: AsyncClient, inputs: Inputs, credential: HttpAuth, context: Co
         files=None
         if inputs.files is None
         else [(name, _part(name, file, files)) for name, file in inputs.files.items()],
-        timeout=_limits(context.timeout),
+        timeout=limits,
     )
     for name, value in inputs.headers.items():
         if value is None and name.lower() != "host" and name.lower() not in map(str.lower, credential.headers):
@@ -186,11 +190,3 @@ def _texts(value: Scalar | list[Scalar]) -> list[str]:
 
 def _text(value: Scalar) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
-
-
-def _limits(timeout: Any) -> Limits:
-    """The limits of connecting and of each read; the worker limits the whole call."""
-    if not isinstance(timeout, dict):
-        return Limits(None)
-    connect, read = timeout.get("connect", KIND.timeout), timeout.get("read", KIND.timeout)
-    return Limits(connect=connect, read=read, write=read, pool=connect)

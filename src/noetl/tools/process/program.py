@@ -131,11 +131,7 @@ class Program(ForkedChild):
             await asyncio.wait((self.end_reason,), timeout=END_SECONDS)
 
 
-def _launcher(loop: asyncio.AbstractEventLoop) -> Launcher:
-    return Launcher(loop, ("supervisor",), "supervisor.serve(control, confine, descent)")
-
-
-_LAUNCHERS = PerLoop(_launcher)
+_LAUNCHERS = PerLoop(lambda loop: Launcher(loop, ("supervisor",), "supervisor.serve(control, confine, descent)"))
 
 
 def _file_of(content: bytes) -> int:

@@ -30,6 +30,11 @@ SCOPED = 1 | 2
 """No signals to processes outside, and no abstract sockets of theirs."""
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 
+LIMITS = {
+    "memory_bytes": resource.RLIMIT_DATA,
+    "file_bytes": resource.RLIMIT_FSIZE,
+    "open_files": resource.RLIMIT_NOFILE,
+}
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -50,13 +55,6 @@ def prefer_oom_kill() -> None:
         file.write("500")
 
 
-def limit(resource_id: int, value: int) -> None:
-    """Set a limit for this process and its descendants, unless a lower one exists."""
-    soft, hard = resource.getrlimit(resource_id)
-    if soft == resource.RLIM_INFINITY or value < soft:
-        resource.setrlimit(resource_id, (value, value if hard == resource.RLIM_INFINITY else min(value, hard)))
-
-
 def forbid_core_dumps() -> None:
     """A core dump would write the credentials of a call to a file."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -72,18 +70,21 @@ def limit_address_space(more_bytes: int) -> None:
 
 
 def limit_program(limits: dict[str, Any]) -> None:
-    """Set the limits of a program. Reserved address space does not count: many programs reserve a lot."""
+    """Set the limits of a program and its descendants, unless lower ones exist. Reserved address space does not count:
+    many programs reserve a lot."""
     forbid_core_dumps()
-    for name, what in (
-        ("memory_bytes", resource.RLIMIT_DATA),
-        ("file_bytes", resource.RLIMIT_FSIZE),
-        ("open_files", resource.RLIMIT_NOFILE),
-    ):
-        if limits.get(name) is not None:
-            limit(what, limits[name])
+    for name, resource_id in LIMITS.items():
+        value = limits.get(name)
+        soft, hard = resource.getrlimit(resource_id)
+        if value is not None and (soft == resource.RLIM_INFINITY or value < soft):
+            resource.setrlimit(resource_id, (value, value if hard == resource.RLIM_INFINITY else min(value, hard)))
 
 
 # -- Landlock ---------------------------------------------------------------------------------------------------------
+
+
+class Filter(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
 
 
 class Ruleset(ctypes.Structure):
@@ -98,12 +99,6 @@ class Beneath(ctypes.Structure):
 def landlock_version() -> int:
     """The version of Landlock in the kernel; 0 if none."""
     return int(max(0, LIBC.syscall(CREATE_RULESET, None, 0, 1)))
-
-
-def drop_capabilities() -> None:
-    """Drop the capabilities of root: with some of them the memory of any process can be read."""
-    none = (ctypes.c_uint32 * 6)()
-    checked(LIBC.capset((ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), none))
 
 
 def landlock(read: list[str], write: list[str], network: bool, calls: str) -> None:
@@ -125,18 +120,11 @@ def landlock(read: list[str], write: list[str], network: bool, calls: str) -> No
     for path in write:
         allow(ruleset, path, reading | writing | devices)
     checked(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    drop_capabilities()
+    # Drop the capabilities of root: with some of them the memory of any process can be read.
+    checked(LIBC.capset((ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()))
     checked(LIBC.syscall(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
-    filter_calls(bytes.fromhex(calls))
-
-
-class Filter(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
-
-
-def filter_calls(program: bytes) -> None:
-    """Install a seccomp filter for this process and its descendants."""
+    program = bytes.fromhex(calls)
     buffer = ctypes.create_string_buffer(program, len(program))
     descriptor = Filter(len(program) // INSTRUCTION_BYTES, ctypes.addressof(buffer))
     checked(LIBC.prctl(PR_SET_SECCOMP, SECCOMP_FILTER, ctypes.byref(descriptor), 0, 0), "seccomp")

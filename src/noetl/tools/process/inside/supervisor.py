@@ -46,8 +46,6 @@ class Supervisor:
         self.watch()
         return {"code": self.end(), "broken": self.broken}
 
-    # -- start --------------------------------------------------------------------------------------------------------
-
     def start(self) -> str | None:
         """Start the program; return the error if it could not be started."""
         error_pipe, error_end = os.pipe2(os.O_CLOEXEC)
@@ -73,13 +71,15 @@ class Supervisor:
         os.chdir(self.request["cwd"])
         self.confine.limit_program(self.request["limits"])
         argv, env = self.request["argv"], self.request["env"]
-        programs = candidates(argv[0], env.get("PATH", os.defpath))
+        programs = [argv[0]]
+        if "/" not in argv[0]:  # searched before the sandbox is active: Python's own search imports a module
+            programs = [
+                os.path.join(folder or ".", argv[0]) for folder in env.get("PATH", os.defpath).split(os.pathsep)
+            ]
         rules = self.request["landlock"]
         if rules is not None:
             self.confine.landlock(**{**rules, "read": [*rules["read"], *filter(os.path.isfile, programs)]})
         become(programs, argv, env)
-
-    # -- watch --------------------------------------------------------------------------------------------------------
 
     def watch(self) -> None:
         """Wait until the program ends, has to be ended, or exceeds a limit."""
@@ -94,22 +94,22 @@ class Supervisor:
             if self.control in ready:
                 os.read(self.control, 1)
                 poll.unregister(self.control)
-                self.terminate()
+                self.deadline = time.monotonic() + GRACE_SECONDS
+                for pid in self.descent.below(self.pid):
+                    self.descent.send(pid, signal.SIGTERM)
             if self.deadline is not None and time.monotonic() > self.deadline:
                 return
             self.broken = self.check_limits()
             if self.broken is not None:
                 return
 
-    def terminate(self) -> None:
-        self.deadline = time.monotonic() + GRACE_SECONDS
-        for pid in self.descent.below(self.pid):
-            self.descent.send(pid, signal.SIGTERM)
-
     def check_limits(self) -> str | None:
-        """The limit that is exceeded, if any."""
+        """Reap orphans that have ended; return the limit that is exceeded, if any."""
         limits = self.request["limits"]
-        self.reap()
+        for pid in self.descent.children(self.pid):
+            if pid != self.program:  # until it is reaped, its process id is not reused
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
         pids = list(self.descent.below(self.pid))
         if len(pids) > limits["processes"]:
             return f"it had more than {limits['processes']:,} processes"
@@ -117,15 +117,6 @@ class Supervisor:
         if most is not None and sum(map(self.descent.memory_bytes, pids)) > most:
             return f"it used more than {most:,} bytes of memory"
         return None
-
-    def reap(self) -> None:
-        """Reap orphans that have ended, but not the program: until then its process id is not reused."""
-        for pid in self.descent.children(self.pid):
-            if pid != self.program:
-                with suppress(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
-
-    # -- end ----------------------------------------------------------------------------------------------------------
 
     def end(self) -> int:
         """Kill all descendants; return how the program ended."""
@@ -139,11 +130,6 @@ class Supervisor:
                         code = os.waitstatus_to_exitcode(status)
                     pid, status = os.waitpid(-1, os.WNOHANG)
         return code
-
-
-def candidates(name: str, path: str) -> list[str]:
-    """Candidate paths of a program. Searched before the sandbox is active: Python's own search imports a module."""
-    return [name] if "/" in name else [os.path.join(folder or ".", name) for folder in path.split(os.pathsep)]
 
 
 def become(programs: list[str], argv: list[str], env: dict[str, str]) -> None:

@@ -33,18 +33,22 @@ CHECK_SECONDS = 0.1
 """How often the descendants of children are counted."""
 
 
+class Child:
+    """A forked process that has not been reaped."""
+
+    def __init__(self, number: int, pid: int, max_processes: int | None) -> None:
+        self.number, self.pid, self.max_processes = number, pid, max_processes
+        self.broken = ""
+        """The limit that it exceeded, if it was killed for it."""
+
+
 class Zygote:
     """The running children. `serve` is what a child does."""
 
     def __init__(self, channel: socket, serve: Callable[[int], None], confine: Any, descent: Any) -> None:
         self.channel, self.serve, self.confine, self.descent = channel, serve, confine, descent
-        self.pids: dict[int, int] = {}
-        self.max_processes: dict[int, int] = {}
-        """The most descendants of a child, if they are limited here."""
-        self.broken: dict[int, str] = {}
-        """The limit that a killed child exceeded."""
-        self.watched: dict[int, int] = {}
-        """Descriptors that become readable when a child ends, and the child's number."""
+        self.children: dict[int, Child] = {}
+        """By a descriptor that becomes readable when the child ends."""
         self.poll = select.poll()
         self.poll.register(channel, select.POLLIN)
 
@@ -75,8 +79,9 @@ class Zygote:
 
     def loop(self) -> None:
         while True:
-            for fd, _ in self.poll.poll(CHECK_SECONDS * 1000 if self.max_processes else None):
-                if fd in self.watched:
+            limited = any(child.max_processes is not None for child in self.children.values())
+            for fd, _ in self.poll.poll(CHECK_SECONDS * 1000 if limited else None):
+                if fd in self.children:
                     self.reap(fd)
                 elif not self.handle_message():
                     return
@@ -97,8 +102,10 @@ class Zygote:
             finally:
                 for fd in fds:
                     os.close(fd)
-        elif number in self.pids:
-            self.kill(self.pids[number])
+        else:
+            for child in self.children.values():
+                if child.number == number:
+                    self.kill(child.pid)
         return True
 
     def send(self, kind: bytes, number: int, more: bytes) -> None:
@@ -121,10 +128,7 @@ class Zygote:
             self.kill(pid)
             os.waitpid(pid, 0)
             raise
-        self.pids[number] = pid
-        if settings.get("processes") is not None:
-            self.max_processes[number] = settings["processes"]
-        self.watched[watch] = number
+        self.children[watch] = Child(number, pid, settings.get("processes"))
         self.poll.register(watch, select.POLLIN)
         self.send(b"S", number, pid.to_bytes(8, "little"))
 
@@ -156,10 +160,12 @@ class Zygote:
 
     def check_limits(self) -> None:
         """Kill children with too many descendants."""
-        for number, most in self.max_processes.items():
-            if number not in self.broken and sum(1 for _ in self.descent.below(self.pids[number])) > most:
-                self.broken[number] = f"was ended: it had more than {most:,} processes"
-                self.kill(self.pids[number])
+        for child in self.children.values():
+            limit = child.max_processes
+            if limit is None or child.broken or sum(1 for _ in self.descent.below(child.pid)) <= limit:
+                continue
+            child.broken = f"was ended: it had more than {limit:,} processes"
+            self.kill(child.pid)
 
     def kill(self, pid: int) -> None:
         """Kill a child that has not been reaped, and all its descendants."""
@@ -169,23 +175,20 @@ class Zygote:
 
     def reap(self, watch: int) -> None:
         """A child has ended: end its descendants, then report it."""
-        number = self.watched.pop(watch)
-        pid = self.pids[number]
+        child = self.children.pop(watch)
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)  # until it is reaped, the id of its group is not reused
-        _, status = os.waitpid(pid, 0)
-        del self.pids[number]
-        self.max_processes.pop(number, None)
+            os.killpg(child.pid, signal.SIGKILL)  # until it is reaped, the id of its group is not reused
+        _, status = os.waitpid(child.pid, 0)
         self.poll.unregister(watch)
         os.close(watch)
         self.kill_orphans()
         code = os.waitstatus_to_exitcode(status).to_bytes(8, "little", signed=True)
-        self.send(b"X", number, code + self.broken.pop(number, "").encode())
+        self.send(b"X", child.number, code + child.broken.encode())
 
     def kill_orphans(self) -> None:
         """Kill descendants of dead children that had left their group: they are now children of the zygote."""
         until = time.monotonic() + REAP_SECONDS
-        alive = self.pids.values()
+        alive = {child.pid for child in self.children.values()}
         while orphans := [pid for pid in self.descent.children(os.getpid()) if pid not in alive]:
             for pid in orphans:
                 self.descent.end(pid)
@@ -197,11 +200,11 @@ class Zygote:
                 return  # stuck in the kernel; the next call tries again
 
     def kill_all(self) -> None:
-        for pid in self.pids.values():
-            self.kill(pid)
-        for pid in self.pids.values():
-            os.waitpid(pid, 0)
-        self.pids.clear()
+        for child in self.children.values():
+            self.kill(child.pid)
+        for child in self.children.values():
+            os.waitpid(child.pid, 0)
+        self.children.clear()
         self.kill_orphans()
 
 
