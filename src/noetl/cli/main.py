@@ -13,18 +13,7 @@ from importlib import import_module
 import click
 
 import noetl
-from noetl.errors import (
-    AuthError,
-    Conflict,
-    FileMissing,
-    Interrupted,
-    NoetlError,
-    NotFound,
-    PlaybookInvalid,
-    ServerUnreachable,
-    TimedOut,
-    UsageError,
-)
+from noetl import errors
 from noetl.printable import printable
 from noetl.settings import no_colour
 
@@ -68,17 +57,20 @@ MODULES = {
 SERVER_PACKAGES = frozenset(["argon2", "cronsim", "starlette", "uvicorn"])
 """Packages of the extra `server`."""
 
-EXIT_CODES: dict[type[NoetlError], int] = {
-    UsageError: 2,
-    PlaybookInvalid: 3,
-    FileMissing: 4,
-    NotFound: 4,
-    AuthError: 5,
-    Conflict: 6,
-    ServerUnreachable: 7,
-    TimedOut: 124,
-    Interrupted: 130,
+EXIT_CODES: dict[type[errors.NoetlError], int] = {
+    errors.UsageError: 2,
+    errors.PlaybookInvalid: 3,
+    errors.FileMissing: 4,
+    errors.NotFound: 4,
+    errors.AuthError: 5,
+    errors.Conflict: 6,
+    errors.ServerUnreachable: 7,
+    errors.TimedOut: 124,
+    errors.Interrupted: 130,
 }
+
+
+Resolved = tuple[str | None, click.Command | None, list[str]]
 
 
 class Verbs(click.Group):
@@ -98,9 +90,7 @@ class Verbs(click.Group):
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Resolved:
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             from noetl.dsl.problem import did_you_mean
 
@@ -122,7 +112,7 @@ def main() -> None:
     """Run the command line. An error is printed in one line and sets the exit code."""
     try:
         noetl_command(prog_name="noetl")
-    except NoetlError as error:
+    except errors.NoetlError as error:
         click.echo(printable(f"noetl: {error}", lines=True), err=True)
         sys.exit(next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1))
     except ModuleNotFoundError as error:

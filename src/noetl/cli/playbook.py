@@ -20,6 +20,7 @@ from noetl.settings import ServerAddress, server_address
 from noetl.tools.registry import KINDS
 
 KEYS = ("file", "line", "column", "code", "severity", "message", "hint")
+DRAWING = click.Choice(["text", "mermaid", "dot", "svg"])
 SERVER_HELP = "Server that checks them, with its own tool kinds. Its token is read from NOETL_TOKEN."
 
 
@@ -96,14 +97,7 @@ def _print_checked(name: str, problems: list[Problem], about: str) -> None:
 
 @click.command("graph")
 @click.argument("file")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "mermaid", "dot", "svg"]),
-    default="text",
-    show_default=True,
-    help="Format of the drawing.",
-)
+@click.option("--format", "form", type=DRAWING, default="text", show_default=True, help="Format of the drawing.")
 @click.pass_context
 def graph_command(ctx: click.Context, file: str, form: Any) -> None:
     """Draw the graph of a playbook: a box per step, an arrow per arc, guards on the arrows."""

@@ -93,12 +93,12 @@ class Lines(View):
             case e.StepRegranted(run=run, reason=reason):
                 self.started.setdefault(run, at)
                 yield f"{run} started again ({reason})"
-            case e.StepDone(run=run) | e.LoopDone(run=run):
-                items = f", {_items(event)}" if isinstance(event, e.LoopDone) else ""
-                if run not in self.looped:
-                    yield f"{run} done in {self._took(run, at)}{items}"
-                if items:
-                    self.looped.add(run)
+            case e.LoopDone(run=run, total=total, failed=failed) if run not in self.looped:
+                self.looped.add(run)
+                failures = f", {failed:,} failed" if failed else ""
+                yield f"{run} done in {self._took(run, at)}, {total:,} item{'s' * (total != 1)}{failures}"
+            case e.StepDone(run=run) if run not in self.looped:
+                yield f"{run} done in {self._took(run, at)}"
             case e.StepFailed(run=run, error=error):
                 yield f"{run} failed in {self._took(run, at)}: {brief(f'{error.kind}: {error.message}')}"
             case e.IterationFailed(run=run, index=index, error=error):
@@ -124,30 +124,10 @@ class Lines(View):
         return format_duration(at - self.started.pop(run, at))
 
 
-def _items(event: e.LoopDone) -> str:
-    failed = f", {event.failed:,} failed" if event.failed else ""
-    return f"{event.total:,} item{'s' * (event.total != 1)}{failed}"
-
-
-PRINTED = frozenset(
-    kind.name
-    for kind in (
-        e.StepStarted,
-        e.StepRegranted,
-        e.StepDone,
-        e.LoopDone,
-        e.StepFailed,
-        e.IterationFailed,
-        e.TaskDone,
-        e.TaskRetryScheduled,
-        e.StepPaused,
-        e.StepResumed,
-        e.MessageReceived,
-        e.PlaybookCancelled,
-        e.PlaybookPaused,
-        e.PlaybookResumed,
-    )
-)
+STEP_EVENTS = (e.StepStarted, e.StepRegranted, e.StepDone, e.StepFailed, e.StepPaused, e.StepResumed)
+TASK_EVENTS = (e.LoopDone, e.IterationFailed, e.TaskDone, e.TaskRetryScheduled)
+RUN_EVENTS = (e.MessageReceived, e.PlaybookCancelled, e.PlaybookPaused, e.PlaybookResumed)
+PRINTED = frozenset(kind.name for kind in STEP_EVENTS + TASK_EVENTS + RUN_EVENTS)
 
 
 # -- a tree ---------------------------------------------------------------------------------------------------------
@@ -207,11 +187,10 @@ class Branch(msgspec.Struct):
         return [Text(mark, style), Text(f"  {printable(self.run)}"), bar, took, note]
 
     def _note(self) -> str:
-        parts = [f"{self.done:,} of {self.total:,}"] if self.total is not None else []
-        parts += [f"{self.failed:,} failed"] if self.failed else []
-        if self.attempt > 1 and self.total is None:
-            parts.append(f"{self.task}, attempt {self.attempt}")
-        return ", ".join([*parts, *([self.note] if self.note else [])])
+        count = f"{self.done:,} of {self.total:,}" if self.total is not None else ""
+        failed = f"{self.failed:,} failed" if self.failed else ""
+        attempt = f"{self.task}, attempt {self.attempt}" if self.attempt > 1 and self.total is None else ""
+        return ", ".join(filter(None, [count, failed, attempt, self.note]))
 
 
 class Tree(View):

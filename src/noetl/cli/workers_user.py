@@ -29,34 +29,24 @@ def workers_user(text: str) -> WorkersUser:
             f"--workers-user {text} needs root: only root can start processes as another user. Start the server as "
             f"root, or run `noetl worker` as that user yourself"
         )
-    user = _number(int(text)) if text.isdecimal() else _named(text)
+    try:
+        entry = pwd.getpwuid(int(text)) if text.isdecimal() else pwd.getpwnam(text)
+    except (KeyError, OverflowError):
+        user = _without_entry(text)
+    else:
+        groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
+        at_home = os.path.isdir(entry.pw_dir) and os.stat(entry.pw_dir).st_uid == entry.pw_uid
+        user = WorkersUser(entry.pw_uid, entry.pw_gid, groups, entry.pw_name, entry.pw_dir if at_home else "/")
     if user.uid == 0:
         raise UsageError(f"--workers-user {text} is root, who can read everything; name an unprivileged user")
     return user
 
 
-def _named(name: str) -> WorkersUser:
-    try:
-        return _of(pwd.getpwnam(name))
-    except KeyError:
-        raise UsageError(
-            f"--workers-user: user {name!r} does not exist; create it with: useradd --system {name}"
-        ) from None
-
-
-def _number(uid: int) -> WorkersUser:
+def _without_entry(text: str) -> WorkersUser:
     """A user id needs no passwd entry: containers often have none. The group id is then the same number."""
-    try:
-        return _of(pwd.getpwuid(uid))
-    except (KeyError, OverflowError):
-        pass
-    if not 0 <= uid < 2**32 - 1:
+    if not text.isdecimal():
+        raise UsageError(f"--workers-user: user {text!r} does not exist; create it with: useradd --system {text}")
+    uid = int(text)
+    if uid >= 2**32 - 1:
         raise UsageError(f"--workers-user: {uid} is not a valid user id")
     return WorkersUser(uid, uid, (), str(uid), "/")
-
-
-def _of(entry: pwd.struct_passwd) -> WorkersUser:
-    groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
-    home = entry.pw_dir
-    at_home = os.path.isdir(home) and os.stat(home).st_uid == entry.pw_uid
-    return WorkersUser(entry.pw_uid, entry.pw_gid, groups, entry.pw_name, home if at_home else "/")
