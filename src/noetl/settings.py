@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from ipaddress import ip_network
 from typing import Literal, NamedTuple, cast, get_args
 
 from noetl.errors import UsageError
@@ -110,6 +109,8 @@ def trusted_proxies(flags: Sequence[str] = (), environment: Environment = os.env
     """The addresses and networks of trusted proxies."""
     texts = list(flags) or environment.get("NOETL_TRUSTED_PROXIES", "").split(",")
     proxies = tuple(text.strip() for text in texts if text.strip())
+    if proxies:
+        from ipaddress import ip_network  # most commands start without it
     for text in proxies:
         try:
             ip_network(text)

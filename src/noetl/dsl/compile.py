@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from noetl.classic.detect import first_construct, is_classic
-from noetl.classic.dialect import CLASSIC
 from noetl.classic.language import ROOT
 from noetl.dsl.checks import names, net, policies, size, templates
 from noetl.dsl.dialect import CANONICAL, Dialect, DialectName
@@ -42,12 +41,14 @@ def load(file: str, data: bytes | str, kinds: KindSource, *, strict: bool = Fals
     root, problems = read(file, data)
     if root is None:
         return Loaded(None, problems.sorted(), "canonical", {})
-    dialect = CLASSIC if is_classic(root) else CANONICAL
-    if strict and dialect is CLASSIC:
+    dialect, classic = CANONICAL, is_classic(root)
+    if classic:
+        from noetl.classic.dialect import CLASSIC as dialect  # ten modules that a canonical playbook does not need
+    if strict and classic:
         where, construct = first_construct(root)
         message = f"{construct!r} makes this playbook a classic one, which `--strict` refuses"
         problems.add(names.CLASSIC_REFUSED, key_span(where, construct), message, "rewrite it with `noetl migrate`")
-    ROOT.check(root, root.span, Walk(problems, dialect is CLASSIC, kinds, _defaults(root, kinds), dialect.task_keys))
+    ROOT.check(root, root.span, Walk(problems, classic, kinds, _defaults(root, kinds), dialect.task_keys))
     document = dialect.document(root)
     names.check(document, problems)
     policies.check(document, problems)

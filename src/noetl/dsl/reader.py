@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable
 from math import isfinite
 from typing import Any, NamedTuple, NoReturn
-from unicodedata import name
 
 import yaml
 
@@ -73,7 +72,11 @@ def read(file: str, data: bytes | str) -> tuple[Map | None, Problems]:
 
 
 def _check_bidi(text: str, problems: Problems) -> None:
-    for match in () if text.isascii() else _BIDI.finditer(text):
+    if text.isascii():
+        return
+    from unicodedata import name  # rarely needed and not free to import
+
+    for match in _BIDI.finditer(text):
         character = match[0][0]
         code = f"{ord(character):04x}"
         message = f"U+{code.upper()} ({name(character).lower()}) changes the order in which this line is shown"

@@ -10,7 +10,6 @@ a boolean or the source of one `{{ expression }}`. Durations are seconds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -253,6 +252,8 @@ class Playbook(Part, frozen=True):
     @property
     def digest(self) -> str:
         """SHA-256 over the canonical JSON of the content, defaults included."""
+        from hashlib import sha256  # `noetl validate` starts without it
+
         return sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
 
     def step(self, name: str) -> Step:
