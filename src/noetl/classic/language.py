@@ -110,7 +110,7 @@ CHAIN_TARGET = Fields(
     retired=CONDITIONS,
 )
 CHAIN_TARGETS = ListOf(
-    OneOf("a step", Form(is_text, COMPUTED), Form(anything, CHAIN_TARGET)), least=1, what="the list of steps"
+    OneOf("a step", Form(is_text, COMPUTED), Form(anything, CHAIN_TARGET)), least=1, words="the list of steps"
 )
 GOTO = OneOf(
     "a `next`",
@@ -179,7 +179,7 @@ class ChainItemShape(Shape):
 
 CHAIN = OneOf(
     "what a branch does",
-    Form(is_list, ListOf(ChainItemShape(), what="the list of tasks")),
+    Form(is_list, ListOf(ChainItemShape(), words="the list of tasks")),
     Form(
         anything,
         Fields(
@@ -218,8 +218,7 @@ class BranchShape(Shape):
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         if not is_map(value):
-            walk.problems.add(WRONG_VALUE, span, f"expected {self.words}, found {describe(value)}")
-            return False
+            return self.refuse(value, span, walk)
         otherwise = "else" in value
         shape = self.otherwise if otherwise else self.branch
         return shape.check(value, span, walk) and ("else" in value or ("when" in value and "then" in value))
@@ -228,7 +227,7 @@ class BranchShape(Shape):
         return {"anyOf": [self.branch.schema(), self.otherwise.schema()]}
 
 
-CASE = ListOf(BranchShape(), least=1, what="the list of branches")
+CASE = ListOf(BranchShape(), least=1, words="the list of branches")
 
 _CASE_REWRITE = "route with guards on `next.arcs`; put calls into steps of their own"
 _NEXT_REWRITE = "write `next: {arcs: [{step: NAME}]}`; for several steps at once add `spec: {mode: inclusive}`"
@@ -237,7 +236,7 @@ TARGET = Fields(
     {"step": Field(LABEL, "the step", required=True), "args": Field(ARGS, "what the token carries")},
     retired=CONDITIONS,
 )
-TARGETS = ListOf(OneOf("a step", Form(is_text, LABEL), Form(anything, TARGET)), least=1, what="the list of steps")
+TARGETS = ListOf(OneOf("a step", Form(is_text, LABEL), Form(anything, TARGET)), least=1, words="the list of steps")
 
 
 def _has_conditions(value: Any) -> bool:
@@ -293,7 +292,7 @@ WORKBOOK_ENTRY = document.WORKBOOK_ENTRY.extended(
     sink=Field(SINK, "stores the result", rewrite="add a storage task after the call")
 )
 ROOT = document.ROOT.extended(
-    workflow=Field(ListOf(STEP, least=1, what="the list of steps"), "the steps", required=True),
+    workflow=Field(ListOf(STEP, least=1, words="the list of steps"), "the steps", required=True),
     workbook=Field(WorkbookShape(TASK, WORKBOOK_ENTRY), "tasks that several steps use"),
 )
 DEFINITIONS = (*document.DEFINITIONS, RETRY, SINK, CHAIN_TASK)

@@ -155,13 +155,13 @@ class Builder:
             specs.insert(0, tree.get("spec", {}))
         kind = self.kinds.get(tree["kind"])
         assert kind is not None, "kinds were checked"
-        known = fields(kind.inputs)
+        declared = fields(kind.inputs)
         defaults = layered(*(layer.get(kind.name) for layer in layers))
-        own = {name: value for name, value in tree.items() if name in known}
+        own = {name: value for name, value in tree.items() if name in declared}
         for name in kind.verbatim:
             if name in own:
                 self._place_text(f"{key}/{name}", span_in(tree, name))
-        inputs = layered({name: value for name, value in defaults.items() if name in known}, own)
+        inputs = layered({name: value for name, value in defaults.items() if name in declared}, own)
         for group in kind.one_of:  # a default must not join the task's own choice
             if chosen := set(group) & set(own):
                 inputs = {name: value for name, value in inputs.items() if name not in group or name in chosen}

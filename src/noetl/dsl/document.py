@@ -254,7 +254,7 @@ TASK_RULE = RuleShape(TASK_THEN, OLD)
 ADMIT_RULE = RuleShape(ADMIT_THEN, OLD)
 TASK_POLICY = PolicyShape(
     "a task policy",
-    {"rules": Field(ListOf(TASK_RULE, least=1, what="the list of rules"), "rules, tried in order", required=True)},
+    {"rules": Field(ListOf(TASK_RULE, least=1, words="the list of rules"), "rules, tried in order", required=True)},
     retired={**OLD, **NO_DIRECTIVE},
     missing=POLICY_SHAPE,
     definition="taskPolicy",
@@ -381,7 +381,7 @@ STEP_SPEC = Fields(
                                     Choice("exclusive", "inclusive"), "first match, or every match must allow"
                                 ),
                                 "rules": Field(
-                                    ListOf(ADMIT_RULE, least=1, what="the list of rules"), "rules", required=True
+                                    ListOf(ADMIT_RULE, least=1, words="the list of rules"), "rules", required=True
                                 ),
                             },
                             retired={**OLD, **NO_DIRECTIVE},
@@ -437,7 +437,7 @@ ROOT = Fields(
         "keychain": Field(ListOf(CREDENTIAL), "credentials it needs"),
         "executor": Field(EXECUTOR, "runtime choices and defaults"),
         "workload": Field(MapOf(DATA), "inputs with their defaults"),
-        "workflow": Field(ListOf(STEP, least=1, what="the list of steps"), "the steps", required=True),
+        "workflow": Field(ListOf(STEP, least=1, words="the list of steps"), "the steps", required=True),
         "workbook": Field(WorkbookShape(TASK, WORKBOOK_ENTRY), "tasks that several steps use"),
     },
     retired={

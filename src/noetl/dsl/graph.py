@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-SHOWN = 10
+MAX_PATH_NAMES = 10
 
 
 class Graph:
@@ -115,6 +115,6 @@ def way_back(came: Mapping[str, str], start: str, goal: str) -> list[str]:
 
 def arrows(path: list[str]) -> str:
     """`a → b → c`; a long path without its middle."""
-    if len(path) > SHOWN:
-        path = [*path[: SHOWN // 2], "…", *path[-SHOWN // 2 :]]
+    if len(path) > MAX_PATH_NAMES:
+        path = [*path[: MAX_PATH_NAMES // 2], "…", *path[-MAX_PATH_NAMES // 2 :]]
     return " → ".join(path)

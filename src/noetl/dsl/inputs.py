@@ -23,16 +23,16 @@ COMMON = frozenset(["kind", "name", "args", "spec"])
 
 def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
     """Report unknown, missing and ill-typed inputs, and remove those that are of no use."""
-    known = fields(kind.inputs)
+    declared = fields(kind.inputs)
     supplied = set(task) | walk.defaults.get(kind.name, set())
     for key in list(task):
-        if key in known:
+        if key in declared:
             if not _check_value(task, key, kind, walk):
                 del task[key]
         elif key not in COMMON and key not in walk.task_keys:
             _refuse(task, key, kind, walk)
             del task[key]
-    for name, field in known.items():
+    for name, field in declared.items():
         if field.required and name not in supplied:
             walk.problems.add(
                 MISSING_INPUT, span, f"{kind.name} needs {name!r}", f"add `{name}:`, {field.description.lower()}"
@@ -43,9 +43,9 @@ def check_inputs(task: Any, kind: Kind, span: Span, walk: Walk) -> None:
 
 def check_defaults(values: Any, kind: Kind, walk: Walk) -> bool:
     """The default inputs of a kind, as an outer `spec` gives them; its time limit and retries are allowed there too."""
-    known = fields(kind.inputs)
+    declared = fields(kind.inputs)
     for key in list(values):
-        if key in known:
+        if key in declared:
             if not _check_value(values, key, kind, walk):
                 del values[key]
         elif key not in LAYERED:
@@ -79,12 +79,12 @@ def _check_value(task: Any, key: str, kind: Kind, walk: Walk) -> bool:
 
 
 def _refuse(task: Any, key: str, kind: Kind, walk: Walk) -> None:
-    known = [*fields(kind.inputs), *COMMON]
+    names = [*fields(kind.inputs), *COMMON]
     if key in UNDER_SPEC:
         hint: str | None = f"move it under `spec`: `spec: {{{key}: ...}}`"
     else:
         inputs = ", ".join(fields(kind.inputs)) or "none"
-        hint = walk.problems.did_you_mean(key, known) or f"inputs of {kind.name}: {inputs}"
+        hint = walk.problems.did_you_mean(key, names) or f"inputs of {kind.name}: {inputs}"
     walk.problems.add(UNKNOWN_INPUT, key_span(task, key), f"{kind.name} has no input {key!r}", hint)
 
 

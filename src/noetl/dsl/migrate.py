@@ -75,11 +75,11 @@ def _read(file: str, text: str) -> Map:
 
 def _listed(file: str, text: str, leftovers: list[Leftover]) -> list[Problem]:
     _, problems = read(file, text)
-    for left in leftovers:
-        where = left.container
-        span = key_span(where, left.key) if isinstance(where, Map) else span_in(where, left.key)
-        message = f"{left.construct} has no canonical spelling (step {left.step!r})"
-        problems.add(NOT_CANONICAL, span, message, left.hint)
+    for leftover in leftovers:
+        where = leftover.container
+        span = key_span(where, leftover.key) if isinstance(where, Map) else span_in(where, leftover.key)
+        message = f"{leftover.construct} has no canonical spelling (step {leftover.step!r})"
+        problems.add(NOT_CANONICAL, span, message, leftover.hint)
     return [problem for problem in problems.sorted() if problem.code == NOT_CANONICAL.code]
 
 

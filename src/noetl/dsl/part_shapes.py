@@ -50,7 +50,7 @@ class Exactly(Shape):
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         if value != self.word:
-            walk.problems.add(self.check_code, span, f"expected {self.words}, found {describe(value)}", self.advice)
+            self.refuse(value, span, walk, self.check_code, self.advice)
         return True
 
     def schema(self) -> Schema:
@@ -65,8 +65,7 @@ class RuntimeVersion(Shape):
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         major = str(value).rpartition("/")[2].removeprefix("v").split(".")[0]
         if major != "2" or isinstance(value, dict | list):
-            message = f"expected {self.words}, found {describe(value)}"
-            walk.problems.add(EXECUTOR_VERSION, span, message, "write `noetl-runtime/2`, or leave it out")
+            self.refuse(value, span, walk, EXECUTOR_VERSION, "write `noetl-runtime/2`, or leave it out")
         return True
 
     def schema(self) -> Schema:
@@ -132,16 +131,12 @@ class RuleShape(Shape):
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         if not is_map(value):
-            walk.problems.add(RULE_SHAPE, span, f"expected {self.words}, found {describe(value)}")
+            return self.refuse(value, span, walk, RULE_SHAPE)
+        otherwise = "else" in value
+        if not (self.otherwise if otherwise else self.rule).check(value, span, walk):
             return False
-        before = set(value)
-        shape = self.otherwise if "else" in value else self.rule
-        return shape.check(value, span, walk) and self._complete(value, before)
-
-    def _complete(self, value: Any, before: set[str]) -> bool:
-        """A rule that lost its head or body is of no use to the checks that follow."""
-        body = value.get("else") if "else" in before else value
-        return is_map(body) and "then" in body and ("else" in before or "when" in value)
+        body = value.get("else") if otherwise else value  # a rule that lost a part is of no use to later checks
+        return is_map(body) and "then" in body and (otherwise or "when" in value)
 
     def schema(self) -> Schema:
         return {"anyOf": [self.rule.schema(), self.otherwise.schema()]}
@@ -169,8 +164,7 @@ class TaskShape(Shape):
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         if not is_map(value):
-            walk.problems.add(WRONG_VALUE, span, f"expected {self.words}, found {describe(value)}")
-            return False
+            return self.refuse(value, span, walk)
         if "kind" not in value:
             hint = "add `kind:`, the tool to call; `noetl tools` lists them"
             walk.problems.add(MISSING_KEY, span, "a task has no 'kind'", hint)
@@ -191,8 +185,8 @@ class TaskShape(Shape):
         if is_template(name):
             walk.problems.add(UNKNOWN_KIND, where, "the kind of a task can't be a template", "write the kind itself")
             return
-        known = sorted(walk.kinds.names())
-        hint = walk.problems.did_you_mean(name, known) or f"known kinds: {', '.join(known)}"
+        names = sorted(walk.kinds.names())
+        hint = walk.problems.did_you_mean(name, names) or f"known kinds: {', '.join(names)}"
         walk.problems.add(UNKNOWN_KIND, where, f"unknown tool kind {describe(name).removeprefix('the text ')}", hint)
 
     def _check_common(self, value: Any, kind: str, walk: Walk) -> None:
@@ -225,8 +219,7 @@ class PipelineShape(Shape):
                 return False
             return self.task.check(value, span, walk)
         if not is_list(value):
-            walk.problems.add(WRONG_VALUE, span, f"expected {self.words}, found {describe(value)}")
-            return False
+            return self.refuse(value, span, walk)
         if not value:
             walk.problems.add(WRONG_VALUE, span, "the list of tasks is empty", "add a task, or leave `tool` out")
             return False

@@ -19,9 +19,9 @@ Severity = Literal["error", "warning"]
 
 MAX_PROBLEMS = 10_000
 """More errors, or warnings, than anybody reads; a hostile text could have millions."""
-GUESSES = 100_000
+MAX_GUESSES = 100_000
 """How many names are compared with misspelt ones in one text."""
-FEW = 12
+MAX_NAMES_IN_HINT = 12
 
 CHECKS: dict[str, Check] = {}
 """All checks by code, filled as the modules that declare them are imported (`noetl.dsl.checks` imports them all)."""
@@ -61,7 +61,7 @@ class Problems:
         self.text = text
         self._found: dict[tuple[Any, ...], Problem] = {}
         self._counts: dict[Severity, int] = {"error": 0, "warning": 0}
-        self._guesses = GUESSES
+        self._guesses = MAX_GUESSES
 
     def add(self, check: Check, where: Span | int, message: str, hint: str | None = None) -> None:
         """Record a finding of `check` at a span or an offset."""
@@ -79,10 +79,10 @@ class Problems:
             self.text.file, mark.line, mark.column, check.code, check.severity, message, hint, line
         )
 
-    def did_you_mean(self, name: object, *known: Collection[str]) -> str | None:
+    def did_you_mean(self, name: object, *names: Collection[str]) -> str | None:
         """A hint naming the closest known name, until so much was compared in this text that it would take seconds."""
-        self._guesses -= sum(map(len, known))
-        return did_you_mean(name, chain(*known)) if self._guesses >= 0 else None
+        self._guesses -= sum(map(len, names))
+        return did_you_mean(name, chain(*names)) if self._guesses >= 0 else None
 
     def count(self, severity: Severity = "error") -> int:
         return self._counts[severity]
@@ -92,13 +92,13 @@ class Problems:
         return sorted(self._found.values(), key=lambda p: (p.line, p.column, p.code, p.message))
 
 
-def closest(name: object, known: Iterable[str]) -> str | None:
+def closest(name: object, names: Iterable[str]) -> str | None:
     """The known name that `name` is probably a misspelling of."""
     if not isinstance(name, str) or not name or len(name) > 64:
         return None
     from difflib import get_close_matches
 
-    candidates = sorted({candidate for candidate in known if isinstance(candidate, str)})
+    candidates = sorted({candidate for candidate in names if isinstance(candidate, str)})
     folded = {candidate.lower().replace("-", "_"): candidate for candidate in candidates}
     if exact := folded.get(name.lower().replace("-", "_")):
         return exact
@@ -106,14 +106,13 @@ def closest(name: object, known: Iterable[str]) -> str | None:
     return matches[0] if matches else None
 
 
-def did_you_mean(name: object, known: Iterable[str]) -> str | None:
+def did_you_mean(name: object, names: Iterable[str]) -> str | None:
     """A hint naming the closest known name, or None."""
-    guess = closest(name, known)
+    guess = closest(name, names)
     return f"did you mean {guess!r}?" if guess else None
 
 
 @lru_cache(maxsize=64)
-def few(known: Collection[str]) -> str:
+def few(names: Collection[str]) -> str:
     """The first of some names, for a hint. Pass a frozenset or tuple that is kept, not a new one each time."""
-    names = sorted(known)
-    return ", ".join(names[:FEW]) + ", …" * (len(names) > FEW) or "none"
+    return ", ".join(sorted(names)[:MAX_NAMES_IN_HINT]) + ", …" * (len(names) > MAX_NAMES_IN_HINT) or "none"

@@ -239,8 +239,8 @@ class _Composer:
     def _alias(self, event: Any) -> None:
         start = event.start_mark.index
         if event.anchor not in self.anchors:
-            known = few(tuple(self.anchors))
-            self._fail(RECURSIVE, start, f"unknown anchor {event.anchor!r}", f"anchors before this line: {known}")
+            anchors = few(tuple(self.anchors))
+            self._fail(RECURSIVE, start, f"unknown anchor {event.anchor!r}", f"anchors before this line: {anchors}")
         anchored = self.anchors[event.anchor]
         if anchored is None:
             self._fail(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from noetl.dsl.inputs import check_defaults
 from noetl.dsl.problem import Check, Problems, did_you_mean
@@ -79,10 +79,14 @@ class Shape:
             if not self.templates:
                 walk.problems.add(TEMPLATE_HERE, span, "a template is not allowed here", f"write {self.words}")
             return self.templates
-        if not self.fits(value):
-            walk.problems.add(WRONG_VALUE, span, f"expected {self.words}, found {describe(value)}", self.hint(value))
-            return False
-        return True
+        return self.fits(value) or self.refuse(value, span, walk, hint=self.hint(value))
+
+    def refuse(
+        self, value: Any, span: Span, walk: Walk, check: Check = WRONG_VALUE, hint: str | None = None
+    ) -> Literal[False]:
+        """Report that the node is of another shape."""
+        walk.problems.add(check, span, f"expected {self.words}, found {describe(value)}", hint)
+        return False
 
     def hint(self, value: Any) -> str | None:
         return "put it in quotes" if isinstance(value, int | float) and self.fits(str(value)) else None
@@ -219,8 +223,8 @@ class Integer(Shape):
 class ListOf(Shape):
     """A list whose items all have one shape."""
 
-    def __init__(self, item: Shape, least: int = 0, what: str = "a list") -> None:
-        self.item, self.least, self.words = item, least, what
+    def __init__(self, item: Shape, least: int = 0, words: str = "a list") -> None:
+        self.item, self.least, self.words = item, least, words
 
     fits = staticmethod(is_list)
 
@@ -298,7 +302,7 @@ class Fields(Shape):
 
     def __init__(
         self,
-        what: str,
+        part: str,
         fields: Mapping[str, Field],
         retired: Mapping[str, Retired] | None = None,
         missing: Check = MISSING_KEY,
@@ -306,16 +310,16 @@ class Fields(Shape):
         rest: Shape | None = None,
         definition: str | None = None,
     ) -> None:
-        self.what, self.fields, self.retired, self.missing = what, dict(fields), dict(retired or {}), missing
+        self.part, self.fields, self.retired, self.missing = part, dict(fields), dict(retired or {}), missing
         self.kinds = kinds  # whether the name of a tool kind is a key too, holding default inputs
         self.definition = definition
         self.rest = rest  # the shape of all other keys, where the map is free-form
-        self.words = f"a map ({what})"
+        self.words = f"a map ({part})"
 
     def extended(self, **fields: Field) -> Fields:
         """The same map with these fields added or replaced."""
         more = {**self.fields, **fields}
-        return Fields(self.what, more, self.retired, self.missing, self.kinds, self.rest, self.definition)
+        return Fields(self.part, more, self.retired, self.missing, self.kinds, self.rest, self.definition)
 
     fits = staticmethod(is_map)
 
@@ -328,10 +332,10 @@ class Fields(Shape):
                 del value[key]
         if isinstance(value, Map):
             value.lost |= written - set(value)
-        meant = {name for key in written if key in self.retired for name in self.retired[key].stands_for}
+        written |= {name for key in written & set(self.retired) for name in self.retired[key].stands_for}
         for key, field in self.fields.items():
-            if field.required and key not in written | meant:
-                walk.problems.add(self.missing, span, f"{self.what} has no {key!r}", f"add `{key}:`, {field.doc}")
+            if field.required and key not in written:
+                walk.problems.add(self.missing, span, f"{self.part} has no {key!r}", f"add `{key}:`, {field.doc}")
         return True
 
     def _check_key(self, value: Any, key: str, walk: Walk) -> bool:
@@ -345,17 +349,13 @@ class Fields(Shape):
             return MapOf(DATA).check(value[key], span_in(value, key), walk) and check_defaults(value[key], kind, walk)
         if self.rest is not None and key not in self.retired:
             return self.rest.check(value[key], span_in(value, key), walk)
-        self._refuse(value, key, walk)
-        return False
-
-    def _refuse(self, value: Any, key: str, walk: Walk) -> None:
-        where = key_span(value, key)
         if retired := self.retired.get(key):
-            walk.problems.add(retired.check, where, retired.message, retired.hint)
-            return
-        known = [name for name, field in self.fields.items() if walk.classic or field.rewrite is None]
-        hint = walk.problems.did_you_mean(key, known) or f"known keys: {', '.join(known)}"
-        walk.problems.add(UNKNOWN_KEY, where, f"{key!r} is not a key of {self.what}", hint)
+            walk.problems.add(retired.check, key_span(value, key), retired.message, retired.hint)
+            return False
+        keys = [name for name, field in self.fields.items() if walk.classic or field.rewrite is None]
+        hint = walk.problems.did_you_mean(key, keys) or f"known keys: {', '.join(keys)}"
+        walk.problems.add(UNKNOWN_KEY, key_span(value, key), f"{key!r} is not a key of {self.part}", hint)
+        return False
 
     def schema(self) -> Schema:
         properties = {}
@@ -379,8 +379,8 @@ class Form(NamedTuple):
 class OneOf(Shape):
     """A value that may be written in several ways, told apart by how it looks."""
 
-    def __init__(self, what: str, *forms: Form) -> None:
-        self.words, self.forms = what, forms
+    def __init__(self, words: str, *forms: Form) -> None:
+        self.words, self.forms = words, forms
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         for form in self.forms:
@@ -390,8 +390,7 @@ class OneOf(Shape):
                     walk.problems.add(MIXED, span, message, form.rewrite)
                     return False
                 return form.shape.check(value, span, walk)
-        walk.problems.add(WRONG_VALUE, span, f"expected {self.words}, found {describe(value)}")
-        return False
+        return self.refuse(value, span, walk)
 
     def schema(self) -> Schema:
         return {"anyOf": [form.shape.embed() for form in self.forms]}

@@ -102,16 +102,16 @@ def text_size(node: Any) -> int:
     return len(node) + 2 if isinstance(node, str) else 0 if node is None else 8
 
 
-def unshare(node: Any, seen: set[int] | None = None) -> None:
+def unshare(node: Any, visited: set[int] | None = None) -> None:
     """Give every place a node of its own: an alias is one object at several places, and rewriting one changes all."""
-    seen = set() if seen is None else seen
+    visited = set() if visited is None else visited
     pairs = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, value in list(pairs):
         if isinstance(value, dict | list):
-            if id(value) in seen:
+            if id(value) in visited:
                 node[key] = value = deepcopy(value)
-            seen.add(id(value))
-            unshare(value, seen)
+            visited.add(id(value))
+            unshare(value, visited)
 
 
 def plain(node: Any) -> Any:
@@ -158,7 +158,7 @@ class Text:
         """The place of each character of the value, and of its end.
 
         Walks the value and its source side by side. Folding, indentation and escapes make the two differ, but never
-        in the order of what can be seen, so blanks are skipped on either side and an escape counts as one character.
+        in the order of what can be visible, so blanks are skipped on either side and an escape counts as one character.
         """
         if span.style == "" and self.text.startswith("*", span.start):
             return [span.start]  # an alias: the value is elsewhere
@@ -175,8 +175,8 @@ class Text:
                 else:
                     break
             places.append(min(at, end))
-            seen = at < end and not self.text[at].isspace()
-            folded = char.isspace() and seen and (skipped or not escapes or self.text[at] != "\\")
+            visible = at < end and not self.text[at].isspace()
+            folded = char.isspace() and visible and (skipped or not escapes or self.text[at] != "\\")
             if at < end and not folded:
                 at += self._width(at, span.style)
         return [*places, min(at, end)]

@@ -65,9 +65,9 @@ def _note_nested(compiler: Compiler, node: nodes.Filter) -> None:
     if not isinstance(name_node, nodes.Const):
         return
     name, offset = str(name_node.value), name_node.offset
-    kind, uses, known = ("filter", compiler.filters, FILTERS) if node.name == "map" else ("test", compiler.tests, TESTS)
+    kind, uses, table = ("filter", compiler.filters, FILTERS) if node.name == "map" else ("test", compiler.tests, TESTS)
     uses.append(Use(name, offset))
-    if name not in known:
+    if name not in table:
         compiler.unknown.append(Unknown(kind, name, offset))
 
 
@@ -182,15 +182,15 @@ def _function(compiler: Compiler, node: nodes.Call, target: nodes.Name) -> Closu
     call, fail = entry.call, compiler.failing(target)
 
     def invoke(scope: Scope, run: Run) -> Any:
-        given = [arg(scope, run) for arg in args]
+        positional = [arg(scope, run) for arg in args]
         named = {key: arg(scope, run) for key, arg in kwargs.items()}
-        for argument in given:
+        for argument in positional:
             if type(argument) is Missing:
                 return argument
         run.holes = run.holes or any(type(argument) is Missing for argument in named.values())
         try:
             run.budget.check()
-            return call(run.budget, scope, *given, **named)
+            return call(run.budget, scope, *positional, **named)
         except Exception as error:
             raise fail(error) from None
 
@@ -206,11 +206,11 @@ def _method(compiler: Compiler, node: nodes.Call, target: nodes.Getattr, toleran
     if name not in METHOD_NAMES:
         return _unknown(compiler, "method", name, compiler.behind(DOT, target))
 
-    def method(budget: Budget, value: Any, *given: Any, **named: Any) -> Any:
+    def method(budget: Budget, value: Any, *positional: Any, **named: Any) -> Any:
         entry = method_of(value, name)
-        if entry.refuses(len(given), list(named)):
+        if entry.refuses(len(positional), list(named)):
             raise Fault(f"method '{name}' takes {entry.signature}")
-        return entry.call(budget, value, *given, **named)
+        return entry.call(budget, value, *positional, **named)
 
     return _applied(compiler, node, Entry(method, ""), subject, args, kwargs)
 
@@ -246,8 +246,8 @@ def _unknown(compiler: Compiler, kind: str, name: str, offset: int) -> Closure:
     return unknown
 
 
-def _refuse_call(compiler: Compiler, node: nodes.Node, what: str, entry: Entry) -> NoReturn:
-    raise TemplateSyntax(f"{what} takes {entry.signature}", compiler.source, node.offset)
+def _refuse_call(compiler: Compiler, node: nodes.Node, callee: str, entry: Entry) -> NoReturn:
+    raise TemplateSyntax(f"{callee} takes {entry.signature}", compiler.source, node.offset)
 
 
 CALLS: Mapping[type[nodes.Node], Callable[[Compiler, Any, bool], Closure]] = {

@@ -199,7 +199,7 @@ def has_missing(value: Any, budget: Budget, depth: int = 0) -> Missing | None:
         raise OutOfBudget("the value is nested too deeply")
     inner = list(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
     for element in budget.each(inner):
-        found = has_missing(element, budget, depth + 1)
-        if found is not None:  # a Missing is false
-            return found
+        missing = has_missing(element, budget, depth + 1)
+        if missing is not None:  # a Missing is false
+            return missing
     return None

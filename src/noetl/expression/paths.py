@@ -79,9 +79,7 @@ def _from_scope(compiler: Compiler, path: Path, node: nodes.Node) -> Closure:
     if len(keys) == 1:
         return _two_keys(name, absent, keys[0], gaps[0], step)
     pairs = list(zip(keys, gaps, strict=True))
-    return (
-        _three_keys(name, absent, pairs[0], pairs[1], step) if len(keys) == 2 else _many_keys(name, absent, pairs, step)
-    )
+    return (_three_keys if len(keys) == 2 else _many_keys)(name, absent, pairs, step)
 
 
 Lookup = Callable[[Any, str | int, Missing], Any]
@@ -118,10 +116,8 @@ def _two_keys(name: str, absent: Missing, first: str | int, gap: Missing, step: 
     return two
 
 
-def _three_keys(
-    name: str, absent: Missing, one: tuple[str | int, Missing], two: tuple[str | int, Missing], step: Lookup
-) -> Closure:
-    (first, gap1), (second, gap2) = one, two
+def _three_keys(name: str, absent: Missing, pairs: list[tuple[str | int, Missing]], step: Lookup) -> Closure:
+    (first, gap1), (second, gap2) = pairs
 
     def three(scope: Scope, run: Any) -> Any:
         try:

@@ -156,12 +156,12 @@ def prepare(value: Any) -> Renderer:
 
     Parts without templates are kept as they are and shared between results: treat results as immutable.
     """
-    made = _prepared(value, ())
-    if made is None:
+    renderer = _prepared(value, ())
+    if renderer is None:
         return lambda scope, budget=None: value
     if isinstance(value, str):
-        return made  # one template makes its own budget, and none if it is simple
-    return lambda scope, budget=None: made(scope, budget or budget_in(scope))
+        return renderer  # one template makes its own budget, and none if it is simple
+    return lambda scope, budget=None: renderer(scope, budget or budget_in(scope))
 
 
 def _prepared(value: Any, path: tuple[str | int, ...]) -> Renderer | None:

@@ -54,33 +54,33 @@ def _check_steps(document: Document, problems: Problems) -> None:
             problems.add(DEAD_STEP, span, message, "add one, or remove it and the arcs to it")
 
 
-def check_unique(named: Iterable[tuple[str, Span]], check: Check, what: str, problems: Problems) -> None:
+def check_unique(named: Iterable[tuple[str, Span]], check: Check, kind: str, problems: Problems) -> None:
     """Report every name that was defined before."""
     first: dict[str, Span] = {}
     for name, span in named:
         if name in first:
             line = problems.text.mark(first[name].start).line
-            problems.add(check, span, f"{what} {name!r} is already defined at line {line}", "choose another name")
+            problems.add(check, span, f"{kind} {name!r} is already defined at line {line}", "choose another name")
         first.setdefault(name, span)
 
 
 def _check_targets(document: Document, problems: Problems) -> None:
-    known = document.step_names
+    names = document.step_names
     for step in document.steps:
         for target in document.targets(step):
-            if target.name not in known:
-                hint = _known(target.name, known, "steps", problems)
+            if target.name not in names:
+                hint = _suggest(target.name, names, "steps", problems)
                 where = span_in(target.container, target.key)
                 problems.add(UNKNOWN_TARGET, where, f"unknown step {target.name!r}", hint)
     spec = document.executor_spec
     for key in ("entry_step", "final_step"):
-        if key in spec and spec[key] not in known:
+        if key in spec and spec[key] not in names:
             message = f"{key}: unknown step {spec[key]!r}"
-            problems.add(UNKNOWN_ENTRY, span_in(spec, key), message, _known(spec[key], known, "steps", problems))
+            problems.add(UNKNOWN_ENTRY, span_in(spec, key), message, _suggest(spec[key], names, "steps", problems))
 
 
-def _known(name: str, known: frozenset[str], what: str, problems: Problems) -> str:
-    return problems.did_you_mean(name, known) or f"{what}: {few(known)}"
+def _suggest(name: str, names: frozenset[str], kind: str, problems: Problems) -> str:
+    return problems.did_you_mean(name, names) or f"{kind}: {few(names)}"
 
 
 def _check_labels(document: Document, problems: Problems) -> None:
@@ -91,16 +91,18 @@ def _check_labels(document: Document, problems: Problems) -> None:
 
 
 def _check_iterators(document: Document, problems: Problems) -> None:
-    taken = {key for site in document.all_tasks for _, then, _ in rules(site.tree) for key in then.get("set_ctx", {})}
+    provided = {
+        key for site in document.all_tasks for _, then, _ in rules(site.tree) for key in then.get("set_ctx", {})
+    }
     for step in document.steps:
-        taken.update(name for target in document.targets(step) for name in target.args)
+        provided.update(name for target in document.targets(step) for name in target.args)
     for step in document.steps:
         for loop in document.loops(step):
             key = document.iterator_key(loop)
             name, span = loop.get(key), span_in(loop, key)
             if name in ITERATOR_RESERVED:
                 problems.add(RESERVED, span, f"{name!r} is reserved and can't name an iterator", "choose another name")
-            elif name in taken:
+            elif name in provided:
                 message = f"the iterator {name!r} is named like a ctx key or an arc's arg, which would hide it"
                 problems.add(ITERATOR_HIDES, span, message, "choose another name for one of them")
 
@@ -110,23 +112,23 @@ def _check_patches(document: Document, problems: Problems) -> None:
         for _, then, _ in rules(site.tree):
             for key in ("index", "parent"):
                 if key in then.get("set_iter", {}):
-                    message = f"`set_iter` can't write {key!r}: the engine gives it"
+                    message = f"`set_iter` can't write {key!r}: the engine sets it"
                     problems.add(RESERVED, key_span(then["set_iter"], key), message, "choose another name")
 
 
 def _check_workbook(document: Document, problems: Problems) -> None:
-    tasks = workbook_tasks(document.root.get("workbook"))
-    known = {name: task for name, task in tasks.items() if isinstance(task, dict)}
-    names = frozenset(known)
-    calls: dict[str, list[str]] = {name: [] for name in known}
+    workbook = workbook_tasks(document.root.get("workbook"))
+    tasks = {name: task for name, task in workbook.items() if isinstance(task, dict)}
+    names = frozenset(tasks)
+    calls: dict[str, list[str]] = {name: [] for name in tasks}
     for caller, site in [*(("", site) for site in document.all_tasks), *document.workbook]:
         name = callee(site.tree)
-        if name is not None and name not in known:
-            hint = _known(name, names, "tasks", problems)
+        if name is not None and name not in tasks:
+            hint = _suggest(name, names, "tasks", problems)
             problems.add(UNKNOWN_WORKBOOK, span_in(site.tree, "name"), f"the workbook has no task {name!r}", hint)
         elif name is not None and caller:
             calls[caller].append(name)
-    _check_cycles(Graph(calls), known, problems)
+    _check_cycles(Graph(calls), tasks, problems)
 
 
 def _check_cycles(calls: Graph, tasks: dict[str, Map], problems: Problems) -> None:
@@ -145,15 +147,15 @@ def _check_keychain(document: Document, problems: Problems) -> None:
     check_unique(named, DUPLICATE_CREDENTIAL, "credential", problems)
     if not document.declares_credentials:
         return
-    known = {entry["name"] for entry in entries}
+    names = {entry["name"] for entry in entries}
     holders = [site.tree for site in document.all_tasks] + [site.tree for _, site in document.workbook]
     holders += [task.get(end, {}) for task in holders if task["kind"] == "transfer" for end in ("source", "target")]
     layers = [document.executor_spec, *(layer for step in document.steps for layer in document.layers(step))]
     holders += [value for layer in layers for value in layer.values()]
     for holder in holders:
         name = holder.get("auth") if isinstance(holder, dict) else None
-        if isinstance(name, str) and not is_template(name) and name not in known:
-            hint = problems.did_you_mean(name, known) or f"add `keychain: [{{name: {name[:40]}, kind: ...}}]`"
+        if isinstance(name, str) and not is_template(name) and name not in names:
+            hint = problems.did_you_mean(name, names) or f"add `keychain: [{{name: {name[:40]}, kind: ...}}]`"
             problems.add(UNKNOWN_CREDENTIAL, span_in(holder, "auth"), f"the keychain has no entry {name[:60]!r}", hint)
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from noetl.dsl.graph import SHOWN, Graph, arrows, way_back
+from noetl.dsl.graph import MAX_PATH_NAMES, Graph, arrows, way_back
 from noetl.dsl.problem import Check
 from noetl.dsl.tree import is_template
 from noetl.model.playbook import Arc, Goto, Playbook, Step, Task
@@ -81,7 +81,7 @@ def _check_reachable(playbook: Playbook, graph: Graph, report: Report) -> None:
 def _way_back(name: str, graph: Graph) -> list[str]:
     """A path to a step that can't be reached, from as far back as it goes, or as is of use to a reader."""
     path = [name]
-    while len(path) < SHOWN:
+    while len(path) < MAX_PATH_NAMES:
         before = next((source for source in graph.before[path[0]] if source not in path), None)
         if before is None:
             return path

@@ -125,8 +125,8 @@ class _Checker:
 
     def _check_filters(self, site: Site, template: Template) -> None:
         for unknown in template.unknown:
-            known = {"filter": FILTERS, "test": TESTS, "function": FUNCTIONS}.get(unknown.kind, {})
-            hint = self.problems.did_you_mean(unknown.name, known) or "docs/reference/templates.md lists what exists"
+            candidates = {"filter": FILTERS, "test": TESTS, "function": FUNCTIONS}.get(unknown.kind, {})
+            hint = self.problems.did_you_mean(unknown.name, candidates) or "see docs/reference/templates.md"
             self._add(UNKNOWN_FILTER, site, unknown.offset, f"unknown {unknown.kind} {unknown.name!r}", hint)
         for error in changed_secrets(template.source) if "keychain" in self.visibility.roots[site.place] else ():
             self._add(CHANGED_SECRET, site, error.offset, error.message, error.hint)
@@ -183,7 +183,7 @@ class _Checker:
             ("a task", "tasks", root in local.labels),
             ("a step", "steps", root in names.steps and root not in local.labels),
         ]
-        matching = [(what, home) for what, home, provides in providers if provides]
+        matching = [(kind, home) for kind, home, provides in providers if provides]
         if len(matching) > 1:
             (first, home), (second, _), *_ = matching
             message = f"{root!r} is {first} here and hides {second} of that name"
@@ -211,33 +211,33 @@ class _Checker:
 
     def _check_written(self, site: Site, read: Read, root: str, name: str) -> None:
         """A key of a namespace that something should have written before it is read."""
-        known: tuple[frozenset[str], ...] = {
+        candidates: tuple[frozenset[str], ...] = {
             "ctx": (self.names.ctx, VARS),
             "vars": (self.names.vars,),
             "args": (self.names.args, site.local.args),
             "iter": (site.local.iter,),
             "workload": (self.names.workload,),
         }[root]
-        if any(name in names for names in known):
+        if any(name in names for names in candidates):
             return
-        guess = self.problems.did_you_mean(name, *known)
+        guess = self.problems.did_you_mean(name, *candidates)
         if root == "workload" and guess is None:  # a request may bring any input along
             return
         check, message, advice = WRITERS[root]
         self._add(check, site, read.offset, message.format(name), guess or advice)
 
-    def _part(self, site: Site, read: Read, message: str, known: frozenset[str]) -> None:
-        hint = self.problems.did_you_mean(read.path[1], known) or f"there are: {few(known)}"
+    def _part(self, site: Site, read: Read, message: str, candidates: frozenset[str]) -> None:
+        hint = self.problems.did_you_mean(read.path[1], candidates) or f"there are: {few(candidates)}"
         self._add(UNKNOWN_PART, site, read.offset, message, hint)
 
     def _check_outcome(self, site: Site, read: Read, name: str) -> None:
         kind = self.kinds.get(site.task.tree["kind"]) if site.task else None
         if kind is None or kind.name == "workbook":
             return
-        known = {"status", "result", "error", "meta", *([kind.outcome] if kind.outcome else [])}
-        if name not in known:
+        candidates = {"status", "result", "error", "meta", *([kind.outcome] if kind.outcome else [])}
+        if name not in candidates:
             message = f"the outcome of {kind.name} has no field {name!r}"
-            hint = self.problems.did_you_mean(name, known) or f"fields: {', '.join(sorted(known))}"
+            hint = self.problems.did_you_mean(name, candidates) or f"fields: {', '.join(sorted(candidates))}"
             self._add(FOREIGN_OUTCOME, site, read.offset, message, hint)
 
     def _check_events(self, site: Site, template: Template) -> None:
@@ -278,8 +278,8 @@ class SiteFinder:
         callers = self._callers()
         for name, site in self.document.workbook:
             local, called = self.locals.of(site), callers.get(name, Local())
-            seen = Local(local.iter | called.iter, local.labels | called.labels, local.args | called.args)
-            yield from self.task(site, seen)
+            visible = Local(local.iter | called.iter, local.labels | called.labels, local.args | called.args)
+            yield from self.task(site, visible)
 
     def _callers(self) -> dict[str, Local]:
         """What the callers of each workbook task can see: its templates see it too."""
@@ -375,7 +375,7 @@ def _parts(task: Map, key: str, kind: Kind | None) -> Iterator[tuple[tuple[Any, 
         sql = "snowflake" if value.get("kind") == "snowflake" else "sql"
         yield from (((value, part), sql if part in inner else "") for part in value)
     elif key in kind.shell and isinstance(value, list):
-        yield from (((value, i), "shell" if isinstance(one, str) else "words") for i, one in enumerate(value))
+        yield from (((value, i), "shell" if isinstance(command, str) else "words") for i, command in enumerate(value))
     else:
         yield (task, key), sql if key in kind.sql else "shell" if key in kind.shell else ""
 
