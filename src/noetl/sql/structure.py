@@ -108,7 +108,11 @@ class _Reader:
                 plain = self.tokens[last].end
             number = last + 1
         slots.append(self.text[plain:])
-        self._check_neighbours()
+        for number, following in pairwise(range(len(self.tokens))):
+            self._check_spaces(number, following)
+            self._check_spaces(following, number)
+        for number, following in pairwise(self.significant):
+            self._check_adjacent(number, following)
         return [slot for slot in slots if slot != ""]
 
     def _written(self, number: int) -> str:
@@ -158,15 +162,8 @@ class _Reader:
             inner += (hole, decode(text))
         return tuple(part for part in inner if part != "")
 
-    def _check_neighbours(self) -> None:
-        """A template is a token. Next to a word or a string, the server would read something else."""
-        for number, following in pairwise(range(len(self.tokens))):
-            self._check_glued(number, following)
-            self._check_glued(following, number)
-        for number, following in pairwise(self.significant):
-            self._check_adjacent(number, following)
-
-    def _check_glued(self, number: int, other: int) -> None:
+    def _check_spaces(self, number: int, other: int) -> None:
+        """A template is a token. Next to a word, the server would read something else."""
         if self.tokens[number].kind != "mark":
             return
         place = self.places[self.first[number]]

@@ -83,23 +83,14 @@ KIND = Kind(
     sql=("source.query",),
 )
 
-FIELDS: dict[str, dict[str, tuple[str, ...]]] = {
-    "source": {
-        "postgres": ("auth", "query", "params", "table"),
-        "duckdb": ("database", "query", "params", "table"),
-        "snowflake": ("auth", "query", "params", "table", "database"),
-        "http": ("auth", "url", "headers", "rows"),
-        "file": ("path", "format"),
-    },
-    "target": {
-        "postgres": ("auth", "table"),
-        "duckdb": ("database", "table"),
-        "snowflake": ("auth", "table", "database"),
-        "http": ("auth", "url", "method", "headers"),
-        "file": ("path", "format"),
-    },
+FIELDS = {
+    "postgres": ("auth", "query", "params", "table"),
+    "duckdb": ("database", "query", "params", "table"),
+    "snowflake": ("auth", "query", "params", "table", "database"),
+    "http": ("auth", "url", "headers", "rows"),
+    "file": ("path", "format"),
 }
-"""Fields of each kind of endpoint beside `kind`."""
+"""Fields of each kind of endpoint beside `kind` and `method`."""
 REQUIRED = {
     "http": ("url",),
     "file": ("path",),
@@ -131,9 +122,9 @@ def _check(inputs: Inputs) -> None:
     """Failure for inputs that would be ignored or have no meaning."""
     source, target = inputs.source, inputs.target
     for side, endpoint in (("source", source), ("target", target)):
-        fields = FIELDS[side][endpoint.kind]
+        fields = (*FIELDS[endpoint.kind], "kind", "method")
         for field in endpoint.__struct_fields__:
-            if field not in (*fields, "kind", "method") and getattr(endpoint, field):
+            if field not in fields and getattr(endpoint, field):
                 raise Failure("input", f"{endpoint.kind} has no `{side}.{field}`: leave it out")
     if source.kind in ("postgres", "duckdb", "snowflake"):
         if (source.query is None) == (source.table is None):

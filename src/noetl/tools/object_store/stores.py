@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import AbstractEventLoop
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -44,6 +44,8 @@ AZURE_KEYS = (
 
 Fields = dict[str, Any] | None
 """The fields of a credential; None without `auth`."""
+Settings = tuple[dict[str, Any], dict[str, Any] | None]
+"""The configuration of a store, and the credential that it gets as a whole."""
 OwnInputs = dict[str, str | None]
 """`endpoint` and `region` of the task."""
 
@@ -57,7 +59,15 @@ async def open_store(
     if address.scheme == "memory":
         store = _pooled(["memory", address.bucket], MemoryStore)
     else:
-        store = await OPENERS[address.scheme](address.bucket, fields, own, context)
+        store_class, names, settings_of = STORES[address.scheme]
+        texts = await _texts(fields, own, names)
+        config, credential = await settings_of(fields, texts)
+        try:
+            store = _pooled_store(store_class, address.bucket, config, texts.get("endpoint"), context, credential)
+        except BaseError:
+            if "service_account_key" not in config:
+                raise
+            raise Failure("auth", "the key of the service account can't be used: is `private_key` whole?") from None
     return Location(store, f"{address.scheme}://{address.bucket}", address.folder)
 
 
@@ -67,10 +77,7 @@ def _open_folder(folder: Path, create: bool) -> Location:
     return Location(LocalStore(folder, mkdir=create), f"file://{folder}", local=True)
 
 
-async def _open_s3(bucket: str, fields: Fields, own: OwnInputs, context: Context) -> ObjectStore:
-    texts = await _texts(fields, own, "access_key_id", "secret_access_key", "session_token", "region", "endpoint")
-    if "region" in texts:
-        check_label(texts["region"], "region")
+async def _s3_settings(fields: Fields, texts: dict[str, str]) -> Settings:
     anonymous = _is_anonymous(fields)
     keys = texts.keys() & {"access_key_id", "secret_access_key"}
     if len(keys) == 1 or (fields is not None and not keys and not anonymous):
@@ -78,23 +85,18 @@ async def _open_s3(bucket: str, fields: Fields, own: OwnInputs, context: Context
         raise Failure("auth", f"a credential for S3 must have {expected}")
     config: dict[str, Any] = {"skip_signature": anonymous}
     if "region" in texts:
-        config["region"] = texts["region"]
+        config["region"] = check_label(texts["region"], "region")
     if "endpoint" in texts:
         # A variable of the environment would set the second one, which takes precedence.
         config |= {"endpoint": texts["endpoint"], "aws_endpoint_url_s3": texts["endpoint"]}
-    credential = None
-    if keys:  # as a whole: the driver would mix single settings with those of the environment
-        credential = {
-            "access_key_id": texts["access_key_id"],
-            "secret_access_key": texts["secret_access_key"],
-            "token": texts.get("session_token"),
-            "expires_at": None,
-        }
-    return _pooled_store(S3Store, bucket, config, texts.get("endpoint"), context, credential)
+    if not keys:
+        return config, None
+    # As a whole: the driver would mix single settings with those of the environment.
+    session = {"token": texts.get("session_token"), "expires_at": None}
+    return config, {name: texts[name] for name in keys} | session
 
 
-async def _open_gcs(bucket: str, fields: Fields, own: OwnInputs, context: Context) -> ObjectStore:
-    texts = await _texts(fields, own, "endpoint", "token")
+async def _gcs_settings(fields: Fields, texts: dict[str, str]) -> Settings:
     config: dict[str, Any] = {}
     credential = None
     if "endpoint" in texts:
@@ -107,12 +109,7 @@ async def _open_gcs(bucket: str, fields: Fields, own: OwnInputs, context: Contex
         config["bearer_token"] = texts["token"]
     elif fields is not None:
         config["service_account_key"] = await _service_account(fields)
-    try:
-        return _pooled_store(GCSStore, bucket, config, texts.get("endpoint"), context, credential)
-    except BaseError:
-        if "service_account_key" not in config:
-            raise
-        raise Failure("auth", "the key of the service account can't be used: is `private_key` whole?") from None
+    return config, credential
 
 
 async def _service_account(fields: dict[str, Any]) -> str:
@@ -134,23 +131,27 @@ async def _service_account(fields: dict[str, Any]) -> str:
     return msgspec.json.encode({"private_key_id": ""} | key).decode()
 
 
-async def _open_azure(container: str, fields: Fields, own: OwnInputs, context: Context) -> ObjectStore:
-    names = frozenset(["account_name", "endpoint"]).union(*AZURE_KEYS)
-    texts = await _texts(fields, own, *sorted(names))
+async def _azure_settings(fields: Fields, texts: dict[str, str]) -> Settings:
     if "account_name" in texts:
         check_label(texts["account_name"], "account_name")
     anonymous = _is_anonymous(fields)
     if fields is not None and not anonymous and not any(keys <= texts.keys() for keys in AZURE_KEYS):
         expected = "`account_key`, `sas_key`, `token`, or `client_id`, `client_secret` and `tenant_id`"
         raise Failure("auth", f"a credential for Azure must have `account_name` and one of {expected}")
-    config = {**texts, "skip_signature": anonymous}
-    return _pooled_store(AzureStore, container, config, texts.get("endpoint"), context)
+    return {**texts, "skip_signature": anonymous}, None
 
 
-OPENERS = {"s3": _open_s3, "gs": _open_gcs, "az": _open_azure}
+S3_FIELDS = ("access_key_id", "secret_access_key", "session_token", "region", "endpoint")
+AZURE_FIELDS = ("account_name", "endpoint", *sorted(frozenset().union(*AZURE_KEYS)))
+STORES: dict[str, tuple[Any, tuple[str, ...], Callable[[Fields, dict[str, str]], Awaitable[Settings]]]] = {
+    "s3": (S3Store, S3_FIELDS, _s3_settings),
+    "gs": (GCSStore, ("endpoint", "token"), _gcs_settings),
+    "az": (AzureStore, AZURE_FIELDS, _azure_settings),
+}
+"""By scheme: the class, the fields of a credential that are text, and the settings that they become."""
 
 
-async def _texts(fields: Fields, own: OwnInputs, *names: str) -> dict[str, str]:
+async def _texts(fields: Fields, own: OwnInputs, names: tuple[str, ...]) -> dict[str, str]:
     """The fields of a credential that have a value, as text; an input takes precedence over its field. Failure if
     requests to the endpoint are not allowed."""
     values = (fields or {}) | {name: value for name, value in own.items() if value}

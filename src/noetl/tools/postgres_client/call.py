@@ -93,14 +93,11 @@ async def _work(inputs: Inputs, context: Context) -> Outcome:
     target = await conninfo_of(inputs, context)
     async with pool_of(target).connection(context.retries) as connection:
         session = PostgresSession(connection, context)
-        stop_logging = session.log_notices()
-        try:
+        with session.logged_notices():
             if exactly_once:
                 result, repeated = await once(session, context.idempotency_key, lambda: job.run(session))
                 return Outcome(result=result, extra={"pg": NO_ERROR["pg"] | {"repeated": repeated}})
             return Outcome(result=await _run(job, session), extra=NO_ERROR)
-        finally:
-            stop_logging()
 
 
 async def _run(job: Job, session: PostgresSession) -> Any:

@@ -7,8 +7,8 @@ the server would not run the second. Rows are read in small chunks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple
 
 import psycopg
@@ -53,8 +53,9 @@ class PostgresSession:
     def in_transaction(self) -> bool:
         return self.pgconn.transaction_status != TransactionStatus.IDLE
 
-    def log_notices(self) -> Callable[[], None]:
-        """Log warnings and the notices that functions raise; the returned function stops that."""
+    @contextmanager
+    def logged_notices(self) -> Iterator[None]:
+        """Log warnings and the notices that functions raise."""
 
         def log(diag: psycopg.errors.Diagnostic) -> None:
             severity = diag.severity_nonlocalized or ""
@@ -62,7 +63,10 @@ class PostgresSession:
                 self.context.log("stderr", f"{severity}: {diag.message_primary}")
 
         self.connection.add_notice_handler(log)
-        return lambda: self.connection.remove_notice_handler(log)
+        try:
+            yield
+        finally:
+            self.connection.remove_notice_handler(log)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
