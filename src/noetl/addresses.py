@@ -9,7 +9,7 @@ the check happens depends on the driver:
 
 - `http`, `container` and the providers of the keychain check the address of the open connection, before they send
   anything (`tools/http_client/network.py`);
-- `postgres` and `transfer` connect to exactly the addresses that were checked (`tools/postgres_client/hosts.py`);
+- `postgres` and `transfer` connect to exactly the addresses that were checked (`tools/postgres_client/conninfo.py`);
 - `s3`, `gcs`, `object`, `nats` and `snowflake` resolve and check the host before each call. Their drivers resolve the
   name again, so only network policies can stop a DNS name that changes in between.
 

@@ -72,9 +72,8 @@ class JobSpec(Struct, frozen=True):
     def fields(self) -> dict[str, Any]:
         return {"circuit_sha256": sha256(self.circuit.encode()).hexdigest(), **msgspec.to_builtins(self)}
 
-    def handle(self, status: str) -> dict[str, Any]:
-        """The job as playbooks see it: enough to find it, or to run it again."""
-        return {"job_id": self.job_id, "backend": self.backend, "status": status, **self.fields}
+    def head(self, status: str) -> dict[str, Any]:
+        return {"job_id": self.job_id, "backend": self.backend, "status": status}
 
 
 async def perform(inputs: Inputs, context: Context) -> Outcome:
@@ -84,7 +83,7 @@ async def perform(inputs: Inputs, context: Context) -> Outcome:
     job = simulators.job(spec, _request(spec), restart=inputs.operation != "poll")
     if inputs.operation in ("run", "fetch"):
         return _result(spec, await job.wait())
-    handle = spec.handle(job.status)
+    handle = spec.head(job.status) | spec.fields  # enough to find the job, or to run it again
     if job.error is not None:
         handle["error"] = job.error
     return Outcome(result=handle, extra=_extra(spec, job.status))
@@ -136,15 +135,8 @@ def _result(spec: JobSpec, response: dict[str, Any]) -> Outcome:
         raise Failure(response["kind"], response["message"], retryable=retryable, extra=_extra(spec, "error"))
     provenance = spec.fields | {name: response[name] for name in ("method", "qubits", "versions")}
     provenance["finished"] = rfc3339(response["finished"])
-    result = {
-        "job_id": spec.job_id,
-        "backend": spec.backend,
-        "status": "done",
-        "counts": response["counts"],
-        "shots": spec.shots,
-        "provenance": provenance,
-    }
-    return Outcome(result=result, extra=_extra(spec, "done"))
+    result = {"counts": response["counts"], "shots": spec.shots, "provenance": provenance}
+    return Outcome(result=spec.head("done") | result, extra=_extra(spec, "done"))
 
 
 def _extra(spec: JobSpec, status: str) -> dict[str, Any]:

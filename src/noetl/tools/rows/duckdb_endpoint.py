@@ -25,7 +25,8 @@ SOURCE, TARGET = "source", "target"
 """Aliases of the attached files."""
 
 
-def duckdb_text(staging: Staging, sql: Sql, params: Any) -> str:
+def duckdb_source(staging: Staging, sql: Sql, params: Any, alias: str | None) -> SourceEndpoint:
+    """The rows of a query. Names in it are looked up in the attached file."""
     text = write(sql, literal)
     with sql_errors():
         statements = staging.connection.extract_statements(text)
@@ -33,11 +34,7 @@ def duckdb_text(staging: Staging, sql: Sql, params: Any) -> str:
         raise Failure("input", "`source.query` must be one statement that returns rows, such as SELECT")
     if not params and statements[0].named_parameters:
         raise Failure("input", "`source.query` has placeholders: give `params`")
-    return text.strip().rstrip(";")
-
-
-def duckdb_source(staging: Staging, query: str, params: Any, alias: str | None) -> SourceEndpoint:
-    """The rows of a query. Names in it are looked up in the attached file."""
+    query = text.strip().rstrip(";")
     if alias is not None:
         staging.execute(f"USE {alias}")
     if params:

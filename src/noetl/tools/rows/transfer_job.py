@@ -14,7 +14,7 @@ from noetl.sql import Sql, quoted
 from noetl.tools.rows.blocking import Cancellation
 from noetl.tools.rows.columns import Column, mapped
 from noetl.tools.rows.duckdb_database import table_name
-from noetl.tools.rows.duckdb_endpoint import SOURCE, TARGET, DuckdbTarget, duckdb_source, duckdb_text
+from noetl.tools.rows.duckdb_endpoint import SOURCE, TARGET, DuckdbTarget, duckdb_source
 from noetl.tools.rows.endpoints import Progress, SourceEndpoint, StagedRows, TargetEndpoint
 from noetl.tools.rows.file_endpoint import FileTarget, file_format, file_source
 from noetl.tools.rows.http_endpoint import HttpTarget, Send, http_source
@@ -151,9 +151,8 @@ class Transfer:
             case "http":
                 return http_source(staging, job.response_rows)
             case "duckdb":
-                attached = source.database is not None
-                query = duckdb_text(staging, self._sql(), source.params)
-                return duckdb_source(staging, query, source.params, self._source_alias() if attached else None)
+                alias = None if source.database is None else self._source_alias()
+                return duckdb_source(staging, self._sql(), source.params, alias)
             case "postgres":
                 from noetl.tools.rows.postgres_endpoint import PostgresSource, open_connection, postgres_text
 
