@@ -55,7 +55,8 @@ def encode(event: Event) -> bytes:
     try:
         data = _encode(event)
         check = _checks[event.name]
-        if len(data) > 2 * MAX_DEPTH and _may_be_deep(data) and _is_too_deep(event, MAX_DEPTH):
+        may_be_deep = len(data) > 2 * MAX_DEPTH and data.count(b"[") + data.count(b"{") > MAX_DEPTH
+        if may_be_deep and _is_too_deep(event, MAX_DEPTH):
             raise Unstorable(f"{event.name}: {_TOO_DEEP}")
         if check is None or (
             not (b"$" in data and may_hold_references(data)) and not _has_long(data) and check(data) == event
@@ -71,10 +72,6 @@ def check_value(value: Any) -> None:
     if _is_too_deep(value, MAX_VALUE_DEPTH):
         raise Unstorable(_TOO_DEEP)
     _checked(value, ())
-
-
-def _may_be_deep(data: bytes) -> bool:
-    return data.count(b"[") + data.count(b"{") > MAX_DEPTH
 
 
 def _is_too_deep(value: Any, limit: int) -> bool:
@@ -121,19 +118,18 @@ class _Decoders(dict[str, Decode]):
     """Decoders by the name of the event, made when first used."""
 
     def __missing__(self, name: str) -> Decode:
-        kind = EVENTS.get(name)
-        if kind is None:
+        if name not in EVENTS:
             raise Unreadable(f"unknown event type {name!r}: upgrade noetl to read this log")
-        decode = self[name] = msgspec.json.Decoder(kind).decode
-        return decode
+        self[name] = msgspec.json.Decoder(EVENTS[name]).decode
+        return self[name]
 
 
 class _Checks(dict[str, Decode | None]):
     """Decoders to compare with; None for events whose fields are all plain JSON types."""
 
     def __missing__(self, name: str) -> Decode | None:
-        check = self[name] = None if _is_plain(EVENTS[name]) else _decoders[name]
-        return check
+        self[name] = None if _is_plain(EVENTS[name]) else _decoders[name]
+        return self[name]
 
 
 def _is_plain(hint: Any) -> bool:
@@ -158,12 +154,9 @@ def _encode_by_value(event: Event) -> bytes:
     try:
         data = _encode(_checked(event, ()))
         _decoders[event.name](data)
-    except Unstorable as error:
-        raise Unstorable(f"{event.name}: {error}") from None
-    except RecursionError:
-        raise Unstorable(f"{event.name}: {_TOO_DEEP}") from None
-    except msgspec.DecodeError as error:
-        raise Unstorable(f"{event.name}: {error}") from None
+    except (Unstorable, msgspec.DecodeError, RecursionError) as error:
+        reason = _TOO_DEEP if isinstance(error, RecursionError) else error
+        raise Unstorable(f"{event.name}: {reason}") from None
     return data
 
 
@@ -174,8 +167,14 @@ def _checked(value: Any, path: Path) -> Any:
             return value
         case str():
             return _text(value, path)
-        case int() | float():
-            return _number(value, path)
+        case float():
+            if isfinite(value):
+                return value
+            raise _unstorable(path, f"the number {value}")
+        case int():
+            if SMALLEST <= value <= LARGEST:
+                return value
+            raise _unstorable(path, "a whole number of more than 64 bits")
         case dict():
             return {_key(key, path): _checked(item, (*path, key)) for key, item in value.items()}
         case list() | tuple():
@@ -196,15 +195,6 @@ def _text(value: str, path: Path) -> str:
             value.encode()
         except UnicodeEncodeError:
             raise _unstorable(path, "text with half of a surrogate pair") from None
-    return value
-
-
-def _number(value: int | float, path: Path) -> int | float:
-    if isinstance(value, float):
-        if not isfinite(value):
-            raise _unstorable(path, f"the number {value}")
-    elif not SMALLEST <= value <= LARGEST:
-        raise _unstorable(path, "a whole number of more than 64 bits")
     return value
 
 

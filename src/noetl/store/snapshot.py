@@ -32,13 +32,13 @@ def readable(snapshot: Snapshot | None) -> Snapshot | None:
 
 
 def thaw(data: bytes, net: Net) -> Execution:
-    fields = decode_value(data)
+    fields = {**decode_value(data), "net": None}
     del fields["format"]
 
-    def custom(kind: type, value: Any) -> Any:
+    def hook(kind: type, value: Any) -> Any:
         return net if kind is Net else value
 
-    return msgspec.convert({**fields, "net": None}, Execution, dec_hook=custom, str_keys=True)
+    return msgspec.convert(fields, Execution, dec_hook=hook, str_keys=True)
 
 
 def plain(value: Any) -> Any:

@@ -15,8 +15,8 @@ import pytest
 
 from noetl.errors import DiskFull, FileMissing, NewerDatabase, StoreError, UsageError
 from noetl.store.codec import ZERO
-from noetl.store.migrate import Migration, migrations_in, pending
 from noetl.store.ports import Change, Row, Summary
+from noetl.store.sql_files import Migration, migrations_in, pending
 from noetl.store.sqlite import SqliteStore, fair_lock
 from noetl.store.sqlite import database as module
 from noetl.store.sqlite.database import MIGRATIONS

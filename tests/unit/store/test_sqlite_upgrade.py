@@ -9,8 +9,8 @@ import apsw
 import pytest
 
 from noetl.store.keys import key_of
-from noetl.store.migrate import migrations_in
 from noetl.store.ports import DAY, Leased
+from noetl.store.sql_files import migrations_in
 from noetl.store.sqlite import SqliteStore
 from noetl.store.sqlite.database import MIGRATIONS, QUERIES
 

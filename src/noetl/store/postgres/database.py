@@ -6,14 +6,11 @@ while it was idle (it was restarted) is replaced before anything is sent.
 
 **Writes of others** are detected with LISTEN; `notifier.py` sends the notifications.
 
-**Versions.** `meta` holds the version of the schema. Migrations are applied in one transaction under a lock, so of two
-servers that start at once one migrates and the other finds it done. A newer version, or a schema of another program, is
-refused.
+**Versions.** Migrations are applied in one transaction under a lock, so of two servers that start at once one migrates
+and the other finds it done. A newer version, or a schema of another program, is refused.
 
 **Sessions.** Settings, prepared statements and LISTEN belong to a session: a connection pooler must give each client
-one of its own.
-
-**Threads.** Every method holds one lock, so any thread may call.
+one of its own. Every method holds one lock, so any thread may call.
 """
 
 from __future__ import annotations
@@ -33,10 +30,9 @@ from noetl.errors import DiskFull, NotFound, StoreError
 from noetl.settings import Synchronous
 from noetl.store.database import Database, Mode, Query
 from noetl.store.keys import key_of, key_range
-from noetl.store.migrate import Migration, migrations_in, pending
 from noetl.store.postgres.address import Address
 from noetl.store.postgres.arrays import Packed, PackedDumper, storable
-from noetl.store.queries import load_queries
+from noetl.store.sql_files import Migration, load_queries, migrations_in, pending
 
 HERE = Path(__file__).parent
 MIGRATIONS = HERE / "migrations"
@@ -44,6 +40,15 @@ QUERIES = {name: query.encode() for name, query in load_queries(HERE, "%s").item
 OLDEST_SERVER = 14
 CHANNEL = "noetl_events"
 MAX_ATTEMPTS = 3
+
+MESSAGES: dict[type[psycopg.Error], str] = {
+    errors.DiskFull: "{shown}: the disk of the server is full; nothing of the last change was written",
+    errors.LockNotAvailable: "{shown}: another session has locked it for half a minute",
+    errors.QueryCanceled: "{shown}: the server cancelled the statement ({reason})",
+    errors.ReadOnlySqlTransaction: "{shown} is read-only",
+    errors.InsufficientPrivilege: "{shown}: the database user lacks a privilege ({reason})",
+}
+BROKEN = "{shown}: the connection was lost ({reason}); the last change may be written or not"
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Result = TypeVar("Result")
@@ -179,14 +184,14 @@ class PostgresDatabase(Database):
         ((*_, encoding),) = connection.execute(QUERIES["configure_session"], settings)
         if encoding != "UTF8":
             raise StoreError(f"{self.address.shown} has the encoding {encoding}; noetl needs a database in UTF8")
-        own = connection.info.backend_pid
-        connection.add_notify_handler(lambda notice: self._note(notice.pid != own))
+
+        def note(notice: psycopg.Notify) -> None:
+            self._notified = self._notified or notice.pid != connection.info.backend_pid
+
+        connection.add_notify_handler(note)
         connection.execute(f"LISTEN {CHANNEL}")
         if self._mode == "read":
             connection.execute("SET default_transaction_read_only = on")
-
-    def _note(self, from_others: bool) -> None:
-        self._notified = self._notified or from_others
 
     # -- opening ----------------------------------------------------------------------------------------------------
 
@@ -227,23 +232,11 @@ class PostgresDatabase(Database):
                 connection.execute(QUERIES["put_version"], (str(migration.version),))
 
     def _explained(self, error: psycopg.Error, broken: bool) -> StoreError:
-        shown = self.address.shown
         reason = self.address.without_password((error.diag.message_primary or str(error)).partition("\n")[0])
-        match error:
-            case errors.DiskFull():
-                return DiskFull(f"{shown}: the disk of the server is full; nothing of the last change was written")
-            case errors.LockNotAvailable():
-                return StoreError(f"{shown}: another session has locked it for half a minute")
-            case errors.QueryCanceled():
-                return StoreError(f"{shown}: the server cancelled the statement ({reason})")
-            case errors.ReadOnlySqlTransaction():
-                return StoreError(f"{shown} is read-only")
-            case errors.InsufficientPrivilege():
-                return StoreError(f"{shown}: the database user lacks a privilege ({reason})")
-            case _ if broken:
-                return StoreError(f"{shown}: the connection was lost ({reason}); the last change may be written or not")
-            case _:
-                return StoreError(f"{shown}: {reason}; nothing of the last change was written")
+        message = BROKEN if broken else "{shown}: {reason}; nothing of the last change was written"
+        message = next((text for kind, text in MESSAGES.items() if isinstance(error, kind)), message)
+        kind = DiskFull if isinstance(error, errors.DiskFull) else StoreError
+        return kind(message.format(shown=self.address.shown, reason=reason))
 
 
 def _rows(connection: Connection, name: str, parameters: Sequence[Any]) -> list[Any]:

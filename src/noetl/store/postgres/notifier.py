@@ -7,18 +7,21 @@ killed in between notifies nobody: a notification is a hint, and listeners also 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import suppress
 from threading import Event, Thread
+
+from noetl.errors import StoreError
+from noetl.store.database import Database
 
 MIN_INTERVAL_SECONDS = 0.02
 CLOSE_SECONDS = 5.0
 
 
 class Notifier:
-    """Calls `send` in a thread soon after `notify`, once for all calls in the meantime."""
+    """Notifies in a thread soon after `notify`, once for all calls in the meantime."""
 
-    def __init__(self, send: Callable[[], None]) -> None:
-        self._send = send
+    def __init__(self, database: Database) -> None:
+        self._db = database
         self._pending, self._closed = Event(), Event()
         self._thread: Thread | None = None
 
@@ -31,7 +34,8 @@ class Notifier:
     def _run(self) -> None:
         while self._pending.wait():
             self._pending.clear()
-            self._send()
+            with suppress(StoreError):
+                self._db.rows("notify")
             if self._closed.wait(MIN_INTERVAL_SECONDS) and not self._pending.is_set():
                 return
 

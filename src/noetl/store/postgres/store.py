@@ -45,7 +45,7 @@ class PostgresStore(Store):
         self._removal_lock = _lock_number(f"removing {self.address.schema}")
         self._pruning_lock = _lock_number(f"pruning {self.address.schema}")
         super().__init__(PostgresDatabase(self.address, synchronous, mode))
-        self._notifier = Notifier(self._notify)
+        self._notifier = Notifier(self._db)
 
     def reopen(self) -> PostgresStore:
         return PostgresStore(self.url, synchronous=self._synchronous, mode="write")
@@ -53,10 +53,6 @@ class PostgresStore(Store):
     def close(self) -> None:
         self._notifier.close()
         super().close()
-
-    def _notify(self) -> None:
-        with suppress(StoreError):
-            self._db.rows("notify")
 
     def commit(self, changes: Sequence[Change]) -> list[bool]:
         check_gapless(changes)

@@ -1,29 +1,23 @@
 """One connection to an SQLite file: locks, transactions, migrations, and errors that say what to do.
 
 **Why apsw.** SQLite before 3.51.3 can lose committed pages when two connections write to one file and the write-ahead
-log is reset under one of them. Two writing connections are the normal case here: `noetl run` in one terminal and `runs
-cancel` in another. The standard library uses the SQLite of the machine; apsw ships its own, and its version is checked
-when a file is opened. apsw is also a thin layer: it caches statements, never commits or begins on its own, and keeps
-SQLite's error classes.
+log is reset under one of them, and two writers are normal here (`noetl run` and `runs cancel`). The standard library
+uses the SQLite of the machine; apsw ships its own. It is also a thin layer: it caches statements, never commits or
+begins on its own, and keeps SQLite's error classes.
 
 **Durability.** WAL with `synchronous=FULL`: a commit is on the disk before `transaction` returns. With `normal` a
-commit survives the death of the process but not of the machine; the file stays consistent either way, and commits are
-several times faster.
+commit survives the death of the process but not of the machine; the file stays consistent either way.
 
 **Several processes.** Readers never wait and see one state of the database. A transaction begins with `BEGIN
 IMMEDIATE`: it takes the write lock before it reads, so what it reads cannot change. A writer that finds the lock taken
-tries again for half a minute, and goes before writers that come later (`fair_lock.py`). Writes of other processes are
-detected with `PRAGMA data_version`, which reads shared memory. None of this works on a network file system: keep the
-file on a local disk.
+tries again for half a minute, and goes before writers that come later (`fair_lock.py`). None of this works on a network
+file system: keep the file on a local disk.
 
-**Versions.** `meta` holds the version of the schema. Migrations are numbered files, applied in one transaction under
-the write lock, so of two processes that open an old file one migrates and the other finds it done. A file of a newer
-version or of another program is refused.
+**Versions.** Migrations are applied in one transaction under the write lock, so of two processes that open an old file
+one migrates and the other finds it done. A file of a newer version or of another program is refused.
 
-**Errors.** A full disk, an I/O error or a read-only file is a StoreError; the transaction is rolled back, and the
-connection can be used again once the cause is gone.
-
-**Threads.** Every method holds one lock, so any thread may call, and `close` waits for running calls.
+**Errors.** After a StoreError the transaction is rolled back, and the connection can be used again once the cause is
+gone. Every method holds one lock, so any thread may call, and `close` waits for running calls.
 
 **Files.** Database, `-wal` and `-shm` have mode 0600, a folder made for them 0700. Only SQLite opens the database file:
 closing a second descriptor would drop the locks that SQLite holds on the first.
@@ -45,8 +39,7 @@ from noetl.errors import DiskFull, StoreError, UsageError
 from noetl.settings import Synchronous
 from noetl.store.database import Database, Mode, Query
 from noetl.store.keys import id_of, key_of, key_range, readable
-from noetl.store.migrate import Migration, migrations_in, pending
-from noetl.store.queries import load_queries
+from noetl.store.sql_files import Migration, load_queries, migrations_in, pending
 from noetl.store.sqlite.fair_lock import FairLock, pause
 
 IN_MEMORY = Path(":memory:")
@@ -56,6 +49,17 @@ QUERIES = load_queries(HERE)
 OLDEST_SQLITE = (3, 51, 3)
 BUSY_SECONDS = 30.0
 MAX_WAL_BYTES = 16 * 1024 * 1024
+
+MESSAGES: dict[type[apsw.Error], str] = {
+    apsw.FullError: "{path}: the disk is full; nothing of the last change was written",
+    apsw.BusyError: "{path}: another process has locked it for {seconds:g} seconds",
+    apsw.ReadOnlyError: "{path} is read-only",
+    apsw.NotADBError: "{path} is not a database",
+    apsw.CorruptError: "{path} is damaged ({error}); restore it from a backup",
+    apsw.CantOpenError: "cannot open {path}: check the permissions of the file and its folder",
+    apsw.ConnectionClosedError: "{path}: the store is closed",
+    apsw.Error: "{path}: {error}; nothing of the last change was written",
+}
 
 Result = TypeVar("Result")
 
@@ -71,13 +75,20 @@ class SqliteDatabase(Database):
     def __init__(self, path: Path, synchronous: Synchronous, mode: Mode, lock_file: Path | None) -> None:
         self.path = path
         self._lock, self._fair_lock = RLock(), FairLock(lock_file)
-        _check_sqlite(apsw.sqlite_lib_version())
+        version, oldest = apsw.sqlite_lib_version(), ".".join(map(str, OLDEST_SQLITE))
+        if tuple(map(int, version.split("."))) < OLDEST_SQLITE:
+            raise StoreError(
+                f"SQLite {version} can lose data when two processes write to one file; noetl needs {oldest} or newer: "
+                "pip install --upgrade apsw"
+            )
         if synchronous not in get_args(Synchronous):
             raise UsageError(f"synchronous must be full or normal (got {synchronous!r})")
         if mode == "create":
             _create(path)
         with self._explaining():
-            self.connection = _connect(path, mode)
+            flags = apsw.SQLITE_OPEN_READONLY if mode == "read" else apsw.SQLITE_OPEN_READWRITE
+            self.connection = apsw.Connection(str(path), flags=flags)
+            self.connection.set_busy_handler(_busy_handler())
         try:
             with self._explaining():
                 self._set_up(mode, synchronous)
@@ -187,33 +198,9 @@ class SqliteDatabase(Database):
             raise self._explained(error) from error
 
     def _explained(self, error: apsw.Error) -> StoreError:
-        path = self.path
-        match error:
-            case apsw.FullError():
-                return DiskFull(f"{path}: the disk is full; nothing of the last change was written")
-            case apsw.BusyError():
-                return StoreError(f"{path}: another process has locked it for {BUSY_SECONDS:g} seconds")
-            case apsw.ReadOnlyError():
-                return StoreError(f"{path} is read-only")
-            case apsw.NotADBError():
-                return StoreError(f"{path} is not a database")
-            case apsw.CorruptError():
-                return StoreError(f"{path} is damaged ({error}); restore it from a backup")
-            case apsw.CantOpenError():
-                return StoreError(f"cannot open {path}: check the permissions of the file and its folder")
-            case apsw.ConnectionClosedError():
-                return StoreError(f"{path}: the store is closed")
-            case _:
-                return StoreError(f"{path}: {error}; nothing of the last change was written")
-
-
-def _check_sqlite(version: str) -> None:
-    if tuple(map(int, version.split("."))) < OLDEST_SQLITE:
-        oldest = ".".join(map(str, OLDEST_SQLITE))
-        raise StoreError(
-            f"SQLite {version} can lose data when two processes write to one file; noetl needs {oldest} or newer: "
-            "pip install --upgrade apsw"
-        )
+        message = next(text for kind, text in MESSAGES.items() if isinstance(error, kind))
+        kind = DiskFull if isinstance(error, apsw.FullError) else StoreError
+        return kind(message.format(path=self.path, error=error, seconds=BUSY_SECONDS))
 
 
 def _create(path: Path) -> None:
@@ -226,13 +213,6 @@ def _create(path: Path) -> None:
             raise StoreError(f"cannot create {path}: {path.parent} is not a folder") from None
     except OSError as error:
         raise StoreError(f"cannot create {path}: {error.strerror}") from error
-
-
-def _connect(path: Path, mode: Mode) -> apsw.Connection:
-    flags = apsw.SQLITE_OPEN_READONLY if mode == "read" else apsw.SQLITE_OPEN_READWRITE
-    connection = apsw.Connection(str(path), flags=flags)
-    connection.set_busy_handler(_busy_handler())
-    return connection
 
 
 def _busy_handler() -> Callable[[int], bool]:

@@ -19,21 +19,19 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from noetl.errors import StoreError
+
+if TYPE_CHECKING:
+    from noetl.store.sqlite.store import SqliteStore
 
 MAX_ATTEMPTS = 10
 RETRY_SECONDS = 0.002
 
 _live: set[Owner] = set()
-
-
-class HasLocks(Protocol):
-    @property
-    def locks(self) -> Path: ...
 
 
 class Owner:
@@ -45,15 +43,16 @@ class Owner:
         _live.add(self)
 
     @classmethod
-    def acquire(cls, store: HasLocks, execution: str) -> Owner | None:
+    def acquire(cls, store: SqliteStore, execution: str) -> Owner | None:
         """None if another process owns the execution, or this one does already."""
         path = _path(store, execution)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             for _ in range(MAX_ATTEMPTS):
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                if _locked(descriptor, fcntl.LOCK_EX) and _is_at(descriptor, path):
-                    return cls(execution, path, descriptor)
+                with suppress(FileNotFoundError):  # the previous owner has removed it
+                    if _locked(descriptor, fcntl.LOCK_EX) and os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                        return cls(execution, path, descriptor)
                 os.close(descriptor)
                 time.sleep(RETRY_SECONDS)
         except OSError as error:
@@ -61,7 +60,7 @@ class Owner:
         return None
 
     @staticmethod
-    def is_owned(store: HasLocks, execution: str) -> bool:
+    def is_owned(store: SqliteStore, execution: str) -> bool:
         path = _path(store, execution)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -94,11 +93,11 @@ class Owner:
     def __enter__(self) -> Owner:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
-def _path(store: HasLocks, execution: str) -> Path:
+def _path(store: SqliteStore, execution: str) -> Path:
     if not execution.replace("-", "").isalnum():
         raise StoreError(f"{execution!r} is not an execution id")
     return store.locks / f"{execution}.lock"
@@ -110,14 +109,6 @@ def _locked(descriptor: int, mode: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the open file is still the one at its path."""
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
 
 
 def _forget_all() -> None:
