@@ -282,19 +282,24 @@ def targets(hits: dict[str, int]) -> list[Target]:
     ]
 
 
-def sampled(nursery: Nursery, case: Case, hits: str, one_in: int) -> list[Target]:
+def sampled(nursery: Nursery, case: str, one_in: int) -> list[Target]:
     """A part of the targets of a case: one in so many, and the points that of all cases are left to this one."""
-
-    def dice(*words: object) -> int:
-        return zlib.crc32(repr(words).encode())
-
-    surveys = {name: getattr(one, hits) for name, one in nursery.survey.items()}
+    surveys = {name: reference.started for name, reference in nursery.survey.items()}
     chosen = []
-    for point, number in targets(surveys[case.name]):
+    for point, number in targets(surveys[case]):
         owner = min((name for name in surveys if point in surveys[name]), key=lambda name: dice(name, point))
-        if (owner == case.name and number == 1) or dice(case.name, hits, point, number) % one_in == 0:
+        if (owner == case and number == 1) or is_in_sample(case, "started", (point, number), one_in):
             chosen.append((point, number))
     return chosen
+
+
+def is_in_sample(case: str, hits: str, kill: Target, one_in: int) -> bool:
+    """Whether a kill is one of so many; the same in every run."""
+    return dice(case, hits, *kill) % one_in == 0
+
+
+def dice(*words: object) -> int:
+    return zlib.crc32(repr(words).encode())
 
 
 def copied(place: Path, to: Path) -> None:
