@@ -9,6 +9,7 @@ cores.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -50,7 +51,17 @@ def main(parts: list[str]) -> int:
     for part in parts or PARTS:
         print(f"soak-{part}: {PARTS[part]}", flush=True)
         began = time.monotonic()
-        options = ["-n", "auto", "-m", f"slow(part={part!r})", "-p", "tests.soak_summary"]
+        processors = len(os.sched_getaffinity(0))  # no more workers than these: some parts measure time
+        options = [
+            "-n",
+            f"{processors}",
+            "--dist",
+            "worksteal",
+            "-m",
+            f"slow(part={part!r})",
+            "-p",
+            "tests.soak_summary",
+        ]
         if subprocess.run([sys.executable, "-m", "pytest", *options], check=False).returncode:
             failed.append(part)
         took[part] = time.monotonic() - began
