@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.table import for_each
 from tools.docs.problems import EXAMPLES, WHY, example
 
 from noetl.dsl.checks import net
@@ -53,7 +54,7 @@ def test_every_check_has_a_bad_and_a_good_example_and_every_example_a_check() ->
     assert {path.name for path in EXAMPLES.iterdir()} == wanted
 
 
-@pytest.mark.parametrize("code", sorted(CHECKS))
+@for_each("code", sorted(CHECKS))
 def test_the_bad_example_has_this_problem_where_it_says_and_no_other(code: str) -> None:
     bad = example(code, "bad")
     assert bad.expected is not None
@@ -68,7 +69,7 @@ def test_the_bad_example_has_this_problem_where_it_says_and_no_other(code: str) 
     assert problem.source == bad.data.decode("utf-8", "replace").split("\n")[problem.line - 1]
 
 
-@pytest.mark.parametrize("code", sorted(CHECKS))
+@for_each("code", sorted(CHECKS))
 def test_the_good_example_is_sound(code: str) -> None:
     found = problems(code, example(code, "good").data)
     assert code not in {problem.code for problem in found}
@@ -82,7 +83,7 @@ def test_a_finding_about_paths_shows_one(code: str) -> None:
     assert " → " in expected.fragment
 
 
-@pytest.mark.parametrize("code", sorted(CHECKS))
+@for_each("code", sorted(CHECKS))
 def test_a_check_says_why(code: str) -> None:
     check = CHECKS[code]
     assert WHY[code].endswith(".")

@@ -16,6 +16,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from tests.table import for_each
 
 from noetl.dsl.compile import Loaded, load
 from noetl.dsl.reader import read
@@ -290,7 +291,7 @@ def test_many_damaged_playbooks_compile_or_have_problems(text: str) -> None:
 # -- the schema and the validator agree -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("file", GOOD, ids=lambda file: file.name)
+@for_each("file", GOOD)
 def test_what_compiles_is_valid_by_the_schema(file: Path) -> None:
     """Never the other way round: the schema can't know names, templates, limits of time or inputs that are missing."""
     text = file.read_text("utf-8")
@@ -328,16 +329,16 @@ STYLES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("style", STYLES, ids=str)
-@pytest.mark.parametrize("file", GOOD, ids=lambda file: file.name)
-def test_another_layout_of_a_playbook_has_the_same_digest(file: Path, style: dict[str, Any]) -> None:
+@for_each("file", GOOD)
+def test_another_layout_of_a_playbook_has_the_same_digest(file: Path) -> None:
     text = file.read_text("utf-8")
-    playbook = load(file.name, text, KINDS).playbook
-    if playbook is None:
-        pytest.skip("it is good only as a part of another check")
-    other = yaml.safe_dump(plain(read(file.name, text)[0]), sort_keys=False, **style)
-    again = load(file.name, other, KINDS)
-    assert again.require().digest == playbook.digest
-    assert sorted(problem.code for problem in again.problems) == sorted(
-        problem.code for problem in load(file.name, text, KINDS).problems
-    )
+    loaded = load(file.name, text, KINDS)
+    if loaded.playbook is None:  # it is good only as a part of another check
+        return
+    content = plain(read(file.name, text)[0])
+    for style in STYLES:
+        again = load(file.name, yaml.safe_dump(content, sort_keys=False, **style), KINDS)
+        assert again.require().digest == loaded.playbook.digest, style
+        assert sorted(problem.code for problem in again.problems) == sorted(
+            problem.code for problem in loaded.problems
+        ), style

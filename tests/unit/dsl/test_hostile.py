@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.servers import forked
+from tests.table import for_each
 
 from noetl.dsl.compile import Loaded, load
 from noetl.dsl.problem import MAX_PROBLEMS, Problem
@@ -199,8 +200,8 @@ CONTROL = [0, 1, 7, 8, 11, 12, 14, 27, 31, 127, 128, 155, 159, 0xFFFE, 0xFFFF]
 
 
 class TestEncoding:
-    @pytest.mark.parametrize("char", list(map(chr, CONTROL)))
-    @pytest.mark.parametrize("where", ["start", "comment", "key", "value", "end"])
+    @for_each("char", list(map(chr, CONTROL)))
+    @for_each("where", ["start", "comment", "key", "value", "end"])
     def test_control_characters_are_refused_where_they_stand(self, char: str, where: str) -> None:
         text = {
             "start": f"{char}a: 1\n",

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from tests.table import for_each
 
 from noetl.dsl.checks import net
 from noetl.dsl.compile import load
@@ -88,7 +89,7 @@ def meetings(book: Playbook) -> Iterator[tuple[str, str, str]]:
                 yield name, arriving[0], arriving[1]
 
 
-@pytest.mark.parametrize("seed", range(300))
+@for_each("seed", range(300))
 def test_meetings_are_those_of_the_definition(seed: int) -> None:
     book = random_net(seed)
     expected = list(meetings(book))

@@ -6,6 +6,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+from tests.table import for_each
 
 from noetl.dsl.compile import load
 from noetl.dsl.problem import Problem
@@ -147,8 +148,8 @@ class TestScalars:
     def test_false(self, text: str) -> None:
         assert tree(f"a: {text}")["a"] is False
 
-    @pytest.mark.parametrize("quoted", ['"{}"', "'{}'", "!!str {}", "! {}", "|-\n  {}", ">-\n  {}"])
-    @pytest.mark.parametrize("text", ["007", "1.5", "true", "null", "~", "0x1f", ".inf", "1e999", "on"])
+    @for_each("quoted", ['"{}"', "'{}'", "!!str {}", "! {}", "|-\n  {}", ">-\n  {}"])
+    @for_each("text", ["007", "1.5", "true", "null", "~", "0x1f", ".inf", "1e999", "on"])
     def test_what_is_quoted_or_tagged_stays_text(self, quoted: str, text: str) -> None:
         assert tree(f"a: {quoted.format(text)}")["a"] == text
 
@@ -375,7 +376,7 @@ def problems_of(text: str) -> list[Problem]:
 class TestPlacesInsideText:
     """A mistake in a template is shown at its own line and column, however the text around it is written."""
 
-    @pytest.mark.parametrize(
+    @for_each(
         "result",
         [
             "'a {{ bad }}'",
@@ -406,7 +407,7 @@ class TestPlacesInsideText:
             '"\\\n  {{ bad }}"',
         ],
     )
-    @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+    @for_each("line_end", ["\n", "\r\n"])
     def test_an_unknown_name(self, result: str, line_end: str) -> None:
         indented = result.replace("\n", "\n  ")
         text = playbook(f"- kind: noop\n  result: {indented}").replace("\n", line_end)

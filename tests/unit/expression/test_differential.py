@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from jinja2 import StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tests.table import for_each
 
 from noetl.expression import parse
 
@@ -165,7 +166,7 @@ def test_the_table_is_long_enough() -> None:
     assert len(TEMPLATES) >= 115
 
 
-@pytest.mark.parametrize("source", TEMPLATES)
+@for_each("source", TEMPLATES)
 def test_text_is_the_same_as_in_jinja(source: str) -> None:
     environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
     expected = environment.from_string("[" + source + "]").render(SCOPE)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.table import for_each
 
 from noetl.errors import TemplateError
 from noetl.expression import parse
@@ -206,7 +207,7 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.parametrize("source", RAISES)
+@for_each("source", RAISES)
 def test_escape_is_refused(source: str) -> None:
     with pytest.raises(TemplateError) as caught:
         parse(source).evaluate(SCOPE)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.table import for_each
 
 from noetl.errors import TemplateFailed, TemplateUndefined
 from noetl.expression import parse
@@ -17,7 +18,7 @@ def value(expression: str) -> Any:
     return parse("{{ " + expression + " }}").evaluate(SCOPE)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "expression",
     [
         "x", "a.x", "a.x.y.z", "a['x']", "l[5]", "l[-5]", "l.x", "s.upper", "a.nil.x", "a.b.c", "x[0]", "x[s]", "l[s]",
@@ -34,7 +35,7 @@ def test_missing_value_is_an_error_as_a_result(expression: str) -> None:
         assert value(f"({expression}) | default('absent')") == "absent"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("expression", "expected"),
     [
         ("x == 1", False), ("x == x", False), ("a.x == none", False), ("x != 1", True), ("x != x", True),

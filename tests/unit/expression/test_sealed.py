@@ -6,6 +6,7 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
+from tests.table import for_each
 
 from noetl.errors import TemplateError, TemplateFailed
 from noetl.expression import FILTERS, METHODS, TESTS, Sealed, changed_secrets, parse, revealed
@@ -120,7 +121,7 @@ UNSEEN = [
 """What the source alone does not show, or not in every case."""
 
 
-@pytest.mark.parametrize("source", CHANGES + UNSEEN)
+@for_each("source", CHANGES + UNSEEN)
 def test_whatever_else_is_refused(source: str) -> None:
     with pytest.raises(TemplateError) as caught:
         evaluated(source)
@@ -134,8 +135,8 @@ def test_the_validator_sees_it(source: str) -> None:
     assert [error.hint is not None for error in found] == [True], found
 
 
-@pytest.mark.parametrize("name", sorted(set(FILTERS) - set(ENCODINGS) - {"default", "d"}))
-@pytest.mark.parametrize("subject", ["keychain.k.value", "keychain.k.pin", "keychain.k.map", "_prev.value"])
+@for_each("name", sorted(set(FILTERS) - set(ENCODINGS) - {"default", "d"}))
+@for_each("subject", ["keychain.k.value", "keychain.k.pin", "keychain.k.map", "_prev.value"])
 def test_no_other_filter_gives_anything_but_the_secret_itself(name: str, subject: str) -> None:
     for arguments in ("", "('x')", "(1)", "(x, x)", "(1, 2)"):
         try:

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.table import for_each
 
 from noetl.keychain.redact import LONGEST, STRETCH, Redactor
 from noetl.model.outcome import Error, Outcome, failed
@@ -93,10 +94,8 @@ FORMS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "secret", [PLAIN, HARD, "пароль-секрет", "日本語テキスト", "a🔑b🔑c🔑", "123456", "//////", "\\\\\\\\\\\\"]
-)
-@pytest.mark.parametrize("form", FORMS)
+@for_each("secret", [PLAIN, HARD, "пароль-секрет", "日本語テキスト", "a🔑b🔑c🔑", "123456", "//////", "\\\\\\\\\\\\"])
+@for_each("form", FORMS)
 def test_every_form_is_hidden(form: str, secret: str) -> None:
     written = FORMS[form](secret)
     out = Redactor([secret]).redact(f"before {written} after")

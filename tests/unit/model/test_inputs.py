@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec import Meta
+from tests.table import for_each
 
 from noetl.model.inputs import Misfit, check_value, fields, misfit, rows, schema
 from noetl.model.kind import Kind
@@ -78,7 +79,7 @@ def test_rows_tell_what_is_required_and_the_defaults() -> None:
     assert told["size.unit"].description == "Unit of measure"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "value", "says"),
     [
         ("title", "a", None),

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from api_server import HELLO, SECONDS, YAML, ApiServer, register
 from tests.conformance.memory import MemoryStore
+from tests.table import for_each
 
 from noetl.access.tokens import new_token
 from noetl.errors import UsageError
@@ -191,8 +192,8 @@ TRICKS = [
 ]
 
 
-@pytest.mark.parametrize("target", TRICKS)
-@pytest.mark.parametrize("method", ["GET", "POST"])
+@for_each("target", TRICKS)
+@for_each("method", ["GET", "POST"])
 def test_an_address_that_only_looks_like_one_does_not_exist(
     server: ApiServer, raw: Raw, method: str, target: str
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.table import for_each
 
 from noetl.model.inputs import check_value, fields, rows
 from noetl.model.kind import Kind
@@ -169,7 +170,7 @@ OTHERS = """
 """
 
 
-@pytest.mark.parametrize("block", yaml.safe_load(SEEDS) + yaml.safe_load(OTHERS), ids=str)
+@for_each("block", yaml.safe_load(SEEDS) + yaml.safe_load(OTHERS))
 def test_what_people_write_is_accepted(block: dict[str, Any]) -> None:
     assert complaints(block) == []
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.table import for_each
 
 from noetl.errors import TemplateError, TemplateFailed, TemplateSyntax, TemplateUndefined
 from noetl.expression import View
@@ -123,7 +124,7 @@ class TestStatements:
         assert output(made(PRINT + "'{% raw %}{{ x }}{% endraw %}'{# {{ gone }} #}")) == "<{{ x }}>"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "command",
     [
         "eval {{ x }}",
@@ -382,7 +383,7 @@ LISTS_OF_DATA: list[list[Any]] = [
 
 
 class TestWords:
-    @pytest.mark.parametrize("words", LISTS_OF_CODE, ids=" ".join)
+    @for_each("words", LISTS_OF_CODE)
     def test_a_list_whose_template_would_be_code_is_refused(self, words: list[Any]) -> None:
         with pytest.raises(TemplateSyntax, match="would read the template's value as code") as caught:
             check_words(words)
