@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import noetl.classic.events  # noqa: F401  # adds its events to EVENTS
 from noetl.engine.envelope import envelope
 from noetl.engine.events import EVENTS, Event, PlaybookStarted
 from tools.docs.fields import Field, fields

@@ -12,10 +12,7 @@ from noetl.model.playbook import Target
 class CaseStarted(Event, frozen=True):
     """The branches of a run are about to be evaluated."""
 
-    name = "case.started"
-    source = "worker"
-    entity = "case"
-    status = "in_progress"
+    name, source, entity, status = "case.started", "worker", "case", "in_progress"
 
     run: str
     trigger_event: str
@@ -31,9 +28,7 @@ class CaseStarted(Event, frozen=True):
 class CaseEvaluated(Event, frozen=True):
     """Branches were chosen; their chains run in this order."""
 
-    name = "case.evaluated"
-    source = "worker"
-    entity = "case"
+    name, source, entity = "case.evaluated", "worker", "case"
 
     run: str
     matched: tuple[str, ...] = ()
@@ -53,10 +48,7 @@ class CaseEvaluated(Event, frozen=True):
 class BranchSuppressed(Event, frozen=True):
     """A chosen branch will not run: a `next` before it has ended the step."""
 
-    name = "case.branch.suppressed"
-    source = "worker"
-    entity = "case"
-    status = "skipped"
+    name, source, entity, status = "case.branch.suppressed", "worker", "case", "skipped"
 
     run: str
     branch: str
@@ -66,9 +58,7 @@ class BranchSuppressed(Event, frozen=True):
 class NextRequested(Event, frozen=True):
     """A chain has come to a `next`. The server routes when the step ends."""
 
-    name = "next.requested"
-    source = "worker"
-    entity = "next"
+    name, source, entity = "next.requested", "worker", "next"
 
     run: str
     branch: str

@@ -53,9 +53,7 @@ def target_views(targets: list[dict[str, Any]]) -> list[dict[str, Any]]:
 class ExecutionRequested(Event, frozen=True):
     """Somebody asked for an execution."""
 
-    name = "playbook.execution.requested"
-    entity = "playbook"
-    status = "in_progress"
+    name, entity, status = "playbook.execution.requested", "playbook", "in_progress"
 
     playbook: str
     path: str
@@ -67,8 +65,7 @@ class ExecutionRequested(Event, frozen=True):
 class RequestEvaluated(Event, frozen=True):
     """The playbook was found and its workload merged, rendered and frozen."""
 
-    name = "playbook.request.evaluated"
-    entity = "playbook"
+    name, entity = "playbook.request.evaluated", "playbook"
 
     workload: dict[str, Any] = {}
     error: dict[str, Any] | None = None
@@ -77,24 +74,19 @@ class RequestEvaluated(Event, frozen=True):
 class PlaybookStarted(Event, frozen=True):
     """The execution is on its way."""
 
-    name = "playbook.started"
-    entity = "playbook"
-    status = "in_progress"
+    name, entity, status = "playbook.started", "playbook", "in_progress"
 
 
 class WorkflowStarted(Event, frozen=True):
     """The entry step is about to get its token."""
 
-    name = "workflow.started"
-    entity = "workflow"
-    status = "in_progress"
+    name, entity, status = "workflow.started", "workflow", "in_progress"
 
 
 class WorkflowFinished(Event, frozen=True):
     """Nothing can run any more; the final step, if there is one, comes next."""
 
-    name = "workflow.finished"
-    entity = "workflow"
+    name, entity = "workflow.finished", "workflow"
 
     outcome: Literal["succeeded", "failed", "cancelled"]
     error: dict[str, Any] | None = None
@@ -104,8 +96,7 @@ class WorkflowFinished(Event, frozen=True):
 class PlaybookProcessed(Event, frozen=True):
     """The end. Nothing follows."""
 
-    name = "playbook.processed"
-    entity = "playbook"
+    name, entity = "playbook.processed", "playbook"
 
     outcome: Literal["succeeded", "failed", "cancelled"]
     result: Any = None
@@ -115,24 +106,19 @@ class PlaybookProcessed(Event, frozen=True):
 class PlaybookPaused(Event, frozen=True):
     """Nothing new is handed out until it is resumed."""
 
-    name = "playbook.paused"
-    entity = "playbook"
-    status = "paused"
+    name, entity, status = "playbook.paused", "playbook", "paused"
 
 
 class PlaybookResumed(Event, frozen=True):
     """Work is handed out again."""
 
-    name = "playbook.resumed"
-    entity = "playbook"
-    status = "in_progress"
+    name, entity, status = "playbook.resumed", "playbook", "in_progress"
 
 
 class PlaybookCancelled(Event, frozen=True):
     """Somebody stopped the execution: leases are revoked, nothing is scheduled."""
 
-    name = "playbook.cancelled"
-    entity = "playbook"
+    name, entity = "playbook.cancelled", "playbook"
 
     reason: str = ""
 
@@ -140,9 +126,7 @@ class PlaybookCancelled(Event, frozen=True):
 class ExecutionForked(Event, frozen=True):
     """The events before this one were those of another execution; from here on this one goes its own way."""
 
-    name = "execution.forked"
-    entity = "playbook"
-    status = "in_progress"
+    name, entity, status = "execution.forked", "playbook", "in_progress"
 
     source_id: str
     source_seq: int
@@ -165,9 +149,7 @@ class ExecutionForked(Event, frozen=True):
 class TokenEnqueued(Event, frozen=True):
     """A token was put on a step."""
 
-    name = "token.enqueued"
-    entity = "token"
-    status = "in_progress"
+    name, entity, status = "token.enqueued", "token", "in_progress"
 
     token: int
     step: str
@@ -181,9 +163,7 @@ class TokenEnqueued(Event, frozen=True):
 class TokenHeld(Event, frozen=True):
     """The gate did not let the token in; it waits for `ctx` to change or a signal."""
 
-    name = "token.held"
-    entity = "token"
-    status = "paused"
+    name, entity, status = "token.held", "token", "paused"
 
     token: int
 
@@ -191,9 +171,7 @@ class TokenHeld(Event, frozen=True):
 class TokenDenied(Event, frozen=True):
     """The gate will never let the token in; its branch ends."""
 
-    name = "token.denied"
-    entity = "token"
-    status = "skipped"
+    name, entity, status = "token.denied", "token", "skipped"
 
     token: int
     error: dict[str, Any] | None = None
@@ -203,9 +181,7 @@ class TokenDenied(Event, frozen=True):
 class StepScheduled(Event, frozen=True):
     """Tokens were taken and the step may run."""
 
-    name = "step.scheduled"
-    entity = "step"
-    status = "in_progress"
+    name, entity, status = "step.scheduled", "step", "in_progress"
 
     run: str
     tokens: tuple[int, ...] = ()
@@ -216,9 +192,7 @@ class StepScheduled(Event, frozen=True):
 class StepStarted(Event, frozen=True):
     """A worker got a lease on the run, or on some of its iterations."""
 
-    name = "step.started"
-    entity = "step"
-    status = "in_progress"
+    name, entity, status = "step.started", "step", "in_progress"
 
     run: str
     fence: int
@@ -235,9 +209,7 @@ class StepStarted(Event, frozen=True):
 class StepRegranted(Event, frozen=True):
     """A lease was lost; its work was handed out again."""
 
-    name = "step.regranted"
-    entity = "step"
-    status = "in_progress"
+    name, entity, status = "step.regranted", "step", "in_progress"
 
     run: str
     fence: int
@@ -259,9 +231,7 @@ class StepPaused(Event, frozen=True):
     chain. A run that observes the execution waits for an `event`.
     """
 
-    name = "step.paused"
-    entity = "step"
-    status = "paused"
+    name, entity, status = "step.paused", "step", "paused"
 
     run: str
     fence: int
@@ -279,9 +249,7 @@ class StepPaused(Event, frozen=True):
 class StepResumed(Event, frozen=True):
     """What a run waited for has come; it can be handed out again."""
 
-    name = "step.resumed"
-    entity = "step"
-    status = "in_progress"
+    name, entity, status = "step.resumed", "step", "in_progress"
 
     run: str
     index: int | None = None
@@ -294,9 +262,7 @@ class StepResumed(Event, frozen=True):
 class StepDone(Event, frozen=True):
     """The pipeline of a run came to its end."""
 
-    name = "step.done"
-    source = "worker"
-    entity = "step"
+    name, source, entity = "step.done", "worker", "step"
 
     run: str
     result: Any = None
@@ -305,10 +271,7 @@ class StepDone(Event, frozen=True):
 class StepFailed(Event, frozen=True):
     """A run failed."""
 
-    name = "step.failed"
-    source = "worker"
-    entity = "step"
-    status = "error"
+    name, source, entity, status = "step.failed", "worker", "step", "error"
 
     run: str
     error: Error
@@ -321,8 +284,7 @@ class StepFailed(Event, frozen=True):
 class NextEvaluated(Event, frozen=True):
     """Where a run leads was decided: along the arcs listed. The fields after `error` belong to classic steps."""
 
-    name = "next.evaluated"
-    entity = "next"
+    name, entity = "next.evaluated", "next"
 
     run: str
     on: str
@@ -349,9 +311,7 @@ class NextEvaluated(Event, frozen=True):
 class LoopStarted(Event, frozen=True):
     """The collection of a loop is known and stored."""
 
-    name = "loop.started"
-    entity = "loop"
-    status = "in_progress"
+    name, entity, status = "loop.started", "loop", "in_progress"
 
     run: str
     total: int
@@ -364,10 +324,7 @@ class LoopStarted(Event, frozen=True):
 class IterationStarted(Event, frozen=True):
     """An item is being worked on."""
 
-    name = "loop.iteration.started"
-    source = "worker"
-    entity = "loop"
-    status = "in_progress"
+    name, source, entity, status = "loop.iteration.started", "worker", "loop", "in_progress"
 
     run: str
     index: int
@@ -376,9 +333,7 @@ class IterationStarted(Event, frozen=True):
 class IterationDone(Event, frozen=True):
     """An item is finished."""
 
-    name = "loop.iteration.done"
-    source = "worker"
-    entity = "loop"
+    name, source, entity = "loop.iteration.done", "worker", "loop"
 
     run: str
     index: int
@@ -390,10 +345,7 @@ class IterationDone(Event, frozen=True):
 class IterationFailed(Event, frozen=True):
     """An item failed."""
 
-    name = "loop.iteration.failed"
-    source = "worker"
-    entity = "loop"
-    status = "error"
+    name, source, entity, status = "loop.iteration.failed", "worker", "loop", "error"
 
     run: str
     index: int
@@ -405,8 +357,7 @@ class IterationFailed(Event, frozen=True):
 class LoopDone(Event, frozen=True):
     """All items are finished."""
 
-    name = "loop.done"
-    entity = "loop"
+    name, entity = "loop.done", "loop"
 
     run: str
     total: int
@@ -421,10 +372,7 @@ class LoopDone(Event, frozen=True):
 class TaskStarted(Event, frozen=True):
     """A tool is about to be called."""
 
-    name = "task.started"
-    source = "worker"
-    entity = "task"
-    status = "in_progress"
+    name, source, entity, status = "task.started", "worker", "task", "in_progress"
 
     task: TaskId
     attempt: int = 1
@@ -436,9 +384,7 @@ class TaskDone(Event, frozen=True):
     Carries all a resume needs: the outcome, the patches, the directive and the next task.
     """
 
-    name = "task.done"
-    source = "worker"
-    entity = "task"
+    name, source, entity = "task.done", "worker", "task"
 
     task: TaskId
     attempt: int
@@ -457,24 +403,19 @@ class TaskDone(Event, frozen=True):
 class SinkStarted(TaskStarted, frozen=True):
     """A sink is about to store something. Like `task.started`."""
 
-    name = "sink.started"
-    entity = "sink"
+    name, entity = "sink.started", "sink"
 
 
 class SinkProcessed(TaskDone, frozen=True):
     """A sink has stored something, failed, or was skipped. Like `task.done`."""
 
-    name = "sink.processed"
-    entity = "sink"
+    name, entity = "sink.processed", "sink"
 
 
 class TaskRetryScheduled(Event, frozen=True):
     """The task will run again, at once or when the time has come."""
 
-    name = "task.retry.scheduled"
-    source = "worker"
-    entity = "task"
-    status = "in_progress"
+    name, source, entity, status = "task.retry.scheduled", "worker", "task", "in_progress"
 
     task: TaskId
     attempt: int
@@ -485,10 +426,7 @@ class TaskRetryScheduled(Event, frozen=True):
 class PollStarted(Event, frozen=True):
     """A call is repeated until its result is ready."""
 
-    name = "poll.started"
-    source = "worker"
-    entity = "poll"
-    status = "in_progress"
+    name, source, entity, status = "poll.started", "worker", "poll", "in_progress"
 
     task: TaskId
     due: float | None = None
@@ -498,10 +436,7 @@ class PollStarted(Event, frozen=True):
 class PollIteration(Event, frozen=True):
     """A call of a poll was looked at."""
 
-    name = "poll.iteration"
-    source = "worker"
-    entity = "poll"
-    status = "in_progress"
+    name, source, entity, status = "poll.iteration", "worker", "poll", "in_progress"
 
     task: TaskId
     iteration: int
@@ -512,9 +447,7 @@ class PollIteration(Event, frozen=True):
 class PollFinished(Event, frozen=True):
     """A poll is over: the result is ready, or it was given up."""
 
-    name = "poll.finished"
-    source = "worker"
-    entity = "poll"
+    name, source, entity = "poll.finished", "worker", "poll"
 
     task: TaskId
     iterations: int
@@ -536,8 +469,7 @@ class InlinedPart(msgspec.Struct, frozen=True, omit_defaults=True):
 class CtxPatched(Event, frozen=True):
     """`ctx` was changed by the request itself, or a stored value is inlined for the patch that comes next."""
 
-    name = "ctx.patched"
-    entity = "workflow"
+    name, entity = "ctx.patched", "workflow"
 
     patch: Patch = ()
     spelled: InlinedPart | None = None
@@ -546,8 +478,7 @@ class CtxPatched(Event, frozen=True):
 class MessageReceived(Event, frozen=True):
     """A signal arrived and is kept until somebody waits for it."""
 
-    name = "message.received"
-    entity = "workflow"
+    name, entity = "message.received", "workflow"
 
     type: str
     id: str
@@ -557,9 +488,7 @@ class MessageReceived(Event, frozen=True):
 class TimerArmed(Event, frozen=True):
     """Something will happen at a time."""
 
-    name = "timer.armed"
-    entity = "timer"
-    status = "in_progress"
+    name, entity, status = "timer.armed", "timer", "in_progress"
 
     timer: str
     due: float
@@ -568,8 +497,7 @@ class TimerArmed(Event, frozen=True):
 class TimerFired(Event, frozen=True):
     """The time has come."""
 
-    name = "timer.fired"
-    entity = "timer"
+    name, entity = "timer.fired", "timer"
 
     timer: str
     error: dict[str, Any] | None = None
