@@ -41,8 +41,8 @@ from noetl.classic.chain_run import Chain, ChainPlan
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted
 from noetl.classic.hooks import AwaitingEvent, FailureHandled
 from noetl.classic.state import AfterCallProgress, BranchBatch
-from noetl.engine.failures import error_data
 from noetl.engine.state import Progress, StepResult
+from noetl.engine.step_runs import error_data
 from noetl.errors import TemplateError
 from noetl.expression import NOW_KEY
 from noetl.model.playbook import Step

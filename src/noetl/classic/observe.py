@@ -24,9 +24,9 @@ from noetl.classic.branches import CasePlan, branch_number
 from noetl.classic.call_names import NO_CALL, call_names, failed_call
 from noetl.classic.events import CaseEvaluated, CaseStarted
 from noetl.engine import events as e
-from noetl.engine.failures import error_data
 from noetl.engine.leases import server_grant
 from noetl.engine.state import Run, StepResult
+from noetl.engine.step_runs import error_data
 from noetl.engine.timer_keys import StepTimer, timer_of
 from noetl.errors import TemplateError
 from noetl.model.identity import TaskId, step_of

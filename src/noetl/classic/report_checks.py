@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 from noetl.classic.branches import POINTS, CasePlan
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
 from noetl.classic.state import AfterCallProgress
-from noetl.engine.admissible import Facts, Link, fits, known_values, label_after, refuse, require
+from noetl.engine.admissible import Facts, Link, known_values, label_after, refuse, require
 from noetl.engine.events import Event, StepPaused
+from noetl.engine.known_values import fits
 from noetl.model.playbook import Goto
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from noetl.classic.branches import POINTS, CasePlan
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, CaseStarted, NextRequested
 from noetl.classic.state import AfterCallProgress, BranchBatch, NextRequest
 from noetl.engine.events import Event, NextEvaluated, StepPaused
-from noetl.engine.ready import refresh_ready
 from noetl.engine.state import Ended, Execution, Run
+from noetl.engine.step_runs import refresh_ready
 from noetl.engine.timer_keys import WaitLimit
 from noetl.engine.waits import consume_signal
 from noetl.model.outcome import Error

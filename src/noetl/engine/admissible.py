@@ -11,9 +11,7 @@ Facts are checked one by one, each against the state after the previous ones. Th
 `noetl.pipeline` emits, also after a lost worker, a pause, a fork or a retry: both use the same formulas on the same
 `Progress`.
 
-The server derives the inputs of a child again if they depend only on data that no worker of this run can change:
-literals, `workload`, `args`, `ctx`, the item of the loop. If a template reads more (a task's outcome, the clock, the
-result of a step that may just have ended), the server accepts the reported value.
+The inputs of a child are derived again as far as the server knows them; see `noetl.engine.known_values`.
 """
 
 from __future__ import annotations
@@ -21,24 +19,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from noetl.engine import events as e
+from noetl.engine.known_values import Known, fits, fits_text
 from noetl.engine.net import StepPlan
 from noetl.engine.patch import BadPatch, apply_patch, operator_of
 from noetl.engine.state import Execution, Progress, Run
 from noetl.engine.tasks import item_of, split_path
-from noetl.errors import NoetlError, TemplateError
-from noetl.expression import Budget, parse, render
+from noetl.errors import NoetlError
+from noetl.expression import Budget
 from noetl.model.identity import TaskId, action_id, child_id
 from noetl.model.playbook import Goto, Task
-from noetl.reference import Need, Reference
 from noetl.scope import Scope
 
-HIDDEN = "***"
-"""The text with which workers replace a secret."""
-STABLE = frozenset(["workload", "args", "args_by", "ctx", "iter", "execution_id"])
-"""Names whose values are the same for the worker and for the server."""
 ITEM = re.compile(r"(.+)#([1-9][0-9]{0,8})\[(0|[1-9][0-9]{0,8})\]")
 """The item of an iterator task in a path: `each#1[3]`."""
 
@@ -173,13 +167,14 @@ def _task_done(facts: Facts, fact: e.TaskDone) -> None:
     elif fact.do == "continue":
         require(fact.outcome.ok or task.policy is not None, "no rule lets it continue after an error")
     if fact.set_iter or fact.set_ctx:
-        told = tuple([(key, operator) for key, operator, _ in patch] for patch in (fact.set_iter, fact.set_ctx))
-        patches = [_written(rule.then.set_iter, rule.then.set_ctx) for rule in task.policy or ()]
-        require(told in patches, "no rule of the task writes that")
+        reported = [[(key, operator) for key, operator, _ in patch] for patch in (fact.set_iter, fact.set_ctx)]
+        written = [(rule.then.set_iter, rule.then.set_ctx) for rule in task.policy or ()]
+        patches = [[[(key, operator_of(patch[key])[0]) for key in patch] for patch in pair] for pair in written]
+        require(reported in patches, "no rule of the task writes that")
 
 
-def _check_sink(task: Task, told: bool) -> None:
-    if task.sink != told:
+def _check_sink(task: Task, reported: bool) -> None:
+    if task.sink != reported:
         refuse(f"{task.label!r} is {'a' if task.sink else 'no'} sink")
 
 
@@ -191,7 +186,9 @@ def _targets(facts: Facts, links: Sequence[Link], task: Task, fact: e.TaskDone) 
     match fact.do:
         case "jump":
             polled = [task.label] if task.poll is not None else []
-            return [*(then.to for then in rules), *polled, *_restarts(facts, fact.task, links)]
+            after_call = facts.plan.after_call
+            is_retried = after_call is not None and _split(fact.task)[0] in after_call.retried_chains
+            return [*(then.to for then in rules), *polled, *([links[0].label] if is_retried else [])]
         case "skip":
             return [label_after(links, task)] if rules else []
         case "retry":
@@ -203,23 +200,11 @@ def _targets(facts: Facts, links: Sequence[Link], task: Task, fact: e.TaskDone) 
     return []
 
 
-def _restarts(facts: Facts, task: TaskId, links: Sequence[Link]) -> list[str]:
-    """The first label of a chain that is retried as a whole."""
-    rules = facts.plan.after_call
-    return [links[0].label] if rules is not None and _split(task)[0] in rules.retried_chains else []
-
-
 def label_after(links: Sequence[Link], link: Link) -> str | None:
     """The label after one."""
-    for place, one in enumerate(links, start=1):
-        if one is link:
-            return links[place].label if place < len(links) else None
-    return None
-
-
-def _written(*patches: dict[str, Any]) -> tuple[list[tuple[str, str]], ...]:
-    """Keys and operators of a rule's patches."""
-    return tuple([(key, operator_of(value)[0]) for key, value in patch.items()] for patch in patches)
+    labels = [other.label for other in links]
+    after = labels[labels.index(link.label) + 1 :]
+    return after[0] if after else None
 
 
 def _task_retry(facts: Facts, fact: e.TaskRetryScheduled) -> None:
@@ -233,18 +218,11 @@ def _poll_started(facts: Facts, fact: e.PollStarted) -> None:
     require(task.poll is not None, f"{task.label!r} is not repeated until it is ready")
 
 
-def _poll_iteration(facts: Facts, fact: e.PollIteration) -> None:
-    _poll_count(facts, fact.task, fact.iteration)
-
-
-def _poll_finished(facts: Facts, fact: e.PollFinished) -> None:
-    _poll_count(facts, fact.task, fact.iterations)
-
-
-def _poll_count(facts: Facts, task: TaskId, count: int) -> None:
-    _, link, at = facts.task(task, None)
+def _poll_counted(facts: Facts, fact: e.PollIteration | e.PollFinished) -> None:
+    _, link, at = facts.task(fact.task, None)
     poll = at.polls.get(link.label)
-    require(poll is not None and count == _split(task)[2] - poll.first + 1, "it is not that call of the poll")
+    count = fact.iteration if isinstance(fact, e.PollIteration) else fact.iterations
+    require(poll is not None and count == _split(fact.task)[2] - poll.first + 1, "it is not that call of the poll")
 
 
 # -- items and steps ------------------------------------------------------------------------------------------------
@@ -257,17 +235,9 @@ def _iteration_started(facts: Facts, fact: e.IterationStarted) -> None:
     require(resumes or not started, f"item {fact.index} was started under this lease")
 
 
-def _iteration_done(facts: Facts, fact: e.IterationDone) -> None:
-    facts.holds(fact.index)
-
-
 def _iteration_failed(facts: Facts, fact: e.IterationFailed) -> None:
     facts.holds(fact.index)
     facts.failed_at(fact.index, fact.task, fact.attempt)
-
-
-def _step_done(facts: Facts, fact: e.StepDone) -> None:
-    facts.holds(None)
 
 
 def _step_failed(facts: Facts, fact: e.StepFailed) -> None:
@@ -317,60 +287,7 @@ def _waits_for_task(facts: Facts, fact: e.StepPaused) -> None:
     else:
         require(fact.request is None, "a signal takes no request")
         known = known_values(facts, fact.index, fact.chain)
-        require(_fits_text(link.inputs["signal"], fact.key, known), "the task waits for another signal")
-
-
-def _waits_for_child(facts: Facts, fact: e.StepPaused, task: Task, at: Progress) -> None:
-    """Path, version, payload and id of the child are what the compiled task makes of them."""
-    path = f"{fact.chain}{task.label}#{at.visits.get(task.label, 0)}"
-    action = action_id(facts.state.id, TaskId(facts.run.id, path, fact.index))
-    require(fact.key == child_id(action, at.attempt), "the child id does not match the task")
-    request = fact.request or {}
-    require(set(request) == {"path", "version", "payload", "step"}, "the child request has unexpected fields")
-    require(request["step"] == facts.run.step, "the child request names another step")
-    known = known_values(facts, fact.index, fact.chain)
-    require(fits(task.args, request["payload"], known), "the payload does not match the task")
-    known = known.with_args(request["payload"])
-    require(_fits_text(task.inputs["path"], request["path"], known), "the path does not match the task")
-    require(_fits_text(task.inputs.get("version"), request["version"], known), "the version does not match the task")
-
-
-# -- values of templates --------------------------------------------------------------------------------------------
-
-
-class Known(NamedTuple):
-    """Names that have the same value for a task and the server. A missing name can't be derived."""
-
-    scope: Scope
-    budget: Budget
-    """Shared by all templates of a report. Values beyond it are not derived."""
-
-    def with_args(self, own: Any) -> Known:
-        """The same for the inputs of a task, which see its own args too."""
-        args = {**self.scope["args"], **own} if isinstance(own, dict) else self.scope["args"]
-        return Known(Scope(self.scope, args=args), self.budget)
-
-    def value(self, source: str) -> Any:
-        """The value of a template; UNKNOWN if only the worker knows it."""
-        template = parse(source)
-        if template.is_constant:
-            return source
-        names = {read.path[0] for read in template.reads}
-        timed = any(use.name == "now" for use in template.functions)
-        if timed or not all(name in STABLE and name in self.scope for name in names):
-            return UNKNOWN
-        try:
-            with self.budget.allowance:
-                return render(source, self.scope, self.budget)
-        except (TemplateError, Need):  # stored values are not loaded for this
-            return UNKNOWN
-
-
-class _Unknown:
-    """A value that only the worker knows."""
-
-
-UNKNOWN = _Unknown()
+        require(fits_text(link.inputs["signal"], fact.key, known), "the task waits for another signal")
 
 
 def known_values(facts: Facts, index: int | None, chain: str) -> Known:
@@ -390,58 +307,19 @@ def known_values(facts: Facts, index: int | None, chain: str) -> Known:
     return Known(scope, facts.budget)
 
 
-def fits(written: Any, told: Any, known: Known) -> bool:
-    """Whether a reported value equals the value of the playbook, as far as that can be derived."""
-    if isinstance(written, str):
-        return _agrees(known.value(written), told)
-    if isinstance(written, dict):
-        return isinstance(told, dict) and _match(written, told, lambda one, other: fits(one, other, known))
-    if isinstance(written, list | tuple):
-        same = isinstance(told, list | tuple) and len(told) == len(written)
-        return same and all(fits(one, other, known) for one, other in zip(written, told, strict=True))
-    return _agrees(written, told)
-
-
-def _fits_text(written: Any, told: Any, known: Known) -> bool:
-    """The same for an input that may be converted on its way: `"3"` is version 3."""
-    expected = known.value(written) if isinstance(written, str) else written
-    return _agrees(expected, told) or (told is not None and _agrees(str(expected), str(told)))
-
-
-def _agrees(expected: Any, told: Any) -> bool:
-    """Whether the values are equal, apart from what is stored elsewhere and from secrets that the worker has hidden."""
-    if isinstance(expected, _Unknown | Reference):
-        return True
-    if isinstance(told, str) and HIDDEN in told:
-        parts = told.split(HIDDEN)
-        return told == HIDDEN or (isinstance(expected, str) and _in_order(parts, expected))
-    if isinstance(expected, dict) and isinstance(told, dict):
-        return _match(expected, told, _agrees)
-    if isinstance(expected, list | tuple) and isinstance(told, list | tuple):
-        pairs = zip(expected, told, strict=False)
-        return len(expected) == len(told) and all(_agrees(one, other) for one, other in pairs)
-    return bool(expected == told)
-
-
-def _match(expected: dict[str, Any], told: dict[str, Any], same: Callable[[Any, Any], bool]) -> bool:
-    """Whether maps have the same keys, apart from those in which a secret is hidden, with the same values."""
-    plain = [key for key in told if HIDDEN not in key]
-    as_many = len(told) == len(expected) or len(plain) < len(told) < len(expected)
-    return as_many and all(key in expected and same(expected[key], told[key]) for key in plain)
-
-
-def _in_order(parts: Sequence[str], text: str) -> bool:
-    """Whether the text consists of these parts in this order, with anything between them."""
-    first, *middle, last = parts
-    if not (text.startswith(first) and text.endswith(last) and len(text) >= len(first) + len(last)):
-        return False
-    at, end = len(first), len(text) - len(last)
-    for part in middle:
-        found = text.find(part, at, end)
-        if found < 0:
-            return False
-        at = found + len(part)
-    return True
+def _waits_for_child(facts: Facts, fact: e.StepPaused, task: Task, at: Progress) -> None:
+    """Path, version, payload and id of the child are what the compiled task makes of them."""
+    path = f"{fact.chain}{task.label}#{at.visits.get(task.label, 0)}"
+    action = action_id(facts.state.id, TaskId(facts.run.id, path, fact.index))
+    require(fact.key == child_id(action, at.attempt), "the child id does not match the task")
+    request = fact.request or {}
+    require(set(request) == {"path", "version", "payload", "step"}, "the child request has unexpected fields")
+    require(request["step"] == facts.run.step, "the child request names another step")
+    known = known_values(facts, fact.index, fact.chain)
+    require(fits(task.args, request["payload"], known), "the payload does not match the task")
+    known = known.with_args(request["payload"])
+    require(fits_text(task.inputs["path"], request["path"], known), "the path does not match the task")
+    require(fits_text(task.inputs.get("version"), request["version"], known), "the version does not match the task")
 
 
 CHECKS: dict[type[e.Event], Callable[[Facts, Any], None]] = {
@@ -451,12 +329,12 @@ CHECKS: dict[type[e.Event], Callable[[Facts, Any], None]] = {
     e.SinkProcessed: _task_done,
     e.TaskRetryScheduled: _task_retry,
     e.PollStarted: _poll_started,
-    e.PollIteration: _poll_iteration,
-    e.PollFinished: _poll_finished,
+    e.PollIteration: _poll_counted,
+    e.PollFinished: _poll_counted,
     e.IterationStarted: _iteration_started,
-    e.IterationDone: _iteration_done,
+    e.IterationDone: lambda facts, fact: facts.holds(fact.index),
     e.IterationFailed: _iteration_failed,
-    e.StepDone: _step_done,
+    e.StepDone: lambda facts, fact: facts.holds(None),
     e.StepFailed: _step_failed,
     e.StepPaused: _step_paused,
 }
@@ -479,10 +357,7 @@ def require(holds: bool, reason: str) -> None:
 
 
 def _named(links: Sequence[Link], label: str) -> Link | None:
-    for link in links:
-        if link.label == label:
-            return link
-    return None
+    return next((link for link in links if link.label == label), None)
 
 
 def _split(task: TaskId) -> tuple[str, str, int]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from noetl.engine import events as e
 from noetl.engine.limits import encoded_size
 from noetl.engine.patch import APPEND, Write, apply_patch
-from noetl.engine.state import Execution
+from noetl.engine.state import Execution, Handlers
 from noetl.reference import Reference, decode_inline
 
 MAX_CTX_BYTES = 1 << 20
@@ -48,4 +48,4 @@ def size_after(state: Execution, key: str, operator: str, operand: Any, old: Any
     return encoded_size(new, UNLIMITED)
 
 
-HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {e.CtxPatched: _patched}
+HANDLERS: Handlers = {e.CtxPatched: _patched}

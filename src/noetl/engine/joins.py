@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noetl.engine import events as e
-from noetl.engine.failures import template_failure
 from noetl.engine.schedule import schedule
 from noetl.engine.state import Execution
+from noetl.engine.step_runs import template_failure
 from noetl.engine.tokens import is_allowed
 from noetl.errors import TemplateError
 

@@ -5,14 +5,13 @@ A lease expires `ttl` seconds after the last heartbeat of its worker. Each loss 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from noetl.engine import events as e
 from noetl.engine.commands import Claim
 from noetl.engine.loops import lane_length, next_lane, return_lane, take_items
-from noetl.engine.ready import has_room, refresh_ready
-from noetl.engine.state import WHOLE_RUN, Execution, Lease, Parked, Run
+from noetl.engine.state import WHOLE_RUN, Execution, Handlers, Lease, Parked, Run
+from noetl.engine.step_runs import has_room, refresh_ready
 from noetl.engine.timer_keys import RunTimeout, WaitLimit
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error
@@ -165,7 +164,7 @@ def _park(state: Execution, run: Run, event: e.StepPaused) -> None:
         state.timers[WaitLimit(run.id, index).name] = event.due
 
 
-HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
+HANDLERS: Handlers = {
     e.StepStarted: _granted,
     e.StepRegranted: _granted,
     e.StepPaused: _paused,

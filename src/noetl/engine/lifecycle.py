@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from noetl.engine import events as e
 from noetl.engine.commands import Abandon, ChildEnded, Claim, Command, Lost, Report, Start, TimerDue
-from noetl.engine.failures import template_failure
 from noetl.engine.schedule import schedule
-from noetl.engine.state import Execution
-from noetl.engine.step_runs import cancel_run
+from noetl.engine.state import Execution, Handlers
+from noetl.engine.step_runs import cancel_run, template_failure
 from noetl.errors import TemplateError
 from noetl.expression import render
 
@@ -135,7 +133,7 @@ def _cancelled(state: Execution, event: e.PlaybookCancelled, at: float) -> None:
     _stop_everything(state)
 
 
-HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
+HANDLERS: Handlers = {
     e.WorkflowFinished: _workflow_finished,
     e.PlaybookProcessed: _processed,
     e.PlaybookPaused: _paused,

@@ -7,7 +7,7 @@ lane returned. The lane length adapts: it doubles when a lane was fast and halve
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,11 @@ from msgspec.structs import replace
 
 from noetl.engine import events as e
 from noetl.engine import upcast
-from noetl.engine.failures import error_data
 from noetl.engine.limits import encoded_size, shrink
 from noetl.engine.net import StepPlan
 from noetl.engine.patch import SET, Write
-from noetl.engine.ready import refresh_ready
-from noetl.engine.state import Execution, Loop, Run, StepResult
-from noetl.engine.step_runs import end_run
+from noetl.engine.state import Execution, Handlers, Loop, Run, StepResult
+from noetl.engine.step_runs import end_run, error_data, refresh_ready
 from noetl.errors import TemplateError
 from noetl.expression import kind_of, unwrapped
 from noetl.model.outcome import Error
@@ -294,7 +292,7 @@ def _done(state: Execution, event: e.LoopDone, at: float) -> None:
     end_run(state, run, StepResult("succeeded", result=event.result), event.name, data)
 
 
-HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
+HANDLERS: Handlers = {
     e.LoopStarted: _started,
     e.IterationStarted: _iteration_started,
     e.IterationDone: _iteration_done,

@@ -207,15 +207,7 @@ class CompetingSteps(dict[str, frozenset[str]]):
 def guard_test(guard: Guard | None) -> Test:
     """The guard as a function of a scope; None (an `else`) always holds."""
     if guard is None or guard is True:
-        return _always
+        return lambda scope: True
     if guard is False:
-        return _never
+        return lambda scope: False
     return parse(guard).test
-
-
-def _always(scope: Mapping[str, Any]) -> bool:
-    return True
-
-
-def _never(scope: Mapping[str, Any]) -> bool:
-    return False

@@ -28,20 +28,12 @@ class BadPatch(Exception):
     """A reducer met a value that it can't combine with."""
 
 
-def _append(old: Any, operand: Any) -> Any:
-    return [*([] if old is None else old), operand]
-
-
-def _merge(old: Any, operand: Any) -> Any:
-    return {**({} if old is None else old), **operand}
-
-
 REDUCERS: dict[str, Callable[[Any, Any], Any]] = {
     "$add": lambda old, operand: operand if old is None else old + operand,
-    APPEND: _append,
+    APPEND: lambda old, operand: [*([] if old is None else old), operand],
     "$max": lambda old, operand: operand if old is None else max(old, operand),
     "$min": lambda old, operand: operand if old is None else min(old, operand),
-    "$merge": _merge,
+    "$merge": lambda old, operand: {**({} if old is None else old), **operand},
 }
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from noetl.engine import events as e
-from noetl.engine.failures import limit_failure, template_failure
 from noetl.engine.limits import EventTooLarge, shrink
-from noetl.engine.state import Ended, Execution
+from noetl.engine.state import Ended, Execution, Handlers
+from noetl.engine.step_runs import limit_failure, template_failure
 from noetl.engine.tokens import MAX_TOKENS, leave_when_sent
 from noetl.errors import TemplateError
 from noetl.model.identity import step_of
@@ -96,4 +95,4 @@ def _evaluated(state: Execution, event: e.NextEvaluated, at: float) -> None:
     leave_when_sent(state, ended)
 
 
-HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {e.NextEvaluated: _evaluated}
+HANDLERS: Handlers = {e.NextEvaluated: _evaluated}

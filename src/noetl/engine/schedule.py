@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from noetl.engine import events as e
-from noetl.engine.failures import limit_failure
 from noetl.engine.leases import server_grant
 from noetl.engine.loops import loop_items, start_loop
 from noetl.engine.net import StepPlan
-from noetl.engine.ready import refresh_ready
-from noetl.engine.state import Execution, Run
+from noetl.engine.state import Execution, Handlers, Run
+from noetl.engine.step_runs import limit_failure, refresh_ready
 from noetl.engine.timer_keys import StepTimer
 from noetl.engine.tokens import change_occupancy, merged_args, take_token
 from noetl.model.identity import step_of
@@ -61,4 +59,4 @@ def _scheduled(state: Execution, event: e.StepScheduled, at: float) -> None:
     refresh_ready(state, run)
 
 
-HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {e.StepScheduled: _scheduled}
+HANDLERS: Handlers = {e.StepScheduled: _scheduled}

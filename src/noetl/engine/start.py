@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -11,7 +10,7 @@ from noetl.engine import events as e
 from noetl.engine.commands import Start
 from noetl.engine.limits import EventTooLarge, shrink
 from noetl.engine.patch import plain_patch
-from noetl.engine.state import Execution
+from noetl.engine.state import Execution, Handlers, unchanged
 from noetl.engine.timer_keys import ExecutionTimeout
 from noetl.errors import TemplateError
 from noetl.expression import BUDGET_KEY, NOW_KEY, parse, render
@@ -129,13 +128,9 @@ def _playbook_started(state: Execution, event: e.PlaybookStarted, at: float) -> 
         state.timers[ExecutionTimeout().name] = at + limit
 
 
-def _workflow_started(state: Execution, event: e.WorkflowStarted, at: float) -> None:
-    pass
-
-
-HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
+HANDLERS: Handlers = {
     e.ExecutionRequested: _requested,
     e.RequestEvaluated: _evaluated,
     e.PlaybookStarted: _playbook_started,
-    e.WorkflowStarted: _workflow_started,
+    e.WorkflowStarted: unchanged,
 }

@@ -5,13 +5,13 @@ Finished runs leave; what remains of a step is its last result. So memory follow
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from noetl.classic.state import AfterCallProgress
-from noetl.engine.events import Interval
+from noetl.engine.events import Event, Interval
 from noetl.engine.net import Net
 from noetl.engine.patch import Write
 from noetl.model.outcome import Error, Outcome
@@ -339,3 +339,11 @@ class Execution(msgspec.Struct):
     @property
     def over(self) -> bool:
         return self.status in ("succeeded", "failed", "cancelled")
+
+
+Handlers: TypeAlias = dict[type[Event], Callable[[Execution, Any, float], None]]
+"""How each type of event changes the state; the number is the time of the event."""
+
+
+def unchanged(state: Execution, event: Event, at: float) -> None:
+    """The handler of events that change nothing."""

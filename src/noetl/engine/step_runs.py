@@ -1,14 +1,48 @@
-"""The end of a step run: its result or its error, and everything it held."""
+"""Step runs: which of them a worker could work on, and how they end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from noetl.engine import events as e
-from noetl.engine.failures import error_data
-from noetl.engine.state import Ended, Execution, Run, StepResult
+from noetl.engine.state import WHOLE_RUN, Ended, Execution, Handlers, Run, StepResult
 from noetl.engine.timer_keys import RunTimeout, StepTimer, WaitLimit
+from noetl.errors import TemplateError
+from noetl.model.outcome import Error
+
+# -- ready ----------------------------------------------------------------------------------------------------------
+
+
+def refresh_ready(state: Execution, run: Run) -> None:
+    """Add the run to `state.ready` or remove it. Called after every change of the run."""
+    if not _is_claimable(state, run):
+        state.ready.pop(run.id, None)
+    elif run.id not in state.ready:
+        state.ready[run.id] = state.net.steps[run.step].pool or state.net.playbook.executor.pool
+
+
+def _is_claimable(state: Execution, run: Run) -> bool:
+    plan, loop = state.net.steps[run.step], run.loop
+    if plan.after_call is None and not plan.step.tasks:
+        return False
+    if plan.step.loop is None or (run.after_call is not None and run.after_call.begun):
+        if run.fence is not None or WHOLE_RUN in run.parked:
+            return False
+        return plan.after_call is None or not plan.after_call.awaits_event(run)
+    if loop is None or (plan.local and loop.lanes):  # one worker has the whole loop
+        return False
+    return has_room(state, run)
+
+
+def has_room(state: Execution, run: Run) -> bool:
+    """Whether items of a loop are unleased and one more lane may run."""
+    loop = run.loop
+    if loop is None or not (loop.returned or loop.next < loop.total):
+        return False
+    return len(loop.lanes) + len(run.parked) < state.net.steps[run.step].lanes
+
+
+# -- end ------------------------------------------------------------------------------------------------------------
 
 
 def _done(state: Execution, event: e.StepDone, at: float) -> None:
@@ -59,7 +93,30 @@ def drop_run(state: Execution, run: Run) -> None:
         state.timers.pop(WaitLimit(run.id, index).name, None)
 
 
-HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
+# -- errors as data, for templates and people -----------------------------------------------------------------------
+
+
+def error_data(error: Error, step: str, task: str | None, attempt: int) -> dict[str, Any]:
+    return {
+        "kind": error.kind,
+        "message": error.message,
+        "retryable": error.retryable,
+        "details": error.details,
+        "step": step,
+        "task": task,
+        "attempt": attempt,
+    }
+
+
+def template_failure(error: TemplateError, step: str, place: str) -> dict[str, Any]:
+    return {"kind": "template", "message": f"{error.message} in {error.source!r}"[:1000], "step": step, "place": place}
+
+
+def limit_failure(message: str, step: str) -> dict[str, Any]:
+    return {"kind": "limit", "message": message, "step": step}
+
+
+HANDLERS: Handlers = {
     e.StepDone: _done,
     e.StepFailed: _failed,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from noetl.engine.ctx import MAX_CTX_BYTES, patch_ctx, size_after
 from noetl.engine.limits import EventTooLarge, shrink
 from noetl.engine.loops import fail_iteration, is_parallel, note_writers
 from noetl.engine.patch import SET, BadPatch, Write, apply_patch, wanted, written
-from noetl.engine.state import WHOLE_RUN, Execution, Poll, Progress, Run
+from noetl.engine.state import WHOLE_RUN, Execution, Handlers, Poll, Progress, Run, unchanged
 from noetl.errors import TemplateFailed
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome
@@ -234,22 +234,18 @@ def _poll_started(state: Execution, event: e.PollStarted, at: float) -> None:
     state.runs[event.task.run].progress_of(event.task.index, prefix).polls[label] = Poll(visit, event.due)
 
 
-def _poll_iteration(state: Execution, event: e.PollIteration, at: float) -> None:
-    pass
-
-
 def _poll_finished(state: Execution, event: e.PollFinished, at: float) -> None:
     prefix, label, _ = split_path(event.task)
     state.runs[event.task.run].progress_of(event.task.index, prefix).polls.pop(label, None)
 
 
-HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
+HANDLERS: Handlers = {
     e.TaskStarted: _started,
     e.TaskDone: _done,
     e.TaskRetryScheduled: _retry_scheduled,
     e.SinkStarted: _started,
     e.SinkProcessed: _done,
     e.PollStarted: _poll_started,
-    e.PollIteration: _poll_iteration,
+    e.PollIteration: unchanged,
     e.PollFinished: _poll_finished,
 }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from noetl.engine import events as e
-from noetl.engine.state import Execution
+from noetl.engine.state import Execution, Handlers
 from noetl.engine.timer_keys import ExecutionTimeout, RunTimeout, TokenDelay, WaitLimit, timer_of
 from noetl.engine.tokens import arrive
 from noetl.engine.waits import wake
@@ -54,7 +53,7 @@ def _fired(state: Execution, event: e.TimerFired, at: float) -> None:
             arrive(state, state.tokens[token])
 
 
-HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
+HANDLERS: Handlers = {
     e.TimerArmed: _armed,
     e.TimerFired: _fired,
 }

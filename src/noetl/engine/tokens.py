@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from noetl.engine import events as e
-from noetl.engine.failures import template_failure
 from noetl.engine.net import StepPlan
-from noetl.engine.state import Ended, Execution, Token
+from noetl.engine.state import Ended, Execution, Handlers, Token
+from noetl.engine.step_runs import template_failure
 from noetl.engine.timer_keys import TokenDelay
 from noetl.errors import TemplateError
 from noetl.model.identity import step_of
@@ -127,7 +127,7 @@ def leave_when_sent(state: Execution, ended: Ended) -> None:
         change_occupancy(state, step_of(ended.run), -1)
 
 
-HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
+HANDLERS: Handlers = {
     e.TokenEnqueued: _enqueued,
     e.TokenHeld: _held,
     e.TokenDenied: _denied,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from noetl.engine import events as e
 from noetl.engine.commands import Signal
 from noetl.engine.loops import return_items
-from noetl.engine.ready import refresh_ready
-from noetl.engine.state import WHOLE_RUN, Execution, Run
+from noetl.engine.state import WHOLE_RUN, Execution, Handlers, Run
+from noetl.engine.step_runs import refresh_ready
 from noetl.engine.timer_keys import WaitLimit
 from noetl.model.outcome import Outcome
 
@@ -101,7 +100,7 @@ def _received(state: Execution, event: e.MessageReceived, at: float) -> None:
     state.changed = state.deliverable = True
 
 
-HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {
+HANDLERS: Handlers = {
     e.StepResumed: _resumed,
     e.MessageReceived: _received,
 }

@@ -12,8 +12,8 @@ import pytest
 from stage import EXECUTION, HEAD, Stage, play
 
 from noetl.classic.events import NextRequested
-from noetl.engine import admissible
 from noetl.engine import events as e
+from noetl.engine import known_values
 from noetl.engine.admissible import Inadmissible
 from noetl.engine.commands import Command, Report, Signal
 from noetl.engine.decide import decide
@@ -373,7 +373,7 @@ def test_the_facts_of_a_report_share_one_budget_for_templates(
         budgets.append(budget)
         return render(source, scope, budget)
 
-    monkeypatch.setattr(admissible, "render", rendered)
+    monkeypatch.setattr(known_values, "render", rendered)
     assert outcome(one, msgspec.structs.replace(one.report, foreign=True)) is not None
     assert len(budgets) >= 5
     assert len(set(map(id, budgets))) == 1

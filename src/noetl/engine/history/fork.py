@@ -6,7 +6,7 @@ failed execution is resumed: a retry is a fork just before that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetl.classic.state import AfterCallProgress
@@ -17,9 +17,9 @@ from noetl.engine.limits import encoded_size
 from noetl.engine.loops import return_items, return_lane
 from noetl.engine.net import Net, StepPlan
 from noetl.engine.patch import apply_patch, plain_patch
-from noetl.engine.ready import refresh_ready
 from noetl.engine.start import materialised
-from noetl.engine.state import Execution, Run
+from noetl.engine.state import Execution, Handlers, Run
+from noetl.engine.step_runs import refresh_ready
 from noetl.engine.timer_keys import ExecutionTimeout, RunTimeout, StepTimer, WaitLimit, timer_of
 from noetl.errors import Conflict, TemplateError, UsageError
 from noetl.model.identity import TaskId, step_of
@@ -310,4 +310,4 @@ def under_way(state: Execution, failed: str = "") -> list[dict[str, Any]]:
     return runs
 
 
-HANDLERS: dict[type[e.Event], Callable[[Execution, Any, float], None]] = {e.ExecutionForked: _forked}
+HANDLERS: Handlers = {e.ExecutionForked: _forked}
