@@ -169,15 +169,7 @@ class Guard:
         api.metrics.answered(method if route != NO_ROUTE else NO_ROUTE, route, status, seconds)
         is_frequent = route in FREQUENT_ROUTES
         if api.traces is not None and not is_frequent and call is not None:
-            attributes = {
-                "http.request.method": method,
-                "http.route": route,
-                "http.response.status_code": status,
-                "noetl.request_id": reply.request_id,
-            }
-            if call.execution is not None:
-                attributes["noetl.execution_id"] = call.execution
-            api.traces.answered(call.span, call.parent_span, seconds, attributes, call.execution)
+            api.traces.answered(call, status, seconds)
         if api.settings.log_requests and (not is_frequent or status >= 400):
             level: Level = "error" if status == 500 else "warning" if status > 500 else "info"
             api.log.write(

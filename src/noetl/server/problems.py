@@ -7,7 +7,6 @@ from typing import Literal
 
 import msgspec
 
-from noetl.dsl.problem import Problem
 from noetl.errors import (
     AuthError,
     Conflict,
@@ -20,6 +19,7 @@ from noetl.errors import (
     Unstorable,
     UsageError,
 )
+from noetl.server.record_views import RecordView
 from noetl.worker.wire import BadMessage
 
 MEDIA = "application/problem+json"
@@ -40,7 +40,7 @@ STATUS: dict[type[NoetlError], int] = {
 UNAVAILABLE_RETRY_SECONDS = 1
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Finding(RecordView, frozen=True):
     """A problem of a playbook, and where it is."""
 
     file: str
@@ -50,11 +50,6 @@ class Finding(msgspec.Struct, frozen=True):
     severity: Literal["error", "warning"]
     message: str
     hint: str | None
-
-    @classmethod
-    def of(cls, problem: Problem) -> Finding:
-        place = problem.file, problem.line, problem.column
-        return cls(*place, problem.code, problem.severity, problem.message, problem.hint)
 
 
 class ProblemDetails(msgspec.Struct, frozen=True):

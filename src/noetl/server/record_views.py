@@ -19,7 +19,7 @@ class RecordView(msgspec.Struct, frozen=True):
     """A stored record, without what is secret or internal."""
 
     @classmethod
-    def of(cls, record: msgspec.Struct, **values: Any) -> Self:
+    def of(cls, record: object, **values: Any) -> Self:
         """The fields that the record has under the same names, and the given values of the others."""
         for name in cls.__struct_fields__:
             if name not in values:

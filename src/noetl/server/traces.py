@@ -25,6 +25,8 @@ from noetl.store.ports import Store
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
+    from noetl.server.call import Call
+
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
 ROWS_PER_READ = 1_000
 MAX_REQUESTS = 10_000
@@ -66,22 +68,23 @@ class Traces:
             del self.requests[next(iter(self.requests))]
         return point
 
-    def answered(
-        self,
-        point: Point | None,
-        caller: Point | None,
-        seconds: float,
-        attributes: dict[str, Any],
-        execution: str | None,
-    ) -> None:
+    def answered(self, call: Call, status: int, seconds: float) -> None:
         """Send the span of a request."""
+        point, caller, execution = call.span, call.parent_span, call.execution
+        attributes = {
+            "http.request.method": call.endpoint.method,
+            "http.route": call.endpoint.path,
+            "http.response.status_code": status,
+            "noetl.request_id": call.request_id,
+        }
+        if execution is not None:
+            attributes["noetl.execution_id"] = execution
         if point is None:
             point = Point(caller.trace if caller is not None else os.urandom(16).hex(), os.urandom(8).hex())
-        now, status = time.time(), attributes["http.response.status_code"]
-        name = f"{attributes['http.request.method']} {attributes['http.route']}"
         links = []
         if execution is not None and trace_of(execution) != point.trace:
             links.append(Point(trace_of(execution), span_id(execution)))
+        name, now = f"{call.endpoint.method} {call.endpoint.path}", time.time()
         error = str(status) if status >= 500 else None
         span = Span(name, point.span, caller.span if caller else None, now - seconds, now, attributes, error)
         self._send(point.trace, span, links, server=True)
