@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, TextIO
 
 import msgspec
 
@@ -26,14 +26,10 @@ LIBRARY_LINES, LIBRARY_SECONDS = 20, 60.0
 """Maximum lines per library in that time."""
 
 
-class Stream(Protocol):
-    def write(self, text: str, /) -> Any: ...
-
-
 class Log:
     """Writes lines from a level upwards."""
 
-    def __init__(self, form: Form = "json", level: Level = "info", stream: Stream | None = None) -> None:
+    def __init__(self, form: Form = "json", level: Level = "info", stream: TextIO | None = None) -> None:
         self.form, self.level = form, level
         self._lowest = ORDER[level]
         self._stream = stream

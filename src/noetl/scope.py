@@ -17,7 +17,7 @@ class Finished(Protocol):
     failures: list[dict[str, Any]] | None
 
 
-class StepView(View):
+class StepNamespace(View):
     """`steps.NAME`: exactly result, status, error and failures."""
 
     __slots__ = ("step",)
@@ -47,7 +47,7 @@ class StepsView(View):
         self.steps = steps
 
     def lookup(self, name: str | int) -> Any:
-        return StepView(self.steps[str(name)])
+        return StepNamespace(self.steps[str(name)])
 
 
 class Bare(View):
@@ -92,5 +92,5 @@ class Scope(dict[str, Any]):
         steps: StepsView | None = self.get("steps")
         if steps is not None and name in steps.steps:
             step = steps.steps[name]
-            return Bare(step.result, StepView(step).lookup)
+            return Bare(step.result, StepNamespace(step).lookup)
         raise KeyError(name)

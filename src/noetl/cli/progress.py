@@ -143,7 +143,7 @@ MARKS = {
 }
 
 
-class Branch(msgspec.Struct):
+class StepRow(msgspec.Struct):
     """A step run in the tree."""
 
     run: str
@@ -201,7 +201,7 @@ class Tree(View):
         self.status = "running"
         self.started: float | None = None
         self.ended: float | None = None
-        self.branches: dict[str, Branch] = {}
+        self.steps: dict[str, StepRow] = {}
         self.live: Live | None = None
 
     def begin(self, name: str, execution: str, last_old: int) -> None:
@@ -227,18 +227,18 @@ class Tree(View):
         match event:
             case e.PlaybookProcessed(outcome=outcome):
                 self.status, self.ended = outcome, at
-                for branch in self.branches.values():
-                    if branch.ended is None:
-                        branch.status, branch.ended = "cancelled", at
+                for step in self.steps.values():
+                    if step.ended is None:
+                        step.status, step.ended = "cancelled", at
             case e.PlaybookPaused():
                 self.status = "paused"
             case e.PlaybookResumed():
                 self.status = "running"
             case e.TaskStarted(task=task, attempt=attempt) | e.TaskRetryScheduled(task=task, attempt=attempt):
-                branch = self.branches.setdefault(task.run, Branch(task.run))
-                branch.task, branch.attempt = task.label, attempt
+                step = self.steps.setdefault(task.run, StepRow(task.run))
+                step.task, step.attempt = task.label, attempt
             case _ if (run := getattr(event, "run", None)) is not None:
-                self.branches.setdefault(run, Branch(run)).update(event, at)
+                self.steps.setdefault(run, StepRow(run)).update(event, at)
 
     def _drawing(self, height: int) -> Table:
         from rich.table import Table
@@ -249,10 +249,10 @@ class Tree(View):
         mark, style = MARKS[self.status]
         took = format_duration((self.ended or now) - (self.started or now))
         grid.add_row(Text(mark, style), Text(printable(self.name), "bold"), "", took, Text(self.execution, "dim"))
-        branches = list(self.branches.values())
-        hidden = max(0, len(branches) - max(5, height - 4))
+        steps = list(self.steps.values())
+        hidden = max(0, len(steps) - max(5, height - 4))
         if hidden:
             grid.add_row("", Text(f"{hidden:,} earlier", "dim"))
-        for branch in branches[hidden:]:
-            grid.add_row(*branch.row(now))
+        for step in steps[hidden:]:
+            grid.add_row(*step.row(now))
         return grid

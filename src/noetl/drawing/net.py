@@ -125,7 +125,7 @@ def net_of(playbook: Playbook) -> Net:
 # --- edges --------------------------------------------------------------------------------------------------
 
 
-class Arc(NamedTuple):
+class DrawnArc(NamedTuple):
     """An arc out of a step, with the name of its target."""
 
     to: str
@@ -134,20 +134,20 @@ class Arc(NamedTuple):
     failure: bool
 
 
-def arcs_of(step: Step) -> Iterator[Arc]:
+def arcs_of(step: Step) -> Iterator[DrawnArc]:
     """Gotos of classic branches, which are tried first, then the arcs of the router."""
     for branch in step.after_call.cases.branches if step.after_call and step.after_call.cases else ():
         links = [(link, arc) for link in branch.chain if isinstance(link, Goto) for arc in link.to]
         for goto, arc in links:
             delay = goto.delay if arc.delay is None else arc.delay
             failure = any(catches_failure(guard, step.name) for guard in (branch.when, arc.when))
-            yield Arc(arc.step, (bare(branch.when), bare(arc.when)), delay, failure)
+            yield DrawnArc(arc.step, (bare(branch.when), bare(arc.when)), delay, failure)
     guarded = False
     for arc in step.router.arcs:
         is_else = arc.when is True and guarded and step.router.mode == "exclusive"
         guarded = guarded or arc.when is not True
         guard = "else" if is_else else bare(arc.when)
-        yield Arc(arc.step, (guard,), arc.delay, catches_failure(arc.when, step.name))
+        yield DrawnArc(arc.step, (guard,), arc.delay, catches_failure(arc.when, step.name))
 
 
 def catches_failure(guard: Guard | None, step: str) -> bool:

@@ -70,6 +70,14 @@ def test_exclusive_arcs_tell_what_they_saw_and_which_was_not_reached() -> None:
     assert stage.events[found.seq - 1].name == "next.evaluated"
 
 
+def test_a_step_is_shown_whole_and_by_its_bare_name_as_its_result() -> None:
+    arc = "{step: b, when: '{{ steps.a != 1 and a != 1 }}'}"
+    stage = play(f"- {{step: a, tool: {{kind: noop, result: 3}}, next: {{arcs: [{arc}]}}}}\n- {{step: b}}")
+    (decision,) = of(explained(stage, "a"), "arcs")
+    whole = {"status": "succeeded", "result": 3, "error": None}
+    assert decision.reasons[0].values == {"steps.a": whole, "a": 3}
+
+
 def test_inclusive_arcs_are_all_looked_at() -> None:
     stage = play(ARCS.replace("MODE", "inclusive"), head="workload: {limit: 5}\n")
     (found,) = of(explained(stage, "a"), "arcs")

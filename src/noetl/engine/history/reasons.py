@@ -25,7 +25,7 @@ from noetl.expression import Missing, lookup, parse
 from noetl.model.identity import step_of
 from noetl.model.playbook import DEFAULT_ATTEMPTS, Guard, Task
 from noetl.reference import Need, Reference, preview_of, shape_of
-from noetl.scope import Scope, StepView
+from noetl.scope import Bare, Scope, StepNamespace
 
 MAX_VALUE_BYTES = 2_000
 """Of a larger value only its shape and a preview are reported."""
@@ -120,10 +120,11 @@ def _value(scope: Scope, path: Sequence[str | int]) -> Any:
 
 def _short(value: Any) -> Any:
     """The value for a report: views as data, and of a large value only its shape."""
-    if isinstance(value, StepView):
+    if isinstance(value, StepNamespace):
         step = value.step
-        whole = type(value) is StepView
-        value = {"status": step.status, "result": _short(step.result), "error": step.error} if whole else step.result
+        value = {"status": step.status, "result": _short(step.result), "error": step.error}
+    elif isinstance(value, Bare):
+        value = value.result
     if isinstance(value, Reference):
         return value
     try:
