@@ -20,8 +20,9 @@ from bench.measure import Figure, best_command, best_seconds
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.engine.state import Execution
+from noetl.host.embedded import Embedded
 from noetl.model.identity import uuid7
-from noetl.runtime.embedded import Embedded
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store.sqlite import SqliteStore
 from noetl.tools.registry import KINDS
 
@@ -70,8 +71,8 @@ def run(text: str, tenths_of: int = 0) -> Ran:
 
 async def _run(path: Path, text: str, tenths_of: int) -> Ran:
     store = SqliteStore(path)
-    engine = Embedded(store, KINDS, SystemClock(), no_children)
-    digest = engine.runtime.add(load("bench.yaml", text, KINDS).require())
+    engine = Embedded(LoadedPlaybooks(store), KINDS, SystemClock(), no_children)
+    digest = engine.runtime.playbooks.add(load("bench.yaml", text, KINDS).require())
     execution = uuid7(time.time(), os.urandom(8))
     marks: list[float] = []
     start, cpu = time.perf_counter(), time.process_time()
@@ -89,10 +90,10 @@ async def _run(path: Path, text: str, tenths_of: int) -> Ran:
 
 async def _watch(engine: Embedded, execution: str, total: int, marks: list[float]) -> None:
     """Note the time whenever another tenth of the items is done."""
-    state = engine.runtime.cells[execution].state
+    state = engine.runtime.executions[execution].state
     while not state.over:
-        await engine.runtime.moved.wait()
-        state = engine.runtime.cells[execution].state
+        await engine.runtime.committer.committed.wait()
+        state = engine.runtime.executions[execution].state
         done = next((run.loop.finished for run in state.runs.values() if run.loop), total if state.over else 0)
         while len(marks) < 10 and done >= (len(marks) + 1) * total // 10:
             marks.append(time.perf_counter())

@@ -25,12 +25,12 @@ from bench.engine import HEAD, NOOP, chain, loop, no_children
 from noetl.access.tokens import new_token
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
+from noetl.host.embedded import Embedded
 from noetl.log import Log
 from noetl.model.identity import uuid7
-from noetl.runtime.embedded import Embedded
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.server.app import create_app
 from noetl.server.options import ServerSettings
-from noetl.server.service import Service
 from noetl.store.access import Role
 from noetl.store.sqlite import SqliteStore
 from noetl.tools.registry import KINDS
@@ -56,10 +56,10 @@ Place = Callable[[Path], AbstractAsyncContextManager[Prepare]]
 @asynccontextmanager
 async def embedded(folder: Path) -> AsyncIterator[Prepare]:
     """The engine in one process, as `noetl run` has it."""
-    engine = Embedded(SqliteStore(folder / "cost.db"), KINDS, SystemClock(), no_children)
+    engine = Embedded(LoadedPlaybooks(SqliteStore(folder / "cost.db")), KINDS, SystemClock(), no_children)
 
     def prepare(text: str) -> Run:
-        digest = engine.runtime.add(load("cost.yaml", text, KINDS).require())
+        digest = engine.runtime.playbooks.add(load("cost.yaml", text, KINDS).require())
 
         async def run() -> None:
             execution = uuid7(time.time(), os.urandom(8))
@@ -85,19 +85,19 @@ class CountingTransport(httpx2.ASGITransport):
 async def served(folder: Path) -> AsyncIterator[Prepare]:
     """A server with a worker that speaks to it over HTTP, without sockets between them."""
     store, clock = SqliteStore(folder / "cost.db"), SystemClock()
-    service = Service(store, clock, no_children)
-    app = create_app(service, ServerSettings(log=Log(stream=StringIO())))
+    app = create_app(store, clock, ServerSettings(log=Log(stream=StringIO())))
+    host = app.api.host
     transport = CountingTransport(app=app)
     link = await connected(store, transport)
-    shift = Shift(Worker(NAME, link, KINDS, clock, 1), lambda message: None)
-    engine, working = asyncio.create_task(service.run()), asyncio.create_task(shift.run())
+    shift = Shift(Worker(NAME, link, KINDS, clock, 1, link.output.write), lambda message: None)
+    engine, working = asyncio.create_task(host.run()), asyncio.create_task(shift.run())
     client = httpx2.AsyncClient(base_url=URL, headers=headers(token(store, "admin")), transport=transport)
 
     def prepare(text: str) -> Run:
         playbook = load("cost.yaml", text, KINDS).require()
         store.put_playbook(playbook.digest, "cost.yaml", text.encode())
         store.register(playbook.path, playbook.digest)
-        service.runtime.add(playbook)
+        host.runtime.playbooks.add(playbook)
 
         async def run() -> None:
             request = {"path": playbook.path}
@@ -114,7 +114,7 @@ async def served(folder: Path) -> AsyncIterator[Prepare]:
     await client.aclose()
     await link.close()
     app.api.close()
-    service.close()
+    store.close()
 
 
 async def connected(store: SqliteStore, transport: httpx2.AsyncBaseTransport) -> HttpLink:

@@ -28,7 +28,8 @@ from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.engine.commands import Claim
 from noetl.engine.state import Execution
-from noetl.server.service import Service
+from noetl.host.server_host import ServerHost
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store.ports import Store, WorkerSession
 from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
@@ -208,36 +209,40 @@ def _claim_figures(name: str, store: Store) -> Iterator[Figure]:
 
 
 async def _claims(store: Store) -> tuple[float, float]:
-    service = Service(store, SystemClock(), _no_children)
+    host = ServerHost(LoadedPlaybooks(store), SystemClock(), _no_children, on_error=_fail)
     playbook = load("bench.yaml", SHORT, KINDS).require()
-    await service.runtime.thread.ask(store.put_playbook, playbook.digest, "bench.yaml", SHORT.encode())
-    digest = service.runtime.add(playbook)
+    await host.runtime.thread.ask(store.put_playbook, playbook.digest, "bench.yaml", SHORT.encode())
+    digest = host.runtime.playbooks.add(playbook)
     for _ in range(READY // 500):
-        await asyncio.gather(*(service.start(digest, {}, {}) for _ in range(500)))
-    running = [asyncio.create_task(service.run()), asyncio.create_task(_beats(service))]
+        await asyncio.gather(*(host.runtime.start(digest, {}, {}) for _ in range(500)))
+    running = [asyncio.create_task(host.run()), asyncio.create_task(_beats(host))]
     times = []
     for number in range(CLAIMS):
         start = time.perf_counter()
-        works = await service.claim(Claim(f"w{number % WORKERS}", 1, "default", f"c{number}"))
+        works = await host.dispatcher.claim(Claim(f"w{number % WORKERS}", 1, "default", f"c{number}"))
         times.append(time.perf_counter() - start)
         assert len(works) == 1
         await asyncio.sleep(0.005)
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
-    service.close()
+    host.runtime.close()
     return sorted(times)[int(CLAIMS * 0.99) - 1], CLAIMS / sum(times)
 
 
-async def _beats(service: Service) -> None:
+def _fail(message: str, execution: str | None) -> None:
+    raise AssertionError(message)
+
+
+async def _beats(host: ServerHost) -> None:
     """Ten beats a second: those of 100 workers."""
     held: dict[str, dict[str, list[int]]] = {}
     number = 0
     while True:
         worker = f"w{number % WORKERS}"
-        for execution, fence, *_ in await service.runtime.thread.ask(service.store.leases_of, worker):
+        for execution, fence, *_ in await host.runtime.thread.ask(host.runtime.store.leases_of, worker):
             held.setdefault(worker, {})[execution] = [fence]
-        await service.heartbeat(WorkerSession(worker, "default", 16, leases=held.get(worker, {}), started=1.0))
+        await host.heartbeats.record(WorkerSession(worker, "default", 16, leases=held.get(worker, {}), started=1.0))
         number += 1
         await asyncio.sleep(10 / WORKERS)
 

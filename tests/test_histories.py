@@ -14,6 +14,7 @@ import pytest
 from noetl.clock import SystemClock
 from noetl.runtime import history
 from noetl.runtime.audit import Audit
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
 from noetl.store.ports import Summary
 from noetl.store.sqlite import SqliteStore
@@ -40,7 +41,7 @@ def folded(store: SqliteStore) -> list[tuple[Summary, history.Replayed]]:
     """Every run of a store, its log folded from the first event."""
 
     async def replays() -> list[tuple[Summary, history.Replayed]]:
-        runtime = Runtime(store, SystemClock())
+        runtime = Runtime(LoadedPlaybooks(store), SystemClock())
         try:
             runs = store.summaries(limit=ALL)
             return [(summary, await history.replay(runtime, summary.execution_id)) for summary in runs]

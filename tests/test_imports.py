@@ -24,6 +24,7 @@
     files                               playbooks on disk
     worker                              runs work under leases
     runtime                             the shell around the engine
+    host                                claims, timers, lost leases, children: the engine in a process
     server, testing                     the server; helpers for people who test playbooks and tools
     client                              what the command line asks of a database or a server
     cli                                 the command line
@@ -63,6 +64,7 @@ LEVELS = [
     ["files"],
     ["worker"],
     ["runtime"],
+    ["host"],
     ["server", "testing"],
     ["client"],
     ["cli"],

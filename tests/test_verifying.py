@@ -14,7 +14,8 @@ from tests.verifying import MANY, check_databases, verified
 
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
-from noetl.runtime.embedded import Embedded
+from noetl.host.embedded import Embedded
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.tools.registry import KINDS
 
 EXECUTION = "00000000-0000-7000-8000-000000000001"
@@ -26,8 +27,8 @@ def run() -> MemoryStore:
     store = MemoryStore()
 
     async def whole() -> None:
-        engine = Embedded(store, KINDS, SystemClock(), no_children)
-        await engine.start(EXECUTION, engine.runtime.add(load("x.yaml", TEXT, KINDS).require()), {}, {})
+        engine = Embedded(LoadedPlaybooks(store), KINDS, SystemClock(), no_children)
+        await engine.start(EXECUTION, engine.runtime.playbooks.add(load("x.yaml", TEXT, KINDS).require()), {}, {})
         await engine.drive(EXECUTION)
         await engine.close()
 

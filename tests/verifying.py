@@ -92,7 +92,7 @@ def violations_of(made: list[Runtime]) -> Iterator[Violation]:
 
 def known_nets(made: list[Runtime]) -> dict[str, Net]:
     """By digest: not every test stores the text of its playbooks."""
-    return {digest: net for runtime in made for digest, net in runtime.playbooks.in_memory.items()}
+    return {digest: net for runtime in made for digest, net in runtime.playbooks.cache.in_memory.items()}
 
 
 def violations_in(store: Store, nets: dict[str, Net]) -> Iterator[Violation]:

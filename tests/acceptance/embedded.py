@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.engine.state import Execution
+from noetl.host.embedded import Embedded
 from noetl.runtime.audit import Audit
-from noetl.runtime.embedded import Embedded
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store.codec import decode
 from noetl.store.ports import Row
 from noetl.store.sqlite import SqliteStore
@@ -51,9 +52,9 @@ def run(folder: Path, playbook: str, payload: dict[str, Any] | None = None, seco
 
 async def _run(folder: Path, text: str, payload: dict[str, Any], seconds: float) -> Ended:
     store, clock = SqliteStore(folder / "noetl.db", synchronous="normal"), HurriedClock()
-    engine = Embedded(store, KINDS, clock, _no_children)
+    engine = Embedded(LoadedPlaybooks(store), KINDS, clock, _no_children)
     try:
-        digest = engine.runtime.add(load("acceptance.yaml", text, KINDS).require())
+        digest = engine.runtime.playbooks.add(load("acceptance.yaml", text, KINDS).require())
         store.put_playbook(digest, "acceptance.yaml", text.encode())
         async with asyncio.timeout(seconds):
             await engine.start(EXECUTION, digest, payload, {})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from io import StringIO
 from textwrap import dedent, indent
 from typing import Any, Protocol
 
@@ -25,15 +26,19 @@ from noetl.engine.commands import Cancel, Claim, Command, Pause, Report
 from noetl.engine.history.verify import verify
 from noetl.engine.state import Execution
 from noetl.errors import NoetlError, NotFound
+from noetl.host import server_host
+from noetl.host.embedded import Embedded
+from noetl.host.local_link import LocalLink
+from noetl.host.server_host import ServerHost
 from noetl.keychain.keychain import StoredCredential
+from noetl.log import Log
 from noetl.model.identity import uuid7
 from noetl.reference import Reference, TooLarge, refer
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
-from noetl.server import service as service_module
 from noetl.server.app import create_app
 from noetl.server.listen import bound, listen, url_of
-from noetl.server.local_link import LocalLink
-from noetl.server.service import Service
+from noetl.server.options import ServerSettings
 from noetl.store import codec
 from noetl.store.ports import Store, WorkerSession
 from noetl.tools.registry import KINDS
@@ -77,7 +82,7 @@ class Stand(Protocol):
 class ServerStand(Stand, Protocol):
     """A server."""
 
-    service: Service
+    host: ServerHost
 
     async def claim(self, command: Claim, again: bool = False) -> list[Work]:
         """A claim with an id of the test's own."""
@@ -93,14 +98,16 @@ Open = Callable[[], AbstractAsyncContextManager[Any]]
 
 
 class EmbeddedStand:
-    """The runtime of `noetl run` is its own link."""
+    """The engine of `noetl run`."""
 
     def __init__(self) -> None:
         self.store: Store = MemoryStore()
-        self.runtime = Runtime(self.store, SystemClock(), opened)
+        playbooks = LoadedPlaybooks(self.store)
+        self.engine = Embedded(playbooks, KINDS, SystemClock(), no_children, open_credential=opened)
+        self.runtime = self.engine.runtime
 
     def link(self, worker: str = "w1", pool: str = "default") -> Link:
-        return self.runtime
+        return self.engine.link
 
 
 class LocalStand:
@@ -108,18 +115,20 @@ class LocalStand:
 
     def __init__(self) -> None:
         self.store: Store = MemoryStore()
-        self.service = Service(self.store, SystemClock(), no_children, open_credential=opened)
-        self.runtime = self.service.runtime
+        settings = ServerSettings(log=Log(stream=StringIO()), open_credential=opened)
+        self.app = create_app(self.store, SystemClock(), settings)
+        self.host = self.app.api.host
+        self.runtime = self.host.runtime
         self.output = Output(SystemClock())
 
     def link(self, worker: str = "w1", pool: str = "default") -> Link:
-        return LocalLink(self.service, pool, self.output)
+        return LocalLink(self.host.dispatcher, self.output, pool)
 
     async def claim(self, command: Claim, again: bool = False) -> list[Work]:
-        return await self.service.claim(command, again=again)
+        return await self.host.dispatcher.claim(command, again=again)
 
     async def beat(self, worker: str, leases: dict[str, list[int]]) -> tuple[list[tuple[str, int]], list[str]]:
-        return await self.service.heartbeat(WorkerSession(worker, "default", 4, leases=leases))
+        return await self.host.heartbeats.record(WorkerSession(worker, "default", 4, leases=leases))
 
 
 class HttpStand(LocalStand):
@@ -160,10 +169,11 @@ async def embedded() -> AsyncIterator[EmbeddedStand]:
 async def local() -> AsyncIterator[LocalStand]:
     stand = LocalStand()
     try:
-        async with background(stand.service):
+        async with background(stand.host):
             yield stand
     finally:
-        stand.service.close()
+        stand.app.api.close()
+        stand.store.close()
 
 
 @asynccontextmanager
@@ -172,10 +182,10 @@ async def over_http() -> AsyncIterator[HttpStand]:
     secret, token = new_token("worker", "worker", SystemClock().now())
     stand = HttpStand(url_of(found), secret)
     stand.store.access.add_token(token)
-    app, ended = create_app(stand.service), asyncio.Event()
+    app, ended = stand.app, asyncio.Event()
     listening = asyncio.create_task(listen(app, found, ended))
     try:
-        async with background(stand.service):
+        async with background(stand.host):
             yield stand
     finally:
         for link in stand.links:
@@ -184,12 +194,12 @@ async def over_http() -> AsyncIterator[HttpStand]:
         ended.set()
         await listening
         app.api.close()
-        stand.service.close()
+        stand.store.close()
 
 
 @asynccontextmanager
-async def background(service: Service) -> AsyncIterator[None]:
-    task = asyncio.create_task(service.run())
+async def background(host: ServerHost) -> AsyncIterator[None]:
+    task = asyncio.create_task(host.run())
     try:
         yield
     finally:
@@ -225,27 +235,24 @@ def play(opening: Open, story: Callable[[Any], Awaitable[None]]) -> None:
 
 def _prove(stand: Stand, execution: str) -> None:
     store, (summary,) = stand.store, stand.store.summaries(prefix=execution)
-    net = stand.runtime.loaded_playbook(summary.digest)
+    net = stand.runtime.playbooks.get(summary.digest)
     load_blob = lambda place, key: store.blob(key)  # noqa: E731
     rows, derived = store.read(execution), store.derived(execution)
     assert verify(execution, rows, net, codec, load_blob, summary.status, derived=derived) == []
 
 
 async def start(stand: Stand, workflow: str, **payload: Any) -> str:
-    from noetl.engine.commands import Start
-
     text = HEAD + "workload: {items: 0}\nworkflow:\n" + indent(dedent(workflow), "  ")
     playbook = load("link.yaml", text, KINDS).require()
     await stand.runtime.thread.ask(stand.store.put_playbook, playbook.digest, "link.yaml", text.encode())
-    stand.runtime.add(playbook, "link.yaml")
+    stand.runtime.playbooks.add(playbook, "link.yaml")
     execution = uuid7(SystemClock().now(), len(stand.store.summaries()).to_bytes(8))
-    await stand.runtime.create(execution, playbook.digest)
-    await stand.runtime.handle(execution, Start(payload, {}))
+    await stand.runtime.start(playbook.digest, payload, {}, execution)
     return execution
 
 
 async def tell(stand: Stand, execution: str, command: Command) -> None:
-    await stand.runtime.handle(execution, command)
+    await stand.runtime.committer.handle(execution, command)
 
 
 def names(stand: Stand, execution: str) -> list[str]:
@@ -253,7 +260,7 @@ def names(stand: Stand, execution: str) -> list[str]:
 
 
 def state(stand: Stand, execution: str) -> Execution:
-    return stand.runtime.cells[execution].state
+    return stand.runtime.executions[execution].state
 
 
 async def until(look: Callable[[], Any]) -> Any:
@@ -412,7 +419,7 @@ class ServerLinkSuite(LinkSuite):
 
     def test_a_worker_runs_everything_to_its_end(self, opening: Open) -> None:
         async def story(stand: Stand) -> None:
-            worker = Worker("w1", stand.link(), KINDS, SystemClock(), 8)
+            worker = Worker("w1", stand.link(), KINDS, SystemClock(), 8, Output(SystemClock()).write)
             shift = Shift(worker, pytest.fail)
             running = asyncio.create_task(shift.run())
             loop, chain = await start(stand, LOOP, items=300), await start(stand, CHAIN)
@@ -425,7 +432,7 @@ class ServerLinkSuite(LinkSuite):
 
     def test_a_worker_that_ends_hands_back_what_it_has(self, opening: Open) -> None:
         async def story(stand: Stand) -> None:
-            worker = Worker("w1", stand.link(), KINDS, SystemClock(), 8)
+            worker = Worker("w1", stand.link(), KINDS, SystemClock(), 8, Output(SystemClock()).write)
             shift = Shift(worker, pytest.fail, grace=0.0)
             execution = await start(stand, CHAIN.replace("{kind: noop, result: 1}", "{kind: shell, cmds: [sleep 600]}"))
             running = asyncio.create_task(shift.run())
@@ -443,7 +450,7 @@ class ServerLinkSuite(LinkSuite):
     def test_a_claim_waits_for_work(self, opening: Open) -> None:
         async def story(stand: ServerStand) -> None:
             claiming = asyncio.create_task(stand.link().claim(Claim("w1", 1)))
-            await until(lambda: stand.service.idle["default"])
+            await until(lambda: stand.host.dispatcher.queue.idle_claims["default"])
             execution = await start(stand, CHAIN)
             (work,) = await claiming
             assert work.execution == execution
@@ -497,7 +504,7 @@ class ServerLinkSuite(LinkSuite):
     def test_work_of_a_silent_worker_goes_to_another_and_its_late_report_is_rejected(
         self, opening: Open, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(service_module, "REAP_SECONDS", 0.02)
+        monkeypatch.setattr(server_host, "REAP_SECONDS", 0.02)
         monkeypatch.setattr(lease_rules, "LEASE_SECONDS", 0.2)
 
         async def story(stand: ServerStand) -> None:
@@ -517,8 +524,7 @@ class ServerLinkSuite(LinkSuite):
     def test_lines_of_tasks_are_kept(self, opening: Open) -> None:
         async def story(stand: Any) -> None:
             link = stand.link()
-            worker = Worker("w1", link, KINDS, SystemClock(), 8)
-            worker.log = stand.output.write
+            worker = Worker("w1", link, KINDS, SystemClock(), 8, stand.output.write)
             execution = await start(stand, SAYS)
             worker.take(await link.claim(Claim("w1", 1)))
             await until(lambda: state(stand, execution).over)

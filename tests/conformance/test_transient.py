@@ -12,7 +12,8 @@ from tests.servers.postgres import Schema
 
 from noetl.clock import SystemClock
 from noetl.dsl.compile import load
-from noetl.runtime.embedded import Embedded
+from noetl.host.embedded import Embedded
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store.ports import Store
 from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
@@ -39,10 +40,10 @@ EXPECTED = {"a": 2, "b": 'it\'s \0 "b"', "none": None, "deep": {"x": [1]}, "late
 
 def run_on(store: Store) -> None:
     async def whole() -> None:
-        engine = Embedded(store, KINDS, SystemClock(), lambda parent, request: "")
+        engine = Embedded(LoadedPlaybooks(store), KINDS, SystemClock(), lambda parent, request: "")
         book = load("vars.yaml", TEXT, KINDS).require()
         store.put_playbook(book.digest, "vars.yaml", TEXT.encode())
-        digest = engine.runtime.add(book)
+        digest = engine.runtime.playbooks.add(book)
         await engine.start(EXECUTION, digest, {}, {})
         state = await engine.drive(EXECUTION)
         assert state.ctx == {"vars": EXPECTED}

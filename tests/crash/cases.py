@@ -17,6 +17,7 @@ from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.state import Execution
 from noetl.errors import FileMissing
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store.codec import decode, rows_of
 from noetl.store.ports import Change
 from noetl.store.sqlite import SqliteStore
@@ -149,9 +150,9 @@ def operate(case: Case) -> None:
 async def _load(store: SqliteStore, execution: str) -> Execution:
     from noetl.runtime.runtime import Runtime
 
-    runtime = Runtime(store, SystemClock())
+    runtime = Runtime(LoadedPlaybooks(store), SystemClock())
     try:
-        return (await runtime.load(execution)).state
+        return (await runtime.executions.load(execution)).state
     finally:
         runtime.thread.shutdown()
 
@@ -159,9 +160,9 @@ async def _load(store: SqliteStore, execution: str) -> Execution:
 async def _ask(store: SqliteStore, execution: str, command: Command) -> None:
     from noetl.runtime.runtime import Runtime
 
-    runtime = Runtime(store, SystemClock())
+    runtime = Runtime(LoadedPlaybooks(store), SystemClock())
     try:
-        await runtime.handle(execution, command)
+        await runtime.committer.handle(execution, command)
     finally:
         runtime.thread.shutdown()
 
@@ -217,7 +218,7 @@ SPECIAL = _cases(
         Case("child_unawaited", may_skip=True, calls=4),
         Case("child_orphaned", may_skip=True, calls=3),
         Case("grandchild_orphaned", may_skip=True, calls=6),
-        Case("sub_playbook", crash=("runtime.family:Family._child:6 before", 1)),
+        Case("sub_playbook", crash=("host.children:ChildExecutions._sync_child:6 before", 1)),
     ]
 )
 CASES = _cases(

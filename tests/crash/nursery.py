@@ -30,13 +30,14 @@ from noetl.client.database import owned  # noqa: E402
 from noetl.clock import SystemClock  # noqa: E402
 from noetl.engine.commands import Resume  # noqa: E402
 from noetl.engine.state import Execution  # noqa: E402
+from noetl.host import children, embedded  # noqa: E402
+from noetl.host.embedded import Embedded  # noqa: E402
 from noetl.keychain.keychain import StoredCredential  # noqa: E402
 from noetl.pipeline import run as pipeline  # noqa: E402
-from noetl.runtime import embedded, family, history, runtime  # noqa: E402
+from noetl.runtime import committer, history  # noqa: E402
 from noetl.runtime.catalog import Catalog, read  # noqa: E402
-from noetl.runtime.embedded import Embedded  # noqa: E402
 from noetl.runtime.history import Edit  # noqa: E402
-from noetl.runtime.runtime import Refresh  # noqa: E402
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks  # noqa: E402
 from noetl.store.credentials import SealedCredential  # noqa: E402
 from noetl.store.sqlite import SqliteStore  # noqa: E402
 from noetl.tools.base import Context, Run  # noqa: E402
@@ -107,19 +108,19 @@ def be_child(order: Order) -> None:
 
 def make_small() -> None:
     """What takes long or is large in the world must fit into tens of milliseconds here."""
-    embedded.LOOK_SECONDS = 0.01
-    family.MAX_DEPTH = 3
-    runtime.SNAPSHOT_EVENTS = 12
+    embedded.FOREIGN_CHANGES_SECONDS = 0.01
+    children.MAX_DEPTH = 3
+    committer.SNAPSHOT_EVENTS = 12
     pipeline.DURABLE_WAIT_SECONDS = 0.05
     worker.FAST_LANE_SECONDS = 0.02
 
 
 async def _carry(case: Case, store: Any, resume: bool) -> None:
     """What `noetl run` and `noetl runs resume` do, with a fixed id and notes of what is called."""
-    catalog = Catalog()
+    playbooks = LoadedPlaybooks(store)
+    catalog = Catalog(playbooks)
     registry: Any = Noted("effects.txt")
-    engine = Embedded(store, registry, SystemClock(), catalog.find, open_credential=_credential)
-    catalog.runtime = engine.runtime
+    engine = Embedded(playbooks, registry, SystemClock(), catalog.find, open_credential=_credential)
     try:
         with owned(store, EXECUTION):
             if resume and store.seq(EXECUTION):
@@ -168,7 +169,7 @@ async def _look_back(engine: Embedded) -> None:
 async def _taken_over(engine: Embedded) -> None:
     state = await engine.adopt(EXECUTION)
     if state.status == "paused":
-        await engine.runtime.handle(EXECUTION, Resume())
+        await engine.runtime.committer.handle(EXECUTION, Resume())
 
 
 async def _to_the_end(engine: Embedded) -> Execution:
@@ -176,8 +177,8 @@ async def _to_the_end(engine: Embedded) -> Execution:
         state = await engine.drive(EXECUTION)
         if state.over:
             return state
-        await asyncio.sleep(embedded.LOOK_SECONDS)
-        await engine.runtime.handle(EXECUTION, Refresh())
+        await asyncio.sleep(embedded.FOREIGN_CHANGES_SECONDS)
+        await engine.refresh(EXECUTION)
 
 
 # -- around it ------------------------------------------------------------------------------------------------------

@@ -20,10 +20,11 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
-PACKAGES = ("runtime", "worker")
+PACKAGES = ("host", "runtime", "worker")
 """The parts of noetl that wait for the world."""
-REMOTE = frozenset(["heart", "http_link", "reports", "shift"])
-"""Modules of workers that are processes of their own: those are killed from outside, in tests/acceptance/modes."""
+SERVER = ("background", "child_syncer", "heartbeats", "local_heartbeat", "reaper", "recovery", "server_host")
+REMOTE = frozenset([*SERVER, "stored_work", "sweeper", "unheard", "waiters", "heart", "http_link", "reports", "shift"])
+"""Modules of servers and their workers: those are killed from outside, in tests/acceptance/modes."""
 AWAIT = ("before", "after")
 ENTER = ("before entering", "after entering", "before leaving", "after leaving")
 NEXT = ("before the next", "after the next")
@@ -56,7 +57,7 @@ def source() -> Path:
 
 
 def modules() -> Iterator[tuple[str, Path]]:
-    """Name and file of each module that has points, such as `runtime.embedded`."""
+    """Name and file of each module that has points, such as `host.embedded`."""
     for package in PACKAGES:
         for file in sorted((source() / package).rglob("*.py")):
             if file.stem in REMOTE:

@@ -25,14 +25,15 @@ from noetl.engine.history.verify import Violation, verify
 from noetl.engine.leases import MAX_LOSSES
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
+from noetl.host.embedded import Embedded
 from noetl.model.outcome import Outcome
 from noetl.model.playbook import Playbook
-from noetl.runtime.embedded import Embedded
-from noetl.runtime.runtime import Runtime
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store import codec
 from noetl.tools.base import Context
 from noetl.tools.registry import KINDS, Registry
 from noetl.worker.work import Work
+from noetl.worker.worker import Link
 
 EXECUTION = "00000000-0000-7000-8000-000000000001"
 START_TIME = 1_700_000_000.0
@@ -126,30 +127,27 @@ class Faults(NamedTuple):
 class SimulatedEngine(Embedded):
     """Nobody else writes to the store, so it is not polled: the engine sleeps until a commit or the next timer."""
 
-    async def _sleep(self, moved: asyncio.Event) -> None:
-        due = min(
-            (at for state in self._cells() if state.status != "paused" for at in state.timers.values()),
-            default=self.clock.now() + IDLE_SECONDS,
-        )
+    async def _sleep(self, committed: asyncio.Event) -> None:
+        due = self.next_due()
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, due - self.clock.now())):
-                await moved.wait()
+            async with asyncio.timeout(IDLE_SECONDS if due is None else max(0.0, due - self.clock.now())):
+                await committed.wait()
 
 
 class RepeatingLink:
     """A worker's link whose answers get lost now and then, so that the worker sends its report again."""
 
-    def __init__(self, runtime: Runtime, random: Random, chance: float) -> None:
-        self.runtime, self.random, self.chance = runtime, random, chance
+    def __init__(self, link: Link, random: Random, chance: float) -> None:
+        self.link, self.random, self.chance = link, random, chance
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.runtime, name)
+        return getattr(self.link, name)
 
     async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
         report = replace(report, foreign=True)  # no honest report may be refused
-        held, works = await self.runtime.report(execution, report)
+        held, works = await self.link.report(execution, report)
         if self.random.random() < self.chance:
-            again, more = await self.runtime.report(execution, report)
+            again, more = await self.link.report(execution, report)
             return held and again, [*works, *more]
         return held, works
 
@@ -184,11 +182,11 @@ class Simulation:
                 await engine.adopt(EXECUTION)
 
     def _engine(self) -> Embedded:
-        engine = SimulatedEngine(self.store, self.tools, VirtualClock(), self._find, slots=SLOTS, name="simulated")
-        engine.runtime.thread = SameThread()  # type: ignore[assignment]
-        engine.worker.link = RepeatingLink(engine.runtime, self.random, self.faults.repeat_report)  # type: ignore[assignment]
+        playbooks = LoadedPlaybooks(self.store, thread=SameThread())  # type: ignore[arg-type]
+        engine = SimulatedEngine(playbooks, self.tools, VirtualClock(), self._find, slots=SLOTS, name="simulated")
+        engine.worker.link = RepeatingLink(engine.link, self.random, self.faults.repeat_report)  # type: ignore[assignment]
         for playbook in self.playbooks.values():
-            engine.runtime.add(playbook)
+            engine.runtime.playbooks.add(playbook)
         return engine
 
     async def _find(self, parent: Execution, request: dict[str, Any]) -> str:
@@ -203,7 +201,7 @@ class Simulation:
                 state = driving.result()
                 if state.over:
                     return state
-                await engine.runtime.handle(EXECUTION, Resume())
+                await engine.runtime.committer.handle(EXECUTION, Resume())
                 driving = asyncio.ensure_future(engine.drive(EXECUTION))
             elif self.random.random() < self.faults.crash and not self._is_nearly_poison(engine):
                 self.crashes += 1
@@ -216,19 +214,19 @@ class Simulation:
 
     def _is_nearly_poison(self, engine: Embedded) -> bool:
         """Whether one more lost lease would fail a run by right."""
-        states = [cell.state for cell in engine.runtime.cells.values()]
+        states = [cell.state for cell in engine.runtime.executions.values()]
         losses = [count for state in states for run in state.runs.values() for count in run.losses.values()]
         return max(losses, default=0) >= MAX_LOSSES - 1
 
     async def _disturb(self, engine: Embedded) -> None:
-        cell = engine.runtime.cells.get(EXECUTION)
+        cell = engine.runtime.executions.get(EXECUTION)
         if cell is None:
             return
         lose = self.random.random() < self.faults.lose_lease and not self._is_nearly_poison(engine)
         if lose and cell.state.leases:
-            await engine.runtime.handle(EXECUTION, Lost(self.random.choice(sorted(cell.state.leases))))
+            await engine.runtime.committer.handle(EXECUTION, Lost(self.random.choice(sorted(cell.state.leases))))
         if self.random.random() < self.faults.pause:
-            await engine.runtime.handle(EXECUTION, Pause())
+            await engine.runtime.committer.handle(EXECUTION, Pause())
 
     # -- what came of it --------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import httpx2
 
 from noetl.cli.start import main
 from noetl.engine import leases as lease_rules
-from noetl.server import service, stall
+from noetl.host import heartbeats, stall
 from noetl.worker import heart, http_link, terms
 
 LEASE_SECONDS, GRANT_SECONDS, MARGIN_SECONDS = 6.0, 4.0, 1.0
@@ -19,7 +19,7 @@ BEAT_SECONDS, POLL_SECONDS, STALL_SECONDS = 1.0, 2.0, 1.5
 def shorten() -> None:
     lease_rules.LEASE_SECONDS = LEASE_SECONDS  # type: ignore[attr-defined]
     terms.LEASE_SECONDS = LEASE_SECONDS  # type: ignore[attr-defined]
-    terms.GRANT_SECONDS = service.GRANT_SECONDS = GRANT_SECONDS  # type: ignore[attr-defined]
+    terms.GRANT_SECONDS = heartbeats.GRANT_SECONDS = GRANT_SECONDS  # type: ignore[attr-defined]
     terms.MARGIN_SECONDS = MARGIN_SECONDS
     stall.STALL_SECONDS = STALL_SECONDS
     heart.Heart.__init__.__kwdefaults__["beat"] = BEAT_SECONDS

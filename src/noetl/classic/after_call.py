@@ -165,7 +165,8 @@ class AfterCallRun:
             self.host.tell(self._started(self._point()))
             return AwaitingEvent("call")
         stop = await self._batch()
-        if stop is None and not self.state.requests and not cases.spent(self.state.fired):
+        more = len(self.state.batches) > 1 or not cases.spent(self.state.fired)
+        if stop is None and not self.state.requests and more:
             return AwaitingEvent("case")
         return stop
 

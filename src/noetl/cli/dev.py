@@ -17,9 +17,10 @@ from noetl.cli.serving import Host, HostOptions, make_token, retention_option, r
 from noetl.cli.start import collect_garbage
 from noetl.cli.worker import on_signal
 from noetl.clock import SystemClock
+from noetl.host.local_heartbeat import LocalHeartbeat
+from noetl.host.local_link import LocalLink
 from noetl.log import Log
 from noetl.server.listen import bound, url_of
-from noetl.server.local_link import LocalLink, Pulse
 from noetl.settings import nats_settings, traces_endpoint
 from noetl.store.ports import Store, WorkerSession
 from noetl.tools.registry import KINDS
@@ -29,6 +30,7 @@ from noetl.worker.worker import Worker
 
 PORT = 8082
 SLOTS = 64
+POOL = "default"
 GRACE_SECONDS = 5.0
 TOKEN = "noetl dev"
 
@@ -61,9 +63,9 @@ async def _serve(store: Store, listener: socket.socket, token: str, options: Hos
     url = url_of(listener)
     forbid_addresses()
     async with running(store, listener, options) as host:
-        shift, pulse = _worker(host, options.log)
+        shift, heartbeat = _worker(host, options.log)
         on_signal(lambda: shift.end() if host.ended.is_set() else host.ended.set())
-        working, beating = asyncio.create_task(shift.run()), asyncio.create_task(pulse.run())
+        working, beating = asyncio.create_task(shift.run()), asyncio.create_task(heartbeat.run())
         click.echo(f"noetl dev: {url}/#token={token}", err=True)
         click.echo(f"export NOETL_SERVER={url} NOETL_TOKEN={token}")
         await host.ended.wait()
@@ -71,16 +73,16 @@ async def _serve(store: Store, listener: socket.socket, token: str, options: Hos
         await asyncio.gather(working, return_exceptions=True)
         beating.cancel()
         await asyncio.gather(beating, return_exceptions=True)
-        await pulse.link.keep_lines()
+        await heartbeat.link.store_output()
         await KINDS.close()
 
 
-def _worker(host: Host, log: Log) -> tuple[Shift, Pulse]:
+def _worker(host: Host, log: Log) -> tuple[Shift, LocalHeartbeat]:
     """A worker beside the server."""
     clock, name = SystemClock(), f"dev-{os.getpid()}"
     output = Output(clock)
-    link = LocalLink(host.service, "default", output)
-    worker = Worker(name, link, KINDS, clock, SLOTS)
-    worker.log = output.write
-    session = WorkerSession(name, link.pool, SLOTS, socket.gethostname(), clock.now(), version=noetl.__version__)
-    return Shift(worker, partial(log.write, "warning"), GRACE_SECONDS), Pulse(worker, link, session)
+    link = LocalLink(host.engine.dispatcher, output, POOL)
+    worker = Worker(name, link, KINDS, clock, SLOTS, output.write)
+    session = WorkerSession(name, POOL, SLOTS, socket.gethostname(), clock.now(), version=noetl.__version__)
+    heartbeat = LocalHeartbeat(worker, link, session, host.engine.heartbeats, host.engine.on_error)
+    return Shift(worker, partial(log.write, "warning"), GRACE_SECONDS), heartbeat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,15 +15,15 @@ import noetl
 from noetl.access.tokens import new_token
 from noetl.client.database import opener, safe_of, server_of
 from noetl.clock import SystemClock
-from noetl.engine.state import Execution
-from noetl.errors import Conflict, NotFound
+from noetl.errors import Conflict
+from noetl.host.background import keep_running
+from noetl.host.server_host import ServerHost
 from noetl.log import Log
 from noetl.server.api import Api
 from noetl.server.app import create_app
 from noetl.server.listen import listen
 from noetl.server.options import ServerSettings
-from noetl.server.service import Service
-from noetl.server.upkeep import Pruner
+from noetl.server.pruner import Pruner
 from noetl.settings import NatsSettings, retention, settings
 from noetl.store.access import Role
 from noetl.store.open import open_store
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 RETENTION_HELP = (
     "Time after which ended runs are removed, such as 90d; off (or 0) removes none. Default NOETL_RETENTION, then 30d."
 )
-AGAIN_SECONDS = 1.0
-"""Time before a background task restarts after an error."""
 
 
 @contextmanager
@@ -86,7 +84,7 @@ class HostOptions(NamedTuple):
 class Host(NamedTuple):
     """A running server."""
 
-    service: Service
+    engine: ServerHost
     ended: asyncio.Event
     """Set it to stop the server."""
 
@@ -95,33 +93,30 @@ class Host(NamedTuple):
 async def running(store: Store, listener: socket.socket, options: HostOptions) -> AsyncIterator[Host]:
     """A server on a socket, until the block ends."""
 
-    def on_error(message: str, execution: str | None) -> None:
-        options.log.write("error", message, execution_id=execution)
-
-    service = Service(store, SystemClock(), _no_children, open_credential=opener(store), on_error=on_error)
-    bus = _bus(options.nats, service, options.log) if options.nats is not None else None
+    bus = _connection(options.nats, options.log) if options.nats is not None else None
     server_settings = ServerSettings(
         hosts=options.hosts,
         version=noetl.__version__,
+        open_credential=opener(store),
         safe=safe_of(store),
         log=options.log,
         bus=bus,
         traces=options.traces or "",
     )
-    app = create_app(service, server_settings)
+    app = create_app(store, SystemClock(), server_settings)
     api: Api = app.api
     ended = asyncio.Event()
-    background = [asyncio.create_task(_kept_up(work, options.log)) for work in (service.run, api.scheduler.run)]
-    background.append(asyncio.create_task(api.health.run()))
+    scheduling = keep_running(0.0, api.scheduler.run, api.host.on_error)
+    background = [asyncio.create_task(loop) for loop in (api.host.run(), scheduling, api.health.run())]
     if bus is not None:
         background.append(asyncio.create_task(bus.run()))
     if options.retention is not None:
-        pruner = Pruner(api.upkeep, service.clock, options.retention, api.log, api.metrics)
+        pruner = Pruner(api.upkeep, api.clock, options.retention, api.log, api.metrics)
         background.append(asyncio.create_task(pruner.run()))
     serving = asyncio.create_task(listen(app, listener, ended, proxies=options.proxies))
     serving.add_done_callback(lambda _: ended.set())
     try:
-        yield Host(service, ended)
+        yield Host(api.host, ended)
     finally:
         api.stop()
         ended.set()
@@ -132,37 +127,12 @@ async def running(store: Store, listener: socket.socket, options: HostOptions) -
         if api.traces is not None:
             await api.traces.close()
         api.close()
-        service.runtime.thread.shutdown()
 
 
-def _bus(nats: NatsSettings, service: Service, log: Log) -> NatsConnection:
-    """The connection to NATS, with hints between servers and the place for large values."""
+def _connection(nats: NatsSettings, log: Log) -> NatsConnection:
     from noetl.nats.connection import NatsConnection
-    from noetl.nats.hints import ReadyHints
-    from noetl.nats.objects import ObjectBuckets
 
-    bus = NatsConnection(nats, log.write)
-    hints = ReadyHints(bus, service.hear)
-    service.announce, service.listen = hints.publish, hints.subscribe
-    service.runtime.shelf = ObjectBuckets(bus)
-    return bus
-
-
-async def _no_children(parent: Execution, request: dict[str, Any]) -> str:
-    """Replaced by the API, which has the catalog."""
-    raise NotFound("playbooks are found in the catalog")
-
-
-async def _kept_up(work: Callable[[], Awaitable[None]], log: Log) -> None:
-    """Run a background task, and restart it after an error."""
-    while True:
-        try:
-            await work()
-        except* Exception as failed:
-            for error in failed.exceptions:
-                message = f"background task failed, restarting in {AGAIN_SECONDS:g} s"
-                log.write("error", message, error=f"{type(error).__name__}: {error}")
-        await asyncio.sleep(AGAIN_SECONDS)
+    return NatsConnection(nats, log.write)
 
 
 def make_token(store: Store, role: Role, name: str, pool: str | None = None) -> tuple[str, str]:

@@ -119,8 +119,7 @@ async def _work(
     output = Output(clock)
     async with object_buckets(nats, log.write) as buckets:
         link = HttpLink(address.url, address.token, name, pool, output, buckets)
-        worker = Worker(name, link, KINDS, clock, slots)
-        worker.log = output.write
+        worker = Worker(name, link, KINDS, clock, slots, output.write)
         shift = Shift(worker, partial(log.write, "warning"), grace)
         about = Heartbeat(name, pool, slots, {}, socket.gethostname(), clock.now(), noetl.__version__)
         heart = Heart(address.url, address.token, worker, link, about)

@@ -15,9 +15,10 @@ from noetl.client.run_views import event_view, run_view
 from noetl.clock import SystemClock
 from noetl.engine.state import Execution
 from noetl.errors import Interrupted, StoreError
+from noetl.host.embedded import FOREIGN_CHANGES_SECONDS, Embedded
 from noetl.runtime.catalog import Catalog
-from noetl.runtime.embedded import LOOK_SECONDS, Embedded
-from noetl.runtime.runtime import Refresh
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
+from noetl.runtime.runtime import Runtime
 from noetl.settings import NatsSettings, nats_settings
 from noetl.store.ports import Row, Store, Summary
 from noetl.tools.registry import KINDS
@@ -39,8 +40,12 @@ class Engine(NamedTuple):
     embedded: Embedded
     catalog: Catalog
 
+    @property
+    def runtime(self) -> Runtime:
+        return self.embedded.runtime
+
     def run(self, state: Execution, summary: Summary | None = None) -> Json:
-        summary = summary or self.embedded.runtime.cells[state.id].summary
+        summary = summary or self.runtime.executions[state.id].summary
         assert summary is not None
         return run_view(state, summary, self.catalog.source(state.digest))
 
@@ -48,15 +53,15 @@ class Engine(NamedTuple):
 @asynccontextmanager
 async def engine(store: Store, warn: Warn) -> AsyncIterator[Engine]:
     """An engine that stops its work when the block ends; the database stays open."""
-    catalog = Catalog()
-    embedded = Embedded(store, KINDS, SystemClock(), catalog.find, open_credential=opener(store))
-    catalog.runtime = embedded.runtime
-    try:
-        async with object_buckets(nats_settings(), lambda level, text: warn(f"noetl: {text}")) as buckets:
-            embedded.runtime.shelf = buckets
+    playbooks, clock = LoadedPlaybooks(store), SystemClock()
+    async with object_buckets(nats_settings(), lambda level, text: warn(f"noetl: {text}")) as buckets:
+        catalog = Catalog(playbooks, nats=buckets is not None)
+        open_credential = opener(store)
+        embedded = Embedded(playbooks, KINDS, clock, catalog.find, open_credential=open_credential, buckets=buckets)
+        try:
             yield Engine(embedded, catalog)
-    finally:
-        await embedded.close()
+        finally:
+            await embedded.close()
 
 
 @asynccontextmanager
@@ -101,8 +106,8 @@ async def _drive(embedded: Embedded, execution: str) -> Execution:
         state = await embedded.drive(execution)
         if state.over:
             return state
-        await asyncio.sleep(LOOK_SECONDS)
-        await embedded.runtime.handle(execution, Refresh())
+        await asyncio.sleep(FOREIGN_CHANGES_SECONDS)
+        await embedded.refresh(execution)
 
 
 _interruptible: set[asyncio.Task[Any]] = set()
@@ -141,7 +146,7 @@ class Follower:
     another process is shown in the same way."""
 
     def __init__(self, engine: Engine, state: Execution, view: View | None, seen: int = 0) -> None:
-        self.runtime, self.execution, self.view = engine.embedded.runtime, state.id, view
+        self.runtime, self.execution, self.view = engine.runtime, state.id, view
         self.seq = 0
         self.task: asyncio.Task[None] | None = None
         if view is not None:
@@ -155,7 +160,7 @@ class Follower:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(IDLE_FRAME_SECONDS):
-                    await self.runtime.moved.wait()
+                    await self.runtime.committer.committed.wait()
             await asyncio.sleep(FRAME_SECONDS)
             await self.show_new()
 

@@ -22,11 +22,13 @@ from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, Interrupted, StoreError, TimedOut, UsageError
+from noetl.host.embedded import FOREIGN_CHANGES_SECONDS, open_below
 from noetl.model.identity import uuid7
 from noetl.model.status import OPEN
 from noetl.runtime.catalog import Source
-from noetl.runtime.embedded import LOOK_SECONDS, open_below
-from noetl.runtime.runtime import Answer, Runtime
+from noetl.runtime.committer import Answer
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
+from noetl.runtime.runtime import Runtime
 from noetl.settings import retention, settings
 from noetl.store.ports import Store, Summary
 from noetl.store.sqlite import Owner, SqliteStore
@@ -61,7 +63,7 @@ class LocalRuns:
 
         async def get() -> Json:
             async with engine(store, self.warn) as local:
-                return local.run((await local.embedded.runtime.load(summary.execution_id)).state, summary)
+                return local.run(await local.runtime.executions.state(summary.execution_id), summary)
 
         with opened(self.db) as store:
             summary = find_run(store, run)
@@ -96,7 +98,7 @@ class LocalRuns:
 
         async def explain() -> Json:
             async with engine(store, self.warn) as local:
-                explanation, state = await history.explain(local.embedded.runtime, execution, step, step_run)
+                explanation, state = await history.explain(local.runtime, execution, step, step_run)
                 source = local.catalog.source(state.digest)
                 return plain(explained(explanation, state, step_run, source.shown, source.places))
 
@@ -109,7 +111,7 @@ class LocalRuns:
 
         async def replay() -> Json:
             async with engine(store, self.warn) as local:
-                return await replay_stored(local.embedded.runtime, execution, source)
+                return await replay_stored(local.runtime, execution, source)
 
         with opened(self.db) as store:
             execution = find_run(store, run).execution_id
@@ -149,7 +151,7 @@ class LocalRuns:
                 if start.source is not None:
                     digest = local.catalog.add(start.source)
                 else:
-                    local.catalog.know(digest)
+                    local.catalog.ensure_playbook(digest)
                 begin = local.embedded.start(execution, digest, start.payload, {})
                 state = await run_to_end(local, execution, view, self._resume_command(execution), begin)
                 if start.source is not None:
@@ -168,9 +170,9 @@ class LocalRuns:
         execution = new_id()
         with owned(store, execution):
             async with engine(store, self.warn) as local:
-                runtime = local.embedded.runtime
+                runtime = local.runtime
                 if fork.source is None:
-                    local.catalog.know(origin.digest)
+                    local.catalog.ensure_playbook(origin.digest)
                 edit = history.Edit(local.catalog.add(fork.source) if fork.source is not None else "", fork.ctx)
                 if fork.retry:
                     forked = await history.retry(runtime, origin.execution_id, execution, edit)
@@ -179,7 +181,7 @@ class LocalRuns:
                 on_forked(forked._asdict())
 
                 async def begin() -> Execution:
-                    return runtime.cells[execution].state
+                    return runtime.executions[execution].state
 
                 resume = self._resume_command(execution)
                 return local.run(await run_to_end(local, execution, view, resume, begin(), forked.source_seq))
@@ -194,7 +196,7 @@ class LocalRuns:
     async def _watch(self, store: Store, summary: Summary, view: View | None, seconds: float | None) -> Json:
         execution = summary.execution_id
         async with engine(store, self.warn) as local:
-            state = (await local.embedded.runtime.load(execution)).state
+            state = (await local.runtime.executions.load(execution)).state
             if not state.over and not is_owned(store, summary):
                 self.warn(f"no process runs {execution}; continue with `{self._resume_command(execution)}`")
             with interruptible(f"stopped watching; {execution} goes on"):
@@ -216,10 +218,10 @@ class LocalRuns:
                     break
                 if not rows and owner_in is not None and not Owner.is_owned(owner_in, state.id):
                     break
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(FOREIGN_CHANGES_SECONDS)
         finally:
             follower.close_view()
-        return (await local.embedded.runtime.load(state.id)).state
+        return (await local.runtime.executions.load(state.id)).state
 
     # -- commands ---------------------------------------------------------------------------------------------------
 
@@ -295,7 +297,7 @@ class LocalRuns:
     async def _resume_elsewhere(
         self, local: Engine, store: SqliteStore, execution: str, new_view: NewView
     ) -> Execution:
-        answer = await local.embedded.runtime.handle(execution, Resume())
+        answer = await local.runtime.committer.handle(execution, Resume())
         if not answer.events and not answer.state.over:
             raise running_elsewhere(execution)
         with interruptible(f"stopped watching; {execution} goes on in another process"):
@@ -339,11 +341,11 @@ def _decide(store: Store, execution: str, command: Command) -> Answer:
     """Decide a command on the log as it is, and append the events. A cancel reaches open children too."""
 
     async def decide() -> Answer:
-        runtime = Runtime(store, SystemClock())
+        runtime = Runtime(LoadedPlaybooks(store), SystemClock())
         try:
-            answer = await runtime.handle(execution, command)
+            answer = await runtime.committer.handle(execution, command)
             for child in open_below(store, execution) if isinstance(command, Cancel) else ():
-                await runtime.handle(child, Cancel("the run that started it was cancelled"))
+                await runtime.committer.handle(child, Cancel("the run that started it was cancelled"))
             return answer
         finally:
             runtime.thread.shutdown()
@@ -371,5 +373,5 @@ def _abandoned(store: SqliteStore) -> list[Summary]:
 async def _taken_over(local: Engine, execution: str) -> Execution:
     state = await local.embedded.adopt(execution)
     if state.status == "paused":
-        state = (await local.embedded.runtime.handle(execution, Resume())).state
+        state = (await local.runtime.committer.handle(execution, Resume())).state
     return state

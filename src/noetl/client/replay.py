@@ -20,6 +20,7 @@ from noetl.errors import NoetlError, Unreadable
 from noetl.reference import Reference
 from noetl.runtime import history
 from noetl.runtime.catalog import Source
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.report import report
 from noetl.runtime.runtime import Runtime
 from noetl.store.codec import ZERO, chained, encode
@@ -49,7 +50,7 @@ def replay_remote(
     """The same with the events of a server; `expected` is the state that the server has after the last of them."""
 
     async def replay() -> Json:
-        runtime = Runtime(store, SystemClock())
+        runtime = Runtime(LoadedPlaybooks(store), SystemClock())
         try:
             if source is not None:
                 return await _decide_again(runtime, execution, source)
@@ -74,7 +75,7 @@ def replay_remote(
 
 
 async def _decide_again(runtime: Runtime, execution: str, source: Source) -> Json:
-    digest = runtime.add(source.loaded.require(), source.shown, source.places)
+    digest = runtime.playbooks.add(source.loaded.require(), source.shown, source.places)
     replayed = await history.replay_with(runtime, execution, digest)
     return _result(replayed.state, replayed.equal, replayed.difference) | {
         "first_difference": plain(replayed.difference)

@@ -11,7 +11,7 @@ from noetl.clock import SystemClock
 from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
 from noetl.runtime.catalog import Source
-from noetl.runtime.loaded import File
+from noetl.runtime.loaded_playbooks import File
 from noetl.server.execution_views import ExecutionView, StateView, encode_reference, execution_item
 from noetl.store.codec import decode
 from noetl.store.ports import Row, Summary

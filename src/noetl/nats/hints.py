@@ -32,12 +32,13 @@ OnHint = Callable[[str], Awaitable[bool]]
 class ReadyHints:
     """Publishes and receives hints."""
 
-    def __init__(self, connection: NatsConnection, on_hint: OnHint) -> None:
-        self.connection, self.on_hint = connection, on_hint
+    def __init__(self, connection: NatsConnection) -> None:
+        self.connection = connection
         self._unpublished: set[str] = set()
         self._publishing: asyncio.Task[None] | None = None
-        self._subscriptions: dict[str, Subscription | None] = {}
-        """Of each pool that a worker waits for; None until the server has it."""
+        self._handlers: dict[str, OnHint] = {}
+        """By pool that a worker waits for."""
+        self._subscriptions: dict[str, Subscription] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         connection.on_connect.append(self._resubscribe)
 
@@ -47,10 +48,10 @@ class ReadyHints:
         if self._publishing is None or self._publishing.done():
             self._publishing = self._start(self._publish())
 
-    def subscribe(self, pool: str) -> None:
+    def subscribe(self, pool: str, on_hint: OnHint) -> None:
         """Receive hints for the pool: a worker waits for its work."""
-        if pool not in self._subscriptions:
-            self._subscriptions[pool] = None
+        if pool not in self._handlers:
+            self._handlers[pool] = on_hint
             self._start(self._subscribe(pool))
 
     async def _publish(self) -> None:
@@ -63,7 +64,8 @@ class ReadyHints:
 
     async def _subscribe(self, pool: str) -> None:
         async def receive(message: Any) -> None:
-            if not await self.on_hint(pool):  # no worker waits here: let the broker choose another server
+            on_hint = self._handlers.get(pool)
+            if on_hint is None or not await on_hint(pool):  # no worker waits here: let the broker choose another server
                 await self._unsubscribe(pool)
                 self.publish(pool)
 
@@ -71,12 +73,13 @@ class ReadyHints:
             self._subscriptions[pool] = await self.connection.client.subscribe(subject(pool), GROUP, receive)
 
     async def _unsubscribe(self, pool: str) -> None:
+        self._handlers.pop(pool, None)
         if (subscription := self._subscriptions.pop(pool, None)) is not None:
             with _unavailable_ignored():
                 await subscription.unsubscribe()
 
     async def _resubscribe(self) -> None:
-        for pool in list(self._subscriptions):
+        for pool in list(self._handlers):
             await self._subscribe(pool)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -1,7 +1,7 @@
-"""Which playbooks a process knows, where they came from, and how a child is found: in the catalog, else as a file
-beside its parent.
+"""The playbooks of a process and their files. The playbook of a child is a registered one, else a file beside the
+file of its parent.
 
-The text of each is kept in the store under its digest, so an execution can be resumed without its file.
+The text of each is stored under its digest, so an execution can be resumed without its file.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from noetl.engine.state import Execution
 from noetl.errors import AuthError, FileMissing, NoetlError, NotFound
 from noetl.files import STDIN, read_file
 from noetl.model.playbook import Playbook
-from noetl.runtime.obstacles import obstacles
-from noetl.runtime.runtime import Runtime
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
+from noetl.runtime.preflight import obstacles
 from noetl.tools.registry import KINDS
 
-Answer = TypeVar("Answer")
+Value = TypeVar("Value")
 ENDINGS = ("", ".yaml", ".yml")
 MAX_SOURCES = 100
 
 
 class Source:
-    """The text of a playbook, where it is from, and what became of it."""
+    """The text of a playbook, its file, and the compiled playbook."""
 
     def __init__(self, file: str, text: bytes, loaded: Loaded) -> None:
         self.file, self.text, self.loaded = file, text, loaded
 
     @property
     def shown(self) -> str:
-        """The file's name as people like to read it: relative, where it lies below the working folder."""
+        """The file name for messages: relative if it is below the working folder."""
         relative = os.path.relpath(self.file) if os.path.isabs(self.file) else self.file
         return self.file if relative.startswith(os.pardir) else relative
 
@@ -48,67 +48,67 @@ class Source:
 
 
 class Catalog:
-    """The playbooks of one runtime. `find` is what Embedded asks for the playbook of a child."""
+    """The playbooks of a process, and the playbooks of child executions. `nats` says whether there is NATS here."""
 
-    def __init__(self) -> None:
+    def __init__(self, playbooks: LoadedPlaybooks, *, nats: bool = False) -> None:
+        self.playbooks, self.store, self.nats = playbooks, playbooks.store, nats
         self.sources: OrderedDict[str, Source] = OrderedDict()
         """By digest: those that were used last."""
         self.digests: dict[str, str] = {}
         """By file: a playbook that is called a thousand times is read once."""
-        self.runtime: Runtime | None = None
 
     async def find(self, parent: Execution, request: dict[str, Any]) -> str:
         """The digest of the playbook a child is to run; NoetlError says why there is none."""
         path, version = str(request.get("path") or ""), request.get("version")
         number = version if isinstance(version, int) else None
-        digest = self._stored(lambda: self._runtime.store.find(path, number)) if number == version else None
+        digest = self._ask(self.store.find, path, number) if number == version else None
         if digest is not None:
-            self.know(digest)
+            self.ensure_playbook(digest)
             return digest
         if version is not None:
             raise NoetlError(f"{path}: no version {version} is registered, and files have none")
         file = beside(self.source(parent.digest).file, path)
         if file not in self.digests:
-            found = read(file)
-            self._check(found.loaded.require())
-            self.digests[file] = self.add(found)
+            source = read(file)
+            self._check(source.loaded.require())
+            self.digests[file] = self.add(source)
         return self.digests[file]
 
-    def know(self, digest: str) -> None:
-        """Make a playbook of the store known to the runtime."""
+    def ensure_playbook(self, digest: str) -> None:
+        """Load a playbook of the store; NoetlError if not all of it can run here."""
         source = self.source(digest)
         self._check(source.loaded.require())
         self._check_keychain(source.loaded.require())
-        self._runtime.add(source.loaded.require(), source.shown, source.places)
+        self.playbooks.add(source.loaded.require(), source.shown, source.places)
 
     def add(self, source: Source) -> str:
-        """Keep a playbook in the store and make it known to the runtime."""
+        """Store a playbook and load it; returns its digest."""
         self._check_keychain(source.loaded.require())
-        digest = self._runtime.add(source.loaded.require(), source.shown, source.places)
+        digest = self.playbooks.add(source.loaded.require(), source.shown, source.places)
         self._remember(digest, source)
         file = os.path.abspath(source.file)  # resumed from another folder, it still finds its children
-        self._stored(lambda: self._runtime.store.put_playbook(digest, file, source.text))
+        self._ask(self.store.put_playbook, digest, file, source.text)
         return digest
 
     def _check(self, playbook: Playbook) -> None:
         """NoetlError if not all of the playbook can be run here."""
-        for obstacle in obstacles(playbook, nats=self._runtime.shelf is not None):
+        for obstacle in obstacles(playbook, nats=self.nats):
             raise NoetlError(f"{playbook.path}: {obstacle.place}: {obstacle.reason}")
 
     def _check_keychain(self, playbook: Playbook) -> None:
-        """What a playbook can't sign in with is said before anything of it has run."""
+        """AuthError if a credential of the playbook is missing, before anything of it has run."""
         if playbook.keychain:
             from noetl.keychain.check import missing_entries
 
-            stored = self._stored(self._runtime.store.credentials.all)
-            if faults := missing_entries(playbook, {one.name: one for one in stored}):
+            stored = self._ask(self.store.credentials.all)
+            if faults := missing_entries(playbook, {credential.name: credential for credential in stored}):
                 raise AuthError("; ".join(faults))
 
     def source(self, digest: str) -> Source:
         """Text and places of a playbook that is known here or in the store."""
         source = self.sources.get(digest)
         if source is None:
-            stored = self._stored(lambda: self._runtime.store.playbook(digest))
+            stored = self._ask(self.store.playbook, digest)
             if stored is None:
                 raise NotFound(f"the playbook {digest[:12]} of this execution is not in the store")
             source = Source(*stored, load(stored[0], stored[1], KINDS))
@@ -121,14 +121,9 @@ class Catalog:
         if len(self.sources) > MAX_SOURCES:
             self.sources.popitem(last=False)
 
-    @property
-    def _runtime(self) -> Runtime:
-        assert self.runtime is not None
-        return self.runtime
-
-    def _stored(self, ask: Callable[[], Answer]) -> Answer:
-        """The store belongs to the runtime's thread."""
-        return self._runtime.thread.submit(ask).result()
+    def _ask(self, query: Callable[..., Value], *arguments: Any) -> Value:
+        """Query the store in its thread, and block."""
+        return self.playbooks.thread.submit(query, *arguments).result()
 
 
 def read(file: str) -> Source:

@@ -22,7 +22,9 @@ from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.model.identity import step_of
 from noetl.reference import Need, loaded
-from noetl.runtime.runtime import Cell, LoadedContents, Runtime
+from noetl.runtime.contents import DecisionContents
+from noetl.runtime.loaded_executions import LoadedExecution
+from noetl.runtime.runtime import Runtime
 from noetl.store.codec import decode
 from noetl.store.ports import Change, Derived, Row, Snapshot, Store
 from noetl.store.snapshot import readable, thaw
@@ -83,11 +85,11 @@ async def state_at(runtime: Runtime, execution: str, seq: int) -> tuple[Executio
     snapshot, digest = await runtime.thread.ask(_snapshot, runtime.store, execution)
     state, moment = None, None
     if snapshot is not None and snapshot.seq <= seq:
-        state = thaw(snapshot.data, await runtime.net(digest))
+        state = thaw(snapshot.data, await runtime.playbooks.load(digest))
     async for row in rows_of(runtime, execution, state.seq if state else 0, seq):
-        state = state or await runtime.begin(execution, row)
+        state = state or await runtime.executions.begin(execution, row)
         event = decode(row.type, row.data)
-        await runtime.change_net(state, event)
+        await runtime.executions.change_net(state, event)
         evolve(state, event, row.at)
         moment = row.at
     assert state is not None
@@ -112,9 +114,9 @@ async def explain(runtime: Runtime, execution: str, step: str, run: str | None) 
     explainer = Explainer(step, run)
     state, at = None, 0.0
     async for row in rows_of(runtime, execution):
-        state, at = state or await runtime.begin(execution, row), row.at
+        state, at = state or await runtime.executions.begin(execution, row), row.at
         event = decode(row.type, row.data)
-        await runtime.change_net(state, event)
+        await runtime.executions.change_net(state, event)
         await _evaluated(runtime, partial(explainer.see, state, event, row.seq, row.at))
         evolve(state, event, row.at)
     assert state is not None
@@ -129,13 +131,13 @@ async def explain(runtime: Runtime, execution: str, step: str, run: str | None) 
 
 async def _evaluated(runtime: Runtime, evaluate: Callable[[], Value]) -> Value:
     """Evaluate guards once more, loading what they look into on the way."""
-    contents = LoadedContents()
+    contents = DecisionContents()
     while True:
         try:
             with loaded(contents):
                 return evaluate()
         except Need as need:
-            await runtime.look_into(need.reference, contents)
+            await runtime.contents.load_for_template(need.reference, contents)
 
 
 # -- replay ---------------------------------------------------------------------------------------------------------
@@ -154,7 +156,7 @@ async def replay(runtime: Runtime, execution: str) -> Replayed:
     lists, and the rows of ready work, leases and timers."""
     while True:
         whole = (await _cut(runtime, execution, None)).state
-        stored = (await runtime.load(execution)).state
+        stored = (await runtime.executions.load(execution)).state
         status, seq, derived = await runtime.thread.ask(_listed, runtime.store, execution)
         if whole.seq == stored.seq == seq:  # else it goes on while it is looked at
             break
@@ -183,7 +185,7 @@ async def replay_with(runtime: Runtime, execution: str, digest: str) -> Replayed
         event = decode(row.type, row.data)
         if one is None:
             ctx = await _given_ctx(runtime, execution)
-            one = Replay(Execution(execution, await runtime.net(digest), digest), ctx)
+            one = Replay(Execution(execution, await runtime.playbooks.load(digest), digest), ctx)
         seq, at = row.seq, row.at
         difference = await _evaluated(runtime, partial(one.take, event, seq, at))
         if difference is not None:
@@ -247,9 +249,9 @@ async def _cut(
     async for row in rows_of(runtime, source):
         event = decode(row.type, row.data)
         if state is None:
-            state = await runtime.begin(source, row)
+            state = await runtime.executions.begin(source, row)
             payload = event.payload if isinstance(event, e.ExecutionRequested) else {}
-        await runtime.change_net(state, event)
+        await runtime.executions.change_net(state, event)
         evolve(state, event, row.at)
         rows.append(row)
         if see is not None:
@@ -272,12 +274,13 @@ async def _go_on(runtime: Runtime, source: str, name: str, cut: Cut, edit: Edit,
     state, last = cut.state, cut.rows[-1]
     state.id = name
     again, done = under_way(state, failed or ""), list(state.steps)
-    net = await runtime.net(edit.digest or state.digest)
+    net = await runtime.playbooks.load(edit.digest or state.digest)
     edited = net if net is not state.net else None
     digest = edit.digest if edited else ""
     command = Fork(source, last.seq, last.at, edited, digest, cut.payload, edit.ctx, failed)
-    if name not in runtime.cells:
-        cell = runtime.cells[name] = Cell(state, last.hash, None)
-        cell.frozen, cell.stored, cell.opening = 0, 0, Change(name, 0, cut.rows, blobs=list(cut.blobs.items()))
-    found = (await runtime.handle(name, command)).state
-    return Forked(name, source, found.forked[1] if found.forked else last.seq, again, done)
+    if name not in runtime.executions:
+        loaded = runtime.executions[name] = LoadedExecution(state, last.hash, None)
+        loaded.snapshot_seq, loaded.stored_seq = 0, 0
+        loaded.fork_prefix = Change(name, 0, cut.rows, blobs=list(cut.blobs.items()))
+    fork = (await runtime.committer.handle(name, command)).state
+    return Forked(name, source, fork.forked[1] if fork.forked else last.seq, again, done)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from noetl.clock import Clock
 from noetl.server.api import Api
 from noetl.server.endpoint import Endpoint
 from noetl.server.guard import Guard
@@ -22,7 +23,7 @@ from noetl.server.routes import (
     worker,
     workers,
 )
-from noetl.server.service import Service
+from noetl.store.ports import Store
 
 MODULES = (
     executions,
@@ -40,12 +41,10 @@ MODULES = (
 )
 
 
-def create_app(service: Service, settings: ServerSettings | None = None) -> Guard:
-    """The server's API on a service, as an ASGI application. Call `api.stop()` before the server ends.
-
-    From now on the service finds the playbooks of children in the catalog.
-    """
-    return Guard(Api(service, settings or ServerSettings()), endpoints())
+def create_app(store: Store, clock: Clock, settings: ServerSettings | None = None) -> Guard:
+    """The engine and the API of a server on a store, as an ASGI application. Call `api.stop()` before the server ends,
+    and `api.close()` after that."""
+    return Guard(Api(store, clock, settings or ServerSettings()), endpoints())
 
 
 def endpoints() -> Iterator[Endpoint]:

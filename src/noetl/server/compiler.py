@@ -23,7 +23,7 @@ from typing import NamedTuple
 from noetl.dsl.compile import too_expensive
 from noetl.dsl.problem import Problem
 from noetl.errors import NoetlError, PlaybookInvalid, StoreError
-from noetl.runtime.loaded import LoadedPlaybook
+from noetl.runtime.loaded_playbooks import LoadedPlaybook
 from noetl.server.compile_process import READY, Request, Response
 from noetl.server.problems import Refused
 from noetl.tools.process.environment import start_python

@@ -9,7 +9,7 @@ import msgspec
 from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
 from noetl.reference import Reference
-from noetl.runtime.loaded import File
+from noetl.runtime.loaded_playbooks import File
 from noetl.runtime.report import report
 from noetl.server.record_views import RecordView
 from noetl.store.codec import decode

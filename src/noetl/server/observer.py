@@ -10,19 +10,15 @@ from noetl.log import Level, Log
 from noetl.server.metrics import Metrics
 from noetl.server.traces import Traces
 
-OnEvents = Callable[[Execution, list[e.Event]], None]
 OnChange = Callable[[str, int], None]
 """Takes the id and the last seq of an execution whose log has grown."""
 
 
 class Observer:
-    """Is told of stored events, after `then`, which acts on them."""
-
-    def __init__(self, then: OnEvents, log: Log, metrics: Metrics, traces: Traces | None, on_change: OnChange) -> None:
-        self.then, self.log, self.metrics, self.traces, self.on_change = then, log, metrics, traces, on_change
+    def __init__(self, log: Log, metrics: Metrics, traces: Traces | None, on_change: OnChange) -> None:
+        self.log, self.metrics, self.traces, self.on_change = log, metrics, traces, on_change
 
     def on_events(self, state: Execution, events: list[e.Event]) -> None:
-        self.then(state, events)
         self.on_change(state.id, state.seq)
         self.metrics.count("noetl_events_total", len(events))
         for event in events:

@@ -9,6 +9,7 @@ import msgspec
 
 from noetl.errors import UsageError
 from noetl.log import Log
+from noetl.runtime.runtime import OpenCredential, no_credentials
 from noetl.store.access import Access
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Names under which it may be asked, beside `localhost` and addresses."""
     version: str = ""
     log_requests: bool = True
+    open_credential: OpenCredential = no_credentials
     safe: Safe | None = None
     """Where credentials are kept; without it the server hands out none."""
     bus: NatsConnection | None = None

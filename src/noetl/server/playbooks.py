@@ -6,16 +6,17 @@ import asyncio
 import re
 from collections import OrderedDict
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any
 
 from noetl.engine.state import Execution
 from noetl.errors import AuthError, Conflict, NoetlError, NotFound, PlaybookInvalid
 from noetl.model.playbook import Playbook
-from noetl.runtime.loaded import LoadedPlaybook, single_flight
-from noetl.runtime.obstacles import obstacles
-from noetl.runtime.runtime import Runtime
+from noetl.runtime.loaded_playbooks import LoadedPlaybook, LoadedPlaybooks, single_flight
+from noetl.runtime.preflight import obstacles
+from noetl.runtime.store_thread import StoreThread
 from noetl.server.compiler import Compiled, Compiler
 from noetl.server.problems import Refused
+from noetl.store.ports import Store
 
 MAX_DIGESTS = 1_000
 MAX_UNREADABLE = 100
@@ -23,16 +24,14 @@ UNREADABLE_SECONDS = 60.0
 """Seconds before a stored playbook that failed to compile is compiled again."""
 DIGEST = re.compile("[0-9a-f]{64}")
 
-Answer = TypeVar("Answer")
-
 
 class Playbooks:
-    """The texts are in the store, the compiled playbooks in the runtime."""
+    """The playbooks of a store, compiled in other processes. `nats` says whether there is NATS here."""
 
-    def __init__(self, runtime: Runtime, compiler: Compiler | None = None) -> None:
-        self.runtime, self.store = runtime, runtime.store
-        self.compiler = compiler or Compiler()
-        runtime.compile = self._compile_stored
+    def __init__(self, store: Store, thread: StoreThread, *, nats: bool = False) -> None:
+        self.store, self.thread, self.nats = store, thread, nats
+        self.compiler = Compiler()
+        self.loaded = LoadedPlaybooks(store, self._compile_stored, thread)
         self._digests: OrderedDict[bytes, str] = OrderedDict()
         """By the hash of the text, so that a text that is started often is compiled once."""
         self._adding: dict[bytes, asyncio.Task[str]] = {}
@@ -46,7 +45,7 @@ class Playbooks:
         if digest is None:
             return await single_flight(self._adding, key, lambda: self._add(caller, text))
         self._digests.move_to_end(key)
-        await self.runtime.net(digest)
+        await self.loaded.load(digest)
         return digest
 
     async def _add(self, caller: str, text: bytes) -> str:
@@ -57,8 +56,8 @@ class Playbooks:
         loaded = compiled.require()
         check_path(loaded.playbook.path)
         self._check(loaded.playbook)
-        await self.runtime.thread.ask(self.store.put_playbook, loaded.digest, loaded.playbook.path, text)
-        self.runtime.playbooks.add(loaded)
+        await self.thread.ask(self.store.put_playbook, loaded.digest, loaded.playbook.path, text)
+        self.loaded.cache.add(loaded)
         self._digests[sha256(text).digest()] = loaded.digest
         while len(self._digests) > MAX_DIGESTS:
             self._digests.popitem(last=False)
@@ -66,17 +65,17 @@ class Playbooks:
 
     async def registered(self, path: str, version: int | None) -> str:
         """The digest of a registered playbook, which is loaded; NotFound if it does not exist."""
-        digest = None if "\0" in path else await self.runtime.thread.look(self.store.find, path, version)
+        digest = None if "\0" in path else await self.thread.look(self.store.find, path, version)
         if digest is None:
             raise unknown(path, version)
-        self._check((await self.runtime.net(digest)).playbook)
+        self._check((await self.loaded.load(digest)).playbook)
         return digest
 
     async def load(self, digest: str) -> Playbook:
         """Load a stored playbook; NotFound if there is none."""
         if not DIGEST.fullmatch(digest):
             raise NotFound(f"playbook {digest[:64]!r} not found")
-        return (await self.runtime.net(digest)).playbook
+        return (await self.loaded.load(digest)).playbook
 
     async def find(self, parent: Execution, request: dict[str, Any]) -> str:
         """The digest of the playbook of a child execution."""
@@ -84,7 +83,7 @@ class Playbooks:
 
     def _check(self, playbook: Playbook) -> None:
         """Refused if this server cannot run all of it; its settings may have changed since the registration."""
-        reasons = [f"{one.place}: {one.reason}" for one in obstacles(playbook, nats=self.runtime.shelf is not None)]
+        reasons = [f"{obstacle.place}: {obstacle.reason}" for obstacle in obstacles(playbook, nats=self.nats)]
         if reasons:
             raise Refused(422, "; ".join(reasons), kind="playbook-not-runnable")
 
@@ -93,7 +92,7 @@ class Playbooks:
         if playbook.keychain:
             from noetl.keychain.check import missing_entries
 
-            stored = await self.runtime.thread.ask(self.store.credentials.all)
+            stored = await self.thread.ask(self.store.credentials.all)
             if faults := missing_entries(playbook, {credential.name: credential for credential in stored}):
                 raise AuthError("; ".join(faults))
 

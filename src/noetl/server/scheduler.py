@@ -1,78 +1,82 @@
-"""Starts what schedules want started.
+"""Starts the executions of schedules.
 
-Any number of servers do this on one store. Each looks only at schedules whose time has come. What is to be done is
-decided in `schedules.py` and stored at the revision it was decided from, so of two servers one decides; then it is
-started, and then it is noted that it was. Firings that are found decided and not settled are started again, which is
-the same execution again.
+Any number of servers do this on one store. Each reads only the schedules that are due. A firing is decided in
+`schedules.py` and stored at the revision it was decided from, so of two servers one decides; then its execution is
+started, and then the firing is settled. A firing that was decided and not settled is started again, under the same
+execution id.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import Any
 
+from noetl.clock import Clock
 from noetl.errors import NoetlError, StoreError
-from noetl.server.start_once import start_once
+from noetl.log import Log
+from noetl.runtime.store_thread import StoreThread
+from noetl.store.ports import Store
 from noetl.store.triggers import Firing, Schedule
 from noetl.triggers import schedules
 
-if TYPE_CHECKING:
-    from noetl.server.api import Api
+SCAN_SECONDS = 0.5
+SCHEDULES_PER_SCAN = 100
 
-LOOK_SECONDS = 0.5
-AT_ONCE = 100
+StartOnce = Callable[[str, str, int | None, dict[str, Any], dict[str, Any]], Awaitable[None]]
+"""Starts an execution by id, path, version, payload and ctx, unless it was started before."""
 
 
 class Scheduler:
     """The schedules of a server."""
 
-    def __init__(self, api: Api) -> None:
-        self.api = api
+    def __init__(self, store: Store, thread: StoreThread, clock: Clock, log: Log, start_once: StartOnce) -> None:
+        self.store, self.ask, self.clock, self.log, self.start_once = store, thread.ask, clock, log, start_once
 
     async def run(self) -> None:
-        """Look at schedules when their time has come, until it is cancelled."""
-        clock = self.api.clock
+        """Fire due schedules until cancelled."""
         while True:
-            if await self.look_once(clock.now()) < AT_ONCE:
-                await clock.sleep(LOOK_SECONDS)
+            if await self.fire_once(self.clock.now()) < SCHEDULES_PER_SCAN:
+                await self.clock.sleep(SCAN_SECONDS)
 
-    async def look_once(self, now: float) -> int:
-        """Do what is due; how many schedules that were."""
-        due = await self.api.in_store(self.api.store.triggers.due_schedules, now, AT_ONCE)
-        await asyncio.gather(*(self._look_at(one, now) for one in due))
+    async def fire_once(self, now: float) -> int:
+        """Fire the schedules that are due; returns how many there were."""
+        due = await self.ask(self.store.triggers.due_schedules, now, SCHEDULES_PER_SCAN)
+        await asyncio.gather(*(self._fire(schedule, now) for schedule in due))
         return len(due)
 
-    async def _look_at(self, one: Schedule, now: float) -> None:
-        is_open = await self.api.in_store(schedules.open_of, self.api.store, one.running)
+    async def _fire(self, schedule: Schedule, now: float) -> None:
+        is_open = await self.ask(schedules.open_of, self.store, schedule.running)
         try:
-            decided = schedules.decided(one, is_open, now)
+            decided = schedules.decided(schedule, is_open, now)
         except NoetlError as error:  # such as a time zone that this machine does not know
-            decided = schedules.troubled(one, str(error), now)
-        if await self.api.in_store(self.api.store.triggers.change_schedule, decided):  # else somebody else does it
+            decided = schedules.troubled(schedule, str(error), now)
+        if await self.ask(self.store.triggers.change_schedule, decided):  # else another server fires it
             for firing in decided.starting:
                 await self.start(decided, firing)
 
-    async def start(self, one: Schedule, firing: Firing) -> NoetlError | None:
-        """Start what was decided, and note what became of it: None, or why it could not be started."""
+    async def start(self, schedule: Schedule, firing: Firing) -> NoetlError | None:
+        """Start the execution of a firing and settle the firing; returns the error if it could not be started."""
         refused: NoetlError | None = None
         try:
-            payload = schedules.payload_of(one, firing)
-            await start_once(self.api, firing.execution(one.id), one.path, one.version, payload, one.ctx)
-        except StoreError:  # it stays decided, and is tried again
+            payload = schedules.payload_of(schedule, firing)
+            execution = firing.execution(schedule.id)
+            await self.start_once(execution, schedule.path, schedule.version, payload, schedule.ctx)
+        except StoreError:  # the firing stays decided, and is started again
             raise
         except NoetlError as error:
             refused = error
-        except Exception as error:  # one schedule that can't be started must not hold up the others
-            self.api.log.defect(error, schedule=one.name)
-            refused = NoetlError("a defect of the server: look into its log")
-        await self._settle(one, firing, "" if refused is None else str(refused))
+        except Exception as error:  # one failing schedule must not delay the others
+            self.log.defect(error, schedule=schedule.name)
+            refused = NoetlError("internal error: see the log of the server")
+        await self._settle(schedule, firing, "" if refused is None else str(refused))
         return refused
 
-    async def _settle(self, one: Schedule, firing: Firing, reason: str) -> None:
-        triggers, now = self.api.store.triggers, self.api.clock.now()
+    async def _settle(self, schedule: Schedule, firing: Firing, reason: str) -> None:
+        triggers, now = self.store.triggers, self.clock.now()
         while True:
-            found = await self.api.in_store(triggers.schedule, one.name)
-            if found is None or found.id != one.id or firing not in found.starting:
-                return  # it was deleted, or somebody else has noted it
-            if await self.api.in_store(triggers.change_schedule, schedules.settled(found, firing, reason, now)):
+            stored = await self.ask(triggers.schedule, schedule.name)
+            if stored is None or stored.id != schedule.id or firing not in stored.starting:
+                return  # it was deleted, or settled by another server
+            if await self.ask(triggers.change_schedule, schedules.settled(stored, firing, reason, now)):
                 return

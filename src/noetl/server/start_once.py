@@ -28,14 +28,14 @@ async def start_once(
     if await is_started(api, execution):
         return
     digest = await api.playbooks.registered(path, version)
-    await api.playbooks.check_keychain(api.runtime.playbook(digest))
-    if execution in api.runtime.cells:  # started in the meantime
+    await api.playbooks.check_keychain(api.runtime.playbooks.get(digest).playbook)
+    if execution in api.runtime.executions:  # started in the meantime
         return
-    await api.service.start(digest, payload, ctx, execution)
+    await api.runtime.start(digest, payload, ctx, execution)
 
 
 async def is_started(api: Api, execution: str) -> bool:
-    return execution in api.runtime.cells or bool(await api.in_store(api.store.seq, execution))
+    return execution in api.runtime.executions or bool(await api.in_store(api.store.seq, execution))
 
 
 async def execution_id(call: Call, operation: str = "") -> str:

@@ -13,17 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
-from noetl.clock import Clock
 from noetl.engine.history.verify import Violation
-from noetl.errors import NotFound, StoreError
-from noetl.log import Log
+from noetl.errors import NotFound
 from noetl.runtime.audit import Audit, Batches
-from noetl.server.metrics import Metrics
 from noetl.store.ports import Store, Summary
 
-BATCH = 100
-"""So many executions are removed at a time."""
-FIRST_SECONDS, EVERY_SECONDS = 60.0, 3600.0
 VERIFY_SECONDS = 5.0
 """A page of verified executions ends after that time, with at least one."""
 
@@ -108,33 +102,3 @@ def _next_batch(batches: Batches) -> list[Violation] | None:
         violations: list[Violation] = stop.value
         return violations
     return None
-
-
-class Pruner:
-    """Removes executions that ended longer ago than they are kept."""
-
-    def __init__(self, upkeep: Upkeep, clock: Clock, kept_seconds: float, log: Log, metrics: Metrics) -> None:
-        self.upkeep, self.clock, self.kept_seconds = upkeep, clock, kept_seconds
-        self.log, self.metrics = log, metrics
-
-    async def run(self) -> None:
-        """Now and then, until it is cancelled."""
-        pause = FIRST_SECONDS
-        while True:
-            await self.clock.sleep(pause)
-            pause = EVERY_SECONDS
-            try:
-                removed = await self.prune_once(self.clock.now())
-            except StoreError as error:  # it is tried again in an hour
-                self.log.write("warning", "can't prune", error=str(error))
-                continue
-            if removed:
-                self.log.write("info", "pruned", executions=removed)
-
-    async def prune_once(self, now: float) -> int:
-        """All that is old by that time, a batch at a time; how many executions."""
-        removed = 0
-        while batch := await self.upkeep.prune(now - self.kept_seconds, BATCH):
-            removed += batch
-            self.metrics.count("noetl_executions_pruned_total", batch)
-        return removed

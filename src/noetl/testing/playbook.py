@@ -17,6 +17,7 @@ from noetl.engine.commands import Signal
 from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
 from noetl.errors import NoetlError
+from noetl.host.embedded import Embedded
 from noetl.keychain.master import MasterKeySource
 from noetl.keychain.safe import Safe
 from noetl.keychain.sealed import KEY_BYTES
@@ -26,8 +27,8 @@ from noetl.model.outcome import Outcome
 from noetl.reference import Reference
 from noetl.results.read import read_value
 from noetl.runtime.catalog import Catalog, Source, read
-from noetl.runtime.embedded import Embedded
-from noetl.runtime.obstacles import obstacles
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
+from noetl.runtime.preflight import obstacles
 from noetl.runtime.report import report
 from noetl.settings import MasterKeySettings
 from noetl.store.codec import decode
@@ -114,10 +115,10 @@ class _Trial:
 
     def __init__(self, tools: Mapping[str, Fake], credentials: Credentials, clock: SkippingClock) -> None:
         self.store, self.clock = InMemoryStore(), clock
-        self.catalog = Catalog()
+        playbooks = LoadedPlaybooks(self.store)
+        self.catalog = Catalog(playbooks)
         open_credential = _safe(self.store, credentials).open
-        self.engine = Embedded(self.store, _WithFakes(tools), clock, self.catalog.find, open_credential=open_credential)
-        self.catalog.runtime = self.engine.runtime
+        self.engine = Embedded(playbooks, _WithFakes(tools), clock, self.catalog.find, open_credential=open_credential)
 
     async def run(
         self, source: Source, payload: dict[str, Any], ctx: dict[str, Any], signals: Mapping[str, Any], seconds: float
@@ -130,7 +131,7 @@ class _Trial:
             async with asyncio.timeout(seconds):
                 await self.engine.start(execution, digest, payload, ctx)
                 for number, (name, content) in enumerate(signals.items()):
-                    await self.engine.runtime.handle(execution, Signal(name, f"test-{number}", content))
+                    await self.engine.runtime.committer.handle(execution, Signal(name, f"test-{number}", content))
                 return self._finished(await self._driven(execution), source)
         finally:
             await self.engine.close()
@@ -151,8 +152,8 @@ class _Trial:
 
     def _next_timer(self) -> float | None:
         """When the next timer is due, if everything waits for it; None otherwise."""
-        cells = self.engine.runtime.cells
-        live = [cell.state for cell in cells.values() if not cell.state.over]
+        executions = self.engine.runtime.executions
+        live = [loaded.state for loaded in executions.values() if not loaded.state.over]
         if self.engine.worker.tasks or any(state.shown_status != "waiting" for state in live):
             return None
         parked = [parked for state in live for run in state.runs.values() for parked in run.parked.values()]

@@ -13,7 +13,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from noetl.errors import NoetlError
+from noetl.errors import NoetlError, NotFound
 from noetl.model.kind import Kind
 
 if TYPE_CHECKING:
@@ -56,6 +56,13 @@ class Registry:
                 return None
             self._loaded[name] = kind
         return self._loaded[name]
+
+    def require(self, name: str) -> Kind:
+        """The kind of that name; NotFound if there is none."""
+        kind = self.get(name)
+        if kind is None:
+            raise NotFound(f"unknown tool kind {name!r}")
+        return kind
 
     def runner(self, name: str) -> Run | None:
         """The function that runs a kind; None if there is no such kind or it can't be run."""

@@ -29,7 +29,6 @@ from noetl.engine.commands import Claim, Report
 from noetl.engine.events import StepFailed
 from noetl.errors import AuthError, Conflict, NatsUnavailable, NoetlError, NotFound
 from noetl.keychain.keychain import StoredCredential
-from noetl.model.kind import Kind
 from noetl.model.outcome import Error
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan
@@ -326,7 +325,7 @@ class CompiledPlaybook:
         """The compiled pipeline of a step, created on first use."""
         if step not in self.plans:
             found = next(one for one in self.playbook.steps if one.name == step)
-            self.plans[step] = step_plan(found, _kind_of)
+            self.plans[step] = step_plan(found, KINDS.require)
         return self.plans[step]
 
 
@@ -433,10 +432,3 @@ def _said(answer: httpx2.Response) -> str:
 
 def _content_type(content: bytes | None, kind: str) -> dict[str, str]:
     return {} if content is None else {"Content-Type": kind}
-
-
-def _kind_of(name: str) -> Kind:
-    kind = KINDS.get(name)
-    if kind is None:
-        raise NotFound(f"unknown tool kind {name!r}")
-    return kind

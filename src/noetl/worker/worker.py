@@ -93,6 +93,10 @@ class Link(Protocol):
         """A credential of the store, opened; NoetlError if there is none."""
 
 
+WriteOutput = Callable[[str, str, str], None]
+"""Takes a line of a task: `EXECUTION|TASK`, the stream and the line."""
+
+
 class Rejected(Exception):
     """The lease is not ours any more: drop the work."""
 
@@ -100,9 +104,11 @@ class Rejected(Exception):
 class Worker:
     """Runs slots until it is told to stop."""
 
-    def __init__(self, name: str, link: Link, registry: Registry, clock: Clock, slots: int = 16) -> None:
+    def __init__(
+        self, name: str, link: Link, registry: Registry, clock: Clock, slots: int, write_output: WriteOutput
+    ) -> None:
         self.name, self.link, self.registry, self.clock = name, link, registry, clock
-        self.slots = slots
+        self.slots, self.write_output = slots, write_output
         self.asked = 0
         """Slots that a claim on its way is to fill."""
         self.draining = False
@@ -111,7 +117,6 @@ class Worker:
         self.leases: dict[tuple[str, int], asyncio.Task[None]] = {}
         self.fault: BaseException | None = None
         """What broke a slot: the store failed. Its work can only be resumed by whoever comes after us."""
-        self.log: Callable[[str, str, str], None] = lambda task, stream, line: None
         self.redactors: dict[str, Redactor] = {}
         """By execution, the latest ones: what one lease has opened may come back in another."""
 
@@ -499,7 +504,9 @@ class Lease:
             source=self._source(plan, task),
             retries=plan.task.spec.get("retry", 0),
             now=self.now(),
-            log=lambda stream, line: self.worker.log(f"{self.work.execution}|{task}", stream, self.redact(line)),
+            log=lambda stream, line: self.worker.write_output(
+                f"{self.work.execution}|{task}", stream, self.redact(line)
+            ),
         )
         limit = plan.timeout if isinstance(plan.timeout, int | float) else None
         if not await self.worker.link.holds(self.work.execution, self.work.fence):

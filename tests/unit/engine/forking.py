@@ -68,7 +68,7 @@ def forked(
 def _added(stage: Stage, text: str) -> str:
     playbook = load("edited.yaml", text, stage.registry).require()
     stage.store.put_playbook(playbook.digest, "edited.yaml", text.encode())
-    return stage.engine.runtime.add(playbook)
+    return stage.engine.runtime.playbooks.add(playbook)
 
 
 def events_of(stage: Stage, execution: str = FORK) -> list[Event]:
@@ -77,9 +77,9 @@ def events_of(stage: Stage, execution: str = FORK) -> list[Event]:
 
 def check(stage: Stage, execution: str) -> None:
     """All that `noetl verify` looks at."""
-    playbook_of = stage.engine.runtime.loaded_playbook
+    playbook_of = stage.engine.runtime.playbooks.get
     rows = stage.store.read(execution)
-    live = stage.engine.runtime.cells[execution].state
+    live = stage.engine.runtime.executions[execution].state
     begun = codec.decode(rows[0].type, rows[0].data)
     found = verify(
         execution,

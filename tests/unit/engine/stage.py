@@ -21,8 +21,9 @@ from noetl.engine.events import Event
 from noetl.engine.evolve import evolve
 from noetl.engine.state import Execution
 from noetl.errors import NotFound
+from noetl.host.embedded import Embedded
 from noetl.model.outcome import Outcome
-from noetl.runtime.embedded import Embedded
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store import codec
 from noetl.store.ports import Change
 from noetl.tools.base import Context
@@ -85,16 +86,15 @@ class StageEngine(Embedded):
     watched = True
     """Whether the test acts while the engine runs."""
 
-    async def _sleep(self, moved: asyncio.Event) -> None:
-        moving = [state for state in self._cells() if state.status != "paused"]
-        due = min((at for state in moving for at in state.timers.values()), default=None)
+    async def _sleep(self, committed: asyncio.Event) -> None:
+        due = self.next_due()
         is_quiet = due is not None and not self.worker.tasks and not self.watched
         if not is_quiet:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CALM_SECONDS):
-                    await moved.wait()
+                    await committed.wait()
                 return
-            due = min((at for state in moving for at in state.timers.values()), default=None)
+            due = self.next_due()
         if due is not None:
             self.clock.time = max(self.clock.time, due)
 
@@ -125,8 +125,8 @@ class Stage:
         self.state: Execution = None  # type: ignore[assignment]
 
     def _engine(self) -> StageEngine:
-        engine = StageEngine(self.store, self.registry, self.clock, self._find, slots=16, name="stage")
-        self.digest = engine.runtime.add(load("story.yaml", self.text, self.registry).require())
+        engine = StageEngine(LoadedPlaybooks(self.store), self.registry, self.clock, self._find, slots=16, name="stage")
+        self.digest = engine.runtime.playbooks.add(load("story.yaml", self.text, self.registry).require())
         self.store.put_playbook(self.digest, "story.yaml", self.text.encode())
         return engine
 
@@ -136,14 +136,14 @@ class Stage:
             raise NotFound(f"no playbook {request['path']}")
         playbook = load("child.yaml", text, self.registry).require()
         self.store.put_playbook(playbook.digest, "child.yaml", text.encode())
-        return self.engine.runtime.add(playbook)
+        return self.engine.runtime.playbooks.add(playbook)
 
     async def handle(self, *commands: Command, execution: str = EXECUTION) -> None:
         for command in commands:
-            await self.engine.runtime.handle(execution, command)
+            await self.engine.runtime.committer.handle(execution, command)
 
     def live(self, execution: str = EXECUTION) -> Execution:
-        return self.engine.runtime.cells[execution].state
+        return self.engine.runtime.executions[execution].state
 
     async def until(self, what: Callable[[], bool], seconds: float = 10.0) -> None:
         """Wait until something is true."""

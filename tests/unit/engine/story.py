@@ -14,7 +14,8 @@ from noetl.engine.commands import Command
 from noetl.engine.events import Event
 from noetl.engine.evolve import evolve
 from noetl.engine.state import Execution
-from noetl.runtime.embedded import Embedded
+from noetl.host.embedded import Embedded
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store.codec import decode
 from noetl.store.ports import Row
 from noetl.store.snapshot import freeze, thaw
@@ -70,12 +71,12 @@ def run(
 
 async def _run(playbook: Any, commands: tuple[Command, ...], payload: dict[str, Any], limit: float) -> Ended:
     store, clock = MemoryStore(), QuickClock()
-    engine = Embedded(store, KINDS, clock, _no_children)
-    digest = engine.runtime.add(playbook)
+    engine = Embedded(LoadedPlaybooks(store), KINDS, clock, _no_children)
+    digest = engine.runtime.playbooks.add(playbook)
     async with asyncio.timeout(limit):
         await engine.start(EXECUTION, digest, payload, {})
         for command in commands:
-            await engine.runtime.handle(EXECUTION, command)
+            await engine.runtime.committer.handle(EXECUTION, command)
         state = await engine.drive(EXECUTION)
     await engine.close()
     rows = store.read(EXECUTION)

@@ -23,7 +23,7 @@ from noetl.engine.state import Execution
 from noetl.expression import Budget, render
 from noetl.model.outcome import failed
 from noetl.reference import Need
-from noetl.runtime import runtime
+from noetl.runtime import committer
 from noetl.store.snapshot import freeze, thaw
 from noetl.worker import wire
 
@@ -141,7 +141,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Recorded]:
             found.append(Recorded(freeze(turn.state), turn.state.net, turn.now, command))
         decide(turn, command)
 
-    monkeypatch.setattr(runtime, "decide", record)
+    monkeypatch.setattr(committer, "decide", record)
     return found
 
 

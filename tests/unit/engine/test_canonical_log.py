@@ -166,7 +166,7 @@ def test_ctx_is_told_as_patches_and_workload_stays_as_it_was() -> None:
 
 def test_items_of_a_loop_go_to_any_worker_that_asks() -> None:
     async def during(stage: Stage) -> None:
-        works = [(await stage.engine.runtime.claim(Claim(name)))[0] for name in ("here", "there")]
+        works = [(await stage.engine.link.claim(Claim(name)))[0] for name in ("here", "there")]
         assert [(work.step, work.items) for work in works] == [("start", [0]), ("start", [1])]
         await stage.crash()
         await stage.drive()

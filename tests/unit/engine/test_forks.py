@@ -230,7 +230,7 @@ def test_asked_twice_it_is_one_fork() -> None:
 
     async def work() -> int:
         for _ in range(2):
-            stage.engine.runtime.cells.clear()  # as at another server
+            stage.engine.runtime.executions.clear()  # as at another server
             await history.fork(stage.engine.runtime, EXECUTION, FORK, 8, Edit())
         return len(stage.store.read(FORK))
 

@@ -1013,7 +1013,7 @@ async def _until_child_waits(stage: Stage) -> tuple[asyncio.Task[Execution], str
     driving = asyncio.create_task(stage.drive())
 
     def children() -> list[str]:
-        cells = stage.engine.runtime.cells
+        cells = stage.engine.runtime.executions
         return [
             name
             for name, cell in cells.items()

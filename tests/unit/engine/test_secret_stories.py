@@ -53,7 +53,7 @@ def test_a_secret_is_hidden_in_errors_logs_and_patches() -> None:
     lines: list[str] = []
 
     async def during(stage: Stage) -> None:
-        stage.engine.worker.log = lambda task, stream, line: lines.append(line)
+        stage.engine.worker.write_output = lambda task, stream, line: lines.append(line)
         await stage.drive()
 
     end = play(
@@ -250,7 +250,7 @@ def test_what_one_worker_has_opened_by_a_handle_another_one_hides() -> None:
 
     async def during(stage: Stage) -> None:
         stages.append(stage)
-        stage.engine.worker.log = lambda task, stream, line: lines.append(line)
+        stage.engine.worker.write_output = lambda task, stream, line: lines.append(line)
         await stage.drive()
 
     end = play(

@@ -21,10 +21,11 @@ from noetl.engine.evolve import evolve
 from noetl.engine.history.verify import INVARIANTS, MAX_EVENT_BYTES, Frozen, Violation, verify
 from noetl.engine.net import Net
 from noetl.engine.state import Execution
+from noetl.host.embedded import Embedded
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error
 from noetl.reference import refer
-from noetl.runtime.embedded import Embedded
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store import codec
 from noetl.store.ports import Derived, Leased, Row
 from noetl.store.snapshot import freeze, thaw
@@ -127,11 +128,11 @@ class Story:
         self.status = self.store.runs[EXECUTION].status
 
     async def _run(self, playbook: Any, commands: tuple[Command, ...]) -> None:
-        engine = Embedded(self.store, KINDS, QuickClock(), lambda parent, request: "")
+        engine = Embedded(LoadedPlaybooks(self.store), KINDS, QuickClock(), lambda parent, request: "")
         async with asyncio.timeout(20):
-            await engine.start(EXECUTION, engine.runtime.add(playbook), {}, {})
+            await engine.start(EXECUTION, engine.runtime.playbooks.add(playbook), {}, {})
             for command in commands:
-                await engine.runtime.handle(EXECUTION, command)
+                await engine.runtime.committer.handle(EXECUTION, command)
             await engine.drive(EXECUTION)
         await engine.close()
 

@@ -17,10 +17,11 @@ from noetl.dsl.compile import load
 from noetl.engine.commands import Claim
 from noetl.engine.state import Execution
 from noetl.errors import NotFound
+from noetl.host import dispatcher, server_host
+from noetl.host.server_host import ServerHost
 from noetl.nats.connection import NatsConnection
 from noetl.nats.hints import GROUP, ReadyHints, subject
-from noetl.server import service as service_module
-from noetl.server.service import Service
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.settings import NatsSettings
 from noetl.store.sqlite import SqliteStore
 from noetl.tools.registry import KINDS
@@ -39,8 +40,9 @@ workflow:
 
 @pytest.fixture(autouse=True)
 def _only_hints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "TICK_SECONDS", HOUR)
-    monkeypatch.setattr(service_module, "SWEEP_SECONDS", HOUR)
+    monkeypatch.setattr(server_host, "TICK_SECONDS", HOUR)
+    monkeypatch.setattr(server_host, "SWEEP_SECONDS", HOUR)
+    monkeypatch.setattr(dispatcher, "SCAN_SECONDS", HOUR)
 
 
 async def _nothing(parent: Execution, request: dict[str, Any]) -> str:
@@ -48,24 +50,28 @@ async def _nothing(parent: Execution, request: dict[str, Any]) -> str:
 
 
 class Server:
-    """A service with its connection to NATS."""
+    """A host with its connection to NATS."""
 
     def __init__(self, db: Path, url: str) -> None:
-        self.service = Service(SqliteStore(db), SystemClock(), _nothing)
         self.bus = NatsConnection(NatsSettings((url,)), lambda level, text: None)
-        self.hints = ReadyHints(self.bus, self.service.hear)
-        self.service.announce, self.service.listen = self.hints.publish, self.hints.subscribe
+        playbooks = LoadedPlaybooks(SqliteStore(db))
+        self.host = ServerHost(
+            playbooks, SystemClock(), _nothing, on_error=lambda message, execution: None, connection=self.bus
+        )
+        hints = self.host.dispatcher.hints
+        assert isinstance(hints, ReadyHints)
+        self.hints = hints
 
     def add(self) -> str:
         playbook = load("story.yaml", TEXT, KINDS).require()
-        self.service.store.put_playbook(playbook.digest, "story.yaml", TEXT.encode())
-        return self.service.runtime.add(playbook)
+        self.host.runtime.store.put_playbook(playbook.digest, "story.yaml", TEXT.encode())
+        return self.host.runtime.playbooks.add(playbook)
 
     async def start(self) -> str:
-        return (await self.service.start(self.add(), {}, {})).id
+        return (await self.host.runtime.start(self.add(), {}, {})).id
 
     def claim(self, worker: str) -> asyncio.Task[list[Work]]:
-        return asyncio.create_task(self.service.claim(Claim(worker, 1, "default"), HOUR))
+        return asyncio.create_task(self.host.dispatcher.claim(Claim(worker, 1, "default"), HOUR))
 
     async def until(self, look: Callable[[], Any]) -> None:
         async with asyncio.timeout(SECONDS):
@@ -81,7 +87,7 @@ class Server:
 @asynccontextmanager
 async def server(db: Path, url: str) -> Any:
     one = Server(db, url)
-    tasks = [asyncio.create_task(one.service.run()), asyncio.create_task(one.bus.run())]
+    tasks = [asyncio.create_task(one.host.run()), asyncio.create_task(one.bus.run())]
     try:
         await one.until(lambda: one.bus.status() == "ok")
         yield one
@@ -89,7 +95,7 @@ async def server(db: Path, url: str) -> Any:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        one.service.close()
+        one.host.runtime.close()
 
 
 def play(folder: Path, broker: RestartedNats, story: Callable[..., Awaitable[None]], servers: int = 2) -> None:
@@ -123,13 +129,13 @@ def test_each_hint_goes_to_one_of_the_servers_where_somebody_waits(tmp_path: Pat
     async def story(a: Server, b: Server, c: Server) -> None:
         looks: list[str] = []
         for one in (b, c):
-            inner = one.hints.on_hint
+            inner = one.host.dispatcher.on_hint
 
             async def look(pool: str, inner: Any = inner) -> bool:
                 looks.append(pool)
                 return bool(await inner(pool))
 
-            one.hints.on_hint = look
+            one.host.dispatcher.on_hint = look  # type: ignore[method-assign]
         waiting = [b.claim("wb"), c.claim("wc")]
         await b.heard_of()
         await c.heard_of()

@@ -14,19 +14,18 @@ from io import StringIO
 from typing import Any, TypeVar
 
 import httpx2
+from msgspec.structs import replace
 from tests.conformance.memory import MemoryStore
 
 from noetl.access.tokens import new_token
-from noetl.engine.state import Execution
 from noetl.errors import NotFound
+from noetl.host.local_link import LocalLink
 from noetl.keychain.keychain import StoredCredential
 from noetl.server.app import create_app
 from noetl.server.compiler import Compiler, _Process
 from noetl.server.connections import ConnectionLimits
 from noetl.server.listen import HttpServer, bound
-from noetl.server.local_link import LocalLink
 from noetl.server.options import ServerSettings
-from noetl.server.service import Service
 from noetl.store.access import ROLES, Role
 from noetl.store.ports import Store
 from noetl.tools.registry import KINDS
@@ -131,11 +130,13 @@ class ApiServer:
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.service = Service(self.store, self.clock, _nothing, open_credential=_credential)
-        self.app = create_app(self.service, self.settings)
+        self.app = create_app(self.store, self.clock, replace(self.settings, open_credential=_credential))
+        self.host = self.app.api.host
         self.app.api.log._stream = self.log
-        engine = asyncio.create_task(self.service.run())
-        worker = Worker("local", LocalLink(self.service, "default", Output(self.clock)), KINDS, self.clock, 16)
+        engine = asyncio.create_task(self.host.run())
+        output = Output(self.clock)
+        link = LocalLink(self.host.dispatcher, output, "default")
+        worker = Worker("local", link, KINDS, self.clock, 16, output.write)
         self._claiming = asyncio.create_task(_claim(worker))
         if not self.own_processes:
             _lend_process(self._compiler)
@@ -149,7 +150,7 @@ class ApiServer:
         await asyncio.gather(self._claiming, engine, return_exceptions=True)
         await worker.stop()
         self.app.api.close()
-        self.service.close()
+        self.store.close()
 
     @property
     def _compiler(self) -> Compiler:
@@ -214,10 +215,6 @@ async def _claim(worker: Worker) -> None:
             await worker.claim()
         else:
             await asyncio.sleep(0.005)
-
-
-async def _nothing(parent: Execution, request: dict[str, Any]) -> str:
-    raise NotFound("nothing")
 
 
 def _credential(name: str) -> StoredCredential:

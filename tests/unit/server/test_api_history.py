@@ -65,7 +65,7 @@ def test_started_is_when_the_fork_was_made_also_for_another_server(server: ApiSe
 
 
 async def _forget(server: ApiServer, execution: str) -> None:
-    server.service.runtime.cells.pop(execution, None)
+    server.host.runtime.executions.pop(execution, None)
 
 
 def test_a_run_that_goes_on_is_forked_where_it_stands(admin: httpx2.Client) -> None:

@@ -222,7 +222,7 @@ def test_an_execution_with_the_id_of_a_child_is_no_child(server: ApiServer, admi
         digest = server.store.find("finance/report")
         assert digest is not None
 
-        server.do(server.service.start(digest, {}, {}, key))
+        server.do(server.host.runtime.start(digest, {}, {}, key))
         until(admin, key, "succeeded")
         assert reported(evil, work, *facts, waiting(work, key)).verdict == "accepted"
         more = claimed(evil, work.execution)
@@ -270,7 +270,7 @@ def test_facts_follow_those_that_went_to_another_server(
     work = leased(admin, evil, "mine")
     with closing(server_at(address)) as second, second.client("admin") as elsewhere:
         elsewhere.get(f"/api/v1/executions/{work.execution}")  # it has the execution in memory, as it is now
-        assert work.fence in second.service.runtime.cells[work.execution].state.leases
+        assert work.fence in second.host.runtime.executions[work.execution].state.leases
         task = TaskId(work.run, "n#1")
         assert reported(evil, work, e.TaskStarted(task)).verdict == "accepted"
         done = e.TaskDone(task, 1, Outcome(), "continue", "c")
@@ -466,8 +466,8 @@ def test_a_long_report_is_decided_in_parts(server: ApiServer, admin: httpx2.Clie
             e.TaskDone(task, 2, Outcome(), "jump", "t"),
         ]
     batches: list[int] = []
-    told_before = server.service.runtime.told
-    server.service.runtime.told = lambda state, events: (batches.append(len(events)), told_before(state, events))[1]
+    told_before = server.host.runtime.told
+    server.host.runtime.told = lambda state, events: (batches.append(len(events)), told_before(state, events))[1]
     for _ in range(2):  # the answer may be lost
         verdict = reported(evil, work, *facts)
         assert verdict.held
@@ -489,7 +489,7 @@ def test_a_claim_that_waits_gives_nothing_to_a_token_that_was_revoked(server: Ap
 
     thread = threading.Thread(target=claim)
     thread.start()
-    soon(lambda: server.service.idle["alpha"] == 1)
+    soon(lambda: server.host.dispatcher.queue.idle_claims["alpha"] == 1)
     server.store.access.revoke_token(server.ids["evil"], server.clock.now())  # at another server
     execution = begun(admin, {"path": "length"})
     thread.join(60)

@@ -74,7 +74,7 @@ def change(server: ApiServer, one: Schedule) -> None:
 
 def look(server: ApiServer, now: float) -> None:
     """Let the server deal with what is due by then."""
-    server.do(server.app.api.scheduler.look_once(now))
+    server.do(server.app.api.scheduler.fire_once(now))
 
 
 def executions(client: httpx2.Client) -> list[dict[str, Any]]:
@@ -292,7 +292,7 @@ def test_two_servers_that_see_a_firing_at_once_start_one_execution(
         change(server, replace(one, next=moment, look=moment))
     for turn in range(4):
         pending = [
-            asyncio.run_coroutine_threadsafe(one.app.api.scheduler.look_once(moment + 60 * turn), one.loop)
+            asyncio.run_coroutine_threadsafe(one.app.api.scheduler.fire_once(moment + 60 * turn), one.loop)
             for one in (server, other)
         ]
         for future in pending:

@@ -237,11 +237,11 @@ def test_a_worker_that_leaves_while_it_waits_is_no_failure_of_the_server(server:
         head = f"POST {API}/claim HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}"
         more = f"\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nX-Request-Id: left\r\n\r\n"
         connection.sendall((head + more).encode() + body)
-        _soon(lambda: server.service.idle["quiet"] == 1)
+        _soon(lambda: server.host.dispatcher.queue.idle_claims["quiet"] == 1)
     _soon(lambda: '"request_id":"left"' in server.log.getvalue())
     line = next(line for line in server.log.getvalue().splitlines() if '"request_id":"left"' in line)
     assert '"status":499' in line
-    _soon(lambda: server.service.idle["quiet"] == 0)
+    _soon(lambda: server.host.dispatcher.queue.idle_claims["quiet"] == 0)
 
 
 def _soon(look: Callable[[], bool]) -> None:

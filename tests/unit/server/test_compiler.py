@@ -26,7 +26,7 @@ from tests.conformance.memory import MemoryStore
 from noetl.dsl import compile as dsl_compile
 from noetl.dsl.compile import load
 from noetl.engine.net import Net
-from noetl.runtime.loaded import MAX_PLAYBOOKS, LoadedPlaybook, PlaybookCache
+from noetl.runtime.loaded_playbooks import MAX_PLAYBOOKS, LoadedPlaybook, PlaybookCache
 from noetl.server import compile_process
 from noetl.server import compiler as compiler_module
 from noetl.server.compiler import MAX_TEXTS_PER_CALLER, PROCESSES, Compiler
@@ -389,7 +389,7 @@ def test_the_playbook_used_last_stays_and_one_in_use_is_found() -> None:
 
 def test_a_server_that_has_seen_many_texts_holds_few(serving: Callable[..., ApiServer]) -> None:
     server = serving()
-    runtime = server.service.runtime
+    runtime = server.host.runtime
     runtime.playbooks.max_playbooks = 5
     executions = []
     with server.client() as client:
@@ -403,7 +403,7 @@ def test_a_server_that_has_seen_many_texts_holds_few(serving: Callable[..., ApiS
         gc.collect()
         assert len(runtime.playbooks) == 5
         assert len(runtime.playbooks.in_memory) <= 10
-        assert len(runtime.cells) <= 10
+        assert len(runtime.executions) <= 10
         for execution in executions[1::2]:
             assert client.post(f"/api/v1/executions/{execution}/signals", json={"name": "go"}).status_code == 202
         for execution in executions:

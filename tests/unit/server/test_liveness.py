@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_service import CHAIN, CHILD, PARENT, PATIENCE_SECONDS, WAITS, House, play
+from test_server_host import CHAIN, CHILD, PARENT, PATIENCE_SECONDS, WAITS, House, play
 from tests.conformance.memory import MemoryStore
 
 from noetl.engine import leases as lease_rules
 from noetl.engine.commands import Cancel, Claim, Command, Report
 from noetl.engine.events import StepDone
 from noetl.errors import NoetlError, StoreError
-from noetl.server import service as service_module
-from noetl.server.backoff import FIRST_SECONDS, LAST_SECONDS, Backoff
-from noetl.server.stall import STALL_SECONDS, StallDetector
+from noetl.host import background, heartbeats, server_host
+from noetl.host.backoff import FIRST_SECONDS, LAST_SECONDS, Backoff
+from noetl.host.stall import STALL_SECONDS, StallDetector
 from noetl.store.ports import Store, WorkerSession
 from noetl.store.sqlite import SqliteStore
 
@@ -69,8 +69,8 @@ def test_a_stall_is_noticed_before_and_after_it_is_observed() -> None:
 def test_after_its_own_silence_a_server_waits_for_the_lifetime_of_a_lease(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_module, "REAP_SECONDS", 0.01)
-    monkeypatch.setattr(service_module, "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(server_host, "REAP_SECONDS", 0.01)
+    monkeypatch.setattr(server_host, "OBSERVE_SECONDS", 0.01)
     monkeypatch.setattr(lease_rules, "LEASE_SECONDS", 0.2)
     passes: list[float] = []
     lost = store.expired_leases
@@ -83,18 +83,18 @@ def test_after_its_own_silence_a_server_waits_for_the_lifetime_of_a_lease(
 
     async def story(house: House) -> None:
         hand = Hand()
-        house.service.stall = StallDetector(hand)
+        house.host.stall.__init__(hand)  # type: ignore[misc]
         house.open(worker=False)
-        state = await house.service.start(house.add(CHAIN), {}, {})
-        await house.service.heartbeat(WorkerSession("w1", "default", 4))
-        (work,) = await house.service.claim(Claim("w1", 1, "default", "c1"))
+        state = await house.host.runtime.start(house.add(CHAIN), {}, {})
+        await house.host.heartbeats.record(WorkerSession("w1", "default", 4))
+        (work,) = await house.host.dispatcher.claim(Claim("w1", 1, "default", "c1"))
         await asyncio.sleep(0.5)  # by the clock of the store the lease is over
         before = len(passes)
         await until(lambda: len(passes) > before + 5)
-        assert work.fence in house.service.runtime.cells[state.id].state.leases
+        assert work.fence in house.host.runtime.executions[state.id].state.leases
         hand.at += 1  # the server has listened for a second, and the worker was silent
-        await until(lambda: work.fence not in house.service.runtime.cells[state.id].state.leases)
-        await house.service.handle(state.id, Cancel("enough"))
+        await until(lambda: work.fence not in house.host.runtime.executions[state.id].state.leases)
+        await house.host.runtime.committer.handle(state.id, Cancel("enough"))
 
     play(store, story, opened=False)
 
@@ -102,20 +102,20 @@ def test_after_its_own_silence_a_server_waits_for_the_lifetime_of_a_lease(
 def test_after_its_own_silence_a_server_does_not_take_back_what_a_heartbeat_does_not_name(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_module, "GRANT_SECONDS", 0.01)
+    monkeypatch.setattr(heartbeats, "GRANT_SECONDS", 0.01)
 
     async def story(house: House) -> None:
         hand = Hand()
-        house.service.stall = StallDetector(hand)
-        state = await house.service.start(house.add(CHAIN), {}, {})
-        (work,) = await house.service.claim(Claim("w1", 1, "default", "c1"))
+        house.host.stall.__init__(hand)  # type: ignore[misc]
+        state = await house.host.runtime.start(house.add(CHAIN), {}, {})
+        (work,) = await house.host.dispatcher.claim(Claim("w1", 1, "default", "c1"))
         await asyncio.sleep(0.05)
-        await house.service.heartbeat(WorkerSession("w1", "default", 4))
-        assert work.fence in house.service.runtime.cells[state.id].state.leases
+        await house.host.heartbeats.record(WorkerSession("w1", "default", 4))
+        assert work.fence in house.host.runtime.executions[state.id].state.leases
         hand.at += 1
-        await house.service.heartbeat(WorkerSession("w1", "default", 4))
-        assert work.fence not in house.service.runtime.cells[state.id].state.leases
-        await house.service.handle(state.id, Cancel("enough"))
+        await house.host.heartbeats.record(WorkerSession("w1", "default", 4))
+        assert work.fence not in house.host.runtime.executions[state.id].state.leases
+        await house.host.runtime.committer.handle(state.id, Cancel("enough"))
 
     play(store, story, worker=False, opened=False)
 
@@ -126,75 +126,78 @@ def test_after_its_own_silence_a_server_does_not_take_back_what_a_heartbeat_does
 def test_a_repeated_claim_does_not_get_what_was_lost_or_reported_on(store: Store) -> None:
     async def story(house: House) -> None:
         digest = house.add(CHAIN)
-        executions = [(await house.service.start(digest, {}, {})).id for _ in range(3)]
-        works = await house.service.claim(Claim("w1", 3, "default", "c1"))
+        executions = [(await house.host.runtime.start(digest, {}, {})).id for _ in range(3)]
+        works = await house.host.dispatcher.claim(Claim("w1", 3, "default", "c1"))
         lost, done, good = works
         from noetl.engine.commands import Lost
 
-        await house.service.handle(lost.execution, Lost(lost.fence))
-        await house.service.report(done.execution, Report(done.fence, (StepDone(done.run, 1),)))
-        again = await house.service.claim(Claim("w1", 3, "default", "c1"), again=True)
+        await house.host.runtime.committer.handle(lost.execution, Lost(lost.fence))
+        await house.host.dispatcher.report(done.execution, Report(done.fence, (StepDone(done.run, 1),)))
+        again = await house.host.dispatcher.claim(Claim("w1", 3, "default", "c1"), again=True)
         assert [(one.execution, one.fence) for one in again] == [(good.execution, good.fence)]
         for execution in executions:
-            await house.service.handle(execution, Cancel("enough"))
+            await house.host.runtime.committer.handle(execution, Cancel("enough"))
 
     play(store, story, worker=False, opened=False)
 
 
 def test_a_repeated_report_gets_the_work_that_it_got_before(store: Store) -> None:
     async def story(house: House) -> None:
-        await house.service.start(house.add(CHAIN), {}, {})
-        (work,) = await house.service.claim(Claim("w1", 1, "default", "c1"))
+        await house.host.runtime.start(house.add(CHAIN), {}, {})
+        (work,) = await house.host.dispatcher.claim(Claim("w1", 1, "default", "c1"))
         report = Report(work.fence, (StepDone(work.run, 1),), claim=Claim("w1", 1, "default", "c2"))
-        first = await house.service.report(work.execution, report)
-        assert (first.verdict, [one.step for one in first.works]) == ("accepted", ["two"])
-        second = await house.service.report(work.execution, report, again=True)
-        assert (second.verdict, second.works) == ("duplicate", first.works)
-        await house.service.handle(work.execution, Cancel("enough"))
+        dispatcher = house.host.dispatcher
+        answer, works = await dispatcher.report(work.execution, report)
+        assert [work.step for work in works] == ["two"]
+        assert dispatcher.verdict(work.execution, report, answer) == "accepted"
+        answer, same = await dispatcher.report(work.execution, report, again=True)
+        assert same == works
+        assert dispatcher.verdict(work.execution, report, answer) == "duplicate"
+        await house.host.runtime.committer.handle(work.execution, Cancel("enough"))
 
     play(store, story, worker=False, opened=False)
 
 
 def test_a_heartbeat_that_was_overtaken_takes_nothing_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was made before the lease arrived, and got through after one that names it."""
-    monkeypatch.setattr(service_module, "GRANT_SECONDS", 0.0)
+    monkeypatch.setattr(heartbeats, "GRANT_SECONDS", 0.0)
 
     async def story(house: House) -> None:
-        state = await house.service.start(house.add(CHAIN), {}, {})
-        (work,) = await house.service.claim(Claim("w1", 1, "default", "c1"))
+        state = await house.host.runtime.start(house.add(CHAIN), {}, {})
+        (work,) = await house.host.dispatcher.claim(Claim("w1", 1, "default", "c1"))
         await asyncio.sleep(0.01)
         named = {work.execution: [work.fence]}
-        assert await house.service.heartbeat(WorkerSession("w1", "default", 4, leases=named), 2) == ([], [])
-        assert await house.service.heartbeat(WorkerSession("w1", "default", 4), 1) == ([], [])
-        assert house.service.runtime.cells[state.id].state.leases
-        await house.service.heartbeat(WorkerSession("w1", "default", 4), 3)
-        assert not house.service.runtime.cells[state.id].state.leases
-        await house.service.handle(state.id, Cancel("enough"))
+        assert await house.host.heartbeats.record(WorkerSession("w1", "default", 4, leases=named), 2) == ([], [])
+        assert await house.host.heartbeats.record(WorkerSession("w1", "default", 4), 1) == ([], [])
+        assert house.host.runtime.executions[state.id].state.leases
+        await house.host.heartbeats.record(WorkerSession("w1", "default", 4), 3)
+        assert not house.host.runtime.executions[state.id].state.leases
+        await house.host.runtime.committer.handle(state.id, Cancel("enough"))
 
     play(store, story, worker=False, opened=False)
 
 
 def test_a_heartbeat_hears_of_a_cancel_at_another_server(store: Store) -> None:
     async def story(house: House) -> None:
-        state = await house.service.start(house.add(CHAIN), {}, {})
-        (work,) = await house.service.claim(Claim("w1", 1, "default", "c1"))
+        state = await house.host.runtime.start(house.add(CHAIN), {}, {})
+        (work,) = await house.host.dispatcher.claim(Claim("w1", 1, "default", "c1"))
         other = House(store)
         other.add(CHAIN)
-        await other.service.handle(state.id, Cancel("enough"))
-        other.service.runtime.thread.shutdown()
+        await other.host.runtime.committer.handle(state.id, Cancel("enough"))
+        other.host.runtime.thread.shutdown()
         session = WorkerSession("w1", "default", 4, leases={work.execution: [work.fence]})
-        assert await house.service.heartbeat(session) == ([(work.execution, work.fence)], [])
+        assert await house.host.heartbeats.record(session) == ([(work.execution, work.fence)], [])
 
     play(store, story, worker=False, opened=False)
 
 
 def test_a_worker_beside_the_server_begins_nothing_under_a_lease_that_is_gone(store: Store) -> None:
     async def story(house: House) -> None:
-        state = await house.service.start(house.add(CHAIN), {}, {})
-        (work,) = await house.service.claim(Claim("w1", 1, "default", "c1"))
+        state = await house.host.runtime.start(house.add(CHAIN), {}, {})
+        (work,) = await house.host.dispatcher.claim(Claim("w1", 1, "default", "c1"))
         link = house.worker.link
         assert await link.holds(work.execution, work.fence)
-        await house.service.handle(state.id, Cancel("enough"))
+        await house.host.runtime.committer.handle(state.id, Cancel("enough"))
         assert not await link.holds(work.execution, work.fence)
 
     play(store, story, worker=False, opened=False)
@@ -224,43 +227,41 @@ def test_an_error_of_one_execution_stops_no_loop(
 ) -> None:
     """Its timers, claims, lost leases and children fail in every pass. Those of the others go on."""
     for name, value in {"TICK_SECONDS": 0.01, "REAP_SECONDS": 0.01, "RECOVER_SECONDS": 0.01}.items():
-        monkeypatch.setattr(service_module, name, value)
+        monkeypatch.setattr(server_host, name, value)
     monkeypatch.setattr(lease_rules, "LEASE_SECONDS", 0.2)
     waits = WAITS.replace("timeout: 60", "timeout: 0.3")
-    told: list[str | None] = []
 
     async def story(house: House) -> None:
         digests = [house.add(CHAIN), house.add(waits), house.add(PARENT)]
-        poisoned = {(await house.service.start(digest, {}, {})).id for digest in digests}
-        await house.service.claim(Claim("gone", 2, "default", "c1"))
-        good = [(await house.service.start(digest, {}, {})).id for digest in digests]
-        handle = house.service.runtime.handle
+        poisoned = {(await house.host.runtime.start(digest, {}, {})).id for digest in digests}
+        await house.host.dispatcher.claim(Claim("gone", 2, "default", "c1"))
+        good = [(await house.host.runtime.start(digest, {}, {})).id for digest in digests]
+        committer = house.host.runtime.committer
+        handle = committer.handle
 
         async def failing(execution: str, command: Command) -> Any:
             if execution in poisoned:
                 raise error("poisoned")
             return await handle(execution, command)
 
-        monkeypatch.setattr(house.service.runtime, "handle", failing)
-        house.service.on_error = lambda message, execution: told.append(execution)
+        monkeypatch.setattr(committer, "handle", failing)
         house.open()
         loops = house.tasks[0]
-        ends = [await house.service.wait(execution, PATIENCE_SECONDS) for execution in good]
+        ends = [await house.host.wait(execution, PATIENCE_SECONDS) for execution in good]
         assert [end.status for end in ends] == ["succeeded", "failed", "succeeded"]
-        assert told
-        assert set(told) <= poisoned
+        assert house.errors
+        assert {execution for _, execution in house.errors} <= poisoned
         assert not loops.done()
-        monkeypatch.setattr(house.service.runtime, "handle", handle)
+        monkeypatch.setattr(committer, "handle", handle)
         for execution in poisoned:
-            await house.service.handle(execution, Cancel("enough"))
+            await house.host.runtime.committer.handle(execution, Cancel("enough"))
         await until(lambda: all(one.ended for one in store.summaries()))
 
     play(store, story, opened=False)
 
 
 def test_a_loop_that_fails_is_restarted_and_the_others_go_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "RESTART_SECONDS", 0.01)
-    told: list[tuple[str, str | None]] = []
+    monkeypatch.setattr(background, "RESTART_SECONDS", 0.01)
     due, calls = store.due, []
 
     def failing(now: float, limit: int) -> list[tuple[str, str]]:
@@ -272,12 +273,13 @@ def test_a_loop_that_fails_is_restarted_and_the_others_go_on(store: Store, monke
     monkeypatch.setattr(store, "due", failing)
 
     async def story(house: House) -> None:
-        house.service.on_error = lambda message, execution: told.append((message, execution))
         assert (await house.ended(house.add(CHAIN))).status == "succeeded"
         await until(lambda: len(calls) > 5)
-        assert len(told) == 3
-        assert told[0] == ("background task failed, restarting in 0.01 s: away", None)
-        assert told[1][0].startswith("background task failed, restarting in 0.01 s: RuntimeError in failing, line ")
+        assert len(house.errors) == 3
+        assert house.errors[0] == ("background task failed, restarting in 0.01 s: away", None)
+        assert house.errors[1][0].startswith(
+            "background task failed, restarting in 0.01 s: RuntimeError in failing, line "
+        )
 
     play(store, story)
 
@@ -287,46 +289,46 @@ def test_a_loop_that_fails_is_restarted_and_the_others_go_on(store: Store, monke
 
 def test_another_server_tells_a_parent_of_children_that_ended(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server that knew of their ends is gone: it never runs the loop that passes them on."""
-    monkeypatch.setattr(service_module, "RECOVER_SECONDS", 0.05)
+    monkeypatch.setattr(server_host, "RECOVER_SECONDS", 0.05)
 
     async def story(house: House) -> None:
         died = House(store)
-        parent = await died.service.start(died.add(PARENT), {}, {})
-        died.worker.take(await died.service.claim(Claim("w1", 8, "default")))
+        parent = await died.host.runtime.start(died.add(PARENT), {}, {})
+        died.worker.take(await died.host.dispatcher.claim(Claim("w1", 8, "default")))
         await until(lambda: store.summaries(prefix=parent.id)[0].status == "waiting")
-        await died.service._look_at(parent.id)  # starts the children
-        works = await died.service.claim(Claim("w1", 8, "default"))
+        await died.host.children.children.sync(parent.id)  # starts the children
+        works = await died.host.dispatcher.claim(Claim("w1", 8, "default"))
         assert len(works) == 3
         died.worker.take(works)
         await until(lambda: sum(one.status == "succeeded" for one in store.summaries()) == 3)
         await died.close()
-        died.service.runtime.thread.shutdown()
+        died.host.runtime.thread.shutdown()
         house.add(PARENT), house.add(CHILD)
         house.open()
-        assert (await house.service.wait(parent.id, PATIENCE_SECONDS)).result == [2, 4, 6]
+        assert (await house.host.wait(parent.id, PATIENCE_SECONDS)).result == [2, 4, 6]
 
     play(store, story, opened=False)
 
 
 def test_another_server_starts_children_that_nobody_has_started(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "RECOVER_SECONDS", 0.05)
+    monkeypatch.setattr(server_host, "RECOVER_SECONDS", 0.05)
 
     async def story(house: House) -> None:
         died = House(store)
-        parent = await died.service.start(died.add(PARENT), {}, {})
-        died.worker.take(await died.service.claim(Claim("w1", 8, "default")))
+        parent = await died.host.runtime.start(died.add(PARENT), {}, {})
+        died.worker.take(await died.host.dispatcher.claim(Claim("w1", 8, "default")))
         await until(lambda: store.summaries(prefix=parent.id)[0].status == "waiting")
         await died.close()
-        died.service.runtime.thread.shutdown()
+        died.host.runtime.thread.shutdown()
         house.add(PARENT)
         house.open()
-        assert (await house.service.wait(parent.id, PATIENCE_SECONDS)).result == [2, 4, 6]
+        assert (await house.host.wait(parent.id, PATIENCE_SECONDS)).result == [2, 4, 6]
 
     play(store, story, opened=False)
 
 
 def test_a_parent_that_stands_still_is_read_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "RECOVER_SECONDS", 0.01)
+    monkeypatch.setattr(server_host, "RECOVER_SECONDS", 0.01)
 
     async def find(house: House, parent: Any, request: Any) -> str:
         return house.add(WAITS)
@@ -335,26 +337,26 @@ def test_a_parent_that_stands_still_is_read_once(store: Store, monkeypatch: pyte
 
     async def story(house: House) -> None:
         read: list[str] = []
-        stored = house.service.unheard.read
+        stored = house.host.recovery.unheard.read
 
         async def counted(name: str) -> Any:
             read.append(name)
             return await stored(name)
 
-        house.service.unheard.read = counted
-        parent = await house.service.start(house.add(PARENT), {}, {})
+        house.host.recovery.unheard.read = counted
+        parent = await house.host.runtime.start(house.add(PARENT), {}, {})
         await until(lambda: sum(one.status == "waiting" for one in store.summaries()) == 4)
         scans: list[int] = []
-        scan = house.service.unheard.scan
+        scan = house.host.recovery.unheard.scan
 
         async def scanned() -> Any:
             scans.append(len(read))
             return await scan()
 
-        monkeypatch.setattr(house.service.unheard, "scan", scanned)
+        monkeypatch.setattr(house.host.recovery.unheard, "scan", scanned)
         await until(lambda: len(scans) > 20)
         assert scans[-1] - scans[5] <= 1
-        await house.service.handle(parent.id, Cancel("enough"))
+        await house.host.runtime.committer.handle(parent.id, Cancel("enough"))
         await until(lambda: all(one.ended for one in store.summaries()))
 
     play(store, story)
@@ -363,18 +365,18 @@ def test_a_parent_that_stands_still_is_read_once(store: Store, monkeypatch: pyte
 def test_ready_work_of_a_server_that_died_is_found_by_who_waits_for_it(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_module, "RECOVER_SECONDS", 0.05)
+    monkeypatch.setattr(server_host, "RECOVER_SECONDS", 0.05)
     monkeypatch.setattr(store, "changed_elsewhere", lambda: False)  # it died before it could tell
 
     async def story(house: House) -> None:
         house.add(CHAIN)
-        waiting = asyncio.create_task(house.service.claim(Claim("w1", 1, "default", "c1"), PATIENCE_SECONDS))
-        await until(lambda: house.service.idle["default"])
+        waiting = asyncio.create_task(house.host.dispatcher.claim(Claim("w1", 1, "default", "c1"), PATIENCE_SECONDS))
+        await until(lambda: house.host.dispatcher.queue.idle_claims["default"])
         died = House(store)
-        state = await died.service.start(died.add(CHAIN), {}, {})
-        died.service.runtime.thread.shutdown()
+        state = await died.host.runtime.start(died.add(CHAIN), {}, {})
+        died.host.runtime.thread.shutdown()
         (work,) = await waiting
         assert work.execution == state.id
-        await house.service.handle(state.id, Cancel("enough"))
+        await house.host.runtime.committer.handle(state.id, Cancel("enough"))
 
     play(store, story, worker=False)

@@ -23,8 +23,9 @@ from noetl.dsl.compile import load
 from noetl.engine.commands import Claim
 from noetl.engine.state import Execution
 from noetl.errors import NotFound
-from noetl.server.local_link import LocalLink
-from noetl.server.service import Service
+from noetl.host.local_link import LocalLink
+from noetl.host.server_host import ServerHost
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store.ports import WorkerSession
 from noetl.store.postgres import PostgresStore
 from noetl.tools.registry import KINDS
@@ -102,32 +103,32 @@ def statements(server: postgres.PostgresServer) -> list[str]:
 
 
 async def _work(store: PostgresStore) -> None:
-    service = Service(store, SystemClock(), _no_children)
+    host = ServerHost(LoadedPlaybooks(store), SystemClock(), _no_children, on_error=lambda message, execution: None)
     digests = []
     for text in (CHAIN, LOOP):
         playbook = load("hot.yaml", text, KINDS).require()
-        await service.runtime.thread.ask(store.put_playbook, playbook.digest, "hot.yaml", text.encode())
-        digests.append(service.runtime.add(playbook))
-    workers = [
-        Worker(f"w{n}", LocalLink(service, "default", Output(SystemClock())), KINDS, SystemClock(), 8) for n in range(3)
-    ]
-    tasks = [asyncio.create_task(_claim(service, worker)) for worker in workers]
+        await host.runtime.thread.ask(store.put_playbook, playbook.digest, "hot.yaml", text.encode())
+        digests.append(host.runtime.playbooks.add(playbook))
+    output = Output(SystemClock())
+    link = LocalLink(host.dispatcher, output, "default")
+    workers = [Worker(f"w{n}", link, KINDS, SystemClock(), 8, output.write) for n in range(3)]
+    tasks = [asyncio.create_task(_claim(host, worker)) for worker in workers]
     async with asyncio.timeout(PATIENCE_SECONDS):
-        started = [await service.start(digest, {}, {}) for digest in (digests * 2 + [digests[0]] * 20)]
-        ends = [await service.wait(state.id, PATIENCE_SECONDS) for state in started]
+        started = [await host.runtime.start(digest, {}, {}) for digest in (digests * 2 + [digests[0]] * 20)]
+        ends = [await host.wait(state.id, PATIENCE_SECONDS) for state in started]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    service.close()
+    host.runtime.close()
     assert {end.status for end in ends} == {"succeeded"}
 
 
-async def _claim(service: Service, worker: Worker) -> None:
+async def _claim(host: ServerHost, worker: Worker) -> None:
     """Claims, and beats between them."""
     while True:
-        await service.heartbeat(WorkerSession(worker.name, "default", 8, leases=_held(worker)))
+        await host.heartbeats.record(WorkerSession(worker.name, "default", 8, leases=_held(worker)))
         if worker.free > 0:
-            worker.take(await service.claim(Claim(worker.name, worker.free, "default"), 0.2))
+            worker.take(await host.dispatcher.claim(Claim(worker.name, worker.free, "default"), 0.2))
         else:
             await asyncio.sleep(0.01)
 

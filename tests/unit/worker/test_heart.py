@@ -31,7 +31,7 @@ class Bench:
     def __init__(self, server: Scripted, beat: float = 0.05) -> None:
         clock = SystemClock()
         self.link = HttpLink(server.url, "noetl_token", "w1", "blue", Output(clock))
-        self.worker = Worker("w1", self.link, KINDS, clock, 4)
+        self.worker = Worker("w1", self.link, KINDS, clock, 4, self.link.output.write)
         self.heart = Heart(server.url, "noetl_token", self.worker, self.link, ABOUT, beat=beat)
 
     def hold(self, fence: int) -> asyncio.Task[None]:

@@ -11,9 +11,8 @@ from noetl.worker.output import Output
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Output:
-    monkeypatch.setattr(output, "WAITING_LINES", 5)
-    monkeypatch.setattr(output, "AT_ONCE", 3)
-    return Output(SystemClock())
+    monkeypatch.setattr(output, "LINES_PER_MESSAGE", 3)
+    return Output(SystemClock(), max_lines=5)
 
 
 def test_lines_are_taken_in_order_a_few_at_a_time(lines: Output) -> None:

@@ -16,6 +16,7 @@ from noetl.errors import AuthError, NoetlError, StoreError
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan
 from noetl.tools.registry import KINDS
+from noetl.worker.output import Output
 from noetl.worker.shift import Shift
 from noetl.worker.work import Work
 from noetl.worker.worker import Worker
@@ -112,7 +113,9 @@ def shift_with(desk: Desk, act: Callable[[Shift], Any], *, slots: int = 4, grace
     complaints: list[str] = []
 
     async def run() -> None:
-        shift = Shift(Worker("w1", desk, KINDS, SystemClock(), slots), complaints.append, grace)
+        shift = Shift(
+            Worker("w1", desk, KINDS, SystemClock(), slots, Output(SystemClock()).write), complaints.append, grace
+        )
         running = asyncio.create_task(shift.run())
         try:
             async with asyncio.timeout(20):

@@ -65,11 +65,11 @@ async def start(call: Call, body: StartRequest) -> Response:
     """Start an execution of a registered playbook, or of the text of one (which requires the role author)."""
     api = call.api
     digest = await _playbook(call, body)
-    await api.playbooks.check_keychain(api.runtime.playbook(digest))
+    await api.playbooks.check_keychain(api.runtime.playbooks.get(digest).playbook)
     execution = await execution_id(call)
     call.starts(execution)
     if not ("idempotency-key" in call.headers and await is_started(api, execution)):
-        await api.service.start(digest, body.payload, body.ctx, execution)
+        await api.runtime.start(digest, body.payload, body.ctx, execution)
     return await started(call, execution, Started(execution))
 
 
@@ -80,7 +80,7 @@ async def started(call: Call, execution: str, answer: msgspec.Struct) -> Respons
     headers = {"Location": f"{PREFIX}/executions/{execution}"}
     if seconds:
         headers["Preference-Applied"] = f"wait={seconds}"
-        state = await call.until_disconnect(call.api.service.wait(execution, seconds))
+        state = await call.until_disconnect(call.api.host.wait(execution, seconds))
         if state.over:
             return _view(call, *await call.api.load_ended(execution), headers)
     return json_response(answer, 202, headers)
@@ -133,7 +133,7 @@ def _tag(state: Execution) -> str:
 
 
 def _view(call: Call, state: Execution, summary: Summary, headers: dict[str, str] | None = None) -> Response:
-    file = call.api.runtime.loaded_playbook(state.digest).file
+    file = call.api.runtime.playbooks.get(state.digest).file
     view = ExecutionView.of(state, summary, file, call.api.clock.now())
     return json_response(view, headers={"ETag": _tag(state)} | (headers or {}))
 
@@ -233,7 +233,7 @@ async def state(call: Call, query: StateQuery) -> StateView:
     """The state after an event: the fold of the log up to there."""
     api, execution = call.api, call.path_params["id"]
     current, _ = await api.load(execution)
-    file = api.runtime.loaded_playbook(current.digest).file
+    file = api.runtime.playbooks.get(current.digest).file
     at = current.seq if query.at is None else query.at
     if at > current.seq:
         raise Refused(404, f"{execution} has {current.seq:,} events")
@@ -241,7 +241,7 @@ async def state(call: Call, query: StateQuery) -> StateView:
         (last,) = await call.in_store(api.store.read, execution, at - 1, 1)
         return StateView.of(current, last.at, file)
     past, moment = await state_at(api.runtime, execution, at)
-    file = (await api.runtime.net(past.digest)).file
+    file = (await api.runtime.playbooks.load(past.digest)).file
     return StateView.of(past, moment, file)
 
 
@@ -325,21 +325,21 @@ class ExecutionStatus(msgspec.Struct, frozen=True):
 @routes.add("POST", "/executions/{id}/cancel", optional=True, status=202)
 async def cancel(call: Call, body: CancelRequest) -> ExecutionStatus:
     """Cancel an execution and its children."""
-    state = (await call.api.service.handle(call.path_params["id"], Cancel(body.reason))).state
+    state = (await call.api.runtime.committer.handle(call.path_params["id"], Cancel(body.reason))).state
     return _status("cancel", state, state.status in ("cancelling", "cancelled"))
 
 
 @routes.add("POST", "/executions/{id}/pause", optional=True, status=202)
 async def pause(call: Call, body: Nothing) -> ExecutionStatus:
     """Start no further tasks; running ones finish."""
-    state = (await call.api.service.handle(call.path_params["id"], Pause())).state
+    state = (await call.api.runtime.committer.handle(call.path_params["id"], Pause())).state
     return _status("pause", state, state.status == "paused")
 
 
 @routes.add("POST", "/executions/{id}/resume", optional=True, status=202)
 async def resume(call: Call, body: Nothing) -> ExecutionStatus:
     """Continue after a pause."""
-    answer = await call.api.service.handle(call.path_params["id"], Resume())
+    answer = await call.api.runtime.committer.handle(call.path_params["id"], Resume())
     state = answer.state
     return _status("resume", state, not state.over and (bool(answer.events) or state.status == "running"))
 
@@ -379,7 +379,7 @@ async def signal(call: Call, body: SignalRequest) -> SignalAnswer:
     id = body.id or call.headers.get("idempotency-key") or uuid7(call.api.clock.now(), os.urandom(8))
     if not body.name:
         raise Refused(422, "`name` must not be empty")
-    answer = await call.api.service.handle(call.path_params["id"], Signal(body.name, id, body.payload))
+    answer = await call.api.runtime.committer.handle(call.path_params["id"], Signal(body.name, id, body.payload))
     state = answer.state
     outcome: Literal["accepted", "duplicate", "late"] = "late"
     if any(event.name == "message.received" for event in answer.events):

@@ -91,7 +91,7 @@ async def _gauges(api: Api) -> dict[str, dict[Labels, float]]:
     statuses = await api.health.check()
     gauges: dict[str, dict[Labels, float]] = {
         "noetl_build_info": {(api.settings.version,): 1},
-        "noetl_executions_in_memory": {(): len(api.runtime.cells)},
+        "noetl_executions_in_memory": {(): len(api.runtime.executions)},
         "noetl_event_streams": {(): sum(followed.streams for followed in api.streams.followed.values())},
         "noetl_dependency_up": {(name,): status.is_up for name, status in statuses.items()},
     }

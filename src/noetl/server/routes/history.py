@@ -79,7 +79,7 @@ async def explain(call: Call, query: ExplainQuery) -> ExplainView:
     if not query.step or len(query.step) > MAX_STEP_NAME_LENGTH or len(query.run) > MAX_STEP_NAME_LENGTH:
         raise Refused(422, "`step` must be the name of a step")
     explanation, state = await history.explain(runtime, call.path_params["id"], query.step, run)
-    file = runtime.loaded_playbook(state.digest).file
+    file = runtime.playbooks.get(state.digest).file
     return ExplainView(**explained(explanation, state, run, file.name, file.places))
 
 
@@ -152,7 +152,7 @@ async def _edit(call: Call, request: RetryRequest) -> Edit:
     if call.caller.role not in WRITE:
         raise Refused(403, f"the role {call.caller.role} may not edit the playbook; that requires author")
     digest = await playbooks.add(call.caller.key, request.playbook.encode("utf-8", "surrogatepass"))
-    await playbooks.check_keychain(call.api.runtime.playbook(digest))
+    await playbooks.check_keychain(call.api.runtime.playbooks.get(digest).playbook)
     return Edit(digest, request.ctx)
 
 

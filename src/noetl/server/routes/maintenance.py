@@ -9,8 +9,8 @@ from noetl.server.call import Call
 from noetl.server.endpoint import Cursor, Limit, QueryString, RequestBody, Routes
 from noetl.server.execution_views import ExecutionItem, execution_item
 from noetl.server.problems import Refused
+from noetl.server.pruner import EXECUTIONS_PER_BATCH
 from noetl.server.roles import is_id
-from noetl.server.upkeep import BATCH
 
 routes = Routes()
 
@@ -49,9 +49,9 @@ async def prune(call: Call, body: PruneRequest) -> Pruned:
         summaries = await api.upkeep.prunable(before, MAX_LISTED + 1)
         items = [execution_item(summary, now) for summary in summaries[:MAX_LISTED]]
         return Pruned(0, len(summaries) > MAX_LISTED, items)
-    removed = await api.upkeep.prune(before, BATCH)
+    removed = await api.upkeep.prune(before, EXECUTIONS_PER_BATCH)
     api.metrics.count("noetl_executions_pruned_total", removed)
-    return Pruned(removed, removed == BATCH)
+    return Pruned(removed, removed == EXECUTIONS_PER_BATCH)
 
 
 class Verified(msgspec.Struct, frozen=True):

@@ -21,17 +21,17 @@ from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
 from noetl.keychain.keychain import StoredCredential
 from noetl.results.stores import buckets, is_named
-from noetl.runtime.runtime import Refresh
+from noetl.runtime.committer import Answer
 from noetl.server.api import Api
 from noetl.server.auth import unauthorised
 from noetl.server.call import Call
 from noetl.server.endpoint import BYTES, JSON, MIB, YAML, QueryString, Routes, text
 from noetl.server.problems import Refused
-from noetl.server.service import Reported
 from noetl.store import codec
 from noetl.store.access import Token
 from noetl.store.ports import Change, LogLine, Store, WorkerSession
 from noetl.worker import wire
+from noetl.worker.work import Work
 
 routes = Routes()
 
@@ -64,10 +64,10 @@ async def claim(call: Call, body: wire.ClaimRequest) -> Response:
     command = _claim(call, body)
     seconds = max(0.0, min(MAX_WAIT_SECONDS, body.wait))
     started = perf_counter()
-    works = await call.until_disconnect(call.api.service.claim(command, seconds, again=body.again))
+    works = await call.until_disconnect(call.api.host.dispatcher.claim(command, seconds, again=body.again))
     if works and seconds and not await _is_still_allowed(call, command.pool):
         for work in works:
-            await call.api.runtime.handle(work.execution, Report(work.fence, (), hand_back=True))
+            await call.api.runtime.committer.handle(work.execution, Report(work.fence, (), hand_back=True))
         raise unauthorised("this token was revoked or is limited to another pool", invalid=True)
     if works:
         call.api.metrics.observe("noetl_claim_wait_seconds", perf_counter() - started)
@@ -105,13 +105,14 @@ async def _verdicts(call: Call, execution: str, report: Report) -> wire.Verdicts
         *parts, last = _parts(report)
         for part in parts:
             await _decide(api, execution, part, again=False)
-        outcome = await _decide(api, execution, last, again=lease is None)
+        answer, works = await _decide(api, execution, last, again=lease is None)
     except Inadmissible as error:
         name = lease.worker if lease is not None else _token(call).id
         api.log.write("warning", f"report refused: {error}", execution=execution, worker=name)
         return wire.Verdicts("rejected")
-    api.metrics.count("noetl_leases_granted_total", len(outcome.works))
-    return wire.Verdicts(outcome.verdict, outcome.held, [wire.encode_work(work) for work in outcome.works])
+    api.metrics.count("noetl_leases_granted_total", len(works))
+    verdict = api.host.dispatcher.verdict(execution, last, answer)
+    return wire.Verdicts(verdict, last.fence in answer.state.leases, [wire.encode_work(work) for work in works])
 
 
 def _parts(report: Report) -> Iterator[Report]:
@@ -127,13 +128,13 @@ def _parts(report: Report) -> Iterator[Report]:
     yield msgspec.structs.replace(report, facts=facts[at:], first=report.first + at, blobs=blobs)
 
 
-async def _decide(api: Api, execution: str, report: Report, *, again: bool) -> Reported:
+async def _decide(api: Api, execution: str, report: Report, *, again: bool) -> tuple[Answer, list[Work]]:
     """The outcome of a report. An inadmissible one is decided again, because it may follow a report to another server:
     the first attempt has dropped the stale state, and the second reads it from the store."""
     try:
-        return await api.service.report(execution, report, again=again)
+        return await api.host.dispatcher.report(execution, report, again=again)
     except Inadmissible:
-        return await api.service.report(execution, report, again=again)
+        return await api.host.dispatcher.report(execution, report, again=again)
 
 
 async def _check_references(call: Call, state: Execution, report: Report) -> None:
@@ -193,7 +194,7 @@ async def heartbeat(call: Call, body: wire.Heartbeat) -> wire.Pulse:
         raise Refused(422, "the keys of `leases` must be execution ids")
     await _store_lines(call, body.lines)
     session = WorkerSession(worker, pool, body.slots, body.host, body.started, 0.0, body.leases, body.version)
-    revoked, paused = await call.api.service.heartbeat(session, body.number)
+    revoked, paused = await call.api.host.heartbeats.record(session, body.number)
     return wire.Pulse(revoked, paused)
 
 
@@ -206,11 +207,11 @@ async def secrets(call: Call, body: wire.SecretRequest) -> StoredCredential:
     if len(body.name) > MAX_NAME_LENGTH or len(body.execution) > MAX_NAME_LENGTH:
         raise Refused(422, f"names must have at most {MAX_NAME_LENGTH} characters")
     api, worker = call.api, _name(call, body.worker)
-    state = (await api.runtime.handle(body.execution, Refresh())).state
+    state = await api.runtime.committer.stored_state(body.execution)
     leases = [lease for lease in state.leases.values() if lease.worker == worker]
     if not leases:
         raise Conflict("this worker holds no lease of that execution")
-    credential = await api.runtime.credential(body.execution, body.name)
+    credential = await api.runtime.credential(body.name)
     playbook, steps = state.net.playbook, [state.net.steps[state.runs[lease.run].step] for lease in leases]
     pools = {step.pool or playbook.executor.pool for step in steps}
     refusals = [credential.refusal(playbook.path, pool) for pool in sorted(pools)]
@@ -263,7 +264,7 @@ async def put_blob(call: Call, query: BlobQuery) -> None:
     if query.bucket:
         if query.bucket not in buckets(state.net.playbook):
             raise Refused(422, f"the playbook of that execution has no bucket {query.bucket[:100]!r}")
-        await api.runtime.shelve(query.bucket, key, content)
+        await api.runtime.contents.put_in_bucket(query.bucket, key, content)
 
 
 def _store(api: Api, execution: str, key: str, content: bytes) -> None:
@@ -310,12 +311,12 @@ def _pool(call: Call, pool: str) -> str:
 
 async def _state_with_lease(api: Api, execution: str, fence: int) -> Execution:
     """The state in memory if it has the lease, else the stored one."""
-    cell = api.runtime.cells.get(execution)
-    return cell.state if cell is not None and fence in cell.state.leases else await _fresh(api, execution)
+    loaded = api.runtime.executions.get(execution)
+    return loaded.state if loaded is not None and fence in loaded.state.leases else await _fresh(api, execution)
 
 
 async def _fresh(api: Api, execution: str) -> Execution:
-    return (await api.runtime.handle(execution, Refresh())).state
+    return await api.runtime.committer.stored_state(execution)
 
 
 async def _store_lines(call: Call, lines: list[LogLine]) -> None:
@@ -342,8 +343,8 @@ def _bounded(line: LogLine) -> LogLine:
 
 def _works_in(call: Call, execution: str) -> bool:
     """Whether the token holds a lease of an execution, according to the state in memory."""
-    cell = call.api.runtime.cells.get(execution)
-    return cell is not None and any(_is_mine(call, lease.worker) for lease in cell.state.leases.values())
+    loaded = call.api.runtime.executions.get(execution)
+    return loaded is not None and any(_is_mine(call, lease.worker) for lease in loaded.state.leases.values())
 
 
 def _worked_in(store: Store, executions: list[str], suffix: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""What of a playbook this version can read and not run. Asked before anything starts, so nothing is passed over."""
+"""Checks before an execution starts: parts of a playbook that can be read here, but not run."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ INTERPRETED = frozenset(["iterator", "workbook"])
 
 
 class Obstacle(NamedTuple):
-    """A part that can't be run: its place (`STEP` or `STEP/LABEL`) and the reason."""
+    """A part that cannot run here: its place (`STEP` or `STEP/LABEL`) and the reason."""
 
     place: str
     reason: str
 
 
 def obstacles(playbook: Playbook, *, nats: bool = False) -> Iterator[Obstacle]:
-    """Every part of the playbook that would have to be left out. `nats` tells whether there is NATS here."""
+    """The parts that cannot run here. `nats` says whether there is NATS."""
     for place, store in named_stores(playbook):
         if (reason := fault(store, nats=nats)) is not None:
             yield Obstacle(place, reason)
     for step in playbook.steps:
         for place, task in step.every_task:
             if task.kind not in INTERPRETED and KINDS.runner(task.kind) is None:
-                yield Obstacle(place, f"this version of noetl can't run tools of kind {task.kind!r}")
+                yield Obstacle(place, f"this version of noetl cannot run tools of kind {task.kind!r}")

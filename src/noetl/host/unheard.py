@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from noetl.clock import uptime
 from noetl.engine.state import Execution
+from noetl.host.children import waits_for_children
 from noetl.store.ports import Store
 
 READ_SECONDS = 30.0
@@ -56,36 +57,31 @@ class UnheardChildren:
         digests = [digest for digest in await self._all(self.store.open_digests) if await self.may_start_others(digest)]
         parents: dict[str, int] = dict(await self._all(self.store.open_of, digests)) if digests else {}
         await self._read(parents)
-        if not any(one.children for one in self.awaited.values()):
+        if not any(awaited.children for awaited in self.awaited.values()):
             return {}
         open_children = frozenset(await self._all(self.store.open_children))
-        missing = {parent: one.children - open_children for parent, one in self.awaited.items()}
+        missing = {parent: awaited.children - open_children for parent, awaited in self.awaited.items()}
         return {parent: children for parent, children in missing.items() if children}
 
     async def _read(self, parents: dict[str, int]) -> None:
         """Read parents whose log has not changed, and those not read for READ_SECONDS."""
         now, reads = uptime(), 0
-        self.awaited = {name: one for name, one in self.awaited.items() if parents.get(name) == one.seq}
+        self.awaited = {name: awaited for name, awaited in self.awaited.items() if parents.get(name) == awaited.seq}
         before, self.sightings = self.sightings, {}
         for name, seq in parents.items():
-            seen = before.get(name, Sighting(-1, now))
-            self.sightings[name] = Sighting(seq, seen.since)
-            stands_still = seen.seq == seq or now - seen.since > READ_SECONDS
-            if name not in self.awaited and stands_still and reads < READS_PER_SCAN:
+            previous = before.get(name, Sighting(-1, now))
+            self.sightings[name] = Sighting(seq, previous.since)
+            readable = previous.seq == seq or now - previous.since > READ_SECONDS
+            if name not in self.awaited and readable and reads < READS_PER_SCAN:
                 reads += 1
                 state = await self.read(name)
                 if state is not None:
                     self.sightings[name] = Sighting(seq, now)
-                    self.awaited[name] = Awaited(state.seq, awaited_children(state))
+                    self.awaited[name] = Awaited(
+                        state.seq, frozenset(parked.key for parked in waits_for_children(state))
+                    )
 
     async def _all(self, verb: Callable[..., object], *arguments: object) -> list:  # type: ignore[type-arg]
-        found = await self.ask(verb, *arguments)
-        assert isinstance(found, list)
-        return found
-
-
-def awaited_children(state: Execution) -> frozenset[str]:
-    """The ids of the children that an execution waits for."""
-    return frozenset(
-        parked.key for run in state.runs.values() for parked in run.parked.values() if parked.until == "child"
-    )
+        rows = await self.ask(verb, *arguments)
+        assert isinstance(rows, list)
+        return rows

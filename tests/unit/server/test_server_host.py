@@ -1,4 +1,4 @@
-"""The service of a server with workers in the same process: many executions, fair turns, timers, children, losses."""
+"""The host of a server with workers in the same process: many executions, fair turns, timers, children, losses."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from noetl.engine.commands import Cancel, Claim, Pause, Resume, Signal
 from noetl.engine.history.verify import verify
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
-from noetl.server import service as service_module
-from noetl.server.local_link import LocalLink
-from noetl.server.service import Service
+from noetl.host import dispatcher, heartbeats, ready, reaper, recovery, server_host, stored_work
+from noetl.host.local_link import LocalLink
+from noetl.host.server_host import ServerHost
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store import codec
 from noetl.store.ports import Store, WorkerSession
 from noetl.store.sqlite import SqliteStore
@@ -57,12 +58,34 @@ def text_of(workflow: str) -> str:
     return HEAD + "workflow:\n" + indent(dedent(workflow), "  ")
 
 
+def new_host(store: Store, house: House) -> ServerHost:
+    on_error = lambda message, execution: house.errors.append((message, execution))  # noqa: E731
+    return ServerHost(LoadedPlaybooks(store), SystemClock(), house._find, on_error=on_error)
+
+
+def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every scan brings one row, and the next scan comes soon."""
+    for module, name, value in [
+        (dispatcher, "SCAN_LIMIT", 1),
+        (stored_work, "TIMERS_PER_SCAN", 1),
+        (reaper, "LEASES_PER_SCAN", 1),
+        (recovery, "ORPHANS_PER_SCAN", 1),
+        (dispatcher, "SCAN_SECONDS", 0.01),
+        (server_host, "TICK_SECONDS", 0.01),
+        (server_host, "SWEEP_SECONDS", 0.05),
+    ]:
+        monkeypatch.setattr(module, name, value)
+
+
 class House:
-    """A service, its background work, and a worker."""
+    """A host, its background work, and a worker."""
 
     def __init__(self, store: Store) -> None:
-        self.service = Service(store, SystemClock(), self._find)
-        self.worker = Worker("w1", LocalLink(self.service, "default", Output(SystemClock())), KINDS, SystemClock(), 8)
+        self.errors: list[tuple[str, str | None]] = []
+        self.host = new_host(store, self)
+        output = Output(SystemClock())
+        link = LocalLink(self.host.dispatcher, output, "default")
+        self.worker = Worker("w1", link, KINDS, SystemClock(), 8, output.write)
         self.tasks: list[asyncio.Task[Any]] = []
 
     async def _find(self, parent: Execution, request: dict[str, Any]) -> str:
@@ -73,13 +96,13 @@ class House:
     def add(self, workflow: str, *, stored: bool = True) -> str:
         text = text_of(workflow)
         playbook = load("story.yaml", text, KINDS).require()
-        runtime = self.service.runtime
+        runtime = self.host.runtime
         if stored:
             runtime.thread.submit(runtime.store.put_playbook, playbook.digest, "story.yaml", text.encode()).result()
-        return runtime.add(playbook)
+        return runtime.playbooks.add(playbook)
 
     def open(self, worker: bool = True) -> None:
-        self.tasks.append(asyncio.create_task(self.service.run()))
+        self.tasks.append(asyncio.create_task(self.host.run()))
         if worker:
             self.tasks.append(asyncio.create_task(self.work()))
 
@@ -87,7 +110,7 @@ class House:
         while True:
             if self.worker.free > 0:
                 claim = Claim("w1", self.worker.free, "default")
-                self.worker.take(await self.service.claim(claim, 0.2))
+                self.worker.take(await self.host.dispatcher.claim(claim, 0.2))
             else:
                 await asyncio.sleep(0.002)
 
@@ -98,12 +121,12 @@ class House:
         await self.worker.stop()
 
     async def ended(self, digest: str, payload: dict[str, Any] | None = None) -> Execution:
-        state = await self.service.start(digest, payload or {}, {})
-        return await self.service.wait(state.id, PATIENCE_SECONDS)
+        state = await self.host.runtime.start(digest, payload or {}, {})
+        return await self.host.wait(state.id, PATIENCE_SECONDS)
 
     def check(self, execution: str) -> None:
-        store = self.service.store
-        net = self.service.runtime.loaded_playbook(store.summaries(prefix=execution)[0].digest)
+        store = self.host.runtime.store
+        net = self.host.runtime.playbooks.get(store.summaries(prefix=execution)[0].digest)
         rows, derived = store.read(execution), store.derived(execution)
         status = store.summaries(prefix=execution)[0].status
         load_blob = lambda place, key: store.blob(key)  # noqa: E731
@@ -127,7 +150,7 @@ def play(store: Store, story: Callable[[House], Awaitable[None]], *, worker: boo
             await house.close()
         for one in store.summaries():
             house.check(one.execution_id)
-        house.service.close()
+        house.host.runtime.close()
 
     asyncio.run(whole())
 
@@ -144,12 +167,12 @@ def test_many_runs_at_once_all_end(store: Store) -> None:
 def test_a_long_loop_lets_others_through(store: Store) -> None:
     async def story(house: House) -> None:
         loop, chain = house.add(LOOP), house.add(CHAIN)
-        long = await house.service.start(loop, {}, {})
+        long = await house.host.runtime.start(loop, {}, {})
         await asyncio.sleep(0.05)
         end = await house.ended(chain)
         assert end.status == "succeeded"
-        assert not house.service.runtime.cells[long.id].state.over  # it was not waited for
-        assert (await house.service.wait(long.id, PATIENCE_SECONDS)).status == "succeeded"
+        assert not house.host.runtime.executions[long.id].state.over  # it was not waited for
+        assert (await house.host.wait(long.id, PATIENCE_SECONDS)).status == "succeeded"
 
     play(store, story)
 
@@ -169,11 +192,11 @@ def test_a_cancelled_parent_takes_its_children_along(store: Store, monkeypatch: 
     monkeypatch.setattr(House, "_find", find)
 
     async def story(house: House) -> None:
-        state = await house.service.start(house.add(PARENT), {}, {})
+        state = await house.host.runtime.start(house.add(PARENT), {}, {})
         async with asyncio.timeout(10):
             while len([one for one in store.summaries() if one.status == "waiting"]) < 4:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        await house.service.handle(state.id, Cancel("enough"))
+        await house.host.runtime.committer.handle(state.id, Cancel("enough"))
         async with asyncio.timeout(10):
             while any(one.status != "cancelled" for one in store.summaries()):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -183,11 +206,11 @@ def test_a_cancelled_parent_takes_its_children_along(store: Store, monkeypatch: 
 
 def test_signals_pauses_and_timers(store: Store) -> None:
     async def story(house: House) -> None:
-        waits = await house.service.start(house.add(WAITS), {}, {})
-        await house.service.handle(waits.id, Pause())
-        await house.service.handle(waits.id, Signal("go", "1", {"ok": True}))
-        await house.service.handle(waits.id, Resume())
-        assert (await house.service.wait(waits.id, 20)).result == {"ok": True}
+        waits = await house.host.runtime.start(house.add(WAITS), {}, {})
+        await house.host.runtime.committer.handle(waits.id, Pause())
+        await house.host.runtime.committer.handle(waits.id, Signal("go", "1", {"ok": True}))
+        await house.host.runtime.committer.handle(waits.id, Resume())
+        assert (await house.host.wait(waits.id, 20)).result == {"ok": True}
         retried = house.add(
             """
             - step: start
@@ -204,17 +227,19 @@ def test_signals_pauses_and_timers(store: Store) -> None:
 
 
 def test_a_silent_worker_loses_its_leases(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "REAP_SECONDS", 0.05)
+    monkeypatch.setattr(server_host, "REAP_SECONDS", 0.05)
     monkeypatch.setattr(lease_rules, "LEASE_SECONDS", 0.3)
 
     async def story(house: House) -> None:
-        state = await house.service.start(house.add(CHAIN), {}, {})
+        state = await house.host.runtime.start(house.add(CHAIN), {}, {})
         session = WorkerSession("dead", "default", 4)
-        await house.service.heartbeat(session)
-        (work,) = await house.service.claim(Claim("dead", 1, "default", "c1"))
-        assert await house.service.claim(Claim("dead", 1, "default", "c1"), again=True) == [work]  # the same answer
+        await house.host.heartbeats.record(session)
+        (work,) = await house.host.dispatcher.claim(Claim("dead", 1, "default", "c1"))
+        assert await house.host.dispatcher.claim(Claim("dead", 1, "default", "c1"), again=True) == [
+            work
+        ]  # the same answer
         house.tasks.append(asyncio.create_task(house.work()))
-        end = await house.service.wait(state.id, 20)
+        end = await house.host.wait(state.id, 20)
         assert end.status == "succeeded"
         names = [row.type for row in store.read(state.id)]
         assert names.count("step.regranted") == 1
@@ -223,33 +248,36 @@ def test_a_silent_worker_loses_its_leases(store: Store, monkeypatch: pytest.Monk
 
 
 def test_a_lease_that_never_arrived_is_given_to_another(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "GRANT_SECONDS", 0.0)  # and the server has listened for longer than that
+    monkeypatch.setattr(heartbeats, "GRANT_SECONDS", 0.0)  # and the server has listened for longer than that
 
     async def story(house: House) -> None:
-        state = await house.service.start(house.add(CHAIN), {}, {})
-        await house.service.claim(Claim("w1", 1, "default", "lost"))
+        state = await house.host.runtime.start(house.add(CHAIN), {}, {})
+        await house.host.dispatcher.claim(Claim("w1", 1, "default", "lost"))
         await asyncio.sleep(0.01)
-        await house.service.heartbeat(WorkerSession("w1", "default", 4))
+        await house.host.heartbeats.record(WorkerSession("w1", "default", 4))
         house.tasks.append(asyncio.create_task(house.work()))
-        assert (await house.service.wait(state.id, 20)).status == "succeeded"
+        assert (await house.host.wait(state.id, 20)).status == "succeeded"
 
     play(store, story, worker=False)
 
 
 def test_a_process_that_bears_the_name_of_another_gives_its_leases_back(store: Store) -> None:
     async def story(house: House) -> None:
-        state = await house.service.start(house.add(CHAIN), {}, {})
-        await house.service.heartbeat(WorkerSession("w1", "default", 4, started=1.0))
-        (work,) = await house.service.claim(Claim("w1", 1, "default", "c1"))
+        state = await house.host.runtime.start(house.add(CHAIN), {}, {})
+        await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=1.0))
+        (work,) = await house.host.dispatcher.claim(Claim("w1", 1, "default", "c1"))
         lease = {work.execution: [work.fence]}
-        assert await house.service.heartbeat(WorkerSession("w1", "default", 4, started=1.0, leases=lease)) == ([], [])
-        assert await house.service.heartbeat(WorkerSession("w1", "default", 4, started=1.0)) == ([], [])
-        assert house.service.runtime.cells[state.id].state.leases  # it may be on its way
-        other = Service(store, SystemClock(), house._find)  # which has never heard of the worker
-        await other.heartbeat(WorkerSession("w1", "default", 4, started=2.0))
+        assert await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=1.0, leases=lease)) == (
+            [],
+            [],
+        )
+        assert await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=1.0)) == ([], [])
+        assert house.host.runtime.executions[state.id].state.leases  # it may be on its way
+        other = new_host(store, house)  # which has never heard of the worker
+        await other.heartbeats.record(WorkerSession("w1", "default", 4, started=2.0))
         other.runtime.thread.shutdown()
         house.tasks.append(asyncio.create_task(house.work()))
-        assert (await house.service.wait(state.id, PATIENCE_SECONDS)).status == "succeeded"
+        assert (await house.host.wait(state.id, PATIENCE_SECONDS)).status == "succeeded"
         assert [row.type for row in store.read(state.id)].count("step.regranted") == 1
 
     play(store, story, worker=False)
@@ -259,22 +287,22 @@ def test_an_older_process_of_the_same_name_takes_no_leases(store: Store) -> None
     """It was stopped, another one was started in its place, and it goes on."""
 
     async def story(house: House) -> None:
-        state = await house.service.start(house.add(CHAIN), {}, {})
-        await house.service.heartbeat(WorkerSession("w1", "default", 4, started=1.0))
-        await house.service.heartbeat(WorkerSession("w1", "default", 4, started=2.0))
-        (work,) = await house.service.claim(Claim("w1", 1, "default", "c1"))
-        other = Service(store, SystemClock(), house._find)
-        for service in (house.service, other):
+        state = await house.host.runtime.start(house.add(CHAIN), {}, {})
+        await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=1.0))
+        await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=2.0))
+        (work,) = await house.host.dispatcher.claim(Claim("w1", 1, "default", "c1"))
+        other = new_host(store, house)
+        for host in (house.host, other):
             with pytest.raises(Conflict, match="another process runs as worker 'w1'"):
-                await service.heartbeat(WorkerSession("w1", "default", 4, started=1.0))
+                await host.heartbeats.record(WorkerSession("w1", "default", 4, started=1.0))
         other.runtime.thread.shutdown()
         lease = {work.execution: [work.fence]}
-        answer = await house.service.heartbeat(WorkerSession("w1", "default", 4, started=2.0, leases=lease))
+        answer = await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=2.0, leases=lease))
         assert answer == ([], [])
-        assert list(house.service.runtime.cells[state.id].state.leases) == [work.fence]
+        assert list(house.host.runtime.executions[state.id].state.leases) == [work.fence]
         store.record_heartbeat(WorkerSession("w1", "default", 4, started=2.0), time.time() - 31)  # silent since
-        await house.service.heartbeat(WorkerSession("w1", "default", 4, started=1.0))
-        await house.service.handle(state.id, Cancel("enough"))
+        await house.host.heartbeats.record(WorkerSession("w1", "default", 4, started=1.0))
+        await house.host.runtime.committer.handle(state.id, Cancel("enough"))
 
     play(store, story, worker=False)
 
@@ -282,18 +310,18 @@ def test_an_older_process_of_the_same_name_takes_no_leases(store: Store) -> None
 def test_a_claim_that_is_repeated_at_another_server_gets_its_leases(store: Store) -> None:
     async def story(house: House) -> None:
         chain, loop = house.add(CHAIN), house.add(LOOP)
-        await house.service.start(chain, {}, {})
-        await house.service.start(loop, {}, {})
-        works = await house.service.claim(Claim("w1", 3, "default", "c1"))
-        await house.service.claim(Claim("w2", 1, "default", "c1"))  # a worker of another name
-        other = Service(store, SystemClock(), house._find)
-        again = await other.claim(Claim("w1", 3, "default", "c1"), again=True)
+        await house.host.runtime.start(chain, {}, {})
+        await house.host.runtime.start(loop, {}, {})
+        works = await house.host.dispatcher.claim(Claim("w1", 3, "default", "c1"))
+        await house.host.dispatcher.claim(Claim("w2", 1, "default", "c1"))  # a worker of another name
+        other = new_host(store, house)
+        again = await other.dispatcher.claim(Claim("w1", 3, "default", "c1"), again=True)
         assert sorted(again, key=_lease) == sorted(works, key=_lease)
         assert len(works) == 3
-        assert await other.claim(Claim("w1", 3, "default", "c0"), again=True) != again
+        assert await other.dispatcher.claim(Claim("w1", 3, "default", "c0"), again=True) != again
         other.runtime.thread.shutdown()
         for one in store.summaries():
-            await house.service.handle(one.execution_id, Cancel("enough"))
+            await house.host.runtime.committer.handle(one.execution_id, Cancel("enough"))
 
     play(store, story, worker=False)
 
@@ -304,24 +332,32 @@ def _lease(work: Work) -> tuple[str, int]:
 
 def test_everybodys_turn_comes_however_many_wait(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that was started anew knows nothing but the store, and some of them never stop being ready."""
-    for name, value in {"AT_ONCE": 3, "PAGE": 4, "KEPT_TURNS": 5, "SWEEP_SECONDS": 0.05, "TICK_SECONDS": 0.01}.items():
-        monkeypatch.setattr(service_module, name, value)
+    for module, name, value in [
+        (dispatcher, "SCAN_LIMIT", 3),
+        (dispatcher, "SCAN_PAGE", 4),
+        (dispatcher, "MAX_QUEUED", 5),
+        (dispatcher, "SCAN_SECONDS", 0.01),
+        (ready, "MAX_QUEUED", 5),
+        (server_host, "SWEEP_SECONDS", 0.05),
+        (server_host, "TICK_SECONDS", 0.01),
+    ]:
+        monkeypatch.setattr(module, name, value)
 
     async def story(house: House) -> None:
         loop, chain = house.add(LONG), house.add(CHAIN)
         for _ in range(7):  # more than are looked at, and they come first in every list
-            await house.service.start(loop, {}, {})
-        last = await house.service.start(chain, {}, {})
+            await house.host.runtime.start(loop, {}, {})
+        last = await house.host.runtime.start(chain, {}, {})
         other = House(store)
         other.add(LONG), other.add(CHAIN)
         other.open()
-        found = await other.service.wait(last.id, PATIENCE_SECONDS)
+        found = await other.host.wait(last.id, PATIENCE_SECONDS)
         assert found.status == "succeeded"
         assert not all(one.status == "succeeded" for one in store.summaries())  # nobody had to wait for the loops
         for one in store.summaries(status="running"):
-            await other.service.handle(one.execution_id, Cancel("enough"))
+            await other.host.runtime.committer.handle(one.execution_id, Cancel("enough"))
         await other.close()
-        other.service.runtime.thread.shutdown()
+        other.host.runtime.thread.shutdown()
 
     play(store, story, worker=False)
 
@@ -329,44 +365,41 @@ def test_everybodys_turn_comes_however_many_wait(store: Store, monkeypatch: pyte
 def test_many_ready_runs_of_a_store_are_all_done_by_a_new_server(store: Store) -> None:
     async def story(house: House) -> None:
         digest = house.add(CHAIN)
-        names = [(await house.service.start(digest, {}, {})).id for _ in range(250)]
+        names = [(await house.host.runtime.start(digest, {}, {})).id for _ in range(250)]
         other = House(store)
         other.add(CHAIN)
         other.open()
         for name in names:
-            assert (await other.service.wait(name, PATIENCE_SECONDS)).status == "succeeded"
+            assert (await other.host.wait(name, PATIENCE_SECONDS)).status == "succeeded"
         await other.close()
-        other.service.runtime.thread.shutdown()
+        other.host.runtime.thread.shutdown()
 
     play(store, story, worker=False)
 
 
 def test_what_can_not_be_read_is_in_nobodys_way(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The playbook of the first ones is gone. It is told, and claims and timers of the others go on."""
-    for name, value in {"AT_ONCE": 1, "TICK_SECONDS": 0.01, "SWEEP_SECONDS": 0.05}.items():
-        monkeypatch.setattr(service_module, name, value)
+    one_at_a_time(monkeypatch)
     waits = WAITS.replace("timeout: 60", "timeout: 0.1")
-    told: list[str] = []
 
     async def story(house: House) -> None:
         before = House(store)  # nobody keeps its time, nor works for it
         gone, good = before.add(waits, stored=False), before.add(waits.replace("go", "come"))
         chain_gone, chain = before.add(CHAIN, stored=False), before.add(CHAIN + CHILD.replace("start", "other"))
-        names = [(await before.service.start(digest, {}, {})).id for digest in (gone, good)]
-        before.worker.take(await before.service.claim(Claim("w1", 8, "default")))
+        names = [(await before.host.runtime.start(digest, {}, {})).id for digest in (gone, good)]
+        before.worker.take(await before.host.dispatcher.claim(Claim("w1", 8, "default")))
         await _until(lambda: len(store.summaries(status="waiting")) == 2)
-        names += [(await before.service.start(digest, {}, {})).id for digest in (chain_gone, chain)]
+        names += [(await before.host.runtime.start(digest, {}, {})).id for digest in (chain_gone, chain)]
         await before.close()
-        before.service.runtime.thread.shutdown()
-        house.service.on_error = lambda message, execution: told.append(str(execution))
+        before.host.runtime.thread.shutdown()
         house.open()
-        assert (await house.service.wait(names[1], PATIENCE_SECONDS)).status == "failed"  # its time was over
-        assert (await house.service.wait(names[3], PATIENCE_SECONDS)).status == "succeeded"
+        assert (await house.host.wait(names[1], PATIENCE_SECONDS)).status == "failed"  # its time was over
+        assert (await house.host.wait(names[3], PATIENCE_SECONDS)).status == "succeeded"
         await _until(lambda: {one.execution_id for one in store.summaries(status="running")} == {names[2]})
-        await _until(lambda: set(told) == {names[0], names[2]})
+        await _until(lambda: {execution for _, execution in house.errors} == {names[0], names[2]})
         house.add(waits), house.add(CHAIN)  # for the proof at the end
         for name in (names[0], names[2]):
-            await house.service.handle(name, Cancel("enough"))
+            await house.host.runtime.committer.handle(name, Cancel("enough"))
 
     play(store, story, opened=False)
 
@@ -379,22 +412,22 @@ async def _until(look: Callable[[], bool]) -> None:
 def test_another_pool_does_not_get_the_work(store: Store) -> None:
     async def story(house: House) -> None:
         digest = house.add("- {step: start, spec: {pool: gpu}, tool: {kind: noop, result: 7}}")
-        state = await house.service.start(digest, {}, {})
-        assert await house.service.claim(Claim("w1", 4, "default")) == []
-        (work,) = await house.service.claim(Claim("w2", 4, "gpu"))
+        state = await house.host.runtime.start(digest, {}, {})
+        assert await house.host.dispatcher.claim(Claim("w1", 4, "default")) == []
+        (work,) = await house.host.dispatcher.claim(Claim("w2", 4, "gpu"))
         assert work.execution == state.id
         house.worker.take([work])
-        assert (await house.service.wait(state.id, 20)).result == 7
+        assert (await house.host.wait(state.id, 20)).result == 7
 
     play(store, story)
 
 
 def test_who_waits_for_work_is_let_go_when_the_server_ends(store: Store) -> None:
     async def story(house: House) -> None:
-        waiting = asyncio.create_task(house.service.claim(Claim("w1", 4, "default"), 10 * PATIENCE_SECONDS))
-        await _until(lambda: house.service.idle["default"] == 1)
-        house.service.let_go()
+        waiting = asyncio.create_task(house.host.dispatcher.claim(Claim("w1", 4, "default"), 10 * PATIENCE_SECONDS))
+        await _until(lambda: house.host.dispatcher.queue.idle_claims["default"] == 1)
+        house.host.let_go()
         assert await waiting == []
-        assert await house.service.claim(Claim("w1", 4, "default"), 10 * PATIENCE_SECONDS) == []
+        assert await house.host.dispatcher.claim(Claim("w1", 4, "default"), 10 * PATIENCE_SECONDS) == []
 
     play(store, story, worker=False)

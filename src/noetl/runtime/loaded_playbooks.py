@@ -1,4 +1,4 @@
-"""Compiled playbooks in memory, with the position of each part in its file.
+"""Compiled playbooks in memory, with the position of each part in its file; read from the store when they are missing.
 
 The cache keeps the most recently used playbooks, up to a number and a total size. An execution in memory holds a
 reference to its playbook, so an evicted playbook can be found as long as an execution uses it.
@@ -9,17 +9,21 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from noetl.classic.hooks import after_call_rules
+from noetl.classic.hooks import after_call_rules, step_plan
 from noetl.dsl.tree import Mark
 from noetl.engine.net import Net
+from noetl.errors import NotFound
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan
+from noetl.runtime.store_thread import StoreThread
+from noetl.store.ports import Store
+from noetl.tools.registry import KINDS
 
 MAX_PLAYBOOKS = 100
 MAX_BYTES = 4 << 20
@@ -87,6 +91,63 @@ class PlaybookCache:
             _, oldest = self._recent.popitem(last=False)
             self.bytes -= oldest.size
             self.evicted = True
+
+
+Compile = Callable[[str, bytes], Awaitable[LoadedPlaybook]]
+"""Compiles a stored text, by its file name. NoetlError if this version cannot read it."""
+
+
+async def compile_here(file: str, text: bytes) -> LoadedPlaybook:
+    """Compile in this process, which serves no other callers."""
+    from noetl.dsl.compile import load
+
+    compiled = load(file, text, KINDS)
+    return LoadedPlaybook(compiled.require(), file, compiled.places)
+
+
+class LoadedPlaybooks:
+    """The playbooks of a store, loaded on first use."""
+
+    def __init__(self, store: Store, compile: Compile = compile_here, thread: StoreThread | None = None) -> None:
+        self.store, self.compile, self.thread = store, compile, thread or StoreThread()
+        self.cache = PlaybookCache()
+        self._loading: dict[str, asyncio.Task[LoadedPlaybook]] = {}
+
+    def add(self, playbook: Playbook, file: str = "", places: Mapping[str, Mark] | None = None) -> str:
+        """Load a compiled playbook, with the places of its parts in its file; returns its digest."""
+        digest = playbook.digest
+        if self.cache.get(digest) is None:
+            self.cache.add(LoadedPlaybook(playbook, file, places))
+        return digest
+
+    def get(self, digest: str) -> LoadedPlaybook:
+        """A playbook that is loaded, as that of every loaded execution is; NotFound if it is not."""
+        playbook = self.cache.get(digest)
+        if playbook is None:
+            raise NotFound(f"playbook {digest[:12]} is not loaded")
+        return playbook
+
+    async def load(self, digest: str) -> LoadedPlaybook:
+        """A playbook of the store; NotFound if there is none."""
+        playbook = self.cache.get(digest)
+        if playbook is None:
+            playbook = await single_flight(self._loading, digest, lambda: self._read(digest))
+        return playbook
+
+    async def _read(self, digest: str) -> LoadedPlaybook:
+        stored = await self.thread.ask(self.store.playbook, digest)
+        if stored is None:
+            raise NotFound(f"playbook {digest!r} is not in the store")
+        playbook = await self.compile(*stored)
+        self.cache.add(playbook)
+        return playbook
+
+    def plan(self, digest: str, step: str) -> PipelinePlan:
+        """The compiled pipeline of a step of a loaded playbook, made on first use."""
+        playbook = self.get(digest)
+        if step not in playbook.plans:
+            playbook.plans[step] = step_plan(playbook.steps[step].step, KINDS.require)
+        return playbook.plans[step]
 
 
 def starts_others(playbook: Playbook) -> bool:

@@ -1,0 +1,70 @@
+"""Background work of a server: loops that survive errors, and commands that no caller waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable, Iterable
+
+from noetl.engine.commands import Command
+from noetl.errors import NoetlError, StoreError
+from noetl.host.backoff import FIRST_SECONDS, Backoff
+from noetl.runtime.committer import Committer
+
+RESTART_SECONDS = 1.0
+"""The pause after a background loop has failed."""
+
+OnError = Callable[[str, str | None], None]
+"""Called with a message and the execution it concerns."""
+Send = Callable[[Iterable[tuple[str, Command]]], Awaitable[None]]
+"""Sends commands to executions, all at once."""
+
+
+async def keep_running(seconds: float, once: Callable[[], Awaitable[object]], on_error: OnError) -> None:
+    """Call a function with a pause after each call, and also after an error, until cancelled."""
+    while True:
+        try:
+            await once()
+        except Exception as error:
+            on_error(f"background task failed, restarting in {RESTART_SECONDS:g} s: {described(error)}", None)
+            await asyncio.sleep(RESTART_SECONDS)
+        await asyncio.sleep(seconds)
+
+
+class BackgroundCommands:
+    """Sends commands without a caller. An execution that cannot handle one is left alone for a while, so that it does
+    not delay the others."""
+
+    def __init__(self, committer: Committer, backoff: Backoff, on_error: OnError) -> None:
+        self.committer, self.backoff, self.on_error = committer, backoff, on_error
+
+    async def send(self, commands: Iterable[tuple[str, Command]]) -> None:
+        ready = [(execution, command) for execution, command in commands if not self.backoff.is_paused(execution)]
+        handled = (self.committer.handle(execution, command) for execution, command in ready)
+        unavailable: StoreError | None = None
+        for (execution, _), answer in zip(ready, await asyncio.gather(*handled, return_exceptions=True), strict=True):
+            if isinstance(answer, StoreError):  # the database failed: retried soon, logged once for all executions
+                self.backoff.fail(execution, seconds=FIRST_SECONDS)
+                unavailable = answer
+            elif isinstance(answer, Exception):
+                self.back_off(execution, answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                self.backoff.succeed(execution)
+        if unavailable is not None:
+            self.on_error(f"database unavailable, retrying in {FIRST_SECONDS:g} s: {unavailable}", None)
+
+    def back_off(self, execution: str, error: Exception) -> None:
+        """Log an error of an execution and start its next retry delay."""
+        seconds = self.backoff.fail(execution)
+        message = f"execution {execution} cannot make progress, retrying in {seconds:g} s: {described(error)}"
+        self.on_error(message, execution)
+
+
+def described(error: Exception) -> str:
+    """The error for the log: the message of a NoetlError, otherwise the type and location."""
+    if isinstance(error, NoetlError):
+        return str(error)
+    *_, last = traceback.extract_tb(error.__traceback__) or [None]
+    return type(error).__name__ + (f" in {last.name}, line {last.lineno}" if last is not None else "")

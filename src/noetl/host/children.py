@@ -1,0 +1,163 @@
+"""Child executions: each is started once, its end is delivered to its parent, and it is cancelled with its parent.
+
+Nothing is remembered here. What is to be done follows from the logs of both, so it can be done again after a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any
+
+from noetl.engine import events as e
+from noetl.engine.commands import Cancel, ChildEnded, Pause, Resume
+from noetl.engine.state import Execution, Parked
+from noetl.errors import NoetlError
+from noetl.model.outcome import Outcome, failed
+from noetl.model.playbook import Playbook
+from noetl.reference import Reference
+from noetl.runtime.loaded_playbooks import starts_others
+from noetl.runtime.runtime import Runtime
+
+MAX_DEPTH = 20
+MAX_DIGESTS = 10_000
+
+FindPlaybook = Callable[[Execution, dict[str, Any]], Awaitable[str]]
+"""Finds the playbook of a child, and stores it: the digest. NoetlError if there is none."""
+CONCERNS_CHILDREN = frozenset(
+    [e.PlaybookProcessed, e.PlaybookPaused, e.PlaybookResumed, e.PlaybookCancelled, e.StepFailed]
+)
+"""Events that children follow; those of a failed step are cancelled."""
+
+
+class Families:
+    """Executions with a parent or children that have changed since they were last synced."""
+
+    def __init__(self) -> None:
+        self.to_sync: set[str] = set()
+        self.failed: set[str] = set()
+        """Executions that could not be synced."""
+        self.changed = asyncio.Event()
+        self.starts_others: dict[str, bool] = {}
+        """By digest: whether executions of a playbook may start others. Outlasts the playbook in memory, since every
+        scan asks it of all open executions."""
+
+    def on_events(self, state: Execution, events: list[e.Event]) -> None:
+        parental = self.starts_others.get(state.digest)
+        if parental is None:
+            parental = self.remember(state.digest, state.net.playbook)
+        if state.parent is not None or (parental and any(map(_concerns_children, events))):
+            self.add([state.id])
+
+    def add(self, executions: Iterable[str]) -> None:
+        self.to_sync.update(executions)
+        self.changed.set()
+
+    def take(self) -> set[str]:
+        """The executions to sync, which are forgotten."""
+        self.changed.clear()
+        executions, self.to_sync = self.to_sync, set()
+        return executions
+
+    def remember(self, digest: str, playbook: Playbook) -> bool:
+        """Whether executions of the playbook may start others."""
+        parental = self.starts_others[digest] = starts_others(playbook)
+        if len(self.starts_others) > MAX_DIGESTS:
+            del self.starts_others[next(iter(self.starts_others))]
+        return parental
+
+
+def _concerns_children(event: e.Event) -> bool:
+    kind = type(event)
+    return kind in CONCERNS_CHILDREN or (kind is e.StepPaused and event.until == "child")  # type: ignore[attr-defined]
+
+
+class ChildExecutions:
+    """Parents and children of one host."""
+
+    def __init__(self, runtime: Runtime, find_playbook: FindPlaybook) -> None:
+        self.runtime, self.find_playbook = runtime, find_playbook
+        self.committer = runtime.committer
+
+    async def sync(self, execution: str) -> None:
+        """Start the children of an execution, deliver their ends and its own, and let them follow their parents."""
+        executions = self.runtime.executions
+        state = await executions.state(execution)
+        if state.parent is not None:  # another server may know more of a parent that is to hear of an end
+            read = self.committer.stored_state if state.over else executions.state
+            parent = await read(state.parent[0])
+            for parked in [parked for parked in waits_for_children(parent) if parked.key == execution]:
+                await self._sync_child(parent, parked)
+            if not state.over:
+                await self._follow(parent, state)
+        for parked in list(waits_for_children(state)):
+            await self._sync_child(state, parked)
+        for summary in await self.runtime.thread.ask(self.runtime.store.children, execution):
+            child = await executions.state(summary.execution_id)
+            if not child.over:
+                await self._follow(state, child)
+
+    async def _follow(self, parent: Execution, child: Execution) -> None:
+        if await self.committer.has_ended(parent):
+            await self.committer.handle(child.id, Cancel("the playbook that started it has ended"))
+        elif not await self._is_awaited(parent, child.id):
+            await self.committer.handle(child.id, Cancel("nobody waits for it any more"))
+        elif parent.status == "paused" and child.status == "running":
+            await self.committer.handle(child.id, Pause())
+        elif parent.status == "running" and child.status == "paused":
+            await self.committer.handle(child.id, Resume())
+
+    async def _is_awaited(self, parent: Execution, child: str) -> bool:
+        """Whether a run waits for the child: it does not after a timeout, or when its loop has failed elsewhere."""
+        if any(parked.key == child for parked in waits_for_children(parent)):
+            return True
+        parent = await self.committer.stored_state(parent.id)
+        return any(parked.key == child for parked in waits_for_children(parent))
+
+    async def _sync_child(self, parent: Execution, parked: Parked) -> None:
+        """Start a child, or deliver its outcome to the run that waits for it."""
+        child = parked.key
+        loaded = self.runtime.executions.get(child)
+        if loaded is None and not await self.runtime.thread.ask(self.runtime.store.seq, child):
+            await self._start(parent, child, parked.request or {})
+            return
+        state = (loaded or await self.runtime.executions.load(child)).state
+        if state.seq == 0:  # its first events are not committed yet
+            return
+        if state.parent is None or state.parent[0] != parent.id:
+            message = f"execution {child} exists and was not started by this run: its result is not available here"
+            await self.committer.handle(parent.id, ChildEnded(child, failed("child_failed", message)))
+        elif await self.committer.has_ended(state):
+            await self.committer.handle(parent.id, ChildEnded(child, _outcome(state)))
+            self.runtime.executions.pop(child, None)
+
+    async def _start(self, parent: Execution, child: str, request: dict[str, Any]) -> None:
+        if parent.depth + 1 > MAX_DEPTH:
+            deep = failed("limit", f"playbooks call each other more than {MAX_DEPTH} levels deep")
+            await self.committer.handle(parent.id, ChildEnded(child, deep))
+            return
+        try:
+            digest = await self.find_playbook(parent, request)
+            payload = request.get("payload", {})
+            payload = await self.runtime.contents.read(payload) if isinstance(payload, Reference) else payload
+        except NoetlError as error:
+            await self.committer.handle(parent.id, ChildEnded(child, failed("not_found", str(error))))
+            return
+        origin = (parent.id, request.get("step", ""), parent.depth + 1)
+        await self.runtime.start(digest, payload, {}, child, origin)
+
+
+def waits_for_children(state: Execution) -> Iterator[Parked]:
+    """What each run that waits for a child has parked."""
+    for run in state.runs.values():
+        for parked in run.parked.values():
+            if parked.until == "child":
+                yield parked
+
+
+def _outcome(state: Execution) -> Outcome:
+    if state.status == "succeeded":
+        return Outcome(result=state.result)
+    error = state.error or {}
+    message = error.get("message") or f"the child was {state.status}"
+    return failed("child_failed", f"{state.net.playbook.name}: {message}", execution_id=state.id, status=state.status)

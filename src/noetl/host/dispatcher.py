@@ -1,0 +1,234 @@
+"""Hands ready work to workers, in turn from all executions that have some, and takes their reports.
+
+Any number of servers may do this on one store. Each decision is committed at the seq it was made from, so if two
+servers grant the same work at once, one commit is refused and decided again. Nothing that matters is kept here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import islice
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from noetl.engine import events as e
+from noetl.engine.commands import Claim, Report
+from noetl.errors import NotFound, StoreError
+from noetl.host.backoff import Backoff
+from noetl.host.ready import MAX_QUEUED, ReadyQueue
+from noetl.host.work_source import WorkSource
+from noetl.runtime.committer import Answer
+from noetl.runtime.runtime import Runtime
+from noetl.worker.wire import Verdict
+from noetl.worker.work import Work
+
+SCAN_SECONDS = 0.1
+"""Minimum time between two scans for ready work by claims of a pool."""
+SCAN_LIMIT = 100
+"""Executions that a scan for a claim adds to the queue."""
+SCAN_PAGE = 1_000
+TURN_SECONDS = 0.1
+"""Time for which a worker goes on with one execution while others wait. Short runs are done by then: a step that ends
+and the next one that is granted are one commit, and nothing waits in the queue at each step."""
+MAX_CLAIMS = 1_000
+"""Answered claims that are remembered."""
+MAX_ENDED_LEASES = 10_000
+"""Leases ended by a report that are remembered."""
+
+
+OnHint = Callable[[str], Awaitable[bool]]
+"""Looks for ready work of a pool; returns whether a claim waits for it."""
+
+
+class Hints(Protocol):
+    def subscribe(self, pool: str, on_hint: OnHint) -> None:
+        """Call `on_hint` when another server has stored ready work of a pool."""
+
+
+class Dispatcher:
+    """Claims and reports of workers. `on_failure` is called with an execution that could not handle a claim."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        queue: ReadyQueue,
+        source: WorkSource,
+        backoff: Backoff,
+        on_failure: Callable[[str, Exception], None],
+        hints: Hints | None = None,
+    ) -> None:
+        self.runtime, self.queue, self.source, self.hints = runtime, queue, source, hints
+        self.backoff, self.on_failure = backoff, on_failure
+        self.clock = runtime.clock
+        self.closing = False
+        self.scan_cursor: dict[str, str] = {}
+        """By pool, up to which execution the source was scanned."""
+        self.last_scan: dict[str, float] = {}
+        self.turn_started_at: dict[str, float] = {}
+        self.answered_claims: dict[tuple[str, str], None] = {}
+        """The latest claims that received work here, by worker and id."""
+        self.ended_leases: dict[tuple[str, int], int] = {}
+        """Leases that have ended lately with a report, and how many facts had been reported by then."""
+
+    # -- claims -----------------------------------------------------------------------------------------------------
+
+    async def claim(self, command: Claim, seconds: float = 0.0, *, again: bool = False) -> list[Work]:
+        """Leases on ready work of a pool; waits for work if there is none.
+
+        `again` says that the worker may have made the claim before. Then it gets the leases that it got then, also from
+        another server, as far as they are still its own and nothing was reported under them.
+        """
+        pool = command.pool or self.queue.default_pool
+        give_up = self.clock.now() + seconds if seconds else 0.0
+        again = bool(command.id) and (again or (command.worker, command.id) in self.answered_claims)
+        while True:
+            works = (await self._granted(command) if again else []) or await self._claim(command, pool)
+            if works:
+                self._remember(command)
+            if works or not seconds or self.closing or (remaining := give_up - self.clock.now()) <= 0:
+                return works
+            await self._wait_for_work(pool, remaining)
+
+    def _remember(self, command: Claim) -> None:
+        if command.id:
+            self.answered_claims[command.worker, command.id] = None
+            while len(self.answered_claims) > MAX_CLAIMS:
+                del self.answered_claims[next(iter(self.answered_claims))]
+
+    async def _granted(self, command: Claim) -> list[Work]:
+        """The work of leases that the claim received before; the store knows which of them are alive."""
+        works: list[Work] = []
+        for execution, fence, *_ in await self.runtime.thread.ask(self.runtime.store.leases_of, command.worker):
+            with suppress(NotFound):
+                state = await self.runtime.executions.state(execution)
+                if fence not in state.leases:
+                    state = await self.runtime.committer.stored_state(execution)
+                lease = state.leases.get(fence)
+                if lease is not None and lease.claim == command.id and not lease.facts:
+                    works.append(await self.runtime.committer.work(execution, fence))
+        return works
+
+    async def _wait_for_work(self, pool: str, seconds: float) -> None:
+        arrived = self.queue.arrived.setdefault(pool, asyncio.Event())
+        arrived.clear()
+        if self.queue.by_pool.get(pool):
+            return
+        self.queue.idle_claims[pool] += 1
+        if self.hints is not None:
+            self.hints.subscribe(pool, self.on_hint)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await arrived.wait()
+        finally:
+            self.queue.idle_claims[pool] -= 1
+
+    async def _claim(self, command: Claim, pool: str) -> list[Work]:
+        """Leases from each execution in turn until the slots are full; all decided together, committed together."""
+        queue = self.queue.by_pool.setdefault(pool, {})
+        works: list[Work] = []
+        if not queue and self.clock.now() - self.last_scan.get(pool, 0.0) > SCAN_SECONDS:
+            await self.find_ready(pool)
+        while queue and len(works) < command.slots:
+            executions = list(islice(queue, command.slots - len(works)))
+            share = replace(command, slots=max(1, (command.slots - len(works)) // len(executions)))
+            for execution in executions:
+                del queue[execution]
+            answers = await asyncio.gather(
+                *(self.runtime.committer.handle(execution, share) for execution in executions), return_exceptions=True
+            )
+            failures = []
+            for execution, answer in zip(executions, answers, strict=True):
+                if isinstance(answer, Answer):
+                    self._take_turn(pool, execution, answer)
+                    works += answer.works
+                elif isinstance(answer, Exception) and not isinstance(answer, StoreError):
+                    self.on_failure(execution, answer)  # one failing execution must not delay the others
+                else:
+                    queue.setdefault(execution)
+                    failures.append(answer)
+            if failures and not works:
+                raise failures[0]
+            if failures:
+                break
+        return works
+
+    def _take_turn(self, pool: str, execution: str, answer: Answer) -> None:
+        self.backoff.succeed(execution)
+        if answer.works:
+            self.turn_started_at[execution] = self.clock.now()
+        if pool in self.queue.pools_of(answer.state):
+            self.queue.by_pool[pool].setdefault(execution)
+
+    async def find_ready(self, pool: str, enough: int = 0) -> None:
+        """Queue executions with ready work that only the source may know, until `enough` are queued (or SCAN_LIMIT).
+
+        Each scan continues where the last one ended, so the turn of every execution comes, however many there are, and
+        also if those that are served do not stop being ready.
+        """
+        queue, enough = self.queue.by_pool.setdefault(pool, {}), enough or SCAN_LIMIT
+        self.last_scan[pool] = self.clock.now()
+        page = min(SCAN_PAGE, enough)
+        while True:
+            executions = await self.source.ready(pool, page, self.scan_cursor.get(pool, ""))
+            for execution in executions:
+                if not self.backoff.is_paused(execution):
+                    self.queue.add(pool, execution)
+            self.scan_cursor[pool] = executions[-1] if len(executions) == page else ""
+            if len(executions) < page or len(queue) >= enough:
+                return
+
+    async def find_all_ready(self) -> None:
+        for pool in {self.queue.default_pool, *self.queue.arrived}:
+            await self.find_ready(pool, MAX_QUEUED)
+
+    async def on_hint(self, pool: str) -> bool:
+        """Another server has stored ready work of a pool; returns whether a claim waits for it here."""
+        waits = self.queue.idle_claims[pool] > 0
+        if waits:
+            with suppress(StoreError):  # the next scan finds it
+                await self.find_ready(pool)
+        return waits
+
+    # -- reports ----------------------------------------------------------------------------------------------------
+
+    async def report(self, execution: str, report: Report, *, again: bool = False) -> tuple[Answer, list[Work]]:
+        """Facts from a worker, and its next work. It goes on with the same execution, unless its turn is over and
+        others wait. `again` says that the report may have arrived before, and brought work then."""
+        claim = report.claim
+        if claim is not None and (again or self._is_turn_over(claim.pool or self.queue.default_pool, execution)):
+            report = replace(report, claim=None)
+        answer = await self.runtime.committer.handle(execution, report)
+        works = answer.works
+        if claim is not None and works:
+            self._remember(claim)
+        elif claim is not None:
+            works = await self.claim(claim, again=again)
+        return answer, works
+
+    def verdict(self, execution: str, report: Report, answer: Answer) -> Verdict:
+        """Whether a report was accepted, has arrived before, or was rejected because its lease has ended."""
+        lease, reported = (execution, report.fence), report.first + len(report.facts)
+        held = report.fence in answer.state.leases
+        if any(event.source == "worker" or isinstance(event, e.StepPaused) for event in answer.events):
+            if not held:
+                self.ended_leases[lease] = reported
+                while len(self.ended_leases) > MAX_ENDED_LEASES:
+                    del self.ended_leases[next(iter(self.ended_leases))]
+            return "accepted"
+        if held:
+            return "duplicate" if report.facts else "accepted"
+        return "duplicate" if reported <= self.ended_leases.get(lease, -1) else "rejected"
+
+    def _is_turn_over(self, pool: str, execution: str) -> bool:
+        long_ago = self.clock.now() - self.turn_started_at.get(execution, 0.0) > TURN_SECONDS
+        return long_ago and self.queue.is_anyone_waiting(pool, execution)
+
+    def close(self) -> None:
+        """Let waiting claims go: the server is about to stop."""
+        self.closing = True
+        for arrived in self.queue.arrived.values():
+            arrived.set()

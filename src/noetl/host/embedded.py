@@ -1,0 +1,166 @@
+"""The whole engine in one process, for `noetl run`: a runtime, a worker, timers and child executions.
+
+Nothing that matters lives here: after a crash, `drive` carries on from the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from noetl.clock import Clock
+from noetl.engine.commands import Command, Lost
+from noetl.engine.state import Execution
+from noetl.host.backoff import Backoff
+from noetl.host.children import ChildExecutions, Families, FindPlaybook
+from noetl.host.dispatcher import Dispatcher
+from noetl.host.local_link import LocalLink
+from noetl.host.ready import ReadyQueue
+from noetl.host.ticker import Ticker
+from noetl.host.work_source import LoadedWork
+from noetl.model.status import OPEN
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
+from noetl.runtime.runtime import OpenCredential, Runtime, no_credentials
+from noetl.store.ports import Store
+from noetl.tools.registry import Registry
+from noetl.worker.output import Output
+from noetl.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from noetl.nats.objects import ObjectBuckets
+
+FOREIGN_CHANGES_SECONDS = 0.1
+"""How often the store is asked whether another process has written to it."""
+ALL = 1_000_000
+
+
+class Embedded:
+    """Runs executions of one store in this process."""
+
+    def __init__(
+        self,
+        playbooks: LoadedPlaybooks,
+        registry: Registry,
+        clock: Clock,
+        find_playbook: FindPlaybook,
+        *,
+        slots: int = 64,
+        name: str = "local",
+        open_credential: OpenCredential = no_credentials,
+        buckets: ObjectBuckets | None = None,
+    ) -> None:
+        self.clock = clock
+        self.queue, self.families = ReadyQueue(any_pool=True), Families()
+        on_events = (self.queue.on_events, self.families.on_events)
+        self.runtime = Runtime(playbooks, clock, open_credential=open_credential, buckets=buckets, on_events=on_events)
+        source = LoadedWork(self.runtime.executions)
+        dispatcher = Dispatcher(self.runtime, self.queue, source, Backoff(clock), _raise)
+        output = Output(clock, max_lines=sys.maxsize)
+        self.link = LocalLink(dispatcher, output)
+        self.worker = Worker(f"{name}-{os.getpid()}", self.link, registry, clock, slots, output.write)
+        self.ticker = Ticker(source, self._send)
+        self.children = ChildExecutions(self.runtime, find_playbook)
+
+    async def start(self, execution: str, digest: str, payload: dict[str, Any], ctx: dict[str, Any]) -> Execution:
+        return await self.runtime.start(digest, payload, ctx, execution)
+
+    async def adopt(self, execution: str) -> Execution:
+        """Take over an execution whose process is gone, and the open ones below it: their leases are void.
+
+        A child may have outlived its parent; `drive` cancels it then.
+        """
+        below = await self.runtime.thread.ask(open_below, self.runtime.store, execution)
+        for id in (execution, *below):
+            loaded = await self.runtime.executions.load(id)
+            for fence in list(loaded.state.leases):
+                await self.runtime.committer.handle(id, Lost(fence))
+            self._notice(loaded.state)
+        return self.runtime.executions[execution].state
+
+    async def drive(self, execution: str) -> Execution:
+        """Run until the execution is over, or can only go on after somebody acts on a pause."""
+        committer = self.runtime.committer
+        while True:
+            committed = committer.committed
+            state = await self.runtime.executions.state(execution)
+            if self.worker.fault is not None:
+                raise self.worker.fault
+            over = state.over and await committer.has_ended(state)
+            for id in self.families.take():
+                await self.children.sync(id)
+            if over or (state.status == "paused" and not self.worker.tasks):
+                await self.link.store_output()
+                return state
+            await self.ticker.tick_once(self.clock.now())
+            self.link.revoke_void(self.worker)
+            await self.worker.claim()
+            if committer.committed is committed:
+                await self._sleep(committed)
+
+    async def close(self) -> None:
+        """Stop the worker and close the store; what is unfinished can be resumed."""
+        await self.worker.stop()
+        await self.worker.registry.close()
+        await self.link.store_output()
+        self.runtime.close()
+
+    async def _sleep(self, committed: asyncio.Event) -> None:
+        """Until something is committed, a timer is due, or it is time to look at the store."""
+        limit, due = FOREIGN_CHANGES_SECONDS, self.next_due()
+        if due is not None:
+            limit = min(limit, max(0.0, due - self.clock.now()))
+        try:
+            async with asyncio.timeout(limit):
+                await committed.wait()
+            return
+        except TimeoutError:
+            await self.link.store_output()
+        if await self.runtime.thread.ask(self.runtime.store.changed_elsewhere):
+            for loaded in list(self.runtime.executions.values()):
+                if not loaded.state.over:
+                    await self.refresh(loaded.state.id)
+
+    def next_due(self) -> float | None:
+        """When the next timer is due."""
+        states = [loaded.state for loaded in self.runtime.executions.values()]
+        active = [state for state in states if not state.over and state.status != "paused"]
+        return min((at for state in active for at in state.timers.values()), default=None)
+
+    async def refresh(self, execution: str) -> None:
+        """Act on changes that other processes have committed."""
+        self._notice(await self.runtime.committer.stored_state(execution))
+
+    def _notice(self, state: Execution) -> None:
+        self.queue.on_events(state, [])
+        self.families.add([state.id])
+
+    async def _send(self, commands: Iterable[tuple[str, Command]]) -> None:
+        for execution, command in commands:
+            await self.runtime.committer.handle(execution, command)
+
+
+def _raise(execution: str, error: Exception) -> None:
+    raise error
+
+
+def open_below(store: Store, execution: str) -> list[str]:
+    """Executions that have not ended and descend from this one."""
+    parents: dict[str, str | None] = {}
+
+    def parent_of(id: str) -> str | None:
+        if id not in parents:
+            parents[id] = next((summary.parent for summary in store.summaries(prefix=id, limit=1)), None)
+        return parents[id]
+
+    descendants = []
+    for status in OPEN:
+        for summary in store.summaries(status=status, limit=ALL):
+            above = parents[summary.execution_id] = summary.parent
+            while above is not None and above != execution:
+                above = parent_of(above)
+            if above == execution:
+                descendants.append(summary.execution_id)
+    return descendants

@@ -1,0 +1,94 @@
+"""The link of a worker that lives in the process of the engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from noetl.engine.commands import Claim, Report
+from noetl.host.dispatcher import Dispatcher
+from noetl.keychain.keychain import StoredCredential
+from noetl.model.playbook import Playbook
+from noetl.pipeline.plan import PipelinePlan
+from noetl.reference import Reference, TooLarge
+from noetl.worker.output import Output
+from noetl.worker.work import Work
+from noetl.worker.worker import Worker
+
+POLL_SECONDS = 20.0
+
+
+class LocalLink:
+    """Connects a worker to the dispatcher beside it. Without a pool it claims work of all pools, does not wait for
+    work, and leaves it to others to store output."""
+
+    most_content: int | None = None
+
+    def __init__(self, dispatcher: Dispatcher, output: Output, pool: str | None = None) -> None:
+        self.dispatcher, self.runtime, self.output, self.pool = dispatcher, dispatcher.runtime, output, pool
+        self.reporting: set[tuple[str, int]] = set()
+        """Leases with a report in flight; the worker may not list them any more."""
+
+    async def claim(self, command: Claim) -> list[Work]:
+        if self.pool is None:
+            return await self.dispatcher.claim(command)
+        return await self.dispatcher.claim(replace(command, pool=self.pool), POLL_SECONDS)
+
+    async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
+        if self.pool is None:
+            answer, works = await self.dispatcher.report(execution, report)
+            return report.fence in answer.state.leases, works
+        if report.claim is not None:
+            report = replace(report, claim=replace(report.claim, pool=self.pool))
+        self.reporting.add((execution, report.fence))
+        try:
+            await self.store_output()  # before a reader can see that the task has ended
+            answer, works = await self.dispatcher.report(execution, report)
+            return report.fence in answer.state.leases, works
+        finally:
+            self.reporting.discard((execution, report.fence))
+
+    async def store_output(self) -> None:
+        while lines := self.output.take():
+            await self.runtime.thread.ask(self.runtime.store.append_output, lines)
+
+    async def holds(self, execution: str, fence: int) -> bool:
+        return fence in (await self.runtime.executions.state(execution)).leases
+
+    def paused(self, execution: str) -> bool:
+        loaded = self.runtime.executions.get(execution)
+        return loaded is not None and loaded.state.status == "paused"
+
+    def plan(self, digest: str, step: str) -> PipelinePlan:
+        return self.runtime.playbooks.plan(digest, step)
+
+    def playbook(self, digest: str) -> Playbook:
+        return self.runtime.playbooks.get(digest).playbook
+
+    def folder(self, digest: str) -> str:
+        return self.runtime.playbooks.get(digest).file.folder
+
+    def place(self, digest: str, part: str) -> tuple[str, int] | None:
+        file = self.runtime.playbooks.get(digest).file
+        mark = file.places.get(part)
+        return None if mark is None else (file.name, mark.line)
+
+    async def fetch(self, reference: Reference) -> Any:
+        return await self.runtime.contents.read(reference)
+
+    async def fetch_bytes(self, reference: Reference) -> bytes | TooLarge:
+        return await self.runtime.contents.read_json(reference)
+
+    async def shelve(self, bucket: str, key: str, content: bytes) -> None:
+        await self.runtime.contents.put_in_bucket(bucket, key, content)
+
+    async def credential(self, execution: str, name: str) -> StoredCredential:
+        return await self.runtime.credential(name)
+
+    def revoke_void(self, worker: Worker) -> None:
+        """Stop work whose lease has ended, as far as is known in memory."""
+        executions = self.runtime.executions
+        for execution, fence in list(worker.leases):
+            if execution in executions and fence not in executions[execution].state.leases:
+                worker.revoke(execution, fence)

@@ -1,0 +1,356 @@
+"""The shell around the core: decide, and append the events at the expected seq, in one transaction.
+
+Commands of all executions go through one committer. Those that arrive while a transaction is under way are decided
+together and committed together, and each command is answered after its events are durable. If the log of an execution
+has grown meanwhile (another process wrote to it), its state is dropped, loaded again, and the command decided anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from noetl.clock import Clock
+from noetl.engine import events as e
+from noetl.engine.admissible import Inadmissible
+from noetl.engine.commands import Command, Start
+from noetl.engine.decide import carry_on, decide
+from noetl.engine.decision import Decision
+from noetl.engine.lifecycle import remedy_for
+from noetl.engine.state import Execution
+from noetl.reference import Need, Reference, loaded
+from noetl.runtime.contents import Contents, DecisionContents
+from noetl.runtime.loaded_executions import LoadedExecution, LoadedExecutions, summary_of
+from noetl.store.codec import rows_of
+from noetl.store.ports import Change, Leased, Row
+from noetl.store.snapshot import freeze
+from noetl.worker.work import Work, work_of
+
+BATCH_SECONDS = 0.05
+"""Time for which commands are decided before their events are stored; the event loop does nothing else meanwhile."""
+MAX_ERROR_CHARACTERS = 1_000
+SNAPSHOT_EVENTS = 10_000
+"""Events after which a snapshot is stored."""
+
+OnEvents = Callable[[Execution, list[e.Event]], None]
+"""Called with stored events, for each command that changed something."""
+OnCommit = Callable[[int, float], None]
+"""Called after a commit with the number of executions and the seconds it took."""
+
+
+class Answer(NamedTuple):
+    """The events of a command, the work that it granted, and the state after it."""
+
+    events: list[e.Event]
+    works: list[Work]
+    state: Execution
+
+
+class Refresh:
+    """Pseudo-command: check whether another process has written to the log of the execution."""
+
+
+class Undecidable(Exception):
+    """A command could not be decided, or its events could not be encoded."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+    def as_data(self) -> dict[str, Any]:
+        """The error that ends the execution."""
+        text = f"{type(self.error).__name__}: {self.error}"[:MAX_ERROR_CHARACTERS]
+        readable = text.encode("utf-8", "backslashreplace").decode()
+        return {"kind": "internal", "message": f"internal error while deciding the next events: {readable}"}
+
+
+class PendingCommand(NamedTuple):
+    """A command that is not answered yet."""
+
+    execution: str
+    command: Command | Refresh
+    answer: asyncio.Future[Answer]
+
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+def round_robin(commands: list[PendingCommand]) -> list[PendingCommand]:
+    """Interleave commands, so that a busy execution does not delay the others."""
+    if len(commands) < 2:
+        return commands
+    counts: dict[str, int] = {}
+    ranks = []
+    for pending in commands:
+        ranks.append(counts.get(pending.execution, 0))
+        counts[pending.execution] = ranks[-1] + 1
+    return [pending for _, _, pending in sorted(zip(ranks, range(len(commands)), commands, strict=True))]
+
+
+class Batch:
+    """Commands that are decided and committed together, by execution."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, list[tuple[PendingCommand, Answer]]] = {}
+        self.changes: dict[str, Change] = {}
+
+    def change(self, loaded: LoadedExecution, before: int) -> Change:
+        """The change of an execution, which starts with the events that a fork has from its source."""
+        execution = loaded.state.id
+        if execution not in self.changes:
+            self.changes[execution] = loaded.fork_prefix or Change(execution, before, [], blobs=[])
+            loaded.fork_prefix = None
+        return self.changes[execution]
+
+
+class Committer:
+    """Handles commands of any number of executions on one store.
+
+    `shared` says that other processes grant work of the same executions: then also an answer without events is checked
+    against the store, since the state it was made from may be old.
+    """
+
+    def __init__(
+        self,
+        executions: LoadedExecutions,
+        contents: Contents,
+        clock: Clock,
+        *,
+        shared: bool = False,
+        on_events: Sequence[OnEvents] = (),
+        on_commit: Sequence[OnCommit] = (),
+    ) -> None:
+        self.executions, self.contents, self.clock, self.shared = executions, contents, clock, shared
+        self.on_events, self.on_commit = on_events, on_commit
+        self.pending: list[PendingCommand] = []
+        self.committed = asyncio.Event()
+        """Set after the next commit, and replaced by a new one."""
+        self._task: asyncio.Task[None] | None = None
+
+    async def handle(self, execution: str, command: Command | Refresh) -> Answer:
+        """Decide a command and store its events; returns when they are durable. NotFound if there is no execution.
+
+        An execution is loaded before its command joins a batch: that may take long, and batches come one by one.
+        """
+        if execution not in self.executions:
+            await self.executions.require(execution)
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.pending.append(PendingCommand(execution, command, answer))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._commit_all())
+        return await answer
+
+    async def stored_state(self, execution: str) -> Execution:
+        """The state with changes by other processes."""
+        return (await self.handle(execution, Refresh())).state
+
+    async def has_ended(self, state: Execution) -> bool:
+        """Whether an end is stored, and not only decided."""
+        return state.over and (await self.stored_state(state.id)).over
+
+    async def work(self, execution: str, fence: int) -> Work:
+        """The work of a lease that was granted before, for a worker that did not receive it."""
+        loaded = self.executions.get(execution) or await self.executions.load(execution)
+        lease = loaded.state.leases[fence]
+        loop = loaded.state.runs[lease.run].loop
+        items = None if loop is None else loop.lanes[fence]
+        return await self._work(loaded, e.StepStarted(lease.run, fence, lease.worker, items, lease.claim))
+
+    # -- batches ----------------------------------------------------------------------------------------------------
+
+    async def _commit_all(self) -> None:
+        while self.pending:
+            if self.shared and self.executions.playbooks.cache.evicted:
+                self.executions.unload_evicted()
+            commands, self.pending, self.contents.pending_blobs = round_robin(self.pending), [], {}
+            batch, give_up = Batch(), perf_counter() + BATCH_SECONDS
+            for count, pending in enumerate(commands, start=1):
+                await self._decide(pending, batch)
+                if perf_counter() > give_up:
+                    self.pending = commands[count:] + self.pending
+                    break
+            if self.shared:
+                for execution, answers in batch.answers.items():
+                    if execution not in batch.changes:
+                        batch.changes[execution] = Change(execution, answers[-1][1].state.seq, [])
+            try:
+                written = await self._store(batch.changes, alone=len(commands) == 1) if batch.changes else {}
+            except Exception as error:
+                self._reject(batch, error)
+            else:
+                await self._answer(batch, written)
+            self.committed.set()
+            self.committed = asyncio.Event()
+        self.contents.pending_blobs = {}
+
+    async def _store(self, changes: dict[str, Change], *, alone: bool) -> dict[str, bool]:
+        """Commit the changes; whether that of each execution was accepted."""
+        order, began = sorted(changes), perf_counter()
+        ordered = [self._with_snapshot(changes[execution]) for execution in order]
+        store = self.executions.store
+        if alone and not self.shared and sum(len(loaded.state.leases) for loaded in self.executions.values()) <= 1:
+            accepted = store.commit(ordered)  # nothing else runs: the thread would cost more than it frees
+        else:
+            accepted = await self.executions.thread.ask(store.commit, ordered)
+        for on_commit in self.on_commit:
+            on_commit(len(order), perf_counter() - began)
+        return dict(zip(order, accepted, strict=True))
+
+    def _with_snapshot(self, change: Change) -> Change:
+        loaded = self.executions.get(change.execution)
+        if loaded is None:  # unloaded meanwhile
+            return change
+        if loaded.state.seq - loaded.snapshot_seq >= SNAPSHOT_EVENTS and not loaded.state.over:
+            loaded.snapshot_seq, change.snapshot = loaded.state.seq, freeze(loaded.state)
+        return change
+
+    def _reject(self, batch: Batch, error: Exception) -> None:
+        """Nothing was stored: the states are wrong."""
+        for execution, answers in batch.answers.items():
+            self.executions.pop(execution, None)
+            for pending, _ in answers:
+                pending.fail(error)
+
+    async def _answer(self, batch: Batch, written: dict[str, bool]) -> None:
+        for execution, answers in batch.answers.items():
+            if written.get(execution, True):
+                self._note_stored(execution, answers[-1][1].state)
+                for pending, answer in answers:
+                    if answer.events:
+                        for on_events in self.on_events:
+                            on_events(answer.state, answer.events)
+                    if not pending.answer.cancelled():
+                        pending.answer.set_result(answer)
+            else:  # another process wrote first: decide again
+                self.pending = [pending for pending, _ in answers] + self.pending
+                try:
+                    await self.executions.reload(execution)
+                except Exception:  # the sender gets the error when the command is decided again
+                    self.executions.pop(execution, None)
+
+    def _note_stored(self, execution: str, state: Execution) -> None:
+        """Nothing was decided since: the next batch waits for this one."""
+        loaded = self.executions.get(execution)
+        if loaded is not None and loaded.state is state:
+            loaded.stored_seq = state.seq
+
+    # -- decisions --------------------------------------------------------------------------------------------------
+
+    async def _decide(self, pending: PendingCommand, batch: Batch) -> None:
+        execution = pending.execution
+        try:
+            loaded = self.executions.get(execution) or await self.executions.load(execution)
+            now = self.clock.now()
+            before = loaded.state.seq
+            if isinstance(pending.command, Refresh):
+                if not self.shared:  # else the commit checks the seq
+                    loaded = await self._refreshed(loaded, execution in batch.changes)
+                decision = Decision(loaded.state, now)
+            else:
+                decision = await self._decision(loaded.state, pending.command, now)
+            events = decision.events
+            rows = _rows(events, before + 1, now, loaded.head)
+            self.contents.pending_blobs.update(decision.blobs)
+            works = [await self._work(loaded, event) for event in events if _grants(loaded.state, event)]
+        except Undecidable as undecidable:
+            self._discard(execution, batch)
+            self._remedy(pending, undecidable, loaded.state)
+            return
+        except Exception as error:
+            self._discard(execution, batch)
+            pending.fail(error)
+            return
+        if events:
+            loaded.head = rows[-1].hash
+            change = batch.change(loaded, before)
+            change.rows += rows
+            change.blobs += decision.blobs
+            _add_derived_rows(change, loaded.state)
+            self._summarise(loaded, change, now)
+        batch.answers.setdefault(execution, []).append((pending, Answer(events, works, loaded.state)))
+
+    def _discard(self, execution: str, batch: Batch) -> None:
+        """A command left the state half changed: drop it, and decide the commands of this batch again."""
+        self.executions.pop(execution, None)
+        batch.changes.pop(execution, None)
+        self.pending += [pending for pending, _ in batch.answers.pop(execution, [])]
+
+    def _remedy(self, pending: PendingCommand, undecidable: Undecidable, state: Execution) -> None:
+        """Handle an undecidable command: decide a substitute, or raise the error to its sender."""
+        assert not isinstance(pending.command, Refresh)
+        remedy = remedy_for(pending.command, undecidable.as_data())
+        if remedy is None:
+            pending.fail(undecidable.error)
+            return
+        if isinstance(remedy, Start):
+            self.executions.create(pending.execution, state.net, state.digest)
+        self.pending.append(pending._replace(command=remedy))
+
+    async def _decision(self, state: Execution, command: Command, now: float) -> Decision:
+        """Decide, and load the content that templates need on the way."""
+        decision = Decision(state, now)
+        contents = DecisionContents()
+        step = decide
+        while True:
+            try:
+                with loaded(contents):
+                    step(decision, command)
+                return decision
+            except Need as need:
+                self.contents.pending_blobs.update(decision.blobs)
+                await self.contents.load_for_template(need.reference, contents)
+                step = carry_on if decision.events else decide
+            except Inadmissible:  # the report is rejected; the execution is unaffected
+                raise
+            except Exception as error:  # any error: a retry of the command would raise it again
+                raise Undecidable(error) from error
+
+    async def _refreshed(self, loaded: LoadedExecution, undecided: bool) -> LoadedExecution:
+        """The execution, loaded again if its log has grown. One with undecided changes fails at the commit."""
+        if undecided:
+            return loaded
+        seq = await self.executions.thread.ask(self.executions.store.seq, loaded.state.id)
+        return loaded if seq == loaded.state.seq else await self.executions.reload(loaded.state.id)
+
+    async def _work(self, loaded: LoadedExecution, event: Any) -> Work:
+        """The work of a grant; the items of a large loop are loaded once and cached while it runs."""
+        run = loaded.state.runs[event.run]
+        items = run.loop.items if run.loop is not None and event.items is not None else None
+        if isinstance(items, Reference):
+            if run.id not in loaded.items:
+                loaded.items = {name: cached for name, cached in loaded.items.items() if name in loaded.state.runs}
+                loaded.items[run.id] = await self.contents.read(items)
+            items = loaded.items[run.id]
+        return work_of(loaded.state, event, items)
+
+    def _summarise(self, loaded: LoadedExecution, change: Change, now: float) -> None:
+        old = loaded.summary
+        if old is None or old.status != loaded.state.shown_status:
+            started, local = (old.started, old.local) if old else (now, not self.shared)
+            loaded.summary = change.summary = summary_of(loaded.state, started, now, local)
+
+
+def _add_derived_rows(change: Change, state: Execution) -> None:
+    """Changes of ready work, leases and timers belong to the transaction of their events."""
+    ready, leases, timers = state.drain()
+    change.ready.update(ready)
+    change.leases.update(
+        (fence, None if lease is None else Leased(lease.run, lease.worker, lease.since, lease.ttl))
+        for fence, lease in leases.items()
+    )
+    change.timers.update(timers)
+
+
+def _rows(events: list[e.Event], first: int, now: float, head: bytes) -> list[Row]:
+    try:
+        return rows_of(events, first, now, head)
+    except Exception as error:
+        raise Undecidable(error) from error
+
+
+def _grants(state: Execution, event: e.Event) -> bool:
+    """Whether the event is a grant that still holds at the end of its decision."""
+    return isinstance(event, e.StepStarted | e.StepRegranted) and event.fence in state.leases

@@ -1,0 +1,94 @@
+"""Values that logs refer to instead of containing them, read for templates and for workers."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from noetl.errors import NatsUnavailable
+from noetl.reference import Gone, Reference, TooLarge
+from noetl.results.read import Admit, Damaged, admit_all, read_json, read_value
+from noetl.runtime.store_thread import StoreThread
+from noetl.store.ports import Store
+
+if TYPE_CHECKING:
+    from noetl.nats.objects import ObjectBuckets
+
+SERVER_BYTES = 8 << 20
+"""Largest value that a template on the server may load."""
+WORKER_BYTES = 64 << 20
+"""Largest value that a worker may load."""
+DECISION_BYTES = 16 << 20
+"""Bytes that all templates of one decision may load together."""
+DECISION_BRACKETS = 500_000
+"""Lists and maps in the stored values that one decision may load. A list of one digit takes 4 bytes of JSON and 100
+bytes of memory, and decoding holds the interpreter lock."""
+
+_TOO_MANY_BYTES = f"limit {DECISION_BYTES:,} for all stored values of a decision"
+_TOO_MANY_BRACKETS = f"limit {DECISION_BRACKETS:,} lists and maps in all stored values of a decision"
+
+
+class ReadTooMuch(Exception):
+    """The limit of a decision was exceeded; the message says which."""
+
+
+class DecisionContents(dict[str, Any]):
+    """Content that the templates of one decision have loaded, by key, and how much they may still load."""
+
+    bytes_left = DECISION_BYTES
+    brackets_left = DECISION_BRACKETS
+
+    def take(self, content: bytes) -> None:
+        """Count content that is about to be decoded; ReadTooMuch if it is over a limit."""
+        self.bytes_left -= len(content)
+        if self.bytes_left < 0:
+            raise ReadTooMuch(_TOO_MANY_BYTES)
+        self.brackets_left -= content.count(b"[") + content.count(b"{")
+        if self.brackets_left < 0:
+            raise ReadTooMuch(_TOO_MANY_BRACKETS)
+
+
+class Contents:
+    """Reads content by reference, also content that is not committed yet."""
+
+    def __init__(self, store: Store, thread: StoreThread, buckets: ObjectBuckets | None) -> None:
+        self.store, self.thread, self.buckets = store, thread, buckets
+        self.pending_blobs: dict[str, bytes] = {}
+        """Content that decisions of the current batch refer to, and that will be stored with them."""
+
+    def blob(self, key: str) -> bytes | None:
+        return self.pending_blobs.get(key) or self.store.blob(key)
+
+    async def load_for_template(self, reference: Reference, contents: DecisionContents) -> None:
+        """Load the content of a reference for a template on the server. A limit is an error of the template."""
+        try:
+            if contents.bytes_left < reference.size <= SERVER_BYTES:
+                raise ReadTooMuch(_TOO_MANY_BYTES)
+            contents[reference.key] = await self.read(reference, SERVER_BYTES, contents.take)
+        except ReadTooMuch as error:
+            contents[reference.key] = TooLarge(str(error))
+        except Damaged as error:
+            contents[reference.key] = Gone(str(error))
+
+    async def read(self, reference: Reference, limit: int = WORKER_BYTES, admit: Admit = admit_all) -> Any:
+        """The value behind a reference, its checksum verified, or TooLarge."""
+        if reference.size > limit:
+            return TooLarge(f"limit {limit:,}")
+        if reference.store == "object":  # an object store must not delay the users of this store
+            return await asyncio.to_thread(read_value, self, reference, admit)
+        return await self.thread.ask(read_value, self, reference, admit)
+
+    async def read_json(self, reference: Reference) -> bytes | TooLarge:
+        """The JSON of the value behind a reference."""
+        if reference.size > WORKER_BYTES:
+            return TooLarge(f"limit {WORKER_BYTES:,}")
+        if reference.store == "object":
+            return await asyncio.to_thread(read_json, self.store, reference)
+        return await self.thread.ask(read_json, self.store, reference)
+
+    async def put_in_bucket(self, bucket: str, key: str, content: bytes) -> None:
+        """Copy content that a report is going to store into a bucket of NATS, if there is NATS."""
+        if self.buckets is not None:
+            with suppress(NatsUnavailable):  # the connection logs it, and the store has the content
+                await self.buckets.put(bucket, key, content)

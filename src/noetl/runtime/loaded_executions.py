@@ -1,0 +1,129 @@
+"""Executions in memory: their state, folded from the log, and the hash of its last row."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from noetl.engine import events as e
+from noetl.engine.evolve import evolve
+from noetl.engine.net import Net
+from noetl.engine.state import Execution
+from noetl.errors import NotFound
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks, single_flight
+from noetl.store.codec import ZERO, decode
+from noetl.store.ports import Change, Row, Snapshot, Summary
+from noetl.store.snapshot import readable, thaw
+
+
+class LoadedExecution:
+    """The state of an execution, and what the next commit of its events needs."""
+
+    __slots__ = ("fork_prefix", "head", "items", "snapshot_seq", "state", "stored_seq", "summary")
+
+    def __init__(self, state: Execution, head: bytes, summary: Summary | None) -> None:
+        self.state, self.head, self.summary = state, head, summary
+        self.items: dict[str, list[Any]] = {}
+        """Items of running loops that are stored by reference, by run."""
+        self.snapshot_seq = state.seq
+        self.stored_seq = state.seq
+        """The last event that is known to be stored."""
+        self.fork_prefix: Change | None = None
+        """The events that a fork has from its source, until they are stored with its first own ones."""
+
+
+class LoadedExecutions(dict[str, LoadedExecution]):
+    """Executions by id, loaded on first use."""
+
+    def __init__(self, playbooks: LoadedPlaybooks) -> None:
+        super().__init__()
+        self.playbooks, self.store, self.thread = playbooks, playbooks.store, playbooks.thread
+        self._loading: dict[str, asyncio.Task[LoadedExecution]] = {}
+
+    def create(self, execution: str, net: Net, digest: str) -> None:
+        """Add a new execution; its first command is Start."""
+        self[execution] = LoadedExecution(Execution(execution, net, digest), ZERO, None)
+
+    async def require(self, execution: str) -> LoadedExecution:
+        """The execution, loaded once for concurrent callers; NotFound if there is none."""
+        loaded = self.get(execution)
+        if loaded is None:
+            loaded = await single_flight(self._loading, execution, lambda: self.load(execution))
+        return loaded
+
+    async def state(self, execution: str) -> Execution:
+        """The state in memory, which may be older than the log if other processes write to it."""
+        return (self.get(execution) or await self.load(execution)).state
+
+    async def load(self, execution: str) -> LoadedExecution:
+        """Fold the log, from its latest snapshot on; NotFound if there is none."""
+        first, snapshot, rows, summary = await self.thread.ask(self._stored, execution)
+        state = await self.begin(execution, first)
+        if snapshot is not None:
+            state = thaw(snapshot.data, await self.playbooks.load(summary.digest) if summary else state.net)
+        snapshot_seq = state.seq
+        for row in rows:
+            event = decode(row.type, row.data)
+            await self.change_net(state, event)
+            evolve(state, event, row.at)
+        state.changed = state.deliverable = True  # a paused execution may hold changes that nothing has acted on
+        state.drain()  # stored with the events that caused them
+        last = rows[-1] if rows else first
+        head = snapshot.hash if snapshot and not rows else last.hash
+        started, local = (summary.started, summary.local) if summary else (first.at, False)
+        loaded = LoadedExecution(state, head, summary_of(state, started, last.at, local))
+        loaded.snapshot_seq = snapshot_seq
+        present = self.get(execution)
+        if present is not None and present.state.seq >= state.seq:
+            return present  # another task has loaded it meanwhile
+        self[execution] = loaded
+        return loaded
+
+    def _stored(self, execution: str) -> tuple[Row, Snapshot | None, list[Row], Summary | None]:
+        """The first row of a log, its latest snapshot, the rows after that, and the summary."""
+        first = self.store.read(execution, 0, 1)
+        if not first:
+            raise NotFound(f"no execution {execution}")
+        snapshot = readable(self.store.snapshot(execution))
+        summary = next(iter(self.store.summaries(prefix=execution, limit=1)), None)
+        return first[0], snapshot, self.store.read(execution, snapshot.seq if snapshot else 0), summary
+
+    async def reload(self, execution: str) -> LoadedExecution:
+        """Discard a state that is not in the log, and fold the log again."""
+        self.pop(execution, None)
+        return await self.load(execution)
+
+    async def begin(self, execution: str, first: Row) -> Execution:
+        """The state before the first event of a log, which names the playbook."""
+        requested = decode(first.type, first.data)
+        assert isinstance(requested, e.ExecutionRequested)
+        return Execution(execution, await self.playbooks.load(requested.playbook), requested.playbook)
+
+    async def change_net(self, state: Execution, event: e.Event) -> None:
+        """Call it before an event is folded: a fork may go on with an edited playbook."""
+        if isinstance(event, e.ExecutionForked):
+            state.net = await self.playbooks.load(event.playbook or state.digest)
+
+    def unload_evicted(self) -> None:
+        """Unload idle executions of playbooks that were evicted. Only while no decision is under way."""
+        self.playbooks.cache.evicted = False
+        for execution, loaded in list(self.items()):
+            state = loaded.state
+            stored = 0 < loaded.stored_seq == state.seq and loaded.fork_prefix is None
+            if stored and not state.leases and not state.ready and state.digest not in self.playbooks.cache:
+                del self[execution]
+
+
+def summary_of(state: Execution, started: float, now: float, local: bool) -> Summary:
+    """The row of the execution in lists."""
+    return Summary(
+        state.id,
+        state.net.playbook.name,
+        state.net.playbook.path,
+        state.shown_status,
+        started,
+        now if state.over else None,
+        state.digest,
+        state.parent[0] if state.parent else None,
+        local,
+    )
