@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from noetl.classic.chains import chain_items
+from noetl.classic.nodes import free_label
 from noetl.dsl.canonical import Builder, Layers, arc_of, layered, then_of
 from noetl.dsl.outline import labelled_items
 from noetl.dsl.tree import Map, Seq, plain, span_in
@@ -64,10 +65,10 @@ class ClassicBuilder(Builder):
     def _branch(self, key: str, tree: Map, layers: Layers) -> model.Branch:
         chain = list(chain_items(tree))
         links: list[model.Task | model.Goto] = []
-        taken = {item.name for item in chain if item.is_call}
+        labels = {item.name for item in chain if item.is_call}
         for item in chain:
             name, body, container = item
-            label = name if item.is_call else _free(name, taken)
+            label = name if item.is_call else free_label(name, labels)
             place = f"{key}/{label}"
             match name:
                 case "set":
@@ -117,13 +118,3 @@ def _set_task(label: str, values: Map) -> model.Task:
     """`vars` and `set`: a call of nothing whose policy patches `ctx.vars`."""
     then = model.Then("continue", set_ctx={"vars": {"$merge": plain(values)}})
     return model.Task(label, "noop", policy=(model.Rule(None, then),))
-
-
-def _free(label: str, taken: set[str]) -> str:
-    """The label, with a number where others of its name stand before it."""
-    number, free = 1, label
-    while free in taken:
-        number += 1
-        free = f"{label}_{number}"
-    taken.add(free)
-    return free

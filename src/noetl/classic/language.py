@@ -86,8 +86,8 @@ class SinkShape(Fields):
         kind = walk.kinds.get(name) if isinstance(name, str) else None
         if kind is not None and "table" in value:
             check_table(value, tool, kind, walk)
-            known = walk.defaults.get(kind.name, set()) | {"table"}
-            walk = walk._replace(defaults={**walk.defaults, kind.name: known})
+            defaults = walk.defaults.get(kind.name, set()) | {"table"}
+            walk = walk._replace(defaults={**walk.defaults, kind.name: defaults})
         return super().check(value, span, walk) and "tool" in value
 
 

@@ -87,13 +87,13 @@ def position_of(items: Seq, item: Any) -> int:
     return next(i for i, other in enumerate(items) if other is item)
 
 
-def free_label(label: str, taken: set[str], reserved: Iterable[str] = ()) -> str:
-    """The label, with a number where it is taken or reserved; it is then taken."""
+def free_label(label: str, labels: set[str], reserved: Iterable[str] = ()) -> str:
+    """The label, with a number where it is in use or reserved. Adds it to `labels`."""
     number, free = 1, label
-    while free in taken or free in reserved:
+    while free in labels or free in reserved:
         number += 1
         free = f"{label}_{number}"
-    taken.add(free)
+    labels.add(free)
     return free
 
 

@@ -63,11 +63,11 @@ class Writer:
             return
         yield _Unit(self._origin(at), 0, above, [f"{self._key(root, key)}:{self._beside(at)}"])
         steps: Seq = root[key]
-        known = set(self.old[key].item_spans)
+        old_spans = set(self.old[key].item_spans)
         for i in range(len(steps)):
             span = _item_span(steps, i)
             above = self._above(span, self.dash)
-            origin = self._origin(span) if span in known else None
+            origin = self._origin(span) if span in old_spans else None
             yield _Unit(origin, self.dash, above, self._item(steps, i, self.dash), is_step=True)
 
     def _origin(self, span: Span | None) -> int | None:
@@ -253,13 +253,13 @@ def _is_block_at(layout: Layout, span: Span) -> bool:
     return layout.text[span.start] not in "[{*&!"
 
 
-def _same(left: Any, right: Any) -> bool:
+def _same(new: Any, old: Any) -> bool:
     """Equal, with numbers of different types apart."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_same, left, right))
-    return type(left) is type(right) and bool(left == right)
+    if isinstance(new, dict) and isinstance(old, dict):
+        return new.keys() == old.keys() and all(_same(new[key], old[key]) for key in new)
+    if isinstance(new, list) and isinstance(old, list):
+        return len(new) == len(old) and all(map(_same, new, old))
+    return type(new) is type(old) and bool(new == old)
 
 
 def _moved(line: str, by: int) -> str:

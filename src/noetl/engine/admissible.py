@@ -145,8 +145,8 @@ class Facts:
         if at.failure is not None:
             require((label, attempt) == at.failure[1:], f"it failed at {at.failure[1]!r}, attempt {at.failure[2]}")
             return
-        stands = at.at or next((link.label for link in links), "")
-        require(label == stands and attempt in (at.attempt, 1), f"it is at {stands!r}, attempt {at.attempt}")
+        current = at.at or next((link.label for link in links), "")
+        require(label == current and attempt in (at.attempt, 1), f"it is at {current!r}, attempt {at.attempt}")
 
 
 # -- tasks ----------------------------------------------------------------------------------------------------------

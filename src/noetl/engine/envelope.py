@@ -22,6 +22,11 @@ def envelope(execution: str, seq: int, at: float, event: Event) -> dict[str, Any
     entity, parent = _entity(execution, event, task, run, iteration)
     time = rfc3339(at, "microseconds")
     payload = payload_of(event)
+    status = event.status
+    if isinstance(event, TaskDone):
+        status = "skipped" if event.skipped else "success" if event.outcome.ok else "error"
+    elif getattr(event, "outcome", None) in ("failed", "cancelled"):
+        status = "error"
     return {
         "event_id": f"{execution}.{seq}",
         "seq": seq,
@@ -31,7 +36,7 @@ def envelope(execution: str, seq: int, at: float, event: Event) -> dict[str, Any
         "entity_type": event.entity,
         "entity_id": entity,
         "parent_id": parent,
-        "status": _status(event),
+        "status": status,
         "execution_id": execution,
         "step_run_id": run,
         "task_run_id": str(task) if task else None,
@@ -65,13 +70,6 @@ def _entity(
     if token is not None:
         return f"token:{token}", execution
     return getattr(event, "timer", execution), None
-
-
-def _status(event: Event) -> str:
-    if isinstance(event, TaskDone):
-        return "skipped" if event.skipped else "success" if event.outcome.ok else "error"
-    outcome = getattr(event, "outcome", None)
-    return "error" if outcome in ("failed", "cancelled") else event.status
 
 
 def payload_of(event: Event) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from noetl.engine import events as e
 from noetl.engine.schedule import schedule
-from noetl.engine.state import Execution
 from noetl.engine.step_runs import template_failure
 from noetl.engine.tokens import is_allowed
 from noetl.errors import TemplateError
@@ -18,17 +17,15 @@ if TYPE_CHECKING:
 def fire_ready_join(decision: Decision) -> bool:
     """Fire a join that nothing alive elsewhere can still reach; False if there is none."""
     state = decision.state
-    return any(
-        tokens and not _is_reachable(state, step) and fire_join(decision, step)
-        for step, tokens in list(state.waiting.items())
-    )
-
-
-def _is_reachable(state: Execution, step: str) -> bool:
-    """Whether a token may still come to a join: from a step elsewhere, or through an arc that delays it."""
-    if any(name in state.net.competing_steps[step] for name in state.occupancy if name != step):
-        return True
-    return any(state.tokens[number].step == step for number in state.delayed)
+    if not state.waiting:
+        return False
+    delayed = {state.tokens[number].step for number in state.delayed}
+    for step, tokens in list(state.waiting.items()):
+        if tokens and step not in delayed:
+            competing = state.net.competing_steps[step]
+            if not any(name in competing for name in state.occupancy if name != step) and fire_join(decision, step):
+                return True
+    return False
 
 
 def fire_blocked_join(decision: Decision) -> bool:

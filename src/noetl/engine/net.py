@@ -89,13 +89,13 @@ class StepPlan:
 
 def all_tasks(step: Step) -> Iterator[Task]:
     """The tasks of a step, including those in iterators and chains."""
-    todo = [*step.tasks]
+    remaining = [*step.tasks]
     for chain in step.after_call.chains.values() if step.after_call else ():
-        todo += [link for link in chain if isinstance(link, Task)]
-    while todo:
-        task = todo.pop()
+        remaining += [link for link in chain if isinstance(link, Task)]
+    while remaining:
+        task = remaining.pop()
         yield task
-        todo += task.body
+        remaining += task.body
 
 
 def _iterators(tasks: Iterable[Task], prefix: str) -> Iterator[tuple[str, bool]]:
@@ -106,50 +106,33 @@ def _iterators(tasks: Iterable[Task], prefix: str) -> Iterator[tuple[str, bool]]
 
 
 def _steps_read(step: Step, templates: list[Any]) -> frozenset[str] | None:
-    """Names that may be steps: what follows `steps`, and every bare name."""
-    found: set[str] = set()
+    """Names that may be steps: what follows `steps`, and every bare name. None if a template reads all steps."""
+    links = [link for chain in step.after_call.chains.values() for link in chain] if step.after_call else []
+    values = [*templates, *([arc.step, arc.args] for link in links if isinstance(link, Goto) for arc in link.to)]
+    for task in all_tasks(step):
+        values += [{key: value for key, value in task.inputs.items() if key != "code"}, task.args]
+        values += [task.poll.until] if task.poll is not None else []
+        for rule in task.policy or ():
+            values += [rule.when, rule.then.delay, rule.then.set_iter, rule.then.set_ctx]
+    names: set[str] = set()
     try:
-        reads = [read for task in step.tasks for read in _task_reads(task)]
-        reads += _chain_reads(step) + _reads(templates)
+        for read in _reads(values):
+            if read.path[0] != "steps":
+                names.add(str(read.path[0]))
+            elif len(read.path) == 1 or not isinstance(read.path[1], str):
+                return None
+            else:
+                names.add(read.path[1])
     except TemplateError:  # braces in a comment of SQL, which is never rendered
         return None
-    for read in reads:
-        if read.path[0] != "steps":
-            found.add(str(read.path[0]))
-        elif len(read.path) == 1 or not isinstance(read.path[1], str):
-            return None
-        else:
-            found.add(read.path[1])
-    return frozenset(found)
+    return frozenset(names)
 
 
-def _chain_reads(step: Step) -> list[Read]:
-    found: list[Read] = []
-    for chain in step.after_call.chains.values() if step.after_call else ():
-        for link in chain:
-            if isinstance(link, Task):
-                found += _task_reads(link)
-            else:
-                found += _reads([[arc.step, arc.args] for arc in link.to])
-    return found
-
-
-def _task_reads(task: Task) -> list[Read]:
-    found = _reads([{key: value for key, value in task.inputs.items() if key != "code"}, task.args])
-    for rule in task.policy or ():
-        found += _reads([rule.when, rule.then.delay, rule.then.set_iter, rule.then.set_ctx])
-    if task.poll is not None:
-        found += _reads(task.poll.until)
-    for inner in task.body:
-        found += _task_reads(inner)
-    return found
-
-
-def _reads(value: Any) -> list[Read]:
+def _reads(value: Any) -> Iterator[Read]:
     if isinstance(value, str):
-        return list(parse(value).reads)
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return [read for item in items for read in _reads(item)]
+        yield from parse(value).reads
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+        yield from _reads(item)
 
 
 def canonical_only(step: Step) -> NoReturn:
@@ -170,7 +153,7 @@ class Net:
 class CompetingSteps(dict[str, frozenset[str]]):
     """For each joining step, the steps from which a token could still come to it, not passing through it.
 
-    Worked out when it is first asked for: of a net with thousands of joins all of it would take gigabytes.
+    Computed on first use: for a net with thousands of joins all of it would take gigabytes.
     """
 
     def __init__(self, steps: Mapping[str, StepPlan]) -> None:
@@ -181,18 +164,18 @@ class CompetingSteps(dict[str, frozenset[str]]):
         if len(self) >= MAX_CACHED_JOINS:
             self.clear()
         plan = self._steps.get(join)
-        found = self[join] = self._before(join) if plan is not None and plan.joins else frozenset()
-        return found
+        self[join] = self._before(join) if plan is not None and plan.joins else frozenset()
+        return self[join]
 
     def _before(self, join: str) -> frozenset[str]:
-        seen: set[str] = set()
-        todo = [join]
-        while todo:
-            for source in self._sources.get(todo.pop(), ()):
-                if source not in seen and source != join:
-                    seen.add(source)
-                    todo.append(source)
-        return frozenset(seen)
+        before: set[str] = set()
+        remaining = [join]
+        while remaining:
+            for source in self._sources.get(remaining.pop(), ()):
+                if source not in before and source != join:
+                    before.add(source)
+                    remaining.append(source)
+        return frozenset(before)
 
     @cached_property
     def _sources(self) -> dict[str, list[str]]:

@@ -76,15 +76,15 @@ def materialised(decision: Decision, defaults: dict[str, Any], payload: dict[str
     return {**workload, **{key: value for key, value in payload.items() if key not in defaults}}
 
 
-def _rendered(default: Any, given: Any, scope: Scope) -> Any:
-    """Templates of the default where the payload is silent; what it gives is data and stays as it is."""
-    if not (isinstance(default, dict) and isinstance(given, dict)):
-        return given
+def _rendered(default: Any, payload: Any, scope: Scope) -> Any:
+    """The default with its templates rendered, except where the payload, which is data, overrides it."""
+    if not (isinstance(default, dict) and isinstance(payload, dict)):
+        return payload
     merged = {
-        key: _rendered(value, given[key], scope) if key in given else render(value, scope)
+        key: _rendered(value, payload[key], scope) if key in payload else render(value, scope)
         for key, value in default.items()
     }
-    return {**merged, **{key: value for key, value in given.items() if key not in default}}
+    return {**merged, **{key: value for key, value in payload.items() if key not in default}}
 
 
 def _ready(value: Any) -> Any:
@@ -102,10 +102,10 @@ def _waits(value: Any) -> bool:
     return isinstance(value, list) and any(map(_waits, value))
 
 
-def _overlaid(default: Any, given: Any) -> Any:
-    if not (isinstance(default, dict) and isinstance(given, dict)):
-        return given
-    return {**default, **{key: _overlaid(default.get(key), value) for key, value in given.items()}}
+def _overlaid(default: Any, payload: Any) -> Any:
+    if not (isinstance(default, dict) and isinstance(payload, dict)):
+        return payload
+    return {**default, **{key: _overlaid(default.get(key), value) for key, value in payload.items()}}
 
 
 # -- events ---------------------------------------------------------------------------------------------------------

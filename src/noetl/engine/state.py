@@ -56,9 +56,9 @@ class Tracked(dict[Key, Value], Generic[Key, Value]):
             self.pop(key)
 
     def drain(self) -> dict[Key, Value | None]:
-        """What has moved since this was last asked, None where a key is gone. What came and went was never there."""
+        """The changes since the last call; None for a removed key. A key that came and went is left out."""
         moved, self.moved = self.moved, {}
-        return {key: self.get(key) for key, known in moved.items() if known or key in self}
+        return {key: self.get(key) for key, existed in moved.items() if existed or key in self}
 
 
 class Token(msgspec.Struct):

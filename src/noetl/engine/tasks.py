@@ -39,8 +39,11 @@ def accept_task(decision: Decision, fence: int, fact: e.TaskDone) -> None:
     except TemplateFailed as error:
         problem = Error("too_large", f"a reducer can't look into what it is to change: {error}")
     if problem is None:
-        for key, value in contents.items():
-            _inline(decision, key, encode_inline(value))
+        for key, value in contents.items():  # the next patch reads it, and the fold cannot read the store
+            text = encode_inline(value)
+            for at in range(0, len(text), INLINED_CHARACTERS):
+                end = at + INLINED_CHARACTERS
+                decision.emit(e.CtxPatched(spelled=e.InlinedPart(key, text[at:end], more=end < len(text))))
         decision.emit(fitting)
         return
     task, outcome = fact.task, Outcome("error", error=problem)
@@ -51,13 +54,6 @@ def accept_task(decision: Decision, fence: int, fact: e.TaskDone) -> None:
     fail_iteration(decision, fence, e.IterationFailed(task.run, task.index, problem, task.label, fact.attempt))
     if fence in decision.state.leases:  # its worker must not go on; others get the rest
         decision.emit(e.StepPaused(task.run, fence, "returned"))
-
-
-def _inline(decision: Decision, key: str, text: str) -> None:
-    """Write a stored value that the next patch reads into the log, in parts: the fold cannot read the store."""
-    parts = [text[at : at + INLINED_CHARACTERS] for at in range(0, len(text), INLINED_CHARACTERS)]
-    for left, part in zip(reversed(range(len(parts))), parts, strict=True):
-        decision.emit(e.CtxPatched(spelled=e.InlinedPart(key, part, more=left > 0)))
 
 
 def _targets(state: Execution, fact: e.TaskDone) -> Iterator[tuple[dict[str, Any], Sequence[Write]]]:

@@ -23,29 +23,24 @@ def bound_inputs(kind: Kind, inputs: Mapping[str, Any]) -> dict[str, Bind]:
 def _bound(kind: Kind, inputs: Mapping[str, Any]) -> Iterator[tuple[str, Bind]]:
     for path in kind.sql:
         if isinstance(text := _at(inputs, path), str):
-            yield path, _statements(text, _database(kind, inputs, path))
+            from noetl.sql import SNOWFLAKE, STANDARD, prepare_sql
+
+            end, dot, _ = path.rpartition(".")  # the database of one end of a transfer is in `source.kind`
+            database = _at(inputs, f"{end}.kind") if dot else kind.name
+            yield path, prepare_sql(text, SNOWFLAKE if database == "snowflake" else STANDARD)
     for path in kind.shell:
         text = _at(inputs, path)
-        if isinstance(text, list) and not any(isinstance(one, list) for one in text) and path != "cmds":
-            _check_words(text)  # one command as words: rendered like any other input
+        is_one_command = isinstance(text, list) and not any(isinstance(word, list) for word in text) and path != "cmds"
+        if is_one_command:
+            from noetl.shell_text import check_words
+
+            check_words(text)  # a command as words is rendered like any other input
         elif isinstance(text, str | list):
             yield path, _commands(text)
 
 
-def _database(kind: Kind, inputs: Mapping[str, Any], path: str) -> str:
-    """Whose SQL it is: that of the kind, or of the end of a transfer (`source.kind`)."""
-    outer, dot, _ = path.rpartition(".")
-    return str(_at(inputs, f"{outer}.kind")) if dot else kind.name
-
-
-def _statements(text: str, database: str) -> Bind:
-    from noetl.sql import SNOWFLAKE, STANDARD, prepare_sql
-
-    return prepare_sql(text, SNOWFLAKE if database == "snowflake" else STANDARD)
-
-
 def _commands(written: str | list[Any]) -> Bind:
-    """A command, or several: each that is given as words has no shell and needs no binding."""
+    """A command, or several. One that is written as words has no shell and needs no binding."""
     from noetl.shell_text import check_words, prepare_shell
 
     if isinstance(written, str):
@@ -53,14 +48,8 @@ def _commands(written: str | list[Any]) -> Bind:
     for command in written:
         if isinstance(command, list):
             check_words(command)
-    each = [prepare_shell(command) if isinstance(command, str) else None for command in written]
-    return lambda scope: [None if command is None else command(scope) for command in each]
-
-
-def _check_words(words: list[Any]) -> None:
-    from noetl.shell_text import check_words
-
-    check_words(words)
+    commands = [prepare_shell(command) if isinstance(command, str) else None for command in written]
+    return lambda scope: [None if command is None else command(scope) for command in commands]
 
 
 def _at(inputs: Mapping[str, Any], path: str) -> Any:
@@ -72,31 +61,27 @@ def _at(inputs: Mapping[str, Any], path: str) -> Any:
 
 
 def rendered_inputs(kind: Kind, inputs: Mapping[str, Any], bound: Mapping[str, Bind]) -> Bind:
-    """The other inputs as a function of a scope; what is bound, and program code, stays as it was written."""
-    kept = {*kind.verbatim, *bound}
-    if not kept:
-        return prepare(dict(inputs))
-    return _partly(inputs, kept, "")
+    """The other inputs as a function of a scope. Bound inputs and program code stay as they are written."""
+    verbatim = {*kind.verbatim, *bound}
+    return _partly_rendered(inputs, verbatim, "") if verbatim else prepare(dict(inputs))
 
 
-def _partly(inputs: Mapping[str, Any], kept: set[str], prefix: str) -> Bind:
+def _partly_rendered(inputs: Mapping[str, Any], verbatim: set[str], prefix: str) -> Bind:
     parts: dict[str, Bind] = {}
     for key, value in inputs.items():
         path = prefix + key
-        if path in kept:
-            parts[key] = _words(value) if isinstance(value, list) else _same(value)
-        elif isinstance(value, Mapping) and any(one.startswith(f"{path}.") for one in kept):
-            parts[key] = _partly(value, kept, f"{path}.")
+        if path in verbatim:
+            parts[key] = _verbatim(value)
+        elif isinstance(value, Mapping) and any(name.startswith(f"{path}.") for name in verbatim):
+            parts[key] = _partly_rendered(value, verbatim, f"{path}.")
         else:
             parts[key] = prepare(value)
     return lambda scope: {key: part(scope) for key, part in parts.items()}
 
 
-def _words(commands: list[Any]) -> Bind:
-    """Commands given as words are rendered word by word; those for a shell stay."""
-    parts = [prepare(command) if isinstance(command, list) else _same(command) for command in commands]
-    return lambda scope: [part(scope) for part in parts]
-
-
-def _same(value: Any) -> Bind:
-    return lambda scope: value
+def _verbatim(value: Any) -> Bind:
+    """The value as it is written. Of a list of commands, those that are written as words are rendered."""
+    if not isinstance(value, list):
+        return lambda scope: value
+    parts = [prepare(command) if isinstance(command, list) else None for command in value]
+    return lambda scope: [command if part is None else part(scope) for command, part in zip(value, parts, strict=True)]
