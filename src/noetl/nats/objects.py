@@ -27,7 +27,6 @@ class ObjectBuckets:
         self.connection = connection
 
     async def put(self, bucket: str, key: str, content: bytes) -> None:
-        """Store content under its hash."""
         from nats.js.errors import ObjectNotFoundError
 
         async def operation(jetstream: JetStreamContext) -> None:

@@ -83,7 +83,6 @@ async def _close(opening: Opening) -> None:
 
 
 async def close() -> None:
-    """Close the connections of the running event loop."""
     for opening in _POOL.pop(asyncio.get_running_loop(), {}).values():
         opening.cancel()
         await asyncio.wait((opening,))

@@ -87,21 +87,21 @@ def _check_address(address: str) -> None:
 
 
 def read_bytes(store: BlobReader, reference: Reference) -> bytes:
-    """The stored bytes, verified."""
     return _verified(store, reference, reference.size)
 
 
 def _verified(store: BlobReader, reference: Reference, size: int | None) -> bytes:
+    name = f"the stored value {reference.digest[:12]}"
     try:
         content = read_content(store, reference.store, reference.key, size)
     except (NoetlError, OSError) as error:
-        raise Damaged(f"cannot read the stored value {reference.digest[:12]}: {error}") from error
+        raise Damaged(f"cannot read {name}: {error}") from error
     if content is None:
-        raise Damaged(f"the stored value {reference.digest[:12]} ({reference.size:,} bytes) is missing")
+        raise Damaged(f"{name} ({reference.size:,} bytes) is missing")
     if size is not None and len(content) != size:
-        raise Damaged(f"the stored value {reference.digest[:12]} has {len(content):,} bytes instead of {size:,}")
+        raise Damaged(f"{name} has {len(content):,} bytes instead of {size:,}")
     if f"sha256:{sha256(content).hexdigest()}" != reference.checksum:
-        raise Damaged(f"the stored value {reference.digest[:12]} does not match its checksum")
+        raise Damaged(f"{name} does not match its checksum")
     return content
 
 
@@ -126,8 +126,7 @@ def _joined(store: BlobReader, manifest: Manifest, admit: Admit) -> list[Any]:
         chunk = Reference("db", key, 0, f"sha256:{key}", hint)
         content = _verified(store, chunk, None)
         admit(content)
-        for index, result in decoded(content, chunk):
-            pairs[index] = result
+        pairs.update(decoded(content, chunk))
     if not all(type(index) is int and 0 <= index < manifest.total for index in pairs):
         raise ValueError("a chunk has results of items that the loop does not have")
     if manifest.total - len(pairs) > MAX_HOLES:

@@ -38,7 +38,6 @@ def in_bucket(reference: Reference, bucket: str) -> Reference:
 
 
 def buckets(playbook: Playbook) -> set[str]:
-    """The buckets of NATS that a playbook names."""
     return {bucket_of(store) for _, store in named_stores(playbook) if store.get("kind") == "nats_object"}
 
 

@@ -52,7 +52,6 @@ class Scanner(Reader):
         return plan
 
     def use(self, context: Context, command: Command) -> None:
-        """Use the next template."""
         if self.in_escaped_backticks:
             self.refuse("a template in backticks with escapes", "write $( ) in place of the backticks")
         if self.in_arithmetic and context != "number":
@@ -127,7 +126,6 @@ class Scanner(Reader):
             self.word_part(item, command, quoted=False)
 
     def substitution(self, end: str, command: Command) -> None:
-        """Read commands inside a word."""
         offset = self.commands(end)
         if offset is not None:
             command.add(OUTPUT)

@@ -144,7 +144,6 @@ async def _pull(engine: AsyncClient, inputs: Inputs, registry: dict[str, Any] | 
 
 
 def _body(inputs: Inputs, context: Context) -> dict[str, Any]:
-    """The container as the API describes it."""
     entrypoint, command, bound = _command(inputs, context)
     check_arguments(context, [*(entrypoint or ()), *(command or ())])
     env = {"NOETL_ACTION_ID": context.action, "NOETL_EXECUTION_ID": context.execution}
@@ -215,7 +214,6 @@ def _bytes(size: int | str) -> int:
 
 
 async def _run(engine: AsyncClient, body: dict[str, Any], inputs: Inputs, context: Context) -> Outcome:
-    """Create, start, follow and remove one container."""
     stdin = stdin_bytes(inputs.stdin)
     params = {"platform": inputs.platform} if inputs.platform else {}
     container = (await _request(engine, "POST", "/containers/create", json=body, params=params)).json()["Id"]

@@ -79,7 +79,6 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
 
 
 async def close() -> None:
-    """Close the connections of the running event loop."""
     import sys
 
     if "noetl.tools.http_client.client" in sys.modules:  # no request was made otherwise, and the import takes time

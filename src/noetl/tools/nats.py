@@ -108,7 +108,6 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
 
 
 async def close() -> None:
-    """Close the connections of the running event loop."""
     from noetl.nats.pool import close
 
     await close()

@@ -25,5 +25,4 @@ KIND = Kind(
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    """The previous task's result passes through, unless there is a value of its own."""
     return Outcome(result=context.prev if inputs.result is UNSET else inputs.result)

@@ -156,7 +156,6 @@ async def warm() -> None:
 
 
 async def close() -> None:
-    """End all child processes of this event loop."""
     from noetl.tools.python_child.pool import POOLS
 
     POOLS.close()

@@ -57,7 +57,15 @@ def sandbox_of(spec: Mapping[str, Any]) -> Sandbox:
     except msgspec.ValidationError as error:
         raise Failure("input", f"spec.sandbox: {error}") from None
     if sandbox.kind == "landlock":
-        _check_landlock()
+        from noetl.tools.process.inside.confine import landlock_version
+        from noetl.tools.process.seccomp import is_supported
+
+        if landlock_version() == 0:
+            reason = "is not available: the kernel of this worker has no Landlock, or it is off"
+            raise Failure("not_found", f"the sandbox `landlock` {reason}")
+        if not is_supported():
+            reason = "supports x86_64 and aarch64 only, and this worker has another architecture"
+            raise Failure("not_found", f"the sandbox `landlock` {reason}: use bubblewrap")
     return sandbox
 
 
@@ -118,18 +126,6 @@ def _outermost(paths: Iterable[str]) -> list[str]:
         if os.path.isdir(path) and not any(f"{path}/".startswith(f"{outer}/") for outer in (*SYSTEM, *outermost)):
             outermost.append(path)
     return outermost
-
-
-def _check_landlock() -> None:
-    from noetl.tools.process.inside.confine import landlock_version
-    from noetl.tools.process.seccomp import is_supported
-
-    if landlock_version() == 0:
-        message = "the sandbox `landlock` is not available: the kernel of this worker has no Landlock, or it is off"
-        raise Failure("not_found", message)
-    if not is_supported():
-        message = "the sandbox `landlock` supports x86_64 and aarch64 only, and this worker has another architecture"
-        raise Failure("not_found", f"{message}: use bubblewrap")
 
 
 def _bubblewrap(sandbox: Sandbox, read: Iterable[str], write: Iterable[str]) -> list[str]:

@@ -47,7 +47,6 @@ KIND = Kind(
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    """Run the script to its end. Cancelling ends all its processes."""
     from noetl.tools.process.call import check_arguments, program_environment, stdin_bytes, word
 
     try:
@@ -67,7 +66,6 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
 
 
 async def close() -> None:
-    """End all programs of this event loop."""
     from noetl.tools.process.program import close
 
     await close()

@@ -54,7 +54,6 @@ VERSIONED = ("google", "aws", "vault")
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    """Look the secret up and give handles to its fields."""
     if context.keychain is None:
         return failed("auth", "secrets: this worker has no keychain")
     if inputs.version is not None and inputs.provider not in VERSIONED:

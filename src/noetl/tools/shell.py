@@ -76,7 +76,6 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
 
 
 async def close() -> None:
-    """End all programs of this event loop."""
     from noetl.tools.process.program import close
 
     await close()

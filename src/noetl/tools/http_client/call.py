@@ -22,7 +22,6 @@ from noetl.tools.http_client.send import RedirectError, Sender, tls_failure
 
 
 async def call(inputs: Inputs, context: Context) -> Outcome:
-    """Send the request, and follow its redirects."""
     with ExitStack() as files:
         try:
             credential = await credential_for(inputs.auth, context)

@@ -35,7 +35,6 @@ def client_for(tls: Tls | None) -> AsyncClient:
 
 
 async def close_clients() -> None:
-    """Close the connections of the running event loop."""
     for client in _clients.pop(asyncio.get_running_loop(), {}).values():
         await client.aclose()
 

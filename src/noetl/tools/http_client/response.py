@@ -78,7 +78,6 @@ def http_extra(response: Response, redaction: Redaction) -> dict[str, Any]:
 
 
 def no_response(url: str | None) -> dict[str, Any]:
-    """`outcome.http` where there is no response."""
     return {"http": {"status": None, "headers": {}, "request_id": None, "url": url, "version": None, "encoding": None}}
 
 

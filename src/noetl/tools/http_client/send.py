@@ -103,5 +103,4 @@ def _same_host(here: URL, there: URL) -> bool:
 
 
 def tls_failure(error: BaseException) -> ssl.SSLError | None:
-    """The TLS error that caused an error."""
     return next((cause for cause in causes(error) if isinstance(cause, ssl.SSLError)), None)

@@ -8,18 +8,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from socket import socket
+
+    Channel = socket | Connection
 
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "SSL_CERT_FILE", "SSL_CERT_DIR")
 """Variables that every program gets."""
 INTERPRETER = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "TMPDIR")
 """Variables that Python needs to start, to find modules and to create temporary files."""
-
-
-class Channel(Protocol):
-    def fileno(self) -> int: ...
-
-    def close(self) -> None: ...
 
 
 def inherited(*more: str) -> dict[str, str]:

@@ -130,7 +130,6 @@ class Launcher:
             child.ended(reason, killed=killed)
 
     def _lost(self, reason: str) -> None:
-        """The zygote has ended, and so have its children."""
         for number, child in list(self.children.items()):
             if child.pid is not None:
                 with suppress(ProcessLookupError, PermissionError):
@@ -175,7 +174,6 @@ class PerLoop(Generic[T]):
         return self._objects[loop]
 
     def close(self) -> None:
-        """Close the object of the running loop."""
         if (closable := self._objects.pop(asyncio.get_running_loop(), None)) is not None:
             closable.close()
 

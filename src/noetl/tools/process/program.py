@@ -59,13 +59,10 @@ async def run_program(request: ProgramRequest, stdin: bytes | None, output: Call
 
 
 async def close() -> None:
-    """End all programs of this event loop."""
     _LAUNCHERS.close()
 
 
 class Program(ForkedChild):
-    """A program and its supervisor."""
-
     def __init__(self, launcher: Launcher, on_output: Callable[[str, bytes], None]) -> None:
         super().__init__(launcher)
         self.on_output = on_output
@@ -149,7 +146,6 @@ def _file_of(content: bytes) -> int:
 
 
 def _start_failure(request: ProgramRequest, error: str) -> Failure:
-    """Why a program could not be started."""
     file, number, text = error.split("\0")
     program = request.argv[0]
     match int(number or 0):

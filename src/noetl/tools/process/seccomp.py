@@ -65,7 +65,6 @@ Instruction = tuple[int, int, int, int]
 
 
 def is_supported(machine: str | None = None) -> bool:
-    """Whether the filter supports this architecture."""
     return (machine or platform.machine()) in MACHINES
 
 

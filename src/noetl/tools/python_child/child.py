@@ -149,7 +149,6 @@ class PythonChild(ForkedChild):
             self.lines[name].feed(data, self.call.budget)
 
     def _finish_output(self) -> None:
-        """Read all remaining output of the call."""
         self.drain()
         for lines in self.lines.values():
             if self.call is not None:

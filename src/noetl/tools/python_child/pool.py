@@ -142,12 +142,16 @@ class ChildPool:
         return True
 
     def evict(self) -> bool:
-        """Kill the child that was idle for the longest time, of any lane."""
+        """Kill the child that is idle for the longest time, if there is one."""
+        for child in self.idle_children()[:1]:
+            self.kill(child)
+            return True
+        return False
+
+    def idle_children(self) -> list[PythonChild]:
+        """Of all lanes, those that are idle for the longest time first."""
         idle = [child for lane in self.lanes.values() for child in lane.idle]
-        if not idle:
-            return False
-        self.kill(min(idle, key=lambda child: child.idle_since))
-        return True
+        return sorted(idle, key=lambda child: child.idle_since)
 
     # -- children are free --------------------------------------------------------------------------------------------
 
@@ -176,13 +180,12 @@ class ChildPool:
         """Kill children that are idle for long, or surplus."""
         self.sweeper = None
         now = self.loop.time()
-        idle = [child for lane in self.lanes.values() for child in lane.idle]
-        for child in sorted(idle, key=lambda child: child.idle_since):
+        for child in self.idle_children():
             rest = now - child.idle_since
             surplus = self.alive > MAX_IDLE or len(child.lane.children) > CHILDREN_PER_LANE
             if rest >= IDLE_SECONDS or (surplus and rest >= SURPLUS_SECONDS):
                 self.kill(child)
-        if any(lane.idle for lane in self.lanes.values()):
+        if self.idle_children():
             self.sweeper = self.loop.call_later(SURPLUS_SECONDS, self.sweep)
 
     # -- children go --------------------------------------------------------------------------------------------------
@@ -197,7 +200,6 @@ class ChildPool:
         self.add_children_everywhere()
 
     def detach(self, child: PythonChild) -> None:
-        """Remove a child from its lane."""
         lane = child.lane
         if child in lane.children:
             lane.children.remove(child)
@@ -213,7 +215,6 @@ class ChildPool:
             self.add_children(lane)
 
     def remove_if_empty(self, lane: Lane) -> None:
-        """Remove an empty lane."""
         if not lane.children and not lane.waiting and self.lanes.get(lane.name) is lane:
             if lane.timer is not None:
                 lane.timer.cancel()

@@ -29,16 +29,13 @@ def children(pid: int) -> list[int]:
 
 def below(pid: int) -> Iterator[int]:
     """All descendants of a process, parents first."""
+    visited = {pid}
     level = children(pid)
-    seen = {pid}
     while level:
-        following: list[int] = []
-        for child in level:
-            if child not in seen:
-                seen.add(child)
-                yield child
-                following += children(child)
-        level = following
+        new = [child for child in dict.fromkeys(level) if child not in visited]
+        visited.update(new)
+        yield from new
+        level = [grandchild for child in new for grandchild in children(child)]
 
 
 def memory_bytes(pid: int) -> int:
@@ -73,7 +70,6 @@ def end_below(pid: int) -> None:
 
 
 def end(pid: int) -> None:
-    """Kill a process and all its descendants."""
     send(pid, signal.SIGSTOP)
     end_below(pid)
     send(pid, signal.SIGKILL)

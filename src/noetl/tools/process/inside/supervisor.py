@@ -152,7 +152,6 @@ def error_text(error: BaseException) -> str:
 
 
 def serve(control: int, confine: Any, descent: Any) -> None:
-    """Serve one request."""
     head = read(control, 4)
     request = loads(read(control, int.from_bytes(head, "little")))
     response = dumps(Supervisor(control, request, confine, descent).run()).encode()

@@ -159,7 +159,6 @@ class Zygote:
         self.serve(CONTROL)
 
     def check_limits(self) -> None:
-        """Kill children with too many descendants."""
         for child in self.children.values():
             limit = child.max_processes
             if limit is None or child.broken or sum(1 for _ in self.descent.below(child.pid)) <= limit:

@@ -211,7 +211,6 @@ class Runner:
 
 
 def serve(control: int, flush_c: Callable[[], None], plain: Any) -> None:
-    """Run calls until the engine closes the channel."""
     Runner(control, flush_c, plain).run()
 
 
