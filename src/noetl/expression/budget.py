@@ -82,8 +82,7 @@ class Allowance:
         self._began = None
         self._look_at = 0.0
 
-    def __enter__(self) -> None:
-        self.start()
+    __enter__ = start
 
     def __exit__(self, *error: object) -> None:
         self.stop()
@@ -91,13 +90,10 @@ class Allowance:
     def check(self) -> None:
         """Raises when the time is over."""
         if perf_counter() > self._look_at:
-            self._look()
-
-    def _look(self) -> None:
-        self.stop()
-        if self.seconds <= 0:
-            raise OutOfBudget(self._too_long, _HINT)
-        self.start()
+            self.stop()
+            if self.seconds <= 0:
+                raise OutOfBudget(self._too_long, _HINT)
+            self.start()
 
     def store(self, size: int) -> None:
         """Takes `size` bytes for the value of an evaluation."""

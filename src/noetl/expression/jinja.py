@@ -250,16 +250,13 @@ def _number(text: str, source: str, offset: int) -> Any:
     if len(digits) > NUMBER_CHARACTERS:
         raise TemplateSyntax("the number is too large", source, offset)
     try:
-        value = float(digits) if _is_float(digits) else int(digits, 0)
+        is_float = "." in digits or ("e" in digits.lower() and not digits.lower().startswith("0x"))
+        value = float(digits) if is_float else int(digits, 0)
     except ValueError:
         raise TemplateSyntax(f"'{text[:40]}' is not a number", source, offset) from None
     if isinstance(value, float) and not isfinite(value):
         raise TemplateSyntax("the number is too large", source, offset)
     return value
-
-
-def _is_float(digits: str) -> bool:
-    return "." in digits or ("e" in digits.lower() and not digits.lower().startswith("0x"))
 
 
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|.)", re.S)

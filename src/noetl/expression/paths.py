@@ -153,14 +153,17 @@ def _many_keys(name: str, absent: Missing, pairs: list[tuple[str | int, Missing]
 def _from_locals(compiler: Compiler, path: Path, node: nodes.Node) -> Closure:
     compiler.simple = False
     name, keys, outside = str(path[0]), path[1:], _from_scope(compiler, path, node)
-    gap, step = compiler.missing(node), _located_lookup(compiler.failing(node))
+    gap, fail = compiler.missing(node), compiler.failing(node)
 
     def local(scope: Scope, run: Run) -> Any:
         if name not in run.locals:
             return outside(scope, run)
         value = run.locals[name]
-        for key in keys:
-            value = step(value, key, gap)
+        try:
+            for key in keys:
+                value = lookup(value, key, gap)
+        except Exception as error:
+            raise fail(error) from None
         return value
 
     return local

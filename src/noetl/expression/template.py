@@ -171,26 +171,28 @@ def _prepared(value: Any, path: tuple[str | int, ...]) -> Renderer | None:
         error.path = path[:8]
         raise error
     if isinstance(value, str):
-        return _string(_parse(value, path), path)
+        try:
+            template = parse(value)
+        except TemplateError as error:
+            error.path = path
+            raise
+        return None if template.is_constant else _string(template, path)
     if isinstance(value, Mapping):
-        return _mapping({key: (inner, _prepared(inner, (*path, key))) for key, inner in value.items()})
+        parts = {key: (inner, _prepared(inner, (*path, key))) for key, inner in value.items()}
+        if all(make is None for _, make in parts.values()):
+            return None
+        return lambda scope, budget: {
+            key: inner if make is None else make(scope, budget) for key, (inner, make) in parts.items()
+        }
     if isinstance(value, list | tuple):
-        return _list([(inner, _prepared(inner, (*path, place))) for place, inner in enumerate(value)])
+        items = [(inner, _prepared(inner, (*path, place))) for place, inner in enumerate(value)]
+        if all(make is None for _, make in items):
+            return None
+        return lambda scope, budget: [inner if make is None else make(scope, budget) for inner, make in items]
     return None
 
 
-def _parse(source: str, path: tuple[str | int, ...]) -> Template:
-    try:
-        return parse(source)
-    except TemplateError as error:
-        error.path = path
-        raise
-
-
-def _string(template: Template, path: tuple[str | int, ...]) -> Renderer | None:
-    if template.is_constant:
-        return None
-
+def _string(template: Template, path: tuple[str | int, ...]) -> Renderer:
     def rendered(scope: Mapping[str, Any], budget: Budget | None = None) -> Any:
         try:
             if not template.is_simple:
@@ -207,17 +209,3 @@ def _string(template: Template, path: tuple[str | int, ...]) -> Renderer | None:
             raise
 
     return rendered
-
-
-def _mapping(parts: dict[Any, tuple[Any, Renderer | None]]) -> Renderer | None:
-    if all(make is None for _, make in parts.values()):
-        return None
-    return lambda scope, budget: {
-        key: inner if make is None else make(scope, budget) for key, (inner, make) in parts.items()
-    }
-
-
-def _list(parts: list[tuple[Any, Renderer | None]]) -> Renderer | None:
-    if all(make is None for _, make in parts):
-        return None
-    return lambda scope, budget: [inner if make is None else make(scope, budget) for inner, make in parts]

@@ -155,40 +155,24 @@ class Locals:
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self._iter: dict[int, frozenset[str]] = {}
-        self._args: dict[int, frozenset[str]] = {}
         self._steps: dict[int, Local] = {}
 
     def of(self, site: TaskSite) -> Local:
         """The names that one task can see."""
-        iteration, labels = self._iteration(site.step), site.visible
+        (iteration, _, args), labels = self.of_step(site.step), site.visible
         if site.outer:
             iteration |= {outer.tree.get("iterator", "") for outer in site.outer}
             labels = labels.union(*(outer.visible for outer in site.outer))
-        args = self._step_args(site.step)
         return Local(iteration, labels, args.union(own) if (own := site.tree.get("args")) else args)
 
     def of_step(self, step: Map) -> Local:
-        """What the parts of a step outside of its tasks can see: the names of its pipeline."""
+        """The names that the parts of a step outside of its tasks can see."""
         if id(step) not in self._steps:
-            items = labelled_items(step["tool"]) if "tool" in step else ()
-            visible = frozenset(item.label for item in items)
-            self._steps[id(step)] = self.of(TaskSite(step, "", Map(), (), visible=visible))
-        return self._steps[id(step)]
-
-    def _step_args(self, step: Map) -> frozenset[str]:
-        if id(step) not in self._args:
-            self._args[id(step)] = frozenset(self.document.step_args(step))
-        return self._args[id(step)]
-
-    def _iteration(self, step: Map) -> frozenset[str]:
-        if not step:  # of a task in the workbook
-            return frozenset(["index", "parent"])
-        if id(step) not in self._iter:
             loop = step.get("loop", {})
             names = {"index", "parent"} | {name for key in self.document.iterators if (name := loop.get(key))}
-            for site in self.document.tasks(step):
+            for site in self.document.tasks(step) if step else ():  # a task in the workbook has no step
                 for _, then, _ in rules(site.tree):
                     names |= set(then.get("set_iter", {}))
-            self._iter[id(step)] = frozenset(names)
-        return self._iter[id(step)]
+            labels = frozenset(item.label for item in labelled_items(step.get("tool")))
+            self._steps[id(step)] = Local(frozenset(names), labels, frozenset(self.document.step_args(step)))
+        return self._steps[id(step)]
