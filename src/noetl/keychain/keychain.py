@@ -17,7 +17,8 @@ import msgspec
 from noetl.errors import NoetlError
 from noetl.keychain.handle import FIELD, Handle, handle_of, reference_to_handle
 from noetl.keychain.kinds import faults, fields_of, secrets_in
-from noetl.keychain.redact import SHORTEST, Redactor
+from noetl.keychain.redact import Redactor
+from noetl.keychain.secret_forms import SHORTEST
 from noetl.keychain.tokens import SharedTasks
 from noetl.model.outcome import Failure
 from noetl.model.playbook import Credential
@@ -25,6 +26,8 @@ from noetl.reference import KEYCHAIN, Reference
 from noetl.settings import variables
 
 Fields = dict[str, Any]
+Names = Mapping[str, str]
+Version = int | str | None
 
 OWN = "credential"
 """The provider name of noetl's own store."""
@@ -62,8 +65,6 @@ Fetch = Callable[[str], Awaitable[StoredCredential]]
 
 
 class Keychain:
-    """Resolves the entries of one playbook for one lease."""
-
     def __init__(
         self,
         entries: Mapping[str, Credential],
@@ -81,14 +82,14 @@ class Keychain:
         self._resolved: dict[Hashable, Fields] = {}
         self._resolving: SharedTasks[Fields] = SharedTasks()
 
-    async def credential(self, auth: str | Mapping[str, Any]) -> dict[str, Any]:
+    async def credential(self, auth: str | Mapping[str, Any]) -> Fields:
         """The fields of an `auth` input: the name of an entry, or a map of fields."""
         if isinstance(auth, str):
             return await self.fields(auth)
         self._learn(auth, "auth")
         return dict(auth)
 
-    async def fields(self, name: str) -> dict[str, Any]:
+    async def fields(self, name: str) -> Fields:
         """The fields of an entry, with its kind as `kind`. Failure of kind `auth` if it cannot be resolved."""
         entry = self.entries.get(name)
         if entry is None:
@@ -104,13 +105,8 @@ class Keychain:
         return {field: value for field, value in fields.items() if field != "client_secret"} | {"token": token}
 
     async def secret(
-        self,
-        provider: str,
-        key: str,
-        version: int | str | None = None,
-        map: Mapping[str, str] | None = None,
-        auth: str | None = None,
-    ) -> dict[str, Any]:
+        self, provider: str, key: str, version: Version = None, map: Names | None = None, auth: str | None = None
+    ) -> Fields:
         """The fields of a secret at a provider: those that `map` names, or all. Of a plain text, `value`."""
         where = f"secret {key!r} of {provider}"
         address = ("secret", provider, key, version, auth)
@@ -123,12 +119,7 @@ class Keychain:
         return dict(_mapped(where, fields, map or {}))
 
     async def handles(
-        self,
-        provider: str,
-        key: str,
-        version: int | str | None = None,
-        map: Mapping[str, str] | None = None,
-        auth: str | None = None,
+        self, provider: str, key: str, version: Version = None, map: Names | None = None, auth: str | None = None
     ) -> dict[str, Reference]:
         """Handles of the fields of an existing secret: those that `map` names, or its `value`."""
         names = map or {FIELD: FIELD}
@@ -170,7 +161,7 @@ class Keychain:
             self._resolved[key] = await self._resolving.do(key, resolve)
         return self._resolved[key]
 
-    async def _entry(self, entry: Credential) -> dict[str, Any]:
+    async def _entry(self, entry: Credential) -> Fields:
         where = f"keychain entry {entry.name!r}"
         if entry.provider in (None, OWN):
             name = entry.credential or entry.key or entry.name
@@ -185,7 +176,7 @@ class Keychain:
         self._learn(fields, where)
         return {"kind": entry.kind} | fields
 
-    async def _provided(self, where: str, entry: Credential) -> dict[str, Any]:
+    async def _provided(self, where: str, entry: Credential) -> Fields:
         assert entry.provider is not None
         if entry.provider == "env" and entry.key is None:  # a variable for each field
             return {field: await self._text(where, "env", name, None, {}) for field, name in entry.map.items()}
@@ -200,15 +191,13 @@ class Keychain:
             raise Failure("auth", f"{where}: {key!r} must be a JSON map with the fields of a {entry.kind}")
         return self._mapped(where, fields, entry.map)
 
-    async def _secret(
-        self, where: str, provider: str, key: str, version: int | str | None, auth: str | None
-    ) -> dict[str, Any]:
+    async def _secret(self, where: str, provider: str, key: str, version: Version, auth: str | None) -> Fields:
         if provider == OWN:
             return (await self._stored(where, key)).fields
         text = await self._text(where, provider, key, version, {} if auth is None else await self.fields(auth))
         return fields_of("secret_manager", text) or {}
 
-    async def _text(self, where: str, provider: str, key: str, version: int | str | None, login: Fields) -> str:
+    async def _text(self, where: str, provider: str, key: str, version: Version, login: Fields) -> str:
         from noetl.keychain.providers import Request, read
 
         text = await read(provider, Request(where, key, version, login, self._environment, self._taint))
@@ -231,7 +220,7 @@ class Keychain:
         for secret in secrets_in(fields):
             self._taint(secret, where)
 
-    def _mapped(self, where: str, fields: Mapping[str, Any], names: Mapping[str, str]) -> Fields:
+    def _mapped(self, where: str, fields: Mapping[str, Any], names: Names) -> Fields:
         """The fields of an entry. A secret field stays secret under a new name that is not."""
         mapped = dict(_mapped(where, fields, names))
         for secret in secrets_in({theirs: fields[theirs] for theirs in names.values()}):
@@ -259,7 +248,7 @@ async def open_handle(keychain: Keychain, reference: Reference) -> Any:
     return fields[FIELD]
 
 
-def _mapped(where: str, fields: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
+def _mapped(where: str, fields: Mapping[str, Any], names: Names) -> Mapping[str, Any]:
     """The fields under the names of the map; all fields without one."""
     missing = [theirs for theirs in names.values() if theirs not in fields]
     if missing:

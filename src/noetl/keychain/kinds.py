@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from noetl.keychain.redact import LONGEST, SHORTEST
+from noetl.keychain.redact import LONGEST
+from noetl.keychain.secret_forms import SHORTEST
 
 
 class Shape(NamedTuple):
     forms: tuple[tuple[str, ...], ...]
     """Required: all the fields of one of these."""
     more: tuple[str, ...] = ()
-    """Optional fields."""
     text: str | None = None
     """The field that a plain text of a provider sets."""
     preset: Mapping[str, str] = {}
@@ -80,7 +80,6 @@ PUBLIC = frozenset(
         *("dbInstanceIdentifier", "dbClusterIdentifier"),
     ]
 )
-"""Names of fields that are not secret."""
 
 
 def is_known(kind: str) -> bool:

@@ -25,8 +25,6 @@ HEX = re.compile(r"[0-9A-Fa-f]{64}")
 
 
 class MasterKeySource:
-    """The master keys of one database."""
-
     def __init__(self, settings: MasterKeySettings, database: str | Path | None = None) -> None:
         self.variable = settings.key
         self.file = Path(settings.file)

@@ -25,8 +25,6 @@ Newest = dict[str, int]
 
 
 class Revisions:
-    """The newest known revisions of the credentials of one database."""
-
     def __init__(self, keys: MasterKeySource) -> None:
         self.keys = keys
         self.file: Path | None = None

@@ -41,7 +41,6 @@ class Safe:
         pools: Sequence[str] = (),
         now: float,
     ) -> None:
-        """Add or replace a credential."""
         check(name, kind, fields)
         keys, row = self.keys.read_or_create(), self.store.get(name)
         before = 0 if row is None else revision_of(row.sealed)

@@ -70,8 +70,7 @@ class Access:
 
     def token(self, hash: bytes) -> Token | None:
         """The token with the hash of this secret, also one that has ended."""
-        row = self._db.row("get_token", hash)
-        return None if row is None else Token(*row)
+        return self._db.get(Token, "get_token", hash)
 
     def tokens(self) -> list[Token]:
         """Every token, the oldest first."""
@@ -88,8 +87,7 @@ class Access:
         return bool(self._db.write("change_user", user.role, user.password, user.name))
 
     def user(self, name: str) -> User | None:
-        row = self._db.row("get_user", name)
-        return None if row is None else User(*row)
+        return self._db.get(User, "get_user", name)
 
     def users(self) -> list[User]:
         """Every user, by name."""
@@ -105,15 +103,13 @@ class Access:
         self._db.write_all(("delete_expired_sessions", (session.created,)), ("add_session", astuple(session)))
 
     def session(self, hash: bytes) -> Session | None:
-        row = self._db.row("get_session", hash)
-        return None if row is None else Session(*row)
+        return self._db.get(Session, "get_session", hash)
 
     def sessions(self, user: str | None = None) -> list[Session]:
         """The sessions of a user, or of all, the newest first."""
         return [Session(*row) for row in self._db.rows("list_sessions", user, user)]
 
     def touch_session(self, id: str, seen: float) -> None:
-        """Record that a session was used."""
         self._db.write("touch_session", seen, id, seen)
 
     def delete_session(self, id: str) -> bool:
@@ -121,5 +117,4 @@ class Access:
         return bool(self._db.write("delete_session", id))
 
     def delete_sessions(self, user: str) -> int:
-        """Delete all sessions of a user; how many."""
         return len(self._db.write("delete_sessions", user))

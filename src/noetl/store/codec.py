@@ -103,7 +103,6 @@ def encode_value(value: Any) -> bytes:
 
 
 def decode_value(data: bytes) -> Any:
-    """The value that `encode_value` has written."""
     value = msgspec.json.decode(data)
     return revived(value) if b"$" in data and may_hold_references(data) else value
 

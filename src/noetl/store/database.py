@@ -1,15 +1,17 @@
-"""A SQL database that runs named queries: what `SqlStore` needs of SQLite and Postgres."""
+"""A SQL database that runs named queries: what `Store` needs of SQLite and Postgres."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
+
+Record = TypeVar("Record")
 
 Mode = Literal["create", "write", "read"]
 """`create` makes a database that is missing, `write` and `read` need one."""
 Query = tuple[str, tuple[Any, ...]]
-"""The name of a query and its parameters."""
 
 
 class Database(ABC):
@@ -20,6 +22,11 @@ class Database(ABC):
     def row(self, name: str, *parameters: Any) -> Any:
         """The first row of a query that only reads; None if there is none."""
         return next(iter(self.rows(name, *parameters)), None)
+
+    def get(self, kind: Callable[..., Record], name: str, *parameters: Any) -> Record | None:
+        """The first row of a query as a record; None if there is none."""
+        row = self.row(name, *parameters)
+        return None if row is None else kind(*row)
 
     @abstractmethod
     def write_all(self, *queries: Query) -> list[list[Any]]:

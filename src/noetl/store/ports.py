@@ -20,8 +20,6 @@ from noetl.store.triggers import Triggers
 
 
 class Row(NamedTuple):
-    """A stored event."""
-
     seq: int
     type: str
     at: float
@@ -184,9 +182,7 @@ class Store(ABC):
         return [Row(*row) for row in rows]
 
     def snapshot(self, execution: str) -> Snapshot | None:
-        """The latest stored state of an execution."""
-        row = self._db.row("get_snapshot", self._db.key(execution))
-        return None if row is None else Snapshot(*row)
+        return self._db.get(Snapshot, "get_snapshot", self._db.key(execution))
 
     def read_snapshot(self) -> AbstractContextManager[None]:
         """Everything that is read inside comes from one state of the store, whatever others write meanwhile."""
@@ -206,7 +202,6 @@ class Store(ABC):
         )
 
     def blob(self, key: str) -> bytes | None:
-        """Stored content."""
         row = self._db.row("get_blob", key)
         return None if row is None else row[0]
 

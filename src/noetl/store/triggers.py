@@ -68,7 +68,6 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     anchor: float = 0.0
     """The time from which intervals are counted."""
     next: float | None = None
-    """The next firing; None if there is none."""
     starting: tuple[Firing, ...] = ()
     """Firings whose executions are being started."""
     queue: tuple[Firing, ...] = ()
@@ -110,8 +109,7 @@ class Triggers:
         return bool(self._db.write("add_schedule", *columns, _encode(schedule)))
 
     def schedule(self, name: str) -> Schedule | None:
-        row = self._db.row("get_schedule", name)
-        return None if row is None else _decode(row[0])
+        return self._db.get(_decode, "get_schedule", name)
 
     def schedules(self, after: str = "", limit: int = 1000) -> list[Schedule]:
         """Schedules by name, after a name."""
@@ -135,8 +133,7 @@ class Triggers:
         self._db.write("put_hook", *astuple(hook))
 
     def hook(self, name: str) -> Hook | None:
-        row = self._db.row("get_hook", name)
-        return None if row is None else Hook(*row)
+        return self._db.get(Hook, "get_hook", name)
 
     def hooks(self) -> list[Hook]:
         """Every hook, by name."""

@@ -19,7 +19,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.table import for_each
 
-from noetl.keychain.redact import LONGEST, STRETCH, Redactor
+from noetl.keychain.redact import LONGEST, Redactor
+from noetl.keychain.secret_forms import STRETCH
 from noetl.model.outcome import Error, Outcome, failed
 from noetl.reference import Reference
 

@@ -9,15 +9,7 @@ import msgspec
 
 from noetl.classic.events import CaseEvaluated
 from noetl.engine import events as e
-from noetl.engine.history.reasons import (
-    ExplainedDecision,
-    Reason,
-    admission,
-    admission_of,
-    arcs_of,
-    case_of,
-    rules_of,
-)
+from noetl.engine.history.reasons import ExplainedDecision, Reason, admission, admission_of, arcs_of, case_of, rules_of
 from noetl.engine.state import Execution, Run, Token
 from noetl.model.identity import step_of
 
@@ -182,7 +174,6 @@ def _source(reason: Reason) -> str:
 
 
 def _activity(state: Execution, run: Run) -> str:
-    """What a run that is alive is doing."""
     if run.parked:
         (key, parked), *more = run.parked.items()
         item = "" if run.loop is None else f" with item {key}" + (f" and {len(more)} more" if more else "")

@@ -46,9 +46,7 @@ class Reason(msgspec.Struct, frozen=True):
     """The source of the guard; None if there is none."""
     verdict: Verdict
     values: dict[str, Any] = {}
-    """The values of the names in the guard."""
     missing: list[str] = []
-    """Names without a value."""
     note: str = ""
 
 
@@ -68,8 +66,6 @@ class ExplainedDecision(msgspec.Struct, frozen=True):
 
 
 class Guarded(NamedTuple):
-    """An arc or a rule with its guard."""
-
     place: str
     leads_to: str
     when: Guard | None

@@ -44,7 +44,6 @@ def task_at(state: Execution, task: TaskId) -> Task | None:
 
 
 def tasks_of(step: Step, chain: str) -> tuple[Task, ...]:
-    """The tasks of a step's pipeline, or of a chain behind it."""
     links = step.tasks if not chain else step.after_call.chains.get(chain, ()) if step.after_call else ()
     return tuple(link for link in links if isinstance(link, Task))
 

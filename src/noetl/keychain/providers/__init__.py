@@ -16,8 +16,6 @@ PROVIDERS = ("env", "file", "google", "aws", "vault")
 
 
 class Request(NamedTuple):
-    """A request for a secret."""
-
     where: str
     """What wants it, for messages."""
     key: str

@@ -64,7 +64,6 @@ def _name(request: Request, account: Mapping[str, Any] | None) -> str:
 
 
 def _service_account(request: Request) -> Mapping[str, Any] | None:
-    """The service account to sign in as, if there is one."""
     fields = request.login
     account = fields.get("service_account", fields if "private_key" in fields else None)
     if account is None:

@@ -20,8 +20,6 @@ NULL = LENGTH.pack(-1)
 
 
 class Packed:
-    """An encoded array."""
-
     __slots__ = ("data",)
 
     def __init__(self, data: bytes) -> None:

@@ -21,8 +21,6 @@ from noetl.store.sqlite.database import IN_MEMORY, QUERIES, SqliteDatabase
 
 
 class SqliteCommits(Store):
-    """Writes a batch of changes in one transaction."""
-
     _db: SqliteDatabase
 
     def commit(self, changes: Sequence[Change]) -> list[bool]:
@@ -95,7 +93,6 @@ class SqliteStore(SqliteCommits):
 
     @property
     def locks(self) -> Path:
-        """The folder of the lock files."""
         return self.path.parent / "locks"
 
     def reopen(self) -> SqliteStore:

@@ -10,19 +10,7 @@ Memory is bounded by live state: a check drops its data of an item when the item
 
 from __future__ import annotations
 
-from noetl.engine.history.verify.log import INVARIANTS, LIVE_ONLY, Derived, Frozen, Log, NetOf, Part, Violation, verify
-from noetl.engine.history.verify.rows import MAX_EVENT_BYTES, Load
+from noetl.engine.history.verify.log import INVARIANTS, LIVE_ONLY, Frozen, Log, Part, Violation, verify
+from noetl.engine.history.verify.rows import MAX_EVENT_BYTES
 
-__all__ = [
-    "INVARIANTS",
-    "LIVE_ONLY",
-    "MAX_EVENT_BYTES",
-    "Derived",
-    "Frozen",
-    "Load",
-    "Log",
-    "NetOf",
-    "Part",
-    "Violation",
-    "verify",
-]
+__all__ = ["INVARIANTS", "LIVE_ONLY", "MAX_EVENT_BYTES", "Frozen", "Log", "Part", "Violation", "verify"]

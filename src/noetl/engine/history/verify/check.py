@@ -89,5 +89,4 @@ class Intervals:
 
     @property
     def gaps(self) -> int:
-        """Number of intervals."""
         return len(self._starts)

@@ -115,7 +115,6 @@ class Log:
                 self.handlers[kind] = (*handlers, handler)
 
     def take(self, rows: Iterable[StoredRow]) -> None:
-        """Check the next rows."""
         check = self.rows.check if self.rows is not None else None
         decode, handlers, state = self.codec.decode, self.handlers, self.state
         frozen_at = self.snapshot.seq if self.snapshot is not None else None
@@ -154,7 +153,6 @@ class Log:
         self.foldable = False
 
     def _compare_snapshot(self, hashed: bytes) -> None:
-        """A snapshot is the fold up to its row."""
         snapshot = self.snapshot
         assert snapshot is not None
         if snapshot.hash != hashed:
@@ -198,7 +196,6 @@ class Log:
                     self.note("rows", f"the {table} row {key!r} says {rows[key]}, the log {fold[key]}")
 
     def note(self, invariant: str, message: str) -> None:
-        """Record a violation at the current row."""
         count = self.counts[invariant] = self.counts.get(invariant, 0) + 1
         if count <= MAX_LISTED:
             self.violations.append(Violation(self.execution, self.seq, invariant, message))
@@ -216,4 +213,3 @@ INVARIANTS: dict[str, str] = {
     "rows": "Ready work, leases and timers are kept as rows just as the log has them, both ways.",
     "replay": "The log can be folded, and the fold is what the store says of the execution.",
 }
-"""Every invariant by name."""

@@ -13,14 +13,8 @@ if TYPE_CHECKING:
     from noetl.engine.history.verify.log import Log
 
 BEGINNINGS: tuple[type[e.Event], ...] = (
-    e.TokenEnqueued,
-    e.StepScheduled,
-    e.StepStarted,
-    e.StepRegranted,
-    e.LoopStarted,
-    e.IterationStarted,
-    e.TaskStarted,
-    e.TimerArmed,
+    *(e.TokenEnqueued, e.StepScheduled, e.StepStarted, e.StepRegranted),
+    *(e.LoopStarted, e.IterationStarted, e.TaskStarted, e.TimerArmed),
 )
 
 
