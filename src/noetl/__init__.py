@@ -23,7 +23,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for: start-up is a feature."""
+    """Import a public name on first use, so that `import noetl` is fast."""
     if name in _HOMES:
         from importlib import import_module
 

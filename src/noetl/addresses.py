@@ -124,15 +124,9 @@ def _forms(address: Address) -> Iterator[Address]:
     if any(address in network for network in LAST_32_BITS):
         yield IPv4Address(int(address) & 0xFFFFFFFF)
     if address in LOCAL_NAT64:
-        yield from _embedded_after_prefix(address)
+        data = address.packed  # RFC 6052: after a prefix of 48, 56 or 64 bits the address skips the eighth byte
+        yield from (IPv4Address((data[start:8] + data[9:])[:4]) for start in (6, 7, 8))
     if address.sixtofour is not None:
         yield address.sixtofour
     if address.teredo is not None:  # the relay, and the client behind it
         yield from address.teredo
-
-
-def _embedded_after_prefix(address: IPv6Address) -> Iterator[IPv4Address]:
-    """RFC 6052: after a prefix of 48, 56 or 64 bits the IPv4 address skips the eighth byte, which is zero."""
-    data = address.packed
-    for start in (6, 7, 8):
-        yield IPv4Address((data[start:8] + data[9:])[:4])

@@ -1,4 +1,4 @@
-"""Time as a port: the shell asks a Clock, the core gets numbers."""
+"""Time as a port. The engine gets times as arguments."""
 
 from __future__ import annotations
 

@@ -53,7 +53,9 @@ def check(path: str | os.PathLike[str], use: Use = "tool", environment: Mapping[
     except OSError as error:
         raise FileRefused(f"cannot resolve {name!r}: {error.strerror}") from None
     _check_disk(name, real)
-    _check_allowed(name, real, use, environment)
+    variable, folders = allowed_folders(use, environment)
+    if folders and not any(_is_in(real, os.path.realpath(folder)) for folder in folders):
+        raise FileRefused(f"{name!r} is outside of the folders that {variable} allows: {', '.join(folders)}")
     own = [f"{file}{suffix}" for file in protected(environment) for suffix in BESIDE]
     if real in own or _identity(real) in {_identity(file) for file in own} - {None}:
         raise FileRefused(f"{name!r} belongs to noetl itself (a database, a key or a token); name another file")
@@ -100,12 +102,6 @@ def open_checked(
 def _check_disk(name: str, path: str) -> None:
     if any(_is_in(path, folder) for folder in KERNEL) or _on_kernel_device(path):
         raise FileRefused(f"{name!r} is not a file on a disk: /proc, /sys and /dev are closed to playbooks")
-
-
-def _check_allowed(name: str, real: str, use: Use, environment: Mapping[str, str]) -> None:
-    variable, folders = allowed_folders(use, environment)
-    if folders and not any(_is_in(real, os.path.realpath(folder)) for folder in folders):
-        raise FileRefused(f"{name!r} is outside of the folders that {variable} allows: {', '.join(folders)}")
 
 
 def _is_in(path: str, folder: str) -> bool:

@@ -27,8 +27,6 @@ LIBRARY_LINES, LIBRARY_SECONDS = 20, 60.0
 
 
 class Log:
-    """Writes lines from a level upwards."""
-
     def __init__(self, form: Form = "json", level: Level = "info", stream: TextIO | None = None) -> None:
         self.form, self.level = form, level
         self._lowest = ORDER[level]
@@ -54,7 +52,7 @@ class Log:
         """An unexpected error: its places in the code, without values."""
         frames = traceback.extract_tb(error.__traceback__)
         places = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames[-12:]]
-        self.write("error", "a defect", error=type(error).__name__, at=places, **fields)
+        self.write("error", "internal error", error=type(error).__name__, at=places, **fields)
 
 
 class _Window(msgspec.Struct):
@@ -100,7 +98,7 @@ class _Libraries(logging.Handler):
         return 0
 
 
-def hear_libraries(log: Log) -> None:
+def capture_warnings(log: Log) -> None:
     """Write the warnings of all libraries to this log."""
     logging.getLogger().handlers = [_Libraries(log)]
 

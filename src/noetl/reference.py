@@ -80,7 +80,6 @@ class Reference(View):
         return {name: getattr(self, name) for name in ("store", "key", "size", "checksum", "schema_hint", "preview")}
 
     def moved(self, store: str, key: str) -> Reference:
-        """The reference to the same content at another address."""
         return Reference(store, key, self.size, self.checksum, self.schema_hint, self.preview)
 
     def content(self) -> Any:
@@ -125,7 +124,6 @@ class Reference(View):
 
     @property
     def digest(self) -> str:
-        """The hash of the content."""
         return self.key.rpartition("/")[2]
 
     @property
@@ -164,7 +162,6 @@ def canonical(value: Any) -> bytes:
 
 
 def reference_to(content: bytes, store: str = "db", hint: str = "", preview: Any = None) -> Reference:
-    """The reference of stored bytes."""
     digest = sha256(content).hexdigest()
     return Reference(store, digest, len(content), f"sha256:{digest}", hint, preview)
 
@@ -201,7 +198,6 @@ def shape_of(value: Any) -> str:
 
 
 def preview_of(value: Any) -> Any:
-    """The beginning of a value."""
     if isinstance(value, str):
         return value[:PREVIEW_CHARACTERS]
     if isinstance(value, dict):
@@ -250,5 +246,4 @@ def encode_inline(value: Any) -> str:
 
 
 def decode_inline(text: str) -> Any:
-    """The value that `encode_inline` has written."""
     return revived(msgspec.json.decode(text))

@@ -39,8 +39,6 @@ class StepNamespace(View):
 
 
 class StepsView(View):
-    """`steps`."""
-
     __slots__ = ("steps",)
 
     def __init__(self, steps: Mapping[str, Finished]) -> None:

@@ -8,7 +8,7 @@ from io import StringIO
 import msgspec
 import pytest
 
-from noetl.log import LIBRARY_LINES, Level, Log, _Libraries, hear_libraries
+from noetl.log import LIBRARY_LINES, Level, Log, _Libraries, capture_warnings
 
 
 def written(form: str, level: Level = "info", message: str = "hello", **fields: object) -> str:
@@ -54,7 +54,7 @@ def test_a_log_that_nobody_reads_does_not_end_the_process() -> None:
 def test_libraries_speak_through_the_log_without_their_values() -> None:
     before, stream = logging.getLogger().handlers, StringIO()
     try:
-        hear_libraries(Log("json", stream=stream))
+        capture_warnings(Log("json", stream=stream))
         try:
             raise RuntimeError("s3cret")
         except RuntimeError:

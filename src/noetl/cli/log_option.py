@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import click
 
-from noetl.log import Log, hear_libraries
+from noetl.log import Log, capture_warnings
 from noetl.settings import LogForm, LogLevel, log_settings
 
 FORM_HELP = "Format of log lines; default NOETL_LOG_FORMAT, then text on a terminal and json elsewhere."
@@ -25,7 +25,7 @@ def log_option(function: Callable[..., Any]) -> Callable[..., Any]:
     def verb(*args: Any, log_format: str | None, log_level: str | None, **kwargs: Any) -> Any:
         chosen = log_settings(sys.stderr.isatty(), log_format, log_level)
         log = Log(chosen.form, chosen.level)
-        hear_libraries(log)
+        capture_warnings(log)
         return function(*args, log=log, **kwargs)
 
     return verb

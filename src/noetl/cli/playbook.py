@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +13,7 @@ from noetl.cli.output import emit, output_option
 from noetl.cli.report import print_problems, print_rejected, summary
 from noetl.cli.target import INSECURE_HELP, warn
 from noetl.dsl.problem import Problem
+from noetl.durable import replace_file
 from noetl.errors import FileMissing, UsageError
 from noetl.files import STDIN, load_file, read_file
 from noetl.printable import printable
@@ -134,25 +135,7 @@ def migrate_command(ctx: click.Context, file: str, write: bool) -> None:
     if not write:
         click.echo(migrated.text.encode(), nl=False)
     elif migrated.changed:
-        _replace(file, migrated.text.encode())
+        path = Path(file).resolve()  # a link stays a link
+        draft = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+        replace_file(path, migrated.text.encode(), draft, stat.S_IMODE(path.stat().st_mode))
     click.echo(f"{file}: {'rewritten' if migrated.changed else 'is canonical already'}", err=True)
-
-
-def _replace(path: str, data: bytes) -> None:
-    """Put new content into a file: readers see the old one or the new one, and its mode stays."""
-    import tempfile
-
-    path = os.path.realpath(path)  # a link stays a link
-    folder, name = os.path.split(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
-    try:
-        with open(handle, "wb") as file:
-            os.fchmod(handle, stat.S_IMODE(os.stat(path).st_mode))
-            file.write(data)
-            file.flush()
-            os.fsync(handle)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise

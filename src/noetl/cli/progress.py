@@ -41,7 +41,6 @@ class EventLines(View):
 
 
 def waits_for(event: e.StepPaused) -> str:
-    """What a run waits for, in words."""
     match event.until:
         case "signal":
             return f"waits for the signal {event.key!r}"
@@ -55,7 +54,7 @@ def waits_for(event: e.StepPaused) -> str:
 
 
 def brief(text: str, limit: int = 200) -> str:
-    """The text on one line, and not too much of it."""
+    """The beginning of a text, on one line."""
     line = printable(" ".join(text.split()))
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 

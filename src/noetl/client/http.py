@@ -31,8 +31,6 @@ START_ATTEMPTS = 3
 
 
 class Http:
-    """Requests to the API of a server."""
-
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
         headers = {"Authorization": f"Bearer {address.token}"} if address.token else {}
@@ -41,9 +39,7 @@ class Http:
     def get(self, path: str, *, timeout: httpx2.Timeout = CALL, **query: Any) -> Json:
         return self._json("GET", path, timeout=timeout, params=_present(query))
 
-    def post(
-        self, path: str, body: Json | None = None, *, timeout: httpx2.Timeout = CALL, key: str | None = None
-    ) -> Json:
+    def post(self, path: str, body: Json | None = None, *, timeout: httpx2.Timeout = CALL, key: str = "") -> Json:
         """`key` is an Idempotency-Key."""
         headers = {"Idempotency-Key": key} if key else {}
         return self._json("POST", path, content=msgspec.json.encode(body or {}), headers=headers, timeout=timeout)
@@ -57,10 +53,7 @@ class Http:
         return self._json("PUT", path, content=msgspec.json.encode(body))
 
     def delete(self, path: str) -> None:
-        self._json("DELETE", path)
-
-    def content(self, path: str) -> bytes:
-        return self._send("GET", path).content
+        self.send("DELETE", path)
 
     def items(self, path: str, limit: int = ALL, **query: Any) -> Iterator[Json]:
         """The items of a list, fetched page by page."""
@@ -86,10 +79,10 @@ class Http:
         raise AssertionError
 
     def _json(self, method: str, path: str, **options: Any) -> Json:
-        content = self._send(method, path, **options).content
+        content = self.send(method, path, **options).content
         return msgspec.json.decode(content, type=dict[str, Any]) if content else {}
 
-    def _send(self, method: str, path: str, **options: Any) -> httpx2.Response:
+    def send(self, method: str, path: str, **options: Any) -> httpx2.Response:
         if "content" in options:
             options["headers"] = {"Content-Type": "application/json"} | options.get("headers", {})
         with self.reaching():

@@ -31,8 +31,6 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class HttpRuns:
-    """Runs of one server."""
-
     in_process = False
 
     def __init__(self, http: Http) -> None:
@@ -95,7 +93,7 @@ class HttpRuns:
         contents = {}
         for key in filter(KEY.fullmatch, keys):
             with suppress(NotFound):
-                contents[key] = self.http.content(f"/results/{key}")
+                contents[key] = self.http.send("GET", f"/results/{key}").content
         return contents
 
     def explain(self, run: str, step: str, step_run: str | None) -> Json:

@@ -76,8 +76,6 @@ def svg_of(net: Net) -> str:
 
 
 class Picture:
-    """Measures and lays out a net, and writes its drawing."""
-
     def __init__(self, net: Net) -> None:
         self.net = net
         self.loops: list[list[int]] = [[] for _ in net.nodes]

@@ -204,8 +204,6 @@ class Bundle:
 
 
 class Sheet:
-    """The rows of a drawing."""
-
     def __init__(self, net: Net, boxes: Sequence[Sequence[str]], labels: Sequence[str]) -> None:
         self.net, self.boxes, self.labels = net, boxes, labels
         self.rows: list[list[str]] = []

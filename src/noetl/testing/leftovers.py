@@ -15,8 +15,6 @@ END_SECONDS = 5.0
 
 
 class Resources(NamedTuple):
-    """Resources of this process."""
-
     threads: frozenset[str]
     processes: frozenset[int]
     files: dict[str, str]

@@ -111,8 +111,6 @@ class SkippingClock(SystemClock):
 
 
 class _Trial:
-    """An engine for one run."""
-
     def __init__(self, tools: Mapping[str, Fake], credentials: Credentials, clock: SkippingClock) -> None:
         self.store, self.clock = InMemoryStore(), clock
         playbooks = LoadedPlaybooks(self.store)
@@ -193,8 +191,6 @@ def _safe(store: InMemoryStore, credentials: Credentials) -> Safe:
 
 
 class _WithFakes(Registry):
-    """The installed kinds, some of them replaced."""
-
     def __init__(self, tools: Mapping[str, Fake]) -> None:
         super().__init__()
         self.tools = tools

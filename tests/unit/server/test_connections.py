@@ -304,6 +304,6 @@ def test_held_bodies_of_strangers_are_refused_beyond_the_limit() -> None:
             until(lambda: memory.held == 0)
             with server.client(None) as client:
                 assert client.post("/api/v1/sessions", json={"user": "x", "password": "y"}).status_code == 401
-        assert not [line for line in server.log.getvalue().splitlines() if json.loads(line)["msg"] == "a defect"]
+        assert not [line for line in server.log.getvalue().splitlines() if json.loads(line)["msg"] == "internal error"]
     finally:
         server.close()
