@@ -1,4 +1,4 @@
-"""What can be asked of an execution. Late and repeated commands are ordinary: they change nothing."""
+"""Commands to an execution. Late and repeated commands change nothing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from noetl.model.outcome import Outcome
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Begin."""
-
     payload: dict[str, Any] = {}
     ctx: dict[str, Any] = {}
     parent: tuple[str, str, int] | None = None
@@ -22,43 +20,36 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A worker asks for work."""
-
     worker: str
     slots: int = 1
     pool: str | None = None
-    """The pool whose work it may do; None: of any."""
+    """The pool that the worker belongs to; None takes work of any pool."""
     id: str = ""
-    """The worker's own name for the claim: who asks again, because no answer came, gets the same leases."""
+    """The worker's name for the claim: repeated because no response came, it returns the same leases."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A worker tells what happened under a lease, and may ask for more work with the same breath.
-
-    `facts` are events that workers write. `hand_back` ends the lease of a lane early.
-    """
+    """The facts that a worker reports under a lease, with a claim for more work. `hand_back` ends the lease."""
 
     fence: int
     facts: tuple[Event, ...]
     first: int = 0
-    """How many facts of the lease were told before these: what comes again, because no answer came, is passed over."""
+    """Number of facts reported before these: facts that are repeated because no response came are skipped."""
     claim: Claim | None = None
     hand_back: bool = False
     blobs: tuple[tuple[str, bytes], ...] = ()
     """Content of references in the facts."""
     foreign: bool = False
-    """Whether another process sent it. Its facts are then checked against the lease; our own worker is trusted."""
+    """Whether another process sent it: its facts are then checked against the lease."""
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """The worker that held a lease is gone."""
+    """The worker that holds a lease sends no heartbeat any more."""
 
     fence: int
 
 
 class TimerDue(msgspec.Struct, frozen=True):
-    """A timer's time has come."""
-
     timer: str
 
 
@@ -71,51 +62,47 @@ class Signal(msgspec.Struct, frozen=True):
 
 
 class ChildEnded(msgspec.Struct, frozen=True):
-    """A child execution has ended."""
-
     child: str
     outcome: Outcome
 
 
 class Fork(msgspec.Struct, frozen=True):
-    """Go on alone. The state is that of another execution after one of its events."""
+    """Fork from another execution, whose state after one of its events is the state."""
 
     source_id: str
     source_seq: int
     since: float
     """When that event happened."""
     net: Net | None = None
-    """An edited playbook to go on with."""
+    """An edited playbook."""
     digest: str = ""
     payload: dict[str, Any] = {}
-    """What the source was requested with, for the workload of an edited playbook."""
+    """The payload of the source, for the workload of an edited playbook."""
     ctx: dict[str, Any] = {}
     retry: str | None = None
-    """The run that failed, or nothing in particular; None: this is no retry."""
+    """The run that failed, empty if there is none; None if this is no retry."""
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """Stop for good."""
-
     reason: str = ""
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Hand out nothing new."""
+    """Grant no work until Resume."""
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """Go on after a pause."""
+    """End a pause."""
 
 
 class Abandon(msgspec.Struct, frozen=True):
-    """End an execution as failed: what follows from another command could not be decided."""
+    """End an execution as failed, because another command could not be decided."""
 
     error: dict[str, Any]
     report: Report | None = None
-    """The report that could not be decided: its facts happened, and belong in the log."""
+    """The report that could not be decided: its facts belong in the log."""
     final: bool = True
-    """Whether the final step still runs."""
+    """Whether the final step runs."""
 
 
 Command: TypeAlias = (

@@ -1,7 +1,7 @@
-"""Everything that can happen, one small frozen class per fact.
+"""The events, one frozen class each.
 
-The wire name is what is stored; the class may be renamed freely. An event carries the decision, not the reason to
-decide again: rendered args, chosen arcs, patches. So replay runs no template and no user code.
+The wire name is stored; the class may be renamed. An event carries the decision (rendered args, chosen arcs, patches),
+so replay runs no template and no user code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EVENTS: dict[str, type[Event]] = {}
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Base of all events. `entity` is what the event is about, `status` how far that has come."""
+    """Base of all events. `entity` is the type of its subject, `status` the progress of that."""
 
     name: ClassVar[str] = ""
     source: ClassVar[Source] = "server"
@@ -51,7 +51,7 @@ def target_views(targets: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class ExecutionRequested(Event, frozen=True):
-    """Somebody asked for an execution."""
+    """An execution was requested."""
 
     name, entity, status = "playbook.execution.requested", "playbook", "in_progress"
 
@@ -59,7 +59,7 @@ class ExecutionRequested(Event, frozen=True):
     path: str
     payload: dict[str, Any] = {}
     parent: tuple[str, str, int] | None = None
-    """For a child: the execution and the run that wait for it, and how deep it stands."""
+    """Of a child: the execution and the run that wait for it, and its depth."""
 
 
 class RequestEvaluated(Event, frozen=True):
@@ -72,7 +72,7 @@ class RequestEvaluated(Event, frozen=True):
 
 
 class PlaybookStarted(Event, frozen=True):
-    """The execution is on its way."""
+    """The execution has started."""
 
     name, entity, status = "playbook.started", "playbook", "in_progress"
 
@@ -90,11 +90,11 @@ class WorkflowFinished(Event, frozen=True):
 
     outcome: Literal["succeeded", "failed", "cancelled"]
     error: dict[str, Any] | None = None
-    """Why the engine gave the execution up, if it could not decide what comes next."""
+    """Why the engine abandoned the execution, if it could not decide what comes next."""
 
 
 class PlaybookProcessed(Event, frozen=True):
-    """The end. Nothing follows."""
+    """The execution has ended. Nothing follows."""
 
     name, entity = "playbook.processed", "playbook"
 
@@ -104,19 +104,19 @@ class PlaybookProcessed(Event, frozen=True):
 
 
 class PlaybookPaused(Event, frozen=True):
-    """Nothing new is handed out until it is resumed."""
+    """No work is granted until it is resumed."""
 
     name, entity, status = "playbook.paused", "playbook", "paused"
 
 
 class PlaybookResumed(Event, frozen=True):
-    """Work is handed out again."""
+    """Work is granted again."""
 
     name, entity, status = "playbook.resumed", "playbook", "in_progress"
 
 
 class PlaybookCancelled(Event, frozen=True):
-    """Somebody stopped the execution: leases are revoked, nothing is scheduled."""
+    """The execution was cancelled: leases are revoked, nothing is scheduled."""
 
     name, entity = "playbook.cancelled", "playbook"
 
@@ -124,7 +124,7 @@ class PlaybookCancelled(Event, frozen=True):
 
 
 class ExecutionForked(Event, frozen=True):
-    """The events before this one were those of another execution; from here on this one goes its own way."""
+    """The events before this one are those of another execution, from which this one was forked."""
 
     name, entity, status = "execution.forked", "playbook", "in_progress"
 
@@ -133,21 +133,21 @@ class ExecutionForked(Event, frozen=True):
     """The last event that both have."""
     reason: Literal["fork", "retry"] = "fork"
     playbook: str = ""
-    """The digest of an edited playbook, if it goes on with one."""
+    """The digest of an edited playbook."""
     workload: dict[str, Any] | None = None
-    """The workload made anew, where that of the edited playbook differs."""
+    """The new workload, if that of the edited playbook differs."""
     set_ctx: Patch = ()
     again: tuple[str, ...] = ()
-    """Runs whose failed tasks are tried once more."""
+    """Runs whose failed tasks are retried."""
     moved: float = 0.0
-    """By how many seconds timers are due later: time stands still between the source and the fork."""
+    """Seconds by which timers are due later: the time between the source and the fork does not count."""
 
 
 # -- tokens and steps -----------------------------------------------------------------------------------------------
 
 
 class TokenEnqueued(Event, frozen=True):
-    """A token was put on a step."""
+    """A token was sent to a step."""
 
     name, entity, status = "token.enqueued", "token", "in_progress"
 
@@ -155,13 +155,13 @@ class TokenEnqueued(Event, frozen=True):
     step: str
     args: dict[str, Any] = {}
     origin: str | None = None
-    """The run whose arc it came through."""
+    """The run that sent it."""
     due: float | None = None
-    """When it arrives, if its arc delays it."""
+    """When it arrives, if its arc has a delay."""
 
 
 class TokenHeld(Event, frozen=True):
-    """The gate did not let the token in; it waits for `ctx` to change or a signal."""
+    """The gate did not admit the token; it waits for a change of `ctx` or a signal."""
 
     name, entity, status = "token.held", "token", "paused"
 
@@ -169,7 +169,7 @@ class TokenHeld(Event, frozen=True):
 
 
 class TokenDenied(Event, frozen=True):
-    """The gate will never let the token in; its branch ends."""
+    """The gate will never admit the token."""
 
     name, entity, status = "token.denied", "token", "skipped"
 
@@ -179,14 +179,14 @@ class TokenDenied(Event, frozen=True):
 
 
 class StepScheduled(Event, frozen=True):
-    """Tokens were taken and the step may run."""
+    """Tokens were consumed, and the step can run."""
 
     name, entity, status = "step.scheduled", "step", "in_progress"
 
     run: str
     tokens: tuple[int, ...] = ()
     args: dict[str, Any] = {}
-    """Only for the final step, which has no token."""
+    """Of the final step, which has no token."""
 
 
 class StepStarted(Event, frozen=True):
@@ -207,7 +207,7 @@ class StepStarted(Event, frozen=True):
 
 
 class StepRegranted(Event, frozen=True):
-    """A lease was lost; its work was handed out again."""
+    """A lease was lost, and its work was granted again."""
 
     name, entity, status = "step.regranted", "step", "in_progress"
 
@@ -225,7 +225,7 @@ class StepRegranted(Event, frozen=True):
 
 
 class StepPaused(Event, frozen=True):
-    """A lease ended before its run: it was lost or given back, or the run waits for something.
+    """A lease ended before its run: it was lost or returned, or the run waits for something.
 
     `until` says for what: `signal`, `child` or `retry`; then `index` is the iteration that waits, and `chain` the
     chain. A run that observes the execution waits for an `event`.
@@ -247,20 +247,20 @@ class StepPaused(Event, frozen=True):
 
 
 class StepResumed(Event, frozen=True):
-    """What a run waited for has come; it can be handed out again."""
+    """A run has received what it waited for, and can be granted again."""
 
     name, entity, status = "step.resumed", "step", "in_progress"
 
     run: str
     index: int | None = None
     outcome: Outcome | None = None
-    """What the waiting task came to; None if it is simply tried again."""
+    """The outcome of the waiting task; None if it is retried."""
     message: str | None = None
     """The id of the signal that was consumed."""
 
 
 class StepDone(Event, frozen=True):
-    """The pipeline of a run came to its end."""
+    """A run succeeded."""
 
     name, source, entity = "step.done", "worker", "step"
 
@@ -309,7 +309,7 @@ class NextEvaluated(Event, frozen=True):
 
 
 class LoopStarted(Event, frozen=True):
-    """The collection of a loop is known and stored."""
+    """The collection of a loop was evaluated and stored."""
 
     name, entity, status = "loop.started", "loop", "in_progress"
 
@@ -322,7 +322,7 @@ class LoopStarted(Event, frozen=True):
 
 
 class IterationStarted(Event, frozen=True):
-    """An item is being worked on."""
+    """An item has started."""
 
     name, source, entity, status = "loop.iteration.started", "worker", "loop", "in_progress"
 
@@ -331,7 +331,7 @@ class IterationStarted(Event, frozen=True):
 
 
 class IterationDone(Event, frozen=True):
-    """An item is finished."""
+    """An item succeeded."""
 
     name, source, entity = "loop.iteration.done", "worker", "loop"
 
@@ -355,7 +355,7 @@ class IterationFailed(Event, frozen=True):
 
 
 class LoopDone(Event, frozen=True):
-    """All items are finished."""
+    """All items have ended."""
 
     name, entity = "loop.done", "loop"
 
@@ -379,10 +379,7 @@ class TaskStarted(Event, frozen=True):
 
 
 class TaskDone(Event, frozen=True):
-    """A call came to its outcome (or was skipped), and the policy decided what follows.
-
-    Carries all a resume needs: the outcome, the patches, the directive and the next task.
-    """
+    """A call has its outcome (or was skipped), and the policy decided what follows."""
 
     name, source, entity = "task.done", "worker", "task"
 
@@ -397,7 +394,7 @@ class TaskDone(Event, frozen=True):
     skipped: bool = False
     duration_ms: float = 0.0
     error: Error | None = None
-    """What the pipeline fails with, where it is not the error of the outcome."""
+    """The error of the pipeline, if it is not that of the outcome."""
 
 
 class SinkStarted(TaskStarted, frozen=True):
@@ -413,13 +410,13 @@ class SinkProcessed(TaskDone, frozen=True):
 
 
 class TaskRetryScheduled(Event, frozen=True):
-    """The task will run again, at once or when the time has come."""
+    """The task will run again when it is due."""
 
     name, source, entity, status = "task.retry.scheduled", "worker", "task", "in_progress"
 
     task: TaskId
     attempt: int
-    """The attempt that comes."""
+    """The next attempt."""
     due: float = 0.0
 
 
@@ -430,11 +427,11 @@ class PollStarted(Event, frozen=True):
 
     task: TaskId
     due: float | None = None
-    """When it is given up."""
+    """When it times out."""
 
 
 class PollIteration(Event, frozen=True):
-    """A call of a poll was looked at."""
+    """The result of a call of a poll was evaluated."""
 
     name, source, entity, status = "poll.iteration", "worker", "poll", "in_progress"
 
@@ -445,7 +442,7 @@ class PollIteration(Event, frozen=True):
 
 
 class PollFinished(Event, frozen=True):
-    """A poll is over: the result is ready, or it was given up."""
+    """A poll has ended: the result is ready, or it failed or timed out."""
 
     name, source, entity = "poll.finished", "worker", "poll"
 
@@ -476,7 +473,7 @@ class CtxPatched(Event, frozen=True):
 
 
 class MessageReceived(Event, frozen=True):
-    """A signal arrived and is kept until somebody waits for it."""
+    """A signal arrived. It is kept until a run consumes it."""
 
     name, entity = "message.received", "workflow"
 
@@ -486,7 +483,7 @@ class MessageReceived(Event, frozen=True):
 
 
 class TimerArmed(Event, frozen=True):
-    """Something will happen at a time."""
+    """A timer was set."""
 
     name, entity, status = "timer.armed", "timer", "in_progress"
 
@@ -495,10 +492,10 @@ class TimerArmed(Event, frozen=True):
 
 
 class TimerFired(Event, frozen=True):
-    """The time has come."""
+    """A timer was due."""
 
     name, entity = "timer.fired", "timer"
 
     timer: str
     error: dict[str, Any] | None = None
-    """Of the time limit of the execution: why it fails."""
+    """Of the time limit of the execution: the error it fails with."""

@@ -1,6 +1,6 @@
-"""The state of an execution: the fold of its log, owned and mutated by one keeper, cheap to change.
+"""The state of an execution: the fold of its log, mutable and owned by one process.
 
-Finished runs leave; what remains of a step is its last result. So memory follows what is alive, not what has been.
+Finished runs leave; of a step only its last result remains. So memory grows with what is alive, not with the log.
 """
 
 from __future__ import annotations
@@ -29,17 +29,15 @@ Value = TypeVar("Value")
 
 
 class Tracked(dict[Key, Value], Generic[Key, Value]):
-    """A part of the state that the store also keeps as rows: it knows which keys have moved since they were stored.
-
-    Only these ways to change it are used.
-    """
+    """A part of the state that the store also has as rows: it records which keys have changed since they were stored.
+    Change it by these methods only."""
 
     __slots__ = ("moved",)
 
     def __init__(self, items: Mapping[Key, Value] | None = None) -> None:
         super().__init__(items or {})
         self.moved: dict[Key, bool] = {}
-        """Keys that were touched, and whether they were there before."""
+        """Keys that have changed, and whether they existed before."""
 
     def __setitem__(self, key: Key, value: Value) -> None:
         self.moved.setdefault(key, key in self)
@@ -82,7 +80,7 @@ class Poll(msgspec.Struct):
 
 
 class Progress(msgspec.Struct):
-    """How far a pipeline has come; what a worker needs to carry on after the last accepted task."""
+    """How far a pipeline has come: what a worker needs to continue after the last accepted task."""
 
     at: str | None = None
     """The label that runs next; None before the first task."""
@@ -93,24 +91,24 @@ class Progress(msgspec.Struct):
     tasks: dict[str, Any] = {}
     """Outcomes by label, as templates see them."""
     writes: list[Write] = []
-    """What an item that works beside others wrote to ctx itself: it sees that, and nothing of the others."""
+    """What an item of a parallel loop wrote to ctx: it sees these writes, and none of the other items."""
     due: float | None = None
     """When the next attempt may begin."""
     repeats: int = 0
-    """How often rules have tried the next task again although it was ok; each time it is to have its effect anew."""
+    """How often rules have repeated the next task although it was ok; each time it has its effect again."""
     started: bool = False
     """The next task was started before: it may have had its effect."""
     delivered: Outcome | None = None
     """The outcome of the next task, if it was waited for."""
     ended: bool = False
     failure: tuple[Error, str, int] | None = None
-    """Why, at which task and attempt it failed. Only known on its own where others run beside it in an iterator."""
+    """Error, task and attempt with which it failed."""
     polls: dict[str, Poll] = {}
-    """Calls that are being repeated until they are ready, by label."""
+    """Polls under way, by label."""
 
 
 class Parked(msgspec.Struct):
-    """An iteration (or a whole run) that waits and holds no worker."""
+    """An item, or a whole run, that waits without a lease."""
 
     until: str
     key: str = ""
@@ -121,14 +119,14 @@ class Parked(msgspec.Struct):
 
 
 class Loop(msgspec.Struct):
-    """Where a loop stands. Indexes that nobody has yet are `next` and beyond, and those in `returned`."""
+    """The progress of a loop. Unleased items are those from `next` on, and those in `returned`."""
 
     total: int
     items: Any
     next: int = 0
     returned: list[Interval] = []
     lanes: dict[int, Interval] = {}
-    """What is left of each lane, by fence."""
+    """Remaining items of each lane, by fence."""
     lane: int = 1
     """The lane length of the last grant."""
     lane_seconds: list[float] = []
@@ -205,20 +203,20 @@ class StepResult(msgspec.Struct):
 
 
 class Lease(msgspec.Struct):
-    """Work in a worker's hands."""
+    """Work that is granted to a worker."""
 
     run: str
     worker: str
     since: float
     ttl: float
-    """How long after the worker's last sign of life it is taken for lost."""
+    """Seconds after the last heartbeat of the worker until it is lost."""
     claim: str = ""
     facts: int = 0
-    """How many facts were accepted under it."""
+    """Number of facts accepted under it."""
 
 
 class Ended(msgspec.Struct):
-    """A run that has ended and whose arcs have not been looked at yet."""
+    """A run that has ended and is not routed yet."""
 
     run: str
     on: str
@@ -226,7 +224,7 @@ class Ended(msgspec.Struct):
     args_by: dict[str, Any]
     event: dict[str, Any]
     tokens: int = -1
-    """How many tokens are still to be sent; -1 until the arcs were looked at."""
+    """Number of tokens still to be sent; -1 until it is routed."""
     after_call: AfterCallProgress | None = msgspec.field(default=None, name="tail")
     failure_handled: bool = False
     """It failed, and the step handled the failure itself."""
@@ -243,11 +241,11 @@ class Execution(msgspec.Struct):
     workload: dict[str, Any] = {}
     ctx: dict[str, Any] = {}
     ctx_sizes: dict[str, int] = {}
-    """What each value of ctx takes in JSON; ctx has a limit as a whole."""
+    """Encoded size of each value of ctx, whose total size is limited."""
     ctx_bytes: int = 0
     parent: tuple[str, str, int] | None = None
     forked: tuple[str, int] | None = None
-    """The execution that this one was forked from, and the last event that both have."""
+    """The source of a fork, and the last event that both have."""
     tokens: dict[int, Token] = {}
     next_token: int = 1
     fence: int = 0
@@ -257,7 +255,7 @@ class Execution(msgspec.Struct):
     """How often each step was entered."""
     steps: dict[str, StepResult] = {}
     ready: dict[str, str] = {}
-    """Runs that somebody could work on now, with the pool whose workers may."""
+    """Runs that can be granted now, with their pool."""
     leases: dict[int, Lease] = {}
     timers: dict[str, float] = {}
     signals: dict[str, list[tuple[str, Any]]] = {}
@@ -268,14 +266,14 @@ class Execution(msgspec.Struct):
     """Tokens at steps that join, by step."""
     held: dict[int, None] = {}
     delayed: dict[int, None] = {}
-    """Tokens on their way through an arc that delays them."""
+    """Tokens on arcs with a delay."""
     ended: dict[str, Ended] = {}
     observers: dict[str, None] = msgspec.field(default_factory=dict, name="listeners")
     """Runs that evaluate every event of the execution."""
     occupancy: dict[str, int] = {}
     """Number of tokens and runs at each step, for joins."""
     changed: bool = False
-    """`ctx` has changed or a signal has come since held tokens were looked at."""
+    """`ctx` has changed or a signal has come since held tokens were evaluated."""
     deliverable: bool = msgspec.field(default=False, name="listening")
     """A signal, or a run that waits for one, is new."""
     failure: dict[str, Any] | None = None
@@ -284,7 +282,7 @@ class Execution(msgspec.Struct):
     """The time limit of the execution has passed: no branch may end first."""
     cancel_reason: str | None = None
     finished: str | None = None
-    """The outcome of the workflow, once nothing can run any more; only the final step may still run."""
+    """The outcome of the workflow, once only the final step may still run."""
     last: str | None = None
     """The step that ended last."""
     result: Any = None
@@ -300,7 +298,7 @@ class Execution(msgspec.Struct):
         self.ready, self.leases, self.timers = Tracked(self.ready), Tracked(self.leases), Tracked(self.timers)
 
     def drain(self) -> tuple[dict[str, str | None], dict[int, Lease | None], dict[str, float | None]]:
-        """What of `ready`, `leases` and `timers` has moved since this was last asked, None where something is gone."""
+        """The changes of `ready`, `leases` and `timers` since the last call; None for a removed key."""
         ready, leases, timers = self.ready, self.leases, self.timers
         assert isinstance(ready, Tracked)
         assert isinstance(leases, Tracked)
@@ -325,12 +323,12 @@ class Execution(msgspec.Struct):
 
     @property
     def depth(self) -> int:
-        """How many executions stand above this one."""
+        """Number of executions above this one."""
         return self.parent[2] if self.parent else 0
 
     @property
     def shown_status(self) -> str:
-        """The status as people see it: a run that can only go on when something comes is waiting."""
+        """The status for people: a run that nobody can work on is `waiting`."""
         idle = (
             self.status == "running" and not self.leases and not self.ready and not self.unadmitted and not self.ended
         )

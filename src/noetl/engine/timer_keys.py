@@ -1,4 +1,4 @@
-"""Timers by what they are for, and the names under which they are stored."""
+"""Timers by purpose, with the names under which they are stored."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TokenDelay(NamedTuple):
 
 
 class MoreFirings(NamedTuple):
-    """The net is not quiet yet; the next decision goes on."""
+    """More transitions are enabled; the next decision fires them."""
 
     @property
     def name(self) -> str:

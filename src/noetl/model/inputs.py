@@ -20,6 +20,16 @@ from noetl.model.kind import Kind
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and indexes from an input's value down to a part of it."""
 
+WORDS: dict[type, str] = {inspect.StrType: "text", inspect.BoolType: "yes/no", inspect.NoneType: "null"}
+SCALARS: dict[type, tuple[type, ...]] = {
+    inspect.StrType: (str,),
+    inspect.BoolType: (bool,),
+    inspect.IntType: (int,),
+    inspect.FloatType: (int, float),
+    inspect.NoneType: (type(None),),
+}
+"""Types of the values that each scalar type takes."""
+FOUND = ((bool, "yes/no"), (int | float, "a number"), (str, "text"), (list | tuple, "a list"), (Mapping, "a map"))
 TEMPLATE = {"type": "string", "pattern": r"\{[{%]"}
 """Schema of a string that holds a template."""
 
@@ -160,17 +170,13 @@ def _alternatives(kind: inspect.Type) -> tuple[inspect.Type, ...]:
 
 def _words(kind: inspect.Type, plural: bool = False) -> str:
     s = "s" if plural else ""
+    if type(kind) in WORDS:
+        return WORDS[type(kind)]
     match kind:
-        case inspect.StrType():
-            return "text"
-        case inspect.BoolType():
-            return "yes/no"
         case inspect.IntType():
             return f"whole number{s}"
         case inspect.FloatType():
             return f"number{s}"
-        case inspect.NoneType():
-            return "null"
         case inspect.LiteralType() | inspect.EnumType():
             return f"one of {', '.join(map(str, _choices(kind)))}"
         case inspect.CollectionType(item_type=item):
@@ -234,17 +240,10 @@ def _misfit(kind: inspect.Type, value: object, path: Path) -> Misfit | None:
 
 def _fits(kind: inspect.Type, value: object) -> bool:
     """Whether the value has the outer shape of the type; types without a YAML word are left to the tool."""
+    if type(kind) in SCALARS:
+        types = SCALARS[type(kind)]
+        return isinstance(value, types) and (bool in types or not isinstance(value, bool))
     match kind:
-        case inspect.StrType():
-            return isinstance(value, str)
-        case inspect.BoolType():
-            return isinstance(value, bool)
-        case inspect.IntType():
-            return isinstance(value, int) and not isinstance(value, bool)
-        case inspect.FloatType():
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case inspect.NoneType():
-            return value is None
         case inspect.LiteralType() | inspect.EnumType():
             return any(value == choice and type(value) is type(choice) for choice in _choices(kind))
         case inspect.CollectionType():
@@ -279,13 +278,13 @@ def _entry(kind: inspect.DictType, key: object, value: object, path: Path) -> Mi
 
 
 def _keys(struct: inspect.StructType, value: Mapping[Any, object], path: Path) -> Iterator[Misfit | None]:
-    known = {field.name: field for field in _fields(struct)}
+    declared = {field.name: field for field in _fields(struct)}
     for key, part in value.items():
-        if key in known:
-            yield _misfit(known[key].type, part, (*path, key))
+        if key in declared:
+            yield _misfit(declared[key].type, part, (*path, key))
         elif struct.forbid_unknown_fields and key != struct.tag_field:
-            yield Misfit((*path, str(key)), f"unknown key; there are {', '.join(known)}")
-    for name, field in known.items():
+            yield Misfit((*path, str(key)), f"unknown key; there are {', '.join(declared)}")
+    for name, field in declared.items():
         if field.required and name not in value:
             yield Misfit(path, f"{name!r} is missing")
 
@@ -328,21 +327,9 @@ def _article(kind: inspect.Type) -> str:
 
 
 def _found(value: object) -> str:
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return "yes/no"
-        case int() | float():
-            return "a number"
-        case str():
-            return "text"
-        case list() | tuple():
-            return "a list"
-        case Mapping():
-            return "a map"
-        case _:
-            return "something else"
+    if value is None:
+        return "nothing"
+    return next((word for kind, word in FOUND if isinstance(value, kind)), "something else")
 
 
 def _literal(value: object) -> str:
@@ -352,18 +339,18 @@ def _literal(value: object) -> str:
 # JSON Schema
 
 
-def _object(node: dict[str, Any], definitions: dict[str, Any], seen: tuple[str, ...]) -> dict[str, Any]:
+def _object(node: dict[str, Any], definitions: dict[str, Any], outer: tuple[str, ...]) -> dict[str, Any]:
     """A map with known keys. Its title is a Python name and is dropped."""
     out = {key: value for key, value in node.items() if key != "title"}
-    out["properties"] = {name: _admit(part, definitions, seen) for name, part in node.get("properties", {}).items()}
+    out["properties"] = {name: _admit(part, definitions, outer) for name, part in node.get("properties", {}).items()}
     return out
 
 
-def _admit(node: dict[str, Any], definitions: dict[str, Any], seen: tuple[str, ...]) -> dict[str, Any]:
+def _admit(node: dict[str, Any], definitions: dict[str, Any], outer: tuple[str, ...]) -> dict[str, Any]:
     """The same schema, but a template will do as well."""
     annotations = {key: node[key] for key in ("description", "default", "examples") if node.get(key) is not None}
     shape = {key: value for key, value in node.items() if key not in ("description", "default", "examples")}
-    options = [_inner(option, definitions, seen) for option in shape.get("anyOf", [shape])]
+    options = [_inner(option, definitions, outer) for option in shape.get("anyOf", [shape])]
     if any(option in ({}, {"type": "string"}) for option in options):
         options = [{}] if {} in options else options
     else:
@@ -371,16 +358,16 @@ def _admit(node: dict[str, Any], definitions: dict[str, Any], seen: tuple[str, .
     return (options[0] if len(options) == 1 else {"anyOf": options}) | annotations
 
 
-def _inner(node: dict[str, Any], definitions: dict[str, Any], seen: tuple[str, ...]) -> dict[str, Any]:
+def _inner(node: dict[str, Any], definitions: dict[str, Any], outer: tuple[str, ...]) -> dict[str, Any]:
     ref = node.get("$ref")
-    if ref in seen:
+    if ref in outer:
         return {}  # a model that holds itself: deeper down, anything goes
     if ref is not None:
-        return _inner(definitions[ref.removeprefix("#/$defs/")], definitions, (*seen, ref))
+        return _inner(definitions[ref.removeprefix("#/$defs/")], definitions, (*outer, ref))
     if "properties" in node:
-        return _object(node, definitions, seen)
+        return _object(node, definitions, outer)
     return {
-        key: _admit(value, definitions, seen)
+        key: _admit(value, definitions, outer)
         if key in ("items", "additionalProperties") and isinstance(value, dict)
         else value
         for key, value in node.items()
