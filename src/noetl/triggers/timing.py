@@ -96,9 +96,22 @@ def latest(schedule: Schedule, since: float, until: float, count: int) -> list[f
         span *= 2
 
 
+class _Cron(CronSim):
+    """Advances to full hours; CronSim goes from 01:30 to 03:30 where clocks are moved by half an hour."""
+
+    def advance_hour(self) -> bool:
+        if self.dt.hour in self.hours:
+            return False
+        while self.dt.hour not in self.hours:
+            self.tick(seconds=3600 - 60 * self.dt.minute - self.dt.second)
+            if self.dt.hour == 0:
+                break  # the day may not match
+        return True
+
+
 def firings(schedule: Schedule, after: float) -> Iterator[float]:
     if schedule.cron is not None:
-        for moment in CronSim(schedule.cron, datetime.fromtimestamp(math.floor(after), zone_of(schedule.timezone))):
+        for moment in _Cron(schedule.cron, datetime.fromtimestamp(math.floor(after), zone_of(schedule.timezone))):
             due = moment.timestamp()
             if due > after:  # in the second of two equal hours, times of the first come again
                 yield due

@@ -90,6 +90,10 @@ def test_every_half_hour_goes_on_in_both_equal_hours_and_over_the_missing_one() 
 def test_a_zone_that_moves_by_half_an_hour() -> None:
     found = wall("15 2 * * *", at("2026-10-03T12:00", "Australia/Lord_Howe"), 2, "Australia/Lord_Howe")
     assert found == ["2026-10-04 02:30+11:00", "2026-10-05 02:15+11:00"]
+    found = wall("5 */3 * * SUN", at("2026-04-05T00:05", "Australia/Lord_Howe"), 2, "Australia/Lord_Howe")
+    assert found == ["2026-04-05 03:05+10:30", "2026-04-05 06:05+10:30"]
+    found = wall("5 */3 * * *", at("2026-10-04T01:52", "Australia/Lord_Howe"), 2, "Australia/Lord_Howe")
+    assert found == ["2026-10-04 03:05+11:00", "2026-10-04 06:05+11:00"]
 
 
 @given(
