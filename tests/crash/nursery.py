@@ -45,9 +45,9 @@ from noetl.tools.registry import KINDS  # noqa: E402
 from noetl.worker import worker  # noqa: E402
 
 PR_SET_CHILD_SUBREAPER = 36
-CHILD_SECONDS = 20.0
+CHILD_SECONDS = 75.0
 """A child that takes longer hangs: it writes where to `hang.txt` and ends."""
-ORPHAN_SECONDS = 20.0
+ORPHAN_SECONDS = 30.0
 
 
 class Order(msgspec.Struct):

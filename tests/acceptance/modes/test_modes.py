@@ -35,7 +35,7 @@ def test_playbook_ends_as_it_should(mode: Mode, name: str) -> None:
 def _check_logs(mode: Mode, execution: str, case: Case) -> None:
     """What tasks have written is there when the run has ended, or a moment later."""
     if case.logs:
-        lines = until(lambda: [one["line"] for one in mode.logs(execution)], 20)
+        lines = until(lambda: [one["line"] for one in mode.logs(execution)])
         assert [line for line in case.logs if line not in lines] == []
 
 

@@ -48,7 +48,7 @@ class Raw:
     def ask(
         self, method: str, target: str, headers: dict[str, str] | None = None, body: bytes = b""
     ) -> tuple[int, bytes]:
-        with closing(http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=20)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=120)) as connection:
             connection.putrequest(method, target, skip_host="Host" in (headers or {}), skip_accept_encoding=True)
             for name, value in (headers or {}).items():
                 connection.putheader(name, value)
@@ -251,7 +251,7 @@ def test_pages_of_others_may_not_ask(server: ApiServer, raw: Raw, origin: str) -
 
 
 def test_a_header_that_is_there_twice_counts_for_nothing(server: ApiServer) -> None:
-    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)) as connection:
         connection.putrequest("GET", "/api/v1/executions")
         for role in ("admin", "viewer"):
             connection.putheader("Authorization", f"Bearer {server.tokens[role]}")
