@@ -36,9 +36,9 @@ from noetl.store.sqlite import SqliteStore
 from noetl.tools.registry import KINDS
 from noetl.worker.http_link import HttpLink, api, headers
 from noetl.worker.output import Output
-from noetl.worker.shift import Shift
-from noetl.worker.wire import Heartbeat, encode
+from noetl.worker.wire import HeartbeatRequest, encode
 from noetl.worker.worker import Worker
+from noetl.worker.worker_loop import WorkerLoop
 
 URL, NAME = "http://127.0.0.1", "cost"
 SHORT = f"""{HEAD}  - {{step: one, tool: [{{t: {{kind: noop}}}}], next: {{arcs: [{{step: two}}]}}}}
@@ -89,8 +89,8 @@ async def served(folder: Path) -> AsyncIterator[Prepare]:
     host = app.api.host
     transport = CountingTransport(app=app)
     link = await connected(store, transport)
-    shift = Shift(Worker(NAME, link, KINDS, clock, 1, link.output.write), lambda message: None)
-    engine, working = asyncio.create_task(host.run()), asyncio.create_task(shift.run())
+    loop = WorkerLoop(Worker(NAME, link, KINDS, clock, 1, link.output.write), lambda message: None)
+    engine, working = asyncio.create_task(host.run()), asyncio.create_task(loop.run())
     client = httpx2.AsyncClient(base_url=URL, headers=headers(token(store, "admin")), transport=transport)
 
     def prepare(text: str) -> Run:
@@ -107,7 +107,7 @@ async def served(folder: Path) -> AsyncIterator[Prepare]:
         return run
 
     yield prepare
-    shift.end()
+    loop.stop()
     await working
     engine.cancel()
     await asyncio.gather(engine, return_exceptions=True)
@@ -123,8 +123,10 @@ async def connected(store: SqliteStore, transport: httpx2.AsyncBaseTransport) ->
     link = HttpLink(URL, secret, NAME, "default", Output(clock))
     await link.client.aclose()
     link.client = httpx2.AsyncClient(base_url=api(URL), headers=headers(secret), transport=transport)
-    await link.call("POST", "/heartbeat", encode(Heartbeat(NAME, "default", 1, {}, "localhost", clock.now(), "0")))
-    link.known.set()
+    await link.call(
+        "POST", "/heartbeat", encode(HeartbeatRequest(NAME, "default", 1, {}, "localhost", clock.now(), "0"))
+    )
+    link.registered.set()
     return link
 
 

@@ -23,7 +23,7 @@ from noetl.errors import UsageError
 from noetl.server.listen import CLOSE_SECONDS
 from noetl.server.roles import ALLOWED
 from noetl.settings import VARIABLES, server_address
-from noetl.worker.shift import GRACE_SECONDS, HAND_BACK_SECONDS
+from noetl.worker.worker_loop import GRACE_SECONDS, HAND_BACK_SECONDS
 
 HOME = Path(__file__).parents[1]
 DEPLOY = HOME / "deploy"

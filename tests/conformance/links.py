@@ -44,10 +44,11 @@ from noetl.store.ports import Store, WorkerSession
 from noetl.tools.registry import KINDS
 from noetl.worker import wire
 from noetl.worker.http_link import HttpLink
+from noetl.worker.link import Link
 from noetl.worker.output import Output
-from noetl.worker.shift import Shift
 from noetl.worker.work import Work
-from noetl.worker.worker import Link, Worker
+from noetl.worker.worker import Worker
+from noetl.worker.worker_loop import WorkerLoop
 
 PATIENCE_SECONDS = 120.0
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: link, path: tests/link}\n"
@@ -141,7 +142,7 @@ class HttpStand(LocalStand):
 
     def link(self, worker: str = "w1", pool: str = "default") -> HttpLink:
         made = HttpLink(self.url, self.token, worker, pool, self.output)
-        made.known.set()
+        made.registered.set()
         self.links.append(made)
         return made
 
@@ -151,9 +152,9 @@ class HttpStand(LocalStand):
         return await link.arrived(wire.decode_works(await link.call("POST", "/claim", wire.encode(asked))), uptime())
 
     async def beat(self, worker: str, leases: dict[str, list[int]]) -> tuple[list[tuple[str, int]], list[str]]:
-        message = wire.encode(wire.Heartbeat(worker, "default", 4, leases))
-        pulse = wire.decode_as(wire.Pulse, await self.link(worker).call("POST", "/heartbeat", message))
-        return pulse.revoked, pulse.paused
+        message = wire.encode(wire.HeartbeatRequest(worker, "default", 4, leases))
+        reply = wire.decode_as(wire.HeartbeatReply, await self.link(worker).call("POST", "/heartbeat", message))
+        return reply.revoked, reply.paused
 
 
 @asynccontextmanager
@@ -420,12 +421,12 @@ class ServerLinkSuite(LinkSuite):
     def test_a_worker_runs_everything_to_its_end(self, opening: Open) -> None:
         async def story(stand: Stand) -> None:
             worker = Worker("w1", stand.link(), KINDS, SystemClock(), 8, Output(SystemClock()).write)
-            shift = Shift(worker, pytest.fail)
-            running = asyncio.create_task(shift.run())
-            loop, chain = await start(stand, LOOP, items=300), await start(stand, CHAIN)
-            await until(lambda: all(state(stand, one).over for one in (loop, chain)))
-            assert (state(stand, loop).result, state(stand, chain).result) == (list(range(300)), 1)
-            shift.end()
+            loop = WorkerLoop(worker, pytest.fail)
+            running = asyncio.create_task(loop.run())
+            items, chain = await start(stand, LOOP, items=300), await start(stand, CHAIN)
+            await until(lambda: all(state(stand, one).over for one in (items, chain)))
+            assert (state(stand, items).result, state(stand, chain).result) == (list(range(300)), 1)
+            loop.stop()
             await running
 
         play(opening, story)
@@ -433,11 +434,11 @@ class ServerLinkSuite(LinkSuite):
     def test_a_worker_that_ends_hands_back_what_it_has(self, opening: Open) -> None:
         async def story(stand: Stand) -> None:
             worker = Worker("w1", stand.link(), KINDS, SystemClock(), 8, Output(SystemClock()).write)
-            shift = Shift(worker, pytest.fail, grace=0.0)
+            loop = WorkerLoop(worker, pytest.fail, grace=0.0)
             execution = await start(stand, CHAIN.replace("{kind: noop, result: 1}", "{kind: shell, cmds: [sleep 600]}"))
-            running = asyncio.create_task(shift.run())
+            running = asyncio.create_task(loop.run())
             await until(lambda: worker.leases)
-            shift.end()
+            loop.stop()
             await running
             assert state(stand, execution).leases == {}
             (work,) = await stand.link("w2").claim(Claim("w2", 1))

@@ -42,7 +42,7 @@ from noetl.store.credentials import SealedCredential  # noqa: E402
 from noetl.store.sqlite import SqliteStore  # noqa: E402
 from noetl.tools.base import Context, Run  # noqa: E402
 from noetl.tools.registry import KINDS  # noqa: E402
-from noetl.worker import worker  # noqa: E402
+from noetl.worker import lease_run  # noqa: E402
 
 PR_SET_CHILD_SUBREAPER = 36
 CHILD_SECONDS = 75.0
@@ -112,7 +112,7 @@ def make_small() -> None:
     children.MAX_DEPTH = 3
     committer.SNAPSHOT_EVENTS = 12
     pipeline.DURABLE_WAIT_SECONDS = 0.05
-    worker.FAST_LANE_SECONDS = 0.02
+    lease_run.FAST_LANE_SECONDS = 0.02
 
 
 async def _carry(case: Case, store: Any, resume: bool) -> None:

@@ -23,7 +23,9 @@ from typing import Any, NamedTuple
 PACKAGES = ("host", "runtime", "worker")
 """The parts of noetl that wait for the world."""
 SERVER = ("background", "child_syncer", "heartbeats", "local_heartbeat", "reaper", "recovery", "server_host")
-REMOTE = frozenset([*SERVER, "stored_work", "sweeper", "unheard", "waiters", "heart", "http_link", "reports", "shift"])
+REMOTE = frozenset(
+    [*SERVER, "stored_work", "sweeper", "unheard", "waiters", "heartbeat", "http_link", "reports", "worker_loop"]
+)
 """Modules of servers and their workers: those are killed from outside, in tests/acceptance/modes."""
 AWAIT = ("before", "after")
 ENTER = ("before entering", "after entering", "before leaving", "after leaving")

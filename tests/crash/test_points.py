@@ -27,7 +27,7 @@ BY_NO_PLAYBOOK = {
     "host.dispatcher:Dispatcher.claim:3": "the same",
     "host.dispatcher:Dispatcher.find_all_ready": "only a server scans the store",
     "host.dispatcher:Dispatcher.on_hint": "NATS, which tests/acceptance/modes takes away and brings back",
-    "host.local_link:LocalLink.shelve": "the same",
+    "host.local_link:LocalLink.put_in_bucket": "the same",
     "runtime.contents:Contents.put_in_bucket": "the same",
     "host.local_link:LocalLink.claim:2": "the worker of `noetl dev`, which is killed in tests/acceptance/modes",
     "host.local_link:LocalLink.report:2": "the same",
@@ -37,10 +37,10 @@ BY_NO_PLAYBOOK = {
     "runtime.loaded_executions:LoadedExecutions.require": "the same",
     "runtime.contents:Contents.read:1": "an object store: content is there before a fact speaks of it",
     "runtime.contents:Contents.read_json:1": "the same",
-    "worker.worker:Lease._kept:2": "the same",
+    "worker.result_store:ResultStore._put:2": "the same",
     "runtime.store_thread:StoreThread.look:1": "only a server has many who ask the same",
-    "worker.worker:Lease._kept:3": "NATS as well",
-    "worker.worker:Lease.run:2": "another worker has opened secrets: those of a server do, and are killed there",
+    "worker.result_store:ResultStore._put:3": "NATS as well",
+    "worker.lease_run:LeaseRun.run:2": "another worker has opened secrets: those of a server do, and are killed there",
     "worker.terms:LeaseTerms.current:1": "only a worker of a server waits for heartbeats",
 }
 """Places that no reference playbook comes by, and why that has to be so."""

@@ -32,8 +32,8 @@ from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store import codec
 from noetl.tools.base import Context
 from noetl.tools.registry import KINDS, Registry
+from noetl.worker.link import Link
 from noetl.worker.work import Work
-from noetl.worker.worker import Link
 
 EXECUTION = "00000000-0000-7000-8000-000000000001"
 START_TIME = 1_700_000_000.0

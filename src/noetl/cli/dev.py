@@ -25,8 +25,8 @@ from noetl.settings import nats_settings, traces_endpoint
 from noetl.store.ports import Store, WorkerSession
 from noetl.tools.registry import KINDS
 from noetl.worker.output import Output
-from noetl.worker.shift import Shift
 from noetl.worker.worker import Worker
+from noetl.worker.worker_loop import WorkerLoop
 
 PORT = 8082
 SLOTS = 64
@@ -63,13 +63,13 @@ async def _serve(store: Store, listener: socket.socket, token: str, options: Hos
     url = url_of(listener)
     forbid_addresses()
     async with running(store, listener, options) as host:
-        shift, heartbeat = _worker(host, options.log)
-        on_signal(lambda: shift.end() if host.ended.is_set() else host.ended.set())
-        working, beating = asyncio.create_task(shift.run()), asyncio.create_task(heartbeat.run())
+        loop, heartbeat = _worker(host, options.log)
+        on_signal(lambda: loop.stop() if host.ended.is_set() else host.ended.set())
+        working, beating = asyncio.create_task(loop.run()), asyncio.create_task(heartbeat.run())
         click.echo(f"noetl dev: {url}/#token={token}", err=True)
         click.echo(f"export NOETL_SERVER={url} NOETL_TOKEN={token}")
         await host.ended.wait()
-        shift.end()
+        loop.stop()
         await asyncio.gather(working, return_exceptions=True)
         beating.cancel()
         await asyncio.gather(beating, return_exceptions=True)
@@ -77,7 +77,7 @@ async def _serve(store: Store, listener: socket.socket, token: str, options: Hos
         await KINDS.close()
 
 
-def _worker(host: Host, log: Log) -> tuple[Shift, LocalHeartbeat]:
+def _worker(host: Host, log: Log) -> tuple[WorkerLoop, LocalHeartbeat]:
     """A worker beside the server."""
     clock, name = SystemClock(), f"dev-{os.getpid()}"
     output = Output(clock)
@@ -85,4 +85,4 @@ def _worker(host: Host, log: Log) -> tuple[Shift, LocalHeartbeat]:
     worker = Worker(name, link, KINDS, clock, SLOTS, output.write)
     session = WorkerSession(name, POOL, SLOTS, socket.gethostname(), clock.now(), version=noetl.__version__)
     heartbeat = LocalHeartbeat(worker, link, session, host.engine.heartbeats, host.engine.on_error)
-    return Shift(worker, partial(log.write, "warning"), GRACE_SECONDS), heartbeat
+    return WorkerLoop(worker, partial(log.write, "warning"), GRACE_SECONDS), heartbeat

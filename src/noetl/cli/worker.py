@@ -32,12 +32,12 @@ from noetl.settings import (
     take_over,
 )
 from noetl.tools.registry import KINDS
-from noetl.worker.heart import Heart
+from noetl.worker.heartbeat import Heartbeat
 from noetl.worker.http_link import HttpLink
 from noetl.worker.output import Output
-from noetl.worker.shift import GRACE_SECONDS, Shift
-from noetl.worker.wire import Heartbeat
+from noetl.worker.wire import HeartbeatRequest
 from noetl.worker.worker import Worker
+from noetl.worker.worker_loop import GRACE_SECONDS, WorkerLoop
 
 TOKEN_HELP = (
     "Token of the worker. Prefer NOETL_TOKEN or NOETL_TOKEN_FILE: options are visible in the list of processes."
@@ -120,28 +120,26 @@ async def _work(
     async with object_buckets(nats, log.write) as buckets:
         link = HttpLink(address.url, address.token, name, pool, output, buckets)
         worker = Worker(name, link, KINDS, clock, slots, output.write)
-        shift = Shift(worker, partial(log.write, "warning"), grace)
-        about = Heartbeat(name, pool, slots, {}, socket.gethostname(), clock.now(), noetl.__version__)
-        heart = Heart(address.url, address.token, worker, link, about)
-        heart.refused = shift.refuse
-        heart.say = log.write
+        loop = WorkerLoop(worker, partial(log.write, "warning"), grace)
+        session = HeartbeatRequest(name, pool, slots, {}, socket.gethostname(), clock.now(), noetl.__version__)
+        heartbeat = Heartbeat(address.url, address.token, worker, link, session, loop.reject, log.write)
 
         def end() -> None:
             log.write("info", "shutting down", worker=name, leases=len(worker.leases))
-            shift.end()
+            loop.stop()
 
         on_signal(end)
         if until_eof:
             watch_stdin(end)
-        heart.start()
+        heartbeat.start()
         message = f"worker {name} takes work of pool {pool} from {address.url}, {slots} at once"
         log.write("info", message, worker=name, pool=pool, slots=slots)
         try:
-            await shift.run()
+            await loop.run()
         finally:
-            heart.stop()
+            heartbeat.stop()
             await KINDS.close()
-            await asyncio.to_thread(heart.join)
+            await asyncio.to_thread(heartbeat.join)
             await link.close()
             log.write("info", f"worker {name} stopped", worker=name)
 

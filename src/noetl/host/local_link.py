@@ -80,7 +80,7 @@ class LocalLink:
     async def fetch_bytes(self, reference: Reference) -> bytes | TooLarge:
         return await self.runtime.contents.read_json(reference)
 
-    async def shelve(self, bucket: str, key: str, content: bytes) -> None:
+    async def put_in_bucket(self, bucket: str, key: str, content: bytes) -> None:
         await self.runtime.contents.put_in_bucket(bucket, key, content)
 
     async def credential(self, execution: str, name: str) -> StoredCredential:

@@ -1,17 +1,11 @@
-"""Compiled playbooks in memory, with the position of each part in its file; read from the store when they are missing.
-
-The cache keeps the most recently used playbooks, up to a number and a total size. An execution in memory holds a
-reference to its playbook, so an evicted playbook can be found as long as an execution uses it.
-"""
+"""Playbooks that are ready to run, with the position of each part in its file; read from the store on first use."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
 from typing import Any, NamedTuple, TypeVar
-from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -24,10 +18,7 @@ from noetl.pipeline.plan import PipelinePlan
 from noetl.runtime.store_thread import StoreThread
 from noetl.store.ports import Store
 from noetl.tools.registry import KINDS
-
-MAX_PLAYBOOKS = 100
-MAX_BYTES = 4 << 20
-"""Maximum total size of the cached playbooks, as JSON. In memory they take up to ten times as much."""
+from noetl.worker.playbook_cache import PlaybookCache
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -55,44 +46,6 @@ class LoadedPlaybook(Net):
         """Compiled pipelines by step, created on first use."""
 
 
-class PlaybookCache:
-    """Loaded playbooks by digest."""
-
-    def __init__(self, playbooks: int = MAX_PLAYBOOKS, size: int = MAX_BYTES) -> None:
-        self.max_playbooks, self.max_bytes = playbooks, size
-        self.in_memory: WeakValueDictionary[str, LoadedPlaybook] = WeakValueDictionary()
-        """Cached playbooks, and those that an execution holds."""
-        self.bytes = 0
-        self.evicted = False
-        """Set when a playbook is evicted; cleared by the code that unloads executions."""
-        self._recent: OrderedDict[str, LoadedPlaybook] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._recent)
-
-    def __contains__(self, digest: str) -> bool:
-        return digest in self._recent
-
-    def get(self, digest: str) -> LoadedPlaybook | None:
-        """A playbook in memory; marks it as most recently used."""
-        playbook = self.in_memory.get(digest)
-        if playbook is not None:
-            self.add(playbook)
-        return playbook
-
-    def add(self, playbook: LoadedPlaybook) -> None:
-        """Cache a playbook and evict the least recently used ones. A playbook above the limit is cached alone."""
-        digest = playbook.digest
-        if digest not in self._recent:
-            self._recent[digest] = self.in_memory[digest] = playbook
-            self.bytes += playbook.size
-        self._recent.move_to_end(digest)
-        while len(self._recent) > self.max_playbooks or (self.bytes > self.max_bytes and len(self._recent) > 1):
-            _, oldest = self._recent.popitem(last=False)
-            self.bytes -= oldest.size
-            self.evicted = True
-
-
 Compile = Callable[[str, bytes], Awaitable[LoadedPlaybook]]
 """Compiles a stored text, by its file name. NoetlError if this version cannot read it."""
 
@@ -110,7 +63,7 @@ class LoadedPlaybooks:
 
     def __init__(self, store: Store, compile: Compile = compile_here, thread: StoreThread | None = None) -> None:
         self.store, self.compile, self.thread = store, compile, thread or StoreThread()
-        self.cache = PlaybookCache()
+        self.cache: PlaybookCache[LoadedPlaybook] = PlaybookCache()
         self._loading: dict[str, asyncio.Task[LoadedPlaybook]] = {}
 
     def add(self, playbook: Playbook, file: str = "", places: Mapping[str, Mark] | None = None) -> str:
@@ -122,10 +75,7 @@ class LoadedPlaybooks:
 
     def get(self, digest: str) -> LoadedPlaybook:
         """A playbook that is loaded, as that of every loaded execution is; NotFound if it is not."""
-        playbook = self.cache.get(digest)
-        if playbook is None:
-            raise NotFound(f"playbook {digest[:12]} is not loaded")
-        return playbook
+        return self.cache.require(digest)
 
     async def load(self, digest: str) -> LoadedPlaybook:
         """A playbook of the store; NotFound if there is none."""

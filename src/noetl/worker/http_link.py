@@ -1,11 +1,10 @@
-"""The link of a worker to a server on another machine.
+"""The link of a worker to a server over HTTP.
 
-A worker survives a server that goes away: every call is made again until it is answered. That is safe because what is
-said twice counts once: reports are counted by their facts, claims have ids, content has its hash. Only two things end
-a call without an answer: the server says that the token is not good (then the worker ends), or that the call itself
-makes no sense (then its lease is dropped, and the server will notice).
+A worker survives an outage of the server: every request is repeated until it is answered. That is safe because requests
+are idempotent: reports count their facts, claims have ids, content has its hash. Two responses end a call: the server
+rejects the token (then the worker stops), or the request itself (then the lease is dropped, and expires).
 
-Reports that gather while others are on their way travel in one request.
+Reports that arrive while others are in flight share one request.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakValueDictionary
 
 import httpx2
 import msgspec
@@ -37,7 +35,8 @@ from noetl.results.read import read_json, read_value
 from noetl.tools.registry import KINDS
 from noetl.worker import wire
 from noetl.worker.output import Output
-from noetl.worker.reports import Reports, Unanswerable
+from noetl.worker.playbook_cache import PlaybookCache
+from noetl.worker.reports import Reports, RequestRejected
 from noetl.worker.terms import Key, LeaseTerms
 from noetl.worker.work import Work
 
@@ -45,53 +44,50 @@ if TYPE_CHECKING:
     from noetl.nats.objects import ObjectBuckets
 
 POLL_SECONDS = 10.0
-"""How long the server may keep a claim waiting for work."""
+"""Maximum time for which the server waits for work before it answers a claim."""
 CALL = httpx2.Timeout(15.0, connect=5.0)
 POLL = httpx2.Timeout(POLL_SECONDS + 5.0, connect=5.0)
 """Seconds without data after which a connection is dropped and the request is sent again on a new one."""
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.05, 2.0
-"""Between two tries; doubled each time."""
-DEFECT_TRIES = 8
-"""How often an answer of "internal error" is believed to pass by."""
-APART_BYTES = 32 << 10
-"""Content from that size on travels by itself, before the report that refers to it."""
-KEPT_BYTES = 32 << 20
-"""How much of stored content is kept, for it is often read by many leases at once."""
-READ_BYTES = 64 << 20
-MAX_PLAYBOOKS = 100
-MAX_PLAYBOOK_BYTES = 4 << 20
-"""Maximum number and total text size of the cached playbooks. In memory they take up to twenty times as much."""
-PASSING = frozenset([408, 425, 429, 502, 503, 504])
-"""Answers that mean: not now."""
+"""Pause before a request is repeated; doubled each time."""
+MAX_SERVER_ERRORS = 8
+"""Internal server errors after which a request is not repeated."""
+SEPARATE_BYTES = 32 << 10
+"""Content from this size on is sent in a request of its own, before the report that refers to it."""
+CACHE_BYTES = 32 << 20
+"""Size of the cache of stored content, which is often read by many leases at once."""
+MAX_READ_BYTES = 64 << 20
+TRANSIENT = frozenset([408, 425, 429, 502, 503, 504])
+"""Status codes after which a request is repeated."""
 
 
 class HttpLink:
-    """How a worker speaks to a server over HTTP."""
+    """The link of one worker."""
 
     most_content: int | None = wire.CONTENT_BYTES
 
     def __init__(
-        self, url: str, token: str, worker: str, pool: str, output: Output, shelf: ObjectBuckets | None = None
+        self, url: str, token: str, worker: str, pool: str, output: Output, object_buckets: ObjectBuckets | None = None
     ) -> None:
         self.worker, self.pool, self.output = worker, pool, output
         self.client = httpx2.AsyncClient(base_url=api(url), headers=headers(token), timeout=CALL)
-        self.known = asyncio.Event()
-        """Set when the server has heard the heart. Nothing is claimed before: with its first beat a worker says that
-        whoever had its name before is gone, and holds nothing."""
+        self.registered = asyncio.Event()
+        """Set when the server has answered a heartbeat. Nothing is claimed before: the first heartbeat revokes the
+        leases of an earlier process of that name."""
         self.held: dict[Key, int] = {}
-        """Leases that the worker itself does not list: on their way to it, or back. How often each."""
+        """Leases in flight, to the worker or back, which it does not list itself; with a count."""
         self.paused_executions: frozenset[str] = frozenset()
-        self.playbooks = CompiledPlaybooks()
-        self.contents = Kept()
+        self.playbooks: PlaybookCache[CompiledPlaybook] = PlaybookCache()
+        self.contents = ContentCache()
         self.reports = Reports(lambda batch: self.call("POST", "/report", batch))
         self.process = secrets.token_hex(8)
         """Makes claim ids unique: a restarted process must not get the leases of its predecessor."""
         self.number = 0
         self.terms = LeaseTerms()
-        self.shelf = shelf
-        """Where content in NATS is put and read without the server, if this worker knows NATS."""
+        self.object_buckets = object_buckets
+        """Buckets that this worker reads and writes without the server, if it has a connection to NATS."""
         self.buckets: dict[str, str] = {}
-        """Content that the server is to put into a bucket when it gets it."""
+        """Bucket by key of content, for the server to copy it to."""
 
     async def close(self) -> None:
         await self.client.aclose()
@@ -99,37 +95,37 @@ class HttpLink:
     # -- work -------------------------------------------------------------------------------------------------------
 
     async def claim(self, command: Claim) -> list[Work]:
-        """Waits for work on the server."""
-        await self.known.wait()
-        asked = wire.ClaimRequest(command.worker, self.pool, command.slots, self._claim_id(), POLL_SECONDS)
-        repeated = msgspec.structs.replace(asked, again=True)
+        """Leases on ready work; the server waits for some."""
+        await self.registered.wait()
+        request = wire.ClaimRequest(command.worker, self.pool, command.slots, self._claim_id(), POLL_SECONDS)
+        repeated = msgspec.structs.replace(request, again=True)
         requested = uptime()
-        answer = await self.call("POST", "/claim", wire.encode(asked), again=wire.encode(repeated), limits=POLL)
-        return await self.arrived(wire.decode_works(answer), requested)
+        works = await self.call("POST", "/claim", wire.encode(request), again=wire.encode(repeated), limits=POLL)
+        return await self.arrived(wire.decode_works(works), requested)
 
     async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
-        """What is large goes ahead; the rest travels together with other reports."""
+        """Send large content first; the rest shares a request with other reports."""
         with self._holding([(execution, report.fence)]):
-            apart = [blob for blob in report.blobs if len(blob[1]) >= APART_BYTES or blob[0] in self.buckets]
+            separate = [blob for blob in report.blobs if len(blob[1]) >= SEPARATE_BYTES or blob[0] in self.buckets]
             try:
-                for key, content in apart:
+                for key, content in separate:
                     bucket = f"&bucket={self.buckets[key]}" if key in self.buckets else ""
                     path = f"/blobs/{key}?execution={execution}{bucket}"
                     await self.call("PUT", path, content, kind="application/octet-stream")
                     self.buckets.pop(key, None)
-            except (Conflict, NotFound):  # content is taken for a lease only, and this one is gone
+            except (Conflict, NotFound):  # the server accepts content for a lease only, and this one has ended
                 return False, []
             claim = report.claim and Claim(self.worker, report.claim.slots, self.pool, self._claim_id())
-            blobs = tuple(blob for blob in report.blobs if blob not in apart)
+            blobs = tuple(blob for blob in report.blobs if blob not in separate)
             requested = uptime()
-            verdicts = await self._tell(execution, msgspec.structs.replace(report, claim=claim, blobs=blobs))
+            verdicts = await self._send(execution, msgspec.structs.replace(report, claim=claim, blobs=blobs))
         works = [wire.decode_work(work) for work in verdicts.works]
         return verdicts.held, await self.arrived(works, requested)
 
-    async def _tell(self, execution: str, report: Report) -> wire.Verdicts:
+    async def _send(self, execution: str, report: Report) -> wire.Verdicts:
         lines = self.output.take()
         try:
-            return await self.reports.tell(wire.report_request(execution, report, lines))
+            return await self.reports.send(wire.report_request(execution, report, lines))
         except NotFound:
             return wire.Verdicts("rejected")
         except BaseException:
@@ -137,32 +133,34 @@ class HttpLink:
             raise
 
     async def arrived(self, works: list[Work], requested: float) -> list[Work]:
-        """Work with all that is needed to begin it. What can't be run here fails, and says why."""
-        if not self.known.is_set():  # another process has the name of this worker since
+        """Load the playbooks of granted work. A step that cannot run here fails with the reason."""
+        if not self.registered.is_set():  # another process has the name of this worker since
             for work in works:
                 await self.report(work.execution, Report(work.fence, (), hand_back=True))
             return []
-        able: list[Work] = []
+        runnable: list[Work] = []
         leases = [(work.execution, work.fence) for work in works]
         self.terms.grant(leases, requested)
         with self._holding(leases):
             for work in works:
                 try:
-                    able.append(LinkedWork(**msgspec.structs.asdict(work), compiled=await self._know(work)))
+                    runnable.append(LinkedWork(**msgspec.structs.asdict(work), compiled=await self._compiled(work)))
                 except (NoetlError, msgspec.MsgspecError) as error:
                     if isinstance(error, AuthError):
                         raise
-                    why = Error("internal", f"worker {self.worker} can't run this step: {error}")
-                    await self.report(work.execution, Report(work.fence, (StepFailed(work.run, why),)))
-        return able
+                    reason = Error("internal", f"worker {self.worker} cannot run this step: {error}")
+                    await self.report(work.execution, Report(work.fence, (StepFailed(work.run, reason),)))
+        return runnable
 
-    async def _know(self, work: Work) -> CompiledPlaybook:
+    async def _compiled(self, work: Work) -> CompiledPlaybook:
         compiled = self.playbooks.get(work.digest)
         if compiled is None:
             text = await self.call("GET", f"/playbooks/{work.digest}")
             compiled = CompiledPlaybook(load("playbook", text, KINDS), len(text))
-            if compiled.playbook.digest != work.digest:
-                raise NoetlError("this worker reads the playbook in another way: is it of another version of noetl?")
+            if compiled.digest != work.digest:
+                raise NoetlError(
+                    "this worker compiles the playbook to another digest: run the same version of noetl as the server"
+                )
             self.playbooks.add(compiled)
         compiled.plan(work.step)
         return compiled
@@ -178,7 +176,7 @@ class HttpLink:
 
     @contextmanager
     def _holding(self, keys: Sequence[Key]) -> Iterator[None]:
-        """Inside, the heart names these leases."""
+        """Name these leases in heartbeats."""
         for key in keys:
             self.held[key] = self.held.get(key, 0) + 1
         try:
@@ -189,21 +187,19 @@ class HttpLink:
                 if not self.held[key]:
                     del self.held[key]
 
-    # -- what works needs -------------------------------------------------------------------------------------------
+    # -- playbooks and content --------------------------------------------------------------------------------------
 
     def plan(self, digest: str, step: str) -> PipelinePlan:
-        """Made when it is first asked for."""
-        return self.playbooks.of_work(digest).plan(step)
+        return self.playbooks.require(digest).plan(step)
 
     def playbook(self, digest: str) -> Playbook:
-        return self.playbooks.of_work(digest).playbook
+        return self.playbooks.require(digest).playbook
 
     def folder(self, digest: str) -> str:
-        """None: the file is on the machine of whoever registered it."""
-        return ""
+        return ""  # the file is on the machine of its author
 
     def place(self, digest: str, part: str) -> tuple[str, int] | None:
-        compiled = self.playbooks.of_work(digest)
+        compiled = self.playbooks.require(digest)
         mark = compiled.places.get(part)
         return None if mark is None else (compiled.playbook.path, mark.line)
 
@@ -212,69 +208,67 @@ class HttpLink:
 
     async def fetch(self, reference: Reference) -> Any:
         """The value behind a reference, its checksum verified."""
-        if reference.size > READ_BYTES:
-            return TooLarge(f"limit {READ_BYTES:,}")
+        if reference.size > MAX_READ_BYTES:
+            return TooLarge(f"limit {MAX_READ_BYTES:,}")
         if reference.store == "object":
             return await asyncio.to_thread(read_value, Parts({}), reference)
         return read_value(await self._parts(reference), reference)
 
     async def fetch_bytes(self, reference: Reference) -> bytes | TooLarge:
         """The JSON of the value behind a reference."""
-        if reference.size > READ_BYTES:
-            return TooLarge(f"limit {READ_BYTES:,}")
+        if reference.size > MAX_READ_BYTES:
+            return TooLarge(f"limit {MAX_READ_BYTES:,}")
         if reference.store == "object":
             return await asyncio.to_thread(read_json, Parts({}), reference)
         return read_json(await self._parts(reference), reference)
 
     async def _parts(self, reference: Reference) -> Parts:
-        """All content that it takes to read a value."""
+        """The content of a value, with its chunks."""
         if reference.store == "file":
             return Parts({})
-        content = await self._shelved(reference) or await self._content(reference.digest)
+        content = await self._in_bucket(reference) or await self._content(reference.digest)
         parts = {reference.digest: content}
         if reference.schema_hint == CHUNKS and content is not None:
             for key in decoded(content, reference)["chunks"]:
                 parts[key] = await self._content(key)
         return Parts(parts)
 
-    async def shelve(self, bucket: str, key: str, content: bytes) -> None:
-        """Put content into a bucket of NATS, here or with the help of the server."""
-        if self.shelf is not None:
-            with suppress(NatsUnavailable):  # the server may do better
-                await self.shelf.put(bucket, key, content)
+    async def put_in_bucket(self, bucket: str, key: str, content: bytes) -> None:
+        """Copy content to a bucket of NATS, directly or through the server."""
+        if self.object_buckets is not None:
+            with suppress(NatsUnavailable):  # the server may have a connection
+                await self.object_buckets.put(bucket, key, content)
                 return
         self.buckets[key] = bucket
 
-    async def _shelved(self, reference: Reference) -> bytes | None:
-        """Content that is in NATS, if this worker can read it there; the server has it, too."""
-        if reference.store != "nats_object" or self.shelf is None:
+    async def _in_bucket(self, reference: Reference) -> bytes | None:
+        """Content from a bucket of NATS; None if it has to be read from the server."""
+        if reference.store != "nats_object" or self.object_buckets is None:
             return None
-        if (known := self.contents.get(reference.digest)) is not None:
-            return known
+        if (cached := self.contents.get(reference.digest)) is not None:
+            return cached
         try:
-            content = await self.shelf.get(*reference.key.split("/", 1))
+            content = await self.object_buckets.get(*reference.key.split("/", 1))
         except NatsUnavailable:
             return None
         if content is not None:
-            self.contents.keep(reference.digest, content)
+            self.contents.add(reference.digest, content)
         return content
 
     async def _content(self, key: str) -> bytes | None:
-        if (known := self.contents.get(key)) is not None:
-            return known
+        if (cached := self.contents.get(key)) is not None:
+            return cached
         try:
             content = await self.call("GET", f"/blobs/{key}")
         except NotFound:
             return None
-        self.contents.keep(key, content)
+        self.contents.add(key, content)
         return content
 
     async def credential(self, execution: str, name: str) -> StoredCredential:
-        asked = wire.SecretRequest(self.worker, execution, name)
-        found: StoredCredential = wire.decode_as(
-            StoredCredential, await self.call("POST", "/secrets", wire.encode(asked))
-        )
-        return found
+        request = wire.encode(wire.SecretRequest(self.worker, execution, name))
+        credential: StoredCredential = wire.decode_as(StoredCredential, await self.call("POST", "/secrets", request))
+        return credential
 
     # -- calls ------------------------------------------------------------------------------------------------------
 
@@ -288,21 +282,22 @@ class HttpLink:
         limits: httpx2.Timeout = CALL,
         kind: str = "application/json",
     ) -> bytes:
-        """The answer, however long it takes to get one. `again` is what is said after the first time."""
-        defects, pause = 0, FIRST_PAUSE_SECONDS
+        """The content of the response, however long it takes to get one. `again` replaces the content of repeated
+        requests."""
+        server_errors, pause = 0, FIRST_PAUSE_SECONDS
         while True:
             try:
-                answer = await self.client.request(
+                response = await self.client.request(
                     method, path, content=content, headers=_content_type(content, kind), timeout=limits
                 )
             except httpx2.TransportError:
-                answer = None
-            if answer is not None and answer.is_success:
-                return answer.content
-            if answer is not None and answer.status_code not in PASSING:
-                defects += 1
-                if answer.status_code < 500 or defects >= DEFECT_TRIES:
-                    raise refusal(answer)
+                response = None
+            if response is not None and response.is_success:
+                return response.content
+            if response is not None and response.status_code not in TRANSIENT:
+                server_errors += 1
+                if response.status_code < 500 or server_errors >= MAX_SERVER_ERRORS:
+                    raise error_of(response)
             await asyncio.sleep(pause * (1 + random.random()))
             pause = min(LAST_PAUSE_SECONDS, pause * 2)
             content = again or content
@@ -313,19 +308,19 @@ class CompiledPlaybook:
 
     def __init__(self, loaded: Loaded, size: int) -> None:
         self.playbook, self.places, self.size = loaded.require(), loaded.places, size
+        self.digest = self.playbook.digest
         self.plans: dict[str, PipelinePlan] = {}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, CompiledPlaybook) and other.playbook.digest == self.playbook.digest
+        return isinstance(other, CompiledPlaybook) and other.digest == self.digest
 
     def __hash__(self) -> int:
-        return hash(self.playbook.digest)
+        return hash(self.digest)
 
     def plan(self, step: str) -> PipelinePlan:
         """The compiled pipeline of a step, created on first use."""
         if step not in self.plans:
-            found = next(one for one in self.playbook.steps if one.name == step)
-            self.plans[step] = step_plan(found, KINDS.require)
+            self.plans[step] = step_plan(next(s for s in self.playbook.steps if s.name == step), KINDS.require)
         return self.plans[step]
 
 
@@ -335,41 +330,8 @@ class LinkedWork(Work):
     compiled: CompiledPlaybook | None = None
 
 
-class CompiledPlaybooks:
-    """The most recently used playbooks, up to a number and a total size, and those of work that exists."""
-
-    def __init__(self, playbooks: int = MAX_PLAYBOOKS, size: int = MAX_PLAYBOOK_BYTES) -> None:
-        self.max_playbooks, self.max_bytes, self.bytes = playbooks, size, 0
-        self.in_memory: WeakValueDictionary[str, CompiledPlaybook] = WeakValueDictionary()
-        self._recent: OrderedDict[str, CompiledPlaybook] = OrderedDict()
-
-    def get(self, digest: str) -> CompiledPlaybook | None:
-        """A playbook in memory; marks it as most recently used."""
-        compiled = self.in_memory.get(digest)
-        if compiled is not None:
-            self.add(compiled)
-        return compiled
-
-    def of_work(self, digest: str) -> CompiledPlaybook:
-        """The playbook of a piece of work that exists; NotFound if there is no such work."""
-        compiled = self.in_memory.get(digest)
-        if compiled is None:
-            raise NotFound(f"the playbook {digest[:12]} is not in memory")
-        return compiled
-
-    def add(self, compiled: CompiledPlaybook) -> None:
-        """Cache a playbook and evict the least recently used ones. A playbook above the limit is cached alone."""
-        digest = compiled.playbook.digest
-        if digest not in self._recent:
-            self._recent[digest] = self.in_memory[digest] = compiled
-            self.bytes += compiled.size
-        self._recent.move_to_end(digest)
-        while len(self._recent) > self.max_playbooks or (self.bytes > self.max_bytes and len(self._recent) > 1):
-            self.bytes -= self._recent.popitem(last=False)[1].size
-
-
-class Kept:
-    """Content that was read lately, up to a size."""
+class ContentCache:
+    """The most recently read content, up to a total size."""
 
     def __init__(self) -> None:
         self.contents: OrderedDict[str, bytes] = OrderedDict()
@@ -381,12 +343,12 @@ class Kept:
             self.contents.move_to_end(key)
         return content
 
-    def keep(self, key: str, content: bytes) -> None:
-        if key in self.contents or len(content) > KEPT_BYTES // 4:
+    def add(self, key: str, content: bytes) -> None:
+        if key in self.contents or len(content) > CACHE_BYTES // 4:
             return
         self.contents[key] = content
         self.size += len(content)
-        while self.size > KEPT_BYTES:
+        while self.size > CACHE_BYTES:
             self.size -= len(self.contents.popitem(last=False)[1])
 
 
@@ -400,7 +362,7 @@ class Parts(NamedTuple):
 
 
 def api(url: str) -> str:
-    """Where a server listens to workers."""
+    """The URL of the worker protocol."""
     return f"{url.rstrip('/')}/api/v1/worker"
 
 
@@ -408,26 +370,26 @@ def headers(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def refusal(answer: httpx2.Response) -> NoetlError:
-    """Why a server does not do what it was asked, as an error of ours."""
-    said = _said(answer)
-    match answer.status_code:
+def error_of(response: httpx2.Response) -> NoetlError:
+    """The error of a response that is not a success."""
+    detail = _detail(response)
+    match response.status_code:
         case 401 | 403:
-            return AuthError(f"the server does not let this worker in: {said}")
+            return AuthError(f"the server rejected this worker's token: {detail}")
         case 404 | 410:
-            return NotFound(said)
+            return NotFound(detail)
         case 409:
-            return Conflict(said)
-    return Unanswerable(f"the server answers {answer.status_code}: {said}")
+            return Conflict(detail)
+    return RequestRejected(f"the server answered {response.status_code}: {detail}")
 
 
-def _said(answer: httpx2.Response) -> str:
-    """The words of a problem document, or the beginning of whatever came."""
+def _detail(response: httpx2.Response) -> str:
+    """The detail of a problem document, or the beginning of the content."""
     try:
-        problem = msgspec.json.decode(answer.content)
+        problem = msgspec.json.decode(response.content)
         return str(problem.get("detail") or problem["title"])
     except (msgspec.DecodeError, KeyError, AttributeError):
-        return answer.text[:200] or answer.reason_phrase
+        return response.text[:200] or response.reason_phrase
 
 
 def _content_type(content: bytes | None, kind: str) -> dict[str, str]:

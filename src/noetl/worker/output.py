@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event, Lock
 
 from noetl.clock import Clock
@@ -10,6 +11,10 @@ from noetl.store.ports import LogLine
 MAX_LINES = 20_000
 """Lines that wait while the server does not answer; further ones are counted and dropped."""
 LINES_PER_MESSAGE = 5_000
+
+
+WriteOutput = Callable[[str, str, str], None]
+"""Takes a line of a task: `EXECUTION|TASK`, the stream and the line."""
 
 
 class Output:

@@ -1,4 +1,4 @@
-"""Reports on their way to a server: those that gather while others travel go in one request."""
+"""Reports to a server: those that gather while others are in flight share one request."""
 
 from __future__ import annotations
 
@@ -9,89 +9,84 @@ from typing import NamedTuple
 from noetl.errors import NoetlError, NotFound
 from noetl.worker import wire
 
-AT_ONCE = 2
-"""Requests on their way at the same time."""
-REPORTS, REPORT_BYTES = 200, 2 << 20
-"""How much travels in one request."""
+MAX_REQUESTS = 2
+"""Requests in flight at the same time."""
+MAX_REPORTS, MAX_REPORT_BYTES = 200, 2 << 20
+"""Reports in one request, and their total size."""
 
 
-class Unanswerable(NoetlError):
-    """The server does not take the call, and never will."""
+class RequestRejected(NoetlError):
+    """The server rejects the request, and would reject it again."""
 
 
-class Told(NamedTuple):
-    """A report on its way."""
-
+class PendingReport(NamedTuple):
     data: bytes
     answer: asyncio.Future[wire.Verdicts]
 
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
 
 class Reports:
-    """Sends reports. `post` sends a list of them and gives the list of answers, or raises."""
+    """Sends reports. `post` sends a list of them and returns the list of answers, or raises."""
 
     def __init__(self, post: Callable[[bytes], Awaitable[bytes]]) -> None:
         self.post = post
-        self.gathered: list[Told] = []
-        self.sending = 0
-        """Senders at work. One that has found nothing more to send does not count, though its task may still live."""
+        self.pending: list[PendingReport] = []
+        self.senders = 0
+        """Senders at work. One that has nothing more to send does not count, though its task may still live."""
         self.tasks: set[asyncio.Task[None]] = set()
 
-    async def tell(self, request: wire.ReportRequest) -> wire.Verdicts:
-        """What became of it."""
+    async def send(self, request: wire.ReportRequest) -> wire.Verdicts:
         answer: asyncio.Future[wire.Verdicts] = asyncio.get_running_loop().create_future()
-        self.gathered.append(Told(wire.encode(request), answer))
-        if self.sending < AT_ONCE:
-            self.sending += 1
-            task = asyncio.create_task(self._send())
+        self.pending.append(PendingReport(wire.encode(request), answer))
+        if self.senders < MAX_REQUESTS:
+            self.senders += 1
+            task = asyncio.create_task(self._send_all())
             self.tasks.add(task)
             task.add_done_callback(self.tasks.discard)
         return await answer
 
-    async def _send(self) -> None:
+    async def _send_all(self) -> None:
         try:
-            while batch := self._next():
-                await self._send_all(batch)
+            while batch := self._next_batch():
+                try:
+                    await self._post(batch)
+                except (NotFound, RequestRejected) as error:  # one invalid report must not take others with it
+                    for report in batch:
+                        await self._post_alone(report, error if len(batch) == 1 else None)
+                except Exception as error:
+                    for report in batch:
+                        report.fail(error)
         finally:
-            self.sending -= 1
+            self.senders -= 1
 
-    async def _send_all(self, batch: list[Told]) -> None:
+    async def _post_alone(self, report: PendingReport, error: Exception | None) -> None:
+        """Send a report of a rejected batch again, unless it was alone there."""
         try:
-            await self._exchange(batch)
-        except (NotFound, Unanswerable) as error:  # one report that makes no sense must not take others with it
-            if len(batch) == 1:
-                _refuse(batch, error)
-            for one in batch if len(batch) > 1 else ():
-                await self._alone(one)
-        except Exception as error:
-            _refuse(batch, error)
+            if error is not None:
+                raise error
+            await self._post([report])
+        except Exception as failure:
+            report.fail(failure)
 
-    async def _alone(self, one: Told) -> None:
-        try:
-            await self._exchange([one])
-        except Exception as error:
-            _refuse([one], error)
-
-    async def _exchange(self, batch: Sequence[Told]) -> None:
-        data = await self.post(b"[%b]" % b",".join(one.data for one in batch))
+    async def _post(self, batch: Sequence[PendingReport]) -> None:
+        data = await self.post(b"[%b]" % b",".join(report.data for report in batch))
         verdicts: list[wire.Verdicts] = wire.decode_as(list[wire.Verdicts], data)
         if len(verdicts) != len(batch):
             raise wire.BadMessage(f"{len(verdicts)} answers to {len(batch)} reports")
-        for one, verdict in zip(batch, verdicts, strict=True):
-            if not one.answer.done():
-                one.answer.set_result(verdict)
+        for report, verdict in zip(batch, verdicts, strict=True):
+            if not report.answer.done():
+                report.answer.set_result(verdict)
 
-    def _next(self) -> list[Told]:
-        """What has gathered, without what nobody waits for any more."""
-        waiting = [one for one in self.gathered if not one.answer.done()]
+    def _next_batch(self) -> list[PendingReport]:
+        """The oldest reports, without those that nobody waits for any more."""
+        waiting = [report for report in self.pending if not report.answer.done()]
         size, count = 0, 0
-        while count < min(len(waiting), REPORTS) and (count == 0 or size + len(waiting[count].data) <= REPORT_BYTES):
+        most = min(len(waiting), MAX_REPORTS)
+        while count < most and (count == 0 or size + len(waiting[count].data) <= MAX_REPORT_BYTES):
             size += len(waiting[count].data)
             count += 1
-        self.gathered = waiting[count:]
+        self.pending = waiting[count:]
         return waiting[:count]
-
-
-def _refuse(batch: Sequence[Told], error: Exception) -> None:
-    for one in batch:
-        if not one.answer.done():
-            one.answer.set_exception(error)

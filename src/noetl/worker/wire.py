@@ -1,7 +1,7 @@
-"""What workers and servers say to each other, as JSON.
+"""The messages between workers and servers, as JSON.
 
-A message is a small struct. Facts travel as they are stored, each with the name of its event; work travels like a
-snapshot does, so that references stay references on the way.
+Facts are encoded as they are stored, each with the name of its event; work is encoded like a snapshot, so references
+stay references.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from noetl.store.snapshot import plain
 from noetl.worker.work import Work
 
 CONTENT_BYTES = 64 << 20
-"""What a server takes as one content from a worker, and as one request."""
+"""Maximum size of one content from a worker, and of one request."""
 
 MOST_FACTS = 30_000
 """Maximum number of events, and of contents, in one report."""
@@ -35,8 +35,8 @@ LARGEST = 2**53
 PREVIEW_BYTES = 8_192
 
 Verdict = Literal["accepted", "duplicate", "rejected"]
-"""Of a report: it counts; it was told before and counts once; the lease is not the worker's, or the facts do not follow
-from it, and nothing was stored."""
+"""Of a report: it counts; it arrived before and counts once; the worker does not hold the lease, or the facts do not
+follow from it, and nothing was stored."""
 
 HASH = re.compile(r"[0-9a-f]{64}")
 PATH = re.compile(r"(?:[^/#]+/)?(?:[^/]+#[0-9]{1,9}\[[0-9]{1,9}\]/)*[^/]+#[0-9]{1,9}")
@@ -48,7 +48,7 @@ class BadMessage(NoetlError):
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A worker asks for work, and waits for it as long as it says."""
+    """A claim for work. The server waits for some up to `wait` seconds."""
 
     worker: str
     pool: str
@@ -56,7 +56,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     claim_id: str = ""
     wait: float = 0.0
     again: bool = False
-    """Whether it was asked before and no answer came."""
+    """Whether the claim was sent before without an answer."""
 
 
 class ReportRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,20 +70,20 @@ class ReportRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hand_back: bool = False
     blobs: list[tuple[str, str]] = []
     lines: list[LogLine] = []
-    """What tasks of the worker have written meanwhile: to be kept before the facts are."""
+    """Output of tasks of the worker, stored before the facts."""
 
 
 class Verdicts(msgspec.Struct, frozen=True):
-    """What became of a report, and the work that was asked for with it."""
+    """The verdict on a report, and the work of its claim."""
 
     verdict: Verdict
     held: bool = False
-    """Whether the lease goes on; without it there is nothing more to do under it."""
+    """Whether the worker still holds the lease."""
     works: list[msgspec.Raw] = []
 
 
-class Heartbeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A worker is alive, and holds these leases."""
+class HeartbeatRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A worker and the leases that it holds."""
 
     worker: str
     pool: str
@@ -93,21 +93,21 @@ class Heartbeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     started: float = 0.0
     version: str = ""
     lines: list[LogLine] = []
-    """What its tasks have written since it was last heard."""
+    """Output of its tasks since the last heartbeat."""
     number: int = 0
     """Counts the heartbeats of the process."""
 
 
 class SecretRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A worker needs a credential for a lease that it holds; the answer is a StoredCredential."""
+    """A request for a credential, for a lease that the worker holds; the response is a StoredCredential."""
 
     worker: str
     execution: str
     name: str
 
 
-class Pulse(msgspec.Struct, frozen=True):
-    """What a worker has to know: leases that are void, executions that are paused."""
+class HeartbeatReply(msgspec.Struct, frozen=True):
+    """Void leases, and paused executions."""
 
     revoked: list[tuple[str, int]] = []
     paused: list[str] = []
@@ -121,7 +121,7 @@ def decode_work(data: bytes | msgspec.Raw) -> Work:
     try:
         return msgspec.convert(codec.decode_value(bytes(data)), Work, str_keys=True)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise BadMessage(f"work that can't be read: {error}") from None
+        raise BadMessage(f"invalid work: {error}") from None
 
 
 def report_request(execution: str, report: Report, lines: Sequence[LogLine] = ()) -> ReportRequest:
@@ -147,7 +147,7 @@ def report_of(request: ReportRequest) -> Report:
         facts = tuple(codec.decode(name, bytes(data)) for name, data in request.facts)
         blobs = tuple((key, b64decode(content, validate=True)) for key, content in request.blobs)
     except (NoetlError, ValueError) as error:
-        raise BadMessage(f"a report that can't be read: {error}") from None
+        raise BadMessage(f"invalid report: {error}") from None
     for fact in facts:
         _check_fact(fact)
     return Report(
@@ -211,4 +211,4 @@ def encode_works(works: Sequence[Work]) -> bytes:
 
 
 def decode_works(data: bytes) -> list[Work]:
-    return [decode_work(one) for one in decode_as(list[msgspec.Raw], data)]
+    return [decode_work(work) for work in decode_as(list[msgspec.Raw], data)]

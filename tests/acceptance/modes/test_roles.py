@@ -155,7 +155,7 @@ def test_a_worker_with_a_token_that_is_not_good_ends_and_says_so(tmp_path: Path,
         url = mode.client.urls[0]
         for more in ((), ("--processes", "2")):
             done = noetl(tmp_path, "worker", "--server", url, *more, NOETL_TOKEN="noetl_wrong")
-            assert (done.returncode, "does not let this worker in" in done.stderr) == (5, True)
+            assert (done.returncode, "rejected this worker's token" in done.stderr) == (5, True)
         viewer = make_token(tmp_path, db, "viewer")
         assert noetl(tmp_path, "worker", "--server", url, NOETL_TOKEN=viewer).returncode == 5
         assert noetl(tmp_path, "worker", "--server", url).returncode == 2

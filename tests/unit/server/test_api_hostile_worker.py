@@ -246,8 +246,8 @@ def test_a_worker_can_not_end_the_lease_of_another(
     assert reported(evil, work, e.StepPaused(work.run, work.fence, "lost")).verdict == "rejected"
     assert reported(evil, work, e.IterationDone(work.run, theirs.first)).verdict == "rejected"
     assert reported(evil, work, e.StepDone(work.run)).verdict == "rejected"
-    beat = told(other, "heartbeat", wire.Heartbeat("w", "alpha", 1, {work.execution: [theirs.fence]}))
-    assert wire.decode_as(wire.Pulse, beat.content).revoked == []
+    beat = told(other, "heartbeat", wire.HeartbeatRequest("w", "alpha", 1, {work.execution: [theirs.fence]}))
+    assert wire.decode_as(wire.HeartbeatReply, beat.content).revoked == []
     assert "step.paused" not in events(admin, work.execution)
     for worker, lease in ((other, theirs), (evil, work)):
         facts = (e.IterationStarted(lease.run, lease.first), e.IterationDone(lease.run, lease.first, "mine"))
@@ -349,11 +349,11 @@ def test_lines_are_kept_of_executions_in_which_the_token_works(server: ApiServer
         work = leased(admin, evil, "length")
         line = (work.execution, "t" * 10_000 + "\n", 1.0, "stdout\0" + "s" * 99, "said")
         for client, pool in ((evil, "alpha"), (anywhere, "default")):
-            told(client, "heartbeat", wire.Heartbeat("w", pool, 1, lines=[line]))
+            told(client, "heartbeat", wire.HeartbeatRequest("w", pool, 1, lines=[line]))
         assert reported(evil, work, e.StepFailed(work.run, e.Error("gone", "given up"))).verdict == "accepted"
         until(admin, work.execution, "failed")
-        told(evil, "heartbeat", wire.Heartbeat("w", "alpha", 1, lines=[(*line[:4], "late")]))
-        told(anywhere, "heartbeat", wire.Heartbeat("w", "default", 1, lines=[line]))
+        told(evil, "heartbeat", wire.HeartbeatRequest("w", "alpha", 1, lines=[(*line[:4], "late")]))
+        told(anywhere, "heartbeat", wire.HeartbeatRequest("w", "default", 1, lines=[line]))
     logs = admin.get(f"/api/v1/executions/{work.execution}/logs").json()["items"]
     assert [(one["line"], len(one["task"]), len(one["stream"])) for one in logs] == [
         ("said", 500, 19),
@@ -382,7 +382,7 @@ def test_reports_have_bounds(admin: httpx2.Client, evil: httpx2.Client) -> None:
     claims = [wire.ClaimRequest("w", "alpha", 1, text) for text in ("x" * 201, "\n")]
     assert [told(evil, "claim", one).status_code for one in claims] == [422, 422]
     leases = {str(number): [1] for number in range(10_001)}
-    beats = [wire.Heartbeat("w", "alpha", 1, leases), wire.Heartbeat("w", "alpha", 1, {"x" * 201: [1]})]
+    beats = [wire.HeartbeatRequest("w", "alpha", 1, leases), wire.HeartbeatRequest("w", "alpha", 1, {"x" * 201: [1]})]
     assert [told(evil, "heartbeat", one).status_code for one in beats] == [413, 422]
     secret = wire.SecretRequest("w", work.execution, "x" * 201)
     assert told(evil, "secrets", secret).status_code == 422

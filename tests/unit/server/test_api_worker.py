@@ -117,7 +117,7 @@ def test_without_work_the_answer_is_empty(mine: httpx2.Client) -> None:
 def test_a_token_works_for_its_pool_only(server: ApiServer, mine: httpx2.Client) -> None:
     assert told(mine, "claim", wire.ClaimRequest("w", "default", 1)).status_code == 403
     assert told(mine, "claim", wire.ClaimRequest("w", "", 1)).status_code == 403
-    assert told(mine, "heartbeat", wire.Heartbeat("w", "default", 1)).status_code == 403
+    assert told(mine, "heartbeat", wire.HeartbeatRequest("w", "default", 1)).status_code == 403
     with server.client("worker") as free:
         assert told(free, "claim", wire.ClaimRequest("w", "elsewhere", 1)).status_code == 200
 
@@ -151,13 +151,13 @@ def test_a_report_for_nobody_is_rejected(mine: httpx2.Client, work: Work) -> Non
 
 
 def test_a_heartbeat_names_what_is_void(admin: httpx2.Client, mine: httpx2.Client, work: Work) -> None:
-    beat = wire.Heartbeat("w", "elsewhere", 4, {work.execution: [work.fence, 99]}, "host", 1.0, "1.0")
-    pulse = wire.decode_as(wire.Pulse, told(mine, "heartbeat", beat).content)
+    beat = wire.HeartbeatRequest("w", "elsewhere", 4, {work.execution: [work.fence, 99]}, "host", 1.0, "1.0")
+    pulse = wire.decode_as(wire.HeartbeatReply, told(mine, "heartbeat", beat).content)
     assert (pulse.revoked, pulse.paused) == ([(work.execution, 99)], [])
     (listed,) = [one for one in admin.get("/api/v1/workers").json()["items"] if one["worker"].startswith("w@")]
     assert (listed["pool"], listed["slots"], listed["busy"], listed["host"]) == ("elsewhere", 4, 2, "host")
     admin.post(f"/api/v1/executions/{work.execution}/cancel")
-    pulse = wire.decode_as(wire.Pulse, told(mine, "heartbeat", beat).content)
+    pulse = wire.decode_as(wire.HeartbeatReply, told(mine, "heartbeat", beat).content)
     assert (work.execution, work.fence) in pulse.revoked
 
 
@@ -173,12 +173,12 @@ def test_lines_come_with_beats_and_reports(
     admin: httpx2.Client, server: ApiServer, mine: httpx2.Client, work: Work
 ) -> None:
     line = (work.execution, "start#1/task_1#1", 1.0, "stdout", "said")
-    told(mine, "heartbeat", wire.Heartbeat("w", "elsewhere", 1, {work.execution: [work.fence]}, lines=[line]))
+    told(mine, "heartbeat", wire.HeartbeatRequest("w", "elsewhere", 1, {work.execution: [work.fence]}, lines=[line]))
     told(mine, "report", [wire.report_request(work.execution, Report(work.fence, ()), [line])])
     with server.client("shop") as shop:  # has no part in this execution
-        told(shop, "heartbeat", wire.Heartbeat("w", "shop", 1, lines=[line]))
+        told(shop, "heartbeat", wire.HeartbeatRequest("w", "shop", 1, lines=[line]))
     nobody = ("no-execution", *line[1:])
-    told(mine, "heartbeat", wire.Heartbeat("w", "elsewhere", 1, lines=[nobody]))
+    told(mine, "heartbeat", wire.HeartbeatRequest("w", "elsewhere", 1, lines=[nobody]))
     logs = admin.get(f"/api/v1/executions/{work.execution}/logs").json()["items"]
     assert [one["line"] for one in logs] == ["said", "said"]
 

@@ -26,12 +26,13 @@ from tests.conformance.memory import MemoryStore
 from noetl.dsl import compile as dsl_compile
 from noetl.dsl.compile import load
 from noetl.engine.net import Net
-from noetl.runtime.loaded_playbooks import MAX_PLAYBOOKS, LoadedPlaybook, PlaybookCache
+from noetl.runtime.loaded_playbooks import LoadedPlaybook
 from noetl.server import compile_process
 from noetl.server import compiler as compiler_module
 from noetl.server.compiler import MAX_TEXTS_PER_CALLER, PROCESSES, Compiler
 from noetl.server.playbooks import Playbooks
 from noetl.tools.registry import KINDS
+from noetl.worker.playbook_cache import MAX_PLAYBOOKS, PlaybookCache
 
 HOME = Path(__file__).parents[3]
 VALIDATE = "/api/v1/playbooks/validate"
@@ -153,6 +154,7 @@ def test_no_entrance_compiles_on_the_event_loop(monkeypatch: pytest.MonkeyPatch)
         register(client, PARENT)
         failed = started(client, {"playbook": FAILS})["execution_id"]
         waiting = begun(client, {"playbook": WAITS})
+        until(client, waiting, "waiting")  # else its lease outlives the server
     with restarted() as client:
         assert client.get(f"/api/v1/executions/{waiting}").json()["status"] == "waiting"
     with restarted() as client:
@@ -390,7 +392,7 @@ def test_the_playbook_used_last_stays_and_one_in_use_is_found() -> None:
 def test_a_server_that_has_seen_many_texts_holds_few(serving: Callable[..., ApiServer]) -> None:
     server = serving()
     runtime = server.host.runtime
-    runtime.playbooks.max_playbooks = 5
+    runtime.playbooks.cache.max_playbooks = 5
     executions = []
     with server.client() as client:
         for number in range(40):
@@ -401,8 +403,8 @@ def test_a_server_that_has_seen_many_texts_holds_few(serving: Callable[..., ApiS
         register(client)
         started(client, {"path": "tests/hello"})  # the last ones leave memory with the next batch
         gc.collect()
-        assert len(runtime.playbooks) == 5
-        assert len(runtime.playbooks.in_memory) <= 10
+        assert len(runtime.playbooks.cache) == 5
+        assert len(runtime.playbooks.cache.in_memory) <= 10
         assert len(runtime.executions) <= 10
         for execution in executions[1::2]:
             assert client.post(f"/api/v1/executions/{execution}/signals", json={"name": "go"}).status_code == 202

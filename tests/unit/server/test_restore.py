@@ -141,8 +141,8 @@ def test_workers_of_the_newer_store_are_not_heard(place: Place) -> None:
     try:
         with restored.client("admin") as admin, restored.client("mine") as mine, restored.client("other") as other:
             assert reported(mine, newer, e.StepDone(newer.run, "of another time")).verdict == "rejected"
-            beat = told(mine, "heartbeat", wire.Heartbeat("w", "elsewhere", 1, {execution: [newer.fence]}))
-            pulse = wire.decode_as(wire.Pulse, beat.content)
+            beat = told(mine, "heartbeat", wire.HeartbeatRequest("w", "elsewhere", 1, {execution: [newer.fence]}))
+            pulse = wire.decode_as(wire.HeartbeatReply, beat.content)
             assert [tuple(one) for one in pulse.revoked] == [(execution, newer.fence)]
             assert admin.get(f"/api/v1/executions/{execution}").json()["steps"]["start"]["status"] == "running"
             reported(mine, first, e.StepDone(first.run, "older"))

@@ -20,9 +20,9 @@ from noetl.errors import AuthError, NoetlError
 from noetl.reference import Reference, TooLarge, refer, reference_to
 from noetl.results.read import Damaged
 from noetl.tools.registry import KINDS
-from noetl.worker.http_link import APART_BYTES, HttpLink
+from noetl.worker.http_link import SEPARATE_BYTES, HttpLink
 from noetl.worker.output import Output
-from noetl.worker.reports import Unanswerable
+from noetl.worker.reports import RequestRejected
 
 EXECUTION = "0198a000-0000-7000-8000-000000000001"
 TEXT = b"""\
@@ -43,7 +43,7 @@ def with_link(server: Scripted, act: Act) -> Any:
 
     async def run() -> Any:
         link = HttpLink(server.url, "noetl_token", "w1", "blue", Output(SystemClock()))
-        link.known.set()
+        link.registered.set()
         try:
             async with asyncio.timeout(30):
                 return await act(link)
@@ -114,7 +114,7 @@ def test_a_worker_survives_a_server_that_is_away_for_a_while(server: Scripted) -
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_token_that_is_not_good_is_said_at_once(server: Scripted, status: int) -> None:
     server.answer = lambda asked: (status, {"title": "Not allowed", "detail": "this token was revoked"})
-    with pytest.raises(AuthError, match="does not let this worker in: this token was revoked"):
+    with pytest.raises(AuthError, match="rejected this worker's token: this token was revoked"):
         with_link(server, lambda link: link.report(EXECUTION, report()))
     assert len(server.asked) == 1
 
@@ -131,14 +131,14 @@ def test_one_report_that_makes_no_sense_does_not_take_others_with_it(server: Scr
 
     first, second, third = with_link(server, act)
     assert (first, third) == ((True, []), (True, []))
-    assert isinstance(second, Unanswerable)
+    assert isinstance(second, RequestRejected)
     assert "what?" in str(second)
 
 
 def test_a_defect_of_the_server_is_not_waited_for_for_ever(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("noetl.worker.http_link.LAST_PAUSE_SECONDS", 0.01)
     server.answer = lambda asked: (500, {"title": "A defect of the server"})
-    with pytest.raises(Unanswerable, match="answers 500: A defect"):
+    with pytest.raises(RequestRejected, match="answered 500: A defect"):
         with_link(server, lambda link: link.report(EXECUTION, report()))
 
 
@@ -199,7 +199,7 @@ def test_lines_of_a_report_that_did_not_get_through_are_kept(server: Scripted) -
 
     async def act(link: HttpLink) -> list[Any]:
         link.output.write(f"{EXECUTION}|x", "stdout", "hello")
-        with pytest.raises(Unanswerable):
+        with pytest.raises(RequestRejected):
             await link.report(EXECUTION, report())
         return link.output.take()
 
@@ -210,7 +210,7 @@ def test_lines_of_a_report_that_did_not_get_through_are_kept(server: Scripted) -
 
 
 def test_large_content_goes_ahead_of_the_report_that_refers_to_it(server: Scripted) -> None:
-    small, large = b"s" * 10, b"l" * APART_BYTES
+    small, large = b"s" * 10, b"l" * SEPARATE_BYTES
     blobs = tuple((sha256(content).hexdigest(), content) for content in (small, large))
     server.answer = lambda asked: (204, b"") if asked.method == "PUT" else plain(asked)
     with_link(server, lambda link: link.report(EXECUTION, report(blobs=blobs)))
@@ -220,7 +220,7 @@ def test_large_content_goes_ahead_of_the_report_that_refers_to_it(server: Script
 
 
 def test_content_for_a_lease_that_is_gone_is_not_an_error(server: Scripted) -> None:
-    content = b"x" * APART_BYTES
+    content = b"x" * SEPARATE_BYTES
     server.answer = lambda asked: (409, {"detail": "no lease"})
     blobs = ((sha256(content).hexdigest(), content),)
     assert with_link(server, lambda link: link.report(EXECUTION, report(blobs=blobs))) == (False, [])
@@ -323,7 +323,7 @@ def test_work_that_comes_after_another_process_took_the_name_is_returned(server:
     async def act(link: HttpLink) -> None:
         claiming = asyncio.create_task(link.claim(Claim("w1", 2)))
         await asyncio.sleep(0)
-        link.known.clear()
+        link.registered.clear()
         assert await claiming == []
 
     with_link(server, act)
@@ -353,7 +353,7 @@ def test_a_report_asks_for_work_of_the_workers_own_pool(server: Scripted) -> Non
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (TEXT.replace(b"hello", b"good evening"), "another version of noetl"),
+        (TEXT.replace(b"hello", b"good evening"), "to another digest"),
         (TEXT.replace(b"kind: noop", b"kind: novel.tool"), "novel.tool"),
     ],
 )
@@ -362,7 +362,7 @@ def test_work_that_can_not_be_run_here_fails_and_says_why(server: Scripted, text
     assert with_link(server, lambda link: link.claim(Claim("w1", 1))) == []
     ((name, fact),) = server.of("/report")[0].json[0]["facts"]
     assert name == "step.failed"
-    assert "worker w1 can't run this step" in fact["error"]["message"]
+    assert "worker w1 cannot run this step" in fact["error"]["message"]
     assert why in fact["error"]["message"]
 
 

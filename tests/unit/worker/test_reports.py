@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 
-from noetl.worker.reports import REPORTS, Reports
+from noetl.worker.reports import MAX_REPORTS, Reports
 from noetl.worker.wire import ReportRequest, Verdicts
 
 
@@ -20,7 +20,7 @@ def test_none_is_left_behind_when_senders_are_about_to_end() -> None:
 
     async def chain(name: str) -> int:
         for number in range(300):
-            await reports.tell(ReportRequest(name, number))
+            await reports.send(ReportRequest(name, number))
         return 300
 
     async def run() -> list[int]:
@@ -39,7 +39,7 @@ def test_more_than_fit_into_one_request_go_in_several() -> None:
 
     async def run() -> None:
         reports = Reports(counted)
-        await asyncio.gather(*(reports.tell(ReportRequest("e", number)) for number in range(REPORTS + 5)))
+        await asyncio.gather(*(reports.send(ReportRequest("e", number)) for number in range(MAX_REPORTS + 5)))
 
     asyncio.run(run())
-    assert sorted(sizes) == [5, REPORTS]
+    assert sorted(sizes) == [5, MAX_REPORTS]

@@ -182,7 +182,7 @@ async def _is_still_allowed(call: Call, pool: str | None) -> bool:
 
 
 @routes.add("POST", "/worker/heartbeat", limit=16 * MIB)
-async def heartbeat(call: Call, body: wire.Heartbeat) -> wire.Pulse:
+async def heartbeat(call: Call, body: wire.HeartbeatRequest) -> wire.HeartbeatReply:
     """Record a heartbeat; return revoked leases and paused executions."""
     worker, pool = _name(call, body.worker), _pool(call, body.pool)
     labels = body.host + body.version
@@ -195,7 +195,7 @@ async def heartbeat(call: Call, body: wire.Heartbeat) -> wire.Pulse:
     await _store_lines(call, body.lines)
     session = WorkerSession(worker, pool, body.slots, body.host, body.started, 0.0, body.leases, body.version)
     revoked, paused = await call.api.host.heartbeats.record(session, body.number)
-    return wire.Pulse(revoked, paused)
+    return wire.HeartbeatReply(revoked, paused)
 
 
 # -- credentials, playbooks and content -----------------------------------------------------------------------------

@@ -17,9 +17,9 @@ from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan
 from noetl.tools.registry import KINDS
 from noetl.worker.output import Output
-from noetl.worker.shift import Shift
 from noetl.worker.work import Work
 from noetl.worker.worker import Worker
+from noetl.worker.worker_loop import WorkerLoop
 
 TEXT = b"""\
 apiVersion: noetl.io/v2
@@ -108,18 +108,18 @@ def work(step: str, fence: int) -> Work:
     return Work("e1", PLAYBOOK.digest, f"{step}#1", step, fence, {}, {}, {}, {}, False, {}, {})
 
 
-def shift_with(desk: Desk, act: Callable[[Shift], Any], *, slots: int = 4, grace: float = 30.0) -> list[str]:
-    """A shift during which something happens; what it complained about."""
+def loop_with(desk: Desk, act: Callable[[WorkerLoop], Any], *, slots: int = 4, grace: float = 30.0) -> list[str]:
+    """A worker loop during which something happens; its errors."""
     complaints: list[str] = []
 
     async def run() -> None:
-        shift = Shift(
+        loop = WorkerLoop(
             Worker("w1", desk, KINDS, SystemClock(), slots, Output(SystemClock()).write), complaints.append, grace
         )
-        running = asyncio.create_task(shift.run())
+        running = asyncio.create_task(loop.run())
         try:
             async with asyncio.timeout(20):
-                await act(shift)
+                await act(loop)
                 await running
         finally:
             await KINDS.close()
@@ -136,11 +136,11 @@ async def until(look: Callable[[], Any]) -> None:
 def test_free_slots_are_filled_and_no_more_is_asked_for() -> None:
     desk = Desk("slow", "slow", "quick")
 
-    async def act(shift: Shift) -> None:
+    async def act(loop: WorkerLoop) -> None:
         await until(lambda: "step.done" in desk.told(3))
-        shift.end()
+        loop.stop()
 
-    assert shift_with(desk, act, slots=2) == []
+    assert loop_with(desk, act, slots=2) == []
     assert desk.slots[0] == 2
     assert max(desk.slots) == 2
 
@@ -148,46 +148,46 @@ def test_free_slots_are_filled_and_no_more_is_asked_for() -> None:
 def test_running_tasks_finish_and_what_follows_is_handed_back() -> None:
     desk = Desk("slow")
 
-    async def act(shift: Shift) -> None:
-        await until(lambda: shift.worker.leases)
+    async def act(loop: WorkerLoop) -> None:
+        await until(lambda: loop.worker.leases)
         await asyncio.sleep(0.05)
-        shift.end()
+        loop.stop()
 
-    assert shift_with(desk, act) == []
+    assert loop_with(desk, act) == []
     assert desk.told(1) == ["task.started", "task.done", "handed back"]
 
 
 def test_after_the_grace_time_tasks_are_stopped_and_their_leases_handed_back() -> None:
     desk = Desk("endless", "endless")
 
-    async def act(shift: Shift) -> None:
-        await until(lambda: len(shift.worker.leases) == 2)
-        shift.end()
+    async def act(loop: WorkerLoop) -> None:
+        await until(lambda: len(loop.worker.leases) == 2)
+        loop.stop()
 
-    shift_with(desk, act, grace=0.2)
+    loop_with(desk, act, grace=0.2)
     assert [desk.told(fence)[-1] for fence in (1, 2)] == ["handed back"] * 2
 
 
 def test_told_twice_it_ends_at_once() -> None:
     desk = Desk("endless")
 
-    async def act(shift: Shift) -> None:
-        await until(lambda: shift.worker.leases)
-        shift.end()
-        shift.end()
+    async def act(loop: WorkerLoop) -> None:
+        await until(lambda: loop.worker.leases)
+        loop.stop()
+        loop.stop()
 
-    shift_with(desk, act, grace=1000)
+    loop_with(desk, act, grace=1000)
     assert desk.told(1)[-1] == "handed back"
 
 
 def test_a_draining_worker_asks_for_nothing_with_its_last_reports() -> None:
     desk = Desk("slow")
 
-    async def act(shift: Shift) -> None:
-        await until(lambda: shift.worker.leases)
-        shift.end()
+    async def act(loop: WorkerLoop) -> None:
+        await until(lambda: loop.worker.leases)
+        loop.stop()
 
-    shift_with(desk, act)
+    loop_with(desk, act)
     assert [one.claim for one in desk.reports if one.claim is not None] == []
 
 
@@ -195,23 +195,23 @@ def test_a_worker_that_is_refused_ends_and_says_why() -> None:
     desk = Desk()
     desk.trouble = AuthError("this token was revoked")
 
-    async def act(shift: Shift) -> None:
+    async def act(loop: WorkerLoop) -> None:
         pass
 
     with pytest.raises(AuthError, match="revoked"):
-        shift_with(desk, act)
+        loop_with(desk, act)
 
 
 def test_a_claim_that_goes_wrong_is_complained_about_and_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noetl.worker.shift.PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("noetl.worker.worker_loop.RETRY_SECONDS", 0.01)
     desk = Desk("quick")
     desk.trouble = StoreError("the database is away")
 
-    async def act(shift: Shift) -> None:
+    async def act(loop: WorkerLoop) -> None:
         await until(lambda: "step.done" in desk.told(1))
-        shift.end()
+        loop.stop()
 
-    assert shift_with(desk, act) == ["the database is away"]
+    assert loop_with(desk, act) == ["the database is away"]
 
 
 def test_a_lease_that_breaks_is_complained_about_and_others_go_on() -> None:
@@ -223,25 +223,25 @@ def test_a_lease_that_breaks_is_complained_about_and_others_go_on() -> None:
 
     desk = Broken("quick", "quick", "quick")
 
-    async def act(shift: Shift) -> None:
+    async def act(loop: WorkerLoop) -> None:
         await until(lambda: "step.done" in desk.told(3))
-        shift.end()
+        loop.stop()
 
-    assert shift_with(desk, act, slots=1) == ["a lease was dropped: NoetlError: the report makes no sense"]
+    assert loop_with(desk, act, slots=1) == ["a lease was dropped: NoetlError: the report makes no sense"]
 
 
 def test_a_result_that_no_report_can_bring_is_an_error_of_its_task() -> None:
     desk = Desk("large", "larger")
 
-    async def act(shift: Shift) -> None:
+    async def act(loop: WorkerLoop) -> None:
         await until(lambda: all("step.done" in desk.told(fence) for fence in (1, 2)))
-        shift.end()
+        loop.stop()
 
-    shift_with(desk, act)
+    loop_with(desk, act)
     facts = [fact for one in desk.reports for fact in one.facts if isinstance(fact, TaskDone)]
     kept, refused = sorted((fact.outcome for fact in facts), key=lambda outcome: outcome.status, reverse=True)
     assert kept.error is None
     assert refused.error is not None
     assert (refused.error.kind, refused.error.retryable) == ("too_large", False)
-    assert "100,002 bytes, and a server takes at most 100,000" in refused.error.message
+    assert "100,002 bytes, and a server accepts at most 100,000" in refused.error.message
     assert [len(content) for one in desk.reports for _, content in one.blobs] == [99_902]

@@ -15,24 +15,31 @@ from scripted_server import Answer, Asked, Scripted, plain
 from noetl.clock import SystemClock
 from noetl.errors import AuthError
 from noetl.tools.registry import KINDS
-from noetl.worker.heart import Heart
+from noetl.worker.heartbeat import Heartbeat
 from noetl.worker.http_link import HttpLink
 from noetl.worker.output import Output
-from noetl.worker.wire import Heartbeat
+from noetl.worker.wire import HeartbeatRequest
 from noetl.worker.worker import Worker
 
-ABOUT = Heartbeat("w1", "blue", 4, {}, "host", 1.0, "9.9")
+ABOUT = HeartbeatRequest("w1", "blue", 4, {}, "host", 1.0, "9.9")
 EXECUTION = "0198a000-0000-7000-8000-000000000001"
 
 
 class Bench:
-    """A worker with leases that last for ever, and its heart."""
+    """A worker with leases that last for ever, and its heartbeat."""
 
     def __init__(self, server: Scripted, beat: float = 0.05) -> None:
         clock = SystemClock()
         self.link = HttpLink(server.url, "noetl_token", "w1", "blue", Output(clock))
         self.worker = Worker("w1", self.link, KINDS, clock, 4, self.link.output.write)
-        self.heart = Heart(server.url, "noetl_token", self.worker, self.link, ABOUT, beat=beat)
+        self.rejections: list[AuthError] = []
+        self.log: list[str] = []
+        self.heartbeat = Heartbeat(
+            *(server.url, "noetl_token", self.worker, self.link, ABOUT),
+            self.rejections.append,
+            lambda level, text: self.log.append(text),
+            seconds=beat,
+        )
 
     def hold(self, fence: int) -> asyncio.Task[None]:
         task = asyncio.create_task(asyncio.sleep(1000))
@@ -40,12 +47,12 @@ class Bench:
         return task
 
     async def __aenter__(self) -> Bench:
-        self.heart.start()
+        self.heartbeat.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.heart.stop()
-        await asyncio.to_thread(self.heart.join, 10)
+        self.heartbeat.stop()
+        await asyncio.to_thread(self.heartbeat.join, 10)
         await self.link.close()
         for task in self.worker.leases.values():
             task.cancel()
@@ -188,36 +195,31 @@ def test_a_short_absence_of_the_server_stops_nothing(server: Scripted) -> None:
 
 def test_a_token_that_was_revoked_ends_the_worker(server: Scripted) -> None:
     server.answer = lambda asked: (401, {"detail": "this token was revoked"})
-    refused: list[AuthError] = []
 
     async def run() -> None:
         async with Bench(server) as bench:
-            bench.heart.refused = refused.append
-            await until(lambda: refused)
+            await until(lambda: bench.rejections)
+            assert "this token was revoked" in str(bench.rejections[0])
 
     asyncio.run(run())
-    assert "this token was revoked" in str(refused[0])
 
 
 def test_a_worker_whose_name_another_process_has_drops_its_work_until_that_is_gone(server: Scripted) -> None:
-    said: list[str] = []
-
     async def run() -> None:
         async with Bench(server) as bench:
-            bench.heart.say = lambda level, text: said.append(text)
             task = bench.hold(3)
-            await until(bench.link.known.is_set)
+            await until(bench.link.registered.is_set)
             server.answer = lambda asked: (409, {"detail": "another process runs as worker 'w1'"})
             await until(task.done)
             assert task.cancelled()
-            assert not bench.link.known.is_set()
+            assert not bench.link.registered.is_set()
             bench.worker.leases.clear()
             server.answer = pulse()
-            await until(bench.link.known.is_set)
+            await until(bench.link.registered.is_set)
+            assert bench.log == ["another process runs as worker 'w1'", "the server answers again"]
 
     server.answer = pulse()
     asyncio.run(run())
-    assert said == ["another process runs as worker 'w1'", "the server answers again"]
 
 
 def test_lines_of_tasks_do_not_wait_for_the_next_beat(server: Scripted) -> None:

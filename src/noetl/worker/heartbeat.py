@@ -1,0 +1,146 @@
+"""The heartbeat of a worker: a thread of its own, so that it goes on while the event loop is busy.
+
+Each heartbeat names the leases that the worker holds; the reply says which of them are void and which executions are
+paused. While the server does not answer, running tool calls go on, since only the server may be down; but no call
+starts under a lease that the server may have granted to others meanwhile (`terms.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from threading import Event, Thread
+
+import httpx2
+from msgspec.structs import replace
+
+from noetl.clock import uptime
+from noetl.errors import AuthError, Conflict
+from noetl.log import Level
+from noetl.worker import wire
+from noetl.worker.http_link import HttpLink, api, error_of, headers
+from noetl.worker.terms import HEARTBEAT_SECONDS
+from noetl.worker.worker import Worker
+
+RETRY_SECONDS = 1.0
+"""Pause after a heartbeat that was not answered."""
+OUTPUT_SECONDS = 0.5
+"""Maximum time until output of tasks is sent to the server."""
+TIMEOUT = httpx2.Timeout(5.0)
+
+
+class Heartbeat(Thread):
+    """Sends heartbeats from `start` until `stop`. `session` describes the worker; `on_rejected` is called in the event
+    loop when the server rejects the token, `write_log` when the server stops and starts answering."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        worker: Worker,
+        link: HttpLink,
+        session: wire.HeartbeatRequest,
+        on_rejected: Callable[[AuthError], None],
+        write_log: Callable[[Level, str], None],
+        *,
+        seconds: float = HEARTBEAT_SECONDS,
+    ) -> None:
+        super().__init__(name="noetl-heartbeat", daemon=True)
+        self.client = httpx2.Client(base_url=api(url), headers=headers(token), timeout=TIMEOUT)
+        self.worker, self.link, self.session, self.seconds = worker, link, session, seconds
+        self.on_rejected, self.write_log = on_rejected, write_log
+        self.loop = asyncio.get_running_loop()
+        self.unanswered = False
+        self.stopped, self.urgent = Event(), Event()
+        """Whether to stop, and whether to send the next heartbeat at once."""
+        self.number = 0
+        """Heartbeats sent."""
+        link.terms.request_heartbeat = self.send_now
+
+    def run(self) -> None:
+        with self.client:
+            while not self.stopped.is_set():
+                self._pause(self.seconds if self._send() else min(self.seconds, RETRY_SECONDS))
+            self._send()  # the last output, and that no lease is held any more
+
+    def stop(self) -> None:
+        """Send a last heartbeat and stop."""
+        self.stopped.set()
+        self.send_now()
+
+    def send_now(self) -> None:
+        self.urgent.set()
+        self.link.output.waits.set()
+
+    def _pause(self, seconds: float) -> None:
+        """Until the next heartbeat; shorter while output waits."""
+        end = time.monotonic() + seconds
+        while not self.stopped.is_set() and (remaining := end - time.monotonic()) > 0:
+            if self.link.output.waits.wait(remaining):
+                self.urgent.wait(min(remaining, OUTPUT_SECONDS))
+                return
+
+    def _send(self) -> bool:
+        """Whether the server has answered."""
+        self.urgent.clear()
+        lines = self.link.output.take()
+        leases: dict[str, list[int]] = {}
+        for execution, fence in sorted({*list(self.worker.leases), *list(self.link.held)}):
+            leases.setdefault(execution, []).append(fence)
+        self.number += 1
+        sent, request = uptime(), replace(self.session, leases=leases, lines=lines, number=self.number)
+        try:
+            reply = self._post(request)
+        except Exception as error:  # any error: the next heartbeat may succeed
+            self.link.output.put_back(lines)
+            self._missed(error)
+            return False
+        if self.unanswered:
+            self.unanswered = False
+            self.write_log("info", "the server answers again")
+        self._in_loop(lambda: self._obey(request, reply, sent))
+        return True
+
+    def _post(self, request: wire.HeartbeatRequest) -> wire.HeartbeatReply:
+        content, kind = wire.encode(request), {"Content-Type": "application/json"}
+        response = self.client.post("/heartbeat", content=content, headers=kind)
+        if not response.is_success:
+            raise error_of(response)
+        reply: wire.HeartbeatReply = wire.decode_as(wire.HeartbeatReply, response.content)
+        return reply
+
+    def _missed(self, error: Exception) -> None:
+        if isinstance(error, AuthError):
+            self._in_loop(lambda: self.on_rejected(error))
+            return
+        if isinstance(error, Conflict):
+            self._in_loop(self._yield)
+        if not self.unanswered:
+            self.unanswered = True
+            reason = str(error) or type(error).__name__
+            self.write_log(
+                "warning", reason if isinstance(error, Conflict) else f"the server does not answer: {reason}"
+            )
+
+    # -- in the event loop ------------------------------------------------------------------------------------------
+
+    def _in_loop(self, act: Callable[[], None]) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(act)
+
+    def _yield(self) -> None:
+        """Another process has the worker's name and its leases: drop all work and claim none until it is gone."""
+        self.link.registered.clear()
+        for execution, fence in list(self.worker.leases):
+            self.worker.revoke(execution, fence)
+
+    def _obey(self, request: wire.HeartbeatRequest, reply: wire.HeartbeatReply, sent: float) -> None:
+        named = {(execution, fence) for execution, fences in request.leases.items() for fence in fences}
+        self.link.terms.renew(named.difference(reply.revoked), sent)
+        self.link.registered.set()
+        self.link.paused_executions = frozenset(reply.paused)
+        for execution, fence in reply.revoked:
+            if (execution, fence) in self.worker.leases:  # else the report that ended it is still in flight
+                self.write_log("info", f"lease {fence} of execution {execution} was revoked")
+                self.worker.revoke(execution, fence)

@@ -1,0 +1,153 @@
+"""Runs the work of one lease, from its first task to its last report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noetl.classic.hooks import AwaitingEvent, FailureHandled
+from noetl.engine import events as e
+from noetl.engine.loops import FAST_LANE_SECONDS
+from noetl.engine.state import Progress
+from noetl.keychain.keychain import Keychain, StoredCredential
+from noetl.model.outcome import Outcome
+from noetl.pipeline.host import Call, Done, Failed, Waiting
+from noetl.pipeline.run import Pipeline
+from noetl.reference import KeychainView
+from noetl.scope import Scope, StepsView
+from noetl.worker.reporter import Reporter
+from noetl.worker.result_store import ResultStore
+from noetl.worker.tool_call import ToolCaller
+from noetl.worker.work import Work
+
+if TYPE_CHECKING:
+    from noetl.worker.worker import Worker
+
+
+class LeaseRun:
+    """The host of the pipelines of a lease."""
+
+    def __init__(self, worker: Worker, work: Work) -> None:
+        self.worker, self.work = worker, work
+        self.plan = worker.link.plan(work.digest, work.step)
+        playbook = worker.link.playbook(work.digest)
+        self.keychain = Keychain(
+            {entry.name: entry for entry in playbook.keychain},
+            self._credential,
+            playbook.path,
+            work.pool,
+            redactor=worker.redactor(work.execution),
+        )
+        """Secrets that were opened for this lease are redacted in all output, also of later leases of the execution."""
+        self.redact = self.keychain.redactor.redact
+        self.reporter = Reporter(worker.link, work)
+        self.results = ResultStore(worker.link, work, self.reporter.blobs)
+        self.tools = ToolCaller(worker.registry, worker.clock, worker.write_output, self.reporter, self.keychain)
+        self.content, self.secret = self.tools.content, self.tools.secret
+        self.now, self.sleep = worker.clock.now, worker.clock.sleep
+        self.tell, self.stored = self.reporter.facts.append, self.reporter.send
+
+    async def _credential(self, name: str) -> StoredCredential:
+        return await self.worker.link.credential(self.work.execution, name)
+
+    async def run(self) -> list[Work]:
+        """Run the work; returns the work that the last report has brought."""
+        work = self.work
+        if self.keychain.entries:
+            await self.keychain.learn()
+        if work.handles or work.entries:
+            await self.keychain.learn_opened(work.handles, work.entries)
+        if work.items is None:
+            await self._run_step()
+        else:
+            await self._run_lane(work.items)
+        await self._finish()
+        return self.reporter.more
+
+    async def _finish(self, *, hand_back: bool = False) -> None:
+        """Send the last report, with a claim for other work. From here on the engine may end the lease."""
+        self.worker.leases.pop((self.work.execution, self.work.fence), None)
+        await self.reporter.send(claim=self.worker.next_claim(), last=True, hand_back=hand_back)
+
+    async def _run_step(self) -> None:
+        pipeline = self._pipeline(None, {"index": 0})
+        after_call = self.plan.after_call
+        end = await (pipeline.run() if after_call is None else after_call.run(pipeline, self.work.after_call))
+        run = self.work.run
+        match end:
+            case Done(result=result):
+                self.tell(e.StepDone(run, result))
+            case Failed(error=error, task=task, attempt=attempt):
+                self.tell(e.StepFailed(run, error, task or None, attempt))
+            case FailureHandled(error=error, task=task, attempt=attempt):
+                self.tell(e.StepFailed(run, error, task or None, attempt, taken=True))
+            case AwaitingEvent(finished=finished):
+                self.tell(e.StepPaused(run, self.work.fence, "waiting", until="event", key=finished))
+            case Waiting(until="resume"):
+                await self.reporter.send(hand_back=True)
+            case Waiting():
+                self.tell(self._pause(end, None))
+
+    async def _run_lane(self, items: list[Any]) -> None:
+        run, started = self.work.run, self.now()
+        for offset, item in enumerate(items):
+            slow = not self.work.kept and self.now() - started > FAST_LANE_SECONDS
+            if offset and (slow or self.paused()):
+                await self._finish(hand_back=True)  # a slow item must not delay those behind it
+                return
+            index = self.work.first + offset
+            self.tell(e.IterationStarted(run, index))
+            end = await self._pipeline(index, {self.work.iterator: item, "index": index}).run()
+            match end:
+                case Done(result=result):
+                    self.tell(e.IterationDone(run, index, result))
+                    report = self.reporter.is_full
+                case Failed(error=error, task=task, attempt=attempt):
+                    self.tell(e.IterationFailed(run, index, error, task, attempt))
+                    report = True
+                case Waiting(until="resume"):
+                    await self._finish(hand_back=True)
+                    return
+                case Waiting():
+                    self.tell(self._pause(end, index))
+                    return
+            if report and offset + 1 < len(items):
+                await self.reporter.send()
+
+    def _pause(self, wait: Waiting, index: int | None) -> e.StepPaused:
+        until: Any = wait.until
+        request, fence = self.redact(wait.request), self.work.fence
+        return e.StepPaused(
+            self.work.run, fence, "waiting", index, until, wait.key, wait.due, request, chain=wait.chain
+        )
+
+    def _pipeline(self, index: int | None, iteration: dict[str, Any]) -> Pipeline:
+        work = self.work
+        scope = Scope(
+            workload=work.workload,
+            ctx=dict(work.ctx) if work.parallel else work.ctx,
+            args=work.args,
+            args_by=work.args_by,
+            iter=iteration,
+            steps=StepsView(work.steps),
+            tasks={},
+            keychain=KeychainView(),
+            execution_id=work.execution,
+        )
+        pipelines = work.progress if index is None else work.item_progress.get(index, {})
+        inner = {prefix: progress for prefix, progress in pipelines.items() if prefix}
+        progress = pipelines.get("") or Progress()
+        return Pipeline(self.plan, work.run, scope, progress, self, index, "", inner)
+
+    # -- host of pipelines ------------------------------------------------------------------------------------------
+
+    async def durable(self) -> None:
+        if self.work.durability == "task" or self.reporter.is_full:
+            await self.reporter.send()
+
+    def paused(self) -> bool:
+        return self.worker.draining or self.worker.link.paused(self.work.execution)
+
+    async def call(self, call: Call) -> Outcome:
+        """Call the tool; secrets in its outcome are redacted, and a large result becomes a reference."""
+        outcome = await self.keychain.redactor.redact_apart(await self.tools.call(call))
+        return await self.results.store(call.plan, outcome)

@@ -1,0 +1,55 @@
+"""What a worker needs from the engine."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from noetl.engine.commands import Claim, Report
+from noetl.keychain.keychain import StoredCredential
+from noetl.model.playbook import Playbook
+from noetl.pipeline.plan import PipelinePlan
+from noetl.reference import Reference, TooLarge
+from noetl.worker.work import Work
+
+
+class Link(Protocol):
+    """The engine, in the same process or over HTTP."""
+
+    most_content: int | None
+    """Maximum size of one content of a report; None: no limit."""
+
+    async def claim(self, command: Claim) -> list[Work]:
+        """Leases on ready work, at most `slots`."""
+
+    async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
+        """Whether the worker still holds the lease, and the work of its claim."""
+
+    async def holds(self, execution: str, fence: int) -> bool:
+        """Whether the worker still holds the lease. Waits for a heartbeat if necessary."""
+
+    def plan(self, digest: str, step: str) -> PipelinePlan:
+        """The compiled pipeline of a step."""
+
+    def paused(self, execution: str) -> bool:
+        """Whether an execution must start nothing new, as far as is known here."""
+
+    async def fetch(self, reference: Reference) -> Any:
+        """The value behind a reference, or TooLarge."""
+
+    async def fetch_bytes(self, reference: Reference) -> bytes | TooLarge:
+        """The JSON of the value behind a reference, or TooLarge."""
+
+    def playbook(self, digest: str) -> Playbook:
+        """The playbook that a lease belongs to."""
+
+    def folder(self, digest: str) -> str:
+        """The folder of a playbook's file on this machine; empty if it has none."""
+
+    def place(self, digest: str, part: str) -> tuple[str, int] | None:
+        """The file and line of a part of a playbook, if known."""
+
+    async def put_in_bucket(self, bucket: str, key: str, content: bytes) -> None:
+        """Copy content of the next report to a bucket of NATS, if there is NATS."""
+
+    async def credential(self, execution: str, name: str) -> StoredCredential:
+        """A stored credential, decrypted; NoetlError if there is none."""

@@ -1,0 +1,67 @@
+"""Compiled playbooks in memory: the most recently used ones, up to a number and a total size.
+
+Whatever uses a playbook holds a reference to it, so an evicted playbook can be found as long as it is in use.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Generic, Protocol, TypeVar
+from weakref import WeakValueDictionary
+
+from noetl.errors import NotFound
+
+MAX_PLAYBOOKS = 100
+MAX_PLAYBOOK_BYTES = 4 << 20
+"""Maximum total size of the cached playbooks, as text. In memory they take up to twenty times as much."""
+
+
+class Sized(Protocol):
+    digest: str
+    size: int
+
+
+Compiled = TypeVar("Compiled", bound=Sized)
+
+
+class PlaybookCache(Generic[Compiled]):
+    """Compiled playbooks by digest."""
+
+    def __init__(self, playbooks: int = MAX_PLAYBOOKS, size: int = MAX_PLAYBOOK_BYTES) -> None:
+        self.max_playbooks, self.max_bytes, self.bytes = playbooks, size, 0
+        self.in_memory: WeakValueDictionary[str, Compiled] = WeakValueDictionary()
+        """Cached playbooks, and those in use."""
+        self.evicted = False
+        """Set when a playbook is evicted; cleared by the code that unloads executions."""
+        self._recent: OrderedDict[str, Compiled] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._recent)
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self._recent
+
+    def get(self, digest: str) -> Compiled | None:
+        """A playbook in memory; marks it as most recently used."""
+        playbook = self.in_memory.get(digest)
+        if playbook is not None:
+            self.add(playbook)
+        return playbook
+
+    def require(self, digest: str) -> Compiled:
+        """A playbook in memory, as those in use are; NotFound if it is not."""
+        playbook = self.in_memory.get(digest)
+        if playbook is None:
+            raise NotFound(f"playbook {digest[:12]} is not in memory")
+        return playbook
+
+    def add(self, playbook: Compiled) -> None:
+        """Cache a playbook and evict the least recently used ones. A playbook above the limit is cached alone."""
+        digest = playbook.digest
+        if digest not in self._recent:
+            self._recent[digest] = self.in_memory[digest] = playbook
+            self.bytes += playbook.size
+        self._recent.move_to_end(digest)
+        while len(self._recent) > self.max_playbooks or (self.bytes > self.max_bytes and len(self._recent) > 1):
+            self.bytes -= self._recent.popitem(last=False)[1].size
+            self.evicted = True

@@ -1,0 +1,98 @@
+"""Stores large results of tasks, and bytes, where the playbook wants them: the result becomes a reference."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from noetl.engine.limits import encoded_size
+from noetl.errors import NoetlError
+from noetl.model.outcome import Failure, Outcome, failed
+from noetl.pipeline.plan import TaskPlan
+from noetl.reference import BINARY, Reference, refer, reference_to
+from noetl.results.stores import bucket_of, in_bucket, write_file
+from noetl.store.codec import check_value
+from noetl.worker.link import Link
+from noetl.worker.work import Work
+
+SHAPES = {b"{": "map", b"[": "list", b'"': "text"}
+"""Hints about JSON by its first byte."""
+SCALARS = frozenset([bool, type(None)])
+"""Types of results that are small and storable as they are."""
+
+
+class ResultStore:
+    """Stores results of one lease; those for the database wait in `blobs` for the next report."""
+
+    def __init__(self, link: Link, work: Work, blobs: dict[str, bytes]) -> None:
+        self.link, self.work, self.blobs = link, work, blobs
+
+    async def store(self, plan: TaskPlan, outcome: Outcome) -> Outcome:
+        """The outcome with a result that can be part of an event; an error if it cannot be stored."""
+        if type(outcome.result) in SCALARS:
+            return outcome
+        try:
+            if isinstance(outcome.result, msgspec.Raw):
+                return await self._store_result(plan, outcome)
+            outcome = await self._store_bytes(plan, outcome)
+            limit = plan.task.spec.get("results", {}).get("inline_bytes", self.work.inline_bytes)
+            if encoded_size(outcome.result, limit) > limit:
+                return await self._store_result(plan, outcome)
+            check_value(outcome.result)
+        except Failure as failure:
+            return failure.outcome
+        except RecursionError:
+            return failed("input", f"the result of {plan.kind.name} is nested too deeply to be stored")
+        except (NoetlError, TypeError, ValueError, msgspec.MsgspecError) as error:
+            return failed("input", f"the result of {plan.kind.name} cannot be stored: {str(error).lstrip(': ')}")
+        return outcome
+
+    async def _store_bytes(self, plan: TaskPlan, outcome: Outcome) -> Outcome:
+        """Store bytes whatever their size: JSON has none."""
+        result = outcome.result
+        parts = result if isinstance(result, dict) else {"": result}
+        if not any(isinstance(value, bytes) for value in parts.values()):
+            return outcome
+        stored = {
+            key: await self._put(plan, reference_to(value, hint=BINARY), value) if isinstance(value, bytes) else value
+            for key, value in parts.items()
+        }
+        return msgspec.structs.replace(outcome, result=stored if isinstance(result, dict) else stored[""])
+
+    async def _store_result(self, plan: TaskPlan, outcome: Outcome) -> Outcome:
+        if isinstance(outcome.result, msgspec.Raw):
+            content = bytes(outcome.result)
+            reference = reference_to(content, hint=SHAPES.get(content[:1], "number"))
+        else:
+            reference, content = refer(outcome.result)
+        return msgspec.structs.replace(outcome, result=await self._put(plan, reference, content))
+
+    async def _put(self, plan: TaskPlan, reference: Reference, content: bytes) -> Reference:
+        """Write to a file or an object store; or with the next report to the database, and perhaps NATS."""
+        store = plan.task.spec.get("results", {}).get("store") or self.work.result_store
+        match store.get("kind"):
+            case "file":
+                return await asyncio.to_thread(write_file, store.get("path", ".noetl/results"), reference, content)
+            case "object":
+                from noetl.results.object import fault_of, write_object
+
+                if (fault := fault_of(store["url"])) is not None:
+                    raise Failure("not_found", fault)
+                return await asyncio.to_thread(write_object, store["url"], reference, content)
+        most = self.link.most_content
+        if most is not None and len(content) > most:
+            raise _too_large(plan, len(content), most)
+        self.blobs[reference.key] = content
+        if store.get("kind") != "nats_object":
+            return reference
+        await self.link.put_in_bucket(bucket_of(store), reference.key, content)
+        return in_bucket(reference, bucket_of(store))
+
+
+def _too_large(plan: TaskPlan, size: int, most: int) -> Failure:
+    message = (
+        f"the result of {plan.kind.name} has {size:,} bytes, and a server accepts at most {most:,} from a worker: "
+        "store it elsewhere (`spec.results.store` of kind `file` or `object`), or return less"
+    )
+    return Failure("too_large", message, size=size, limit=most)

@@ -1,0 +1,143 @@
+"""Calls the tool of a task: opens its args and secrets, limits its time, and turns every error into an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from typing import Any
+
+import msgspec
+
+from noetl.clock import Clock
+from noetl.errors import NoetlError, TemplateFailed
+from noetl.expression import Sealed, revealed
+from noetl.keychain.keychain import Keychain, open_handle
+from noetl.model.identity import TaskId, action_id
+from noetl.model.outcome import Failure, Outcome, failed
+from noetl.pipeline.host import Call, Parked
+from noetl.pipeline.plan import TaskPlan
+from noetl.pipeline.templates import has_references
+from noetl.reference import BINARY, KEYCHAIN, Reference, TooLarge
+from noetl.results.read import read_json, read_value
+from noetl.tools.base import Context
+from noetl.tools.registry import Registry
+from noetl.worker.output import WriteOutput
+from noetl.worker.reporter import Rejected, Reporter
+
+
+class ToolCaller:
+    """Calls tools for one lease."""
+
+    def __init__(
+        self, registry: Registry, clock: Clock, write_output: WriteOutput, reporter: Reporter, keychain: Keychain
+    ) -> None:
+        self.registry, self.clock, self.write_output = registry, clock, write_output
+        self.reporter, self.keychain = reporter, keychain
+        self.link, self.work = reporter.link, reporter.work
+
+    async def call(self, call: Call) -> Outcome:
+        """The outcome of the tool. May raise Parked, or Rejected if the lease is void."""
+        plan = call.plan
+        run = self.registry.runner(plan.kind.name)
+        if run is None:
+            return failed("not_found", f"this version cannot run tools of kind {plan.kind.name!r}")
+        try:
+            inputs = msgspec.convert(call.inputs, plan.kind.inputs, strict=False)
+            context = await self._context(call)
+        except (msgspec.ValidationError, TemplateFailed) as error:
+            return failed("input", f"{plan.kind.name}: {error}")
+        limit = plan.timeout if isinstance(plan.timeout, int | float) else None
+        if not await self.link.holds(self.work.execution, self.work.fence):
+            raise Rejected
+        try:
+            if limit is None:
+                return await run(inputs, context)
+            async with asyncio.timeout(limit):
+                return await run(inputs, context)
+        except Parked:
+            raise
+        except Failure as failure:
+            return failure.outcome
+        except TimeoutError as error:
+            late = f"the call took longer than {limit:g} s" if limit is not None else str(error) or "the call timed out"
+            return failed("timeout", late, retryable=True)
+        except NoetlError as error:
+            return failed("internal", str(error))
+        except Exception as error:  # a defect of a tool must not stop the worker
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            return failed("internal", f"{type(error).__name__}: {error} ({last.name}:{last.lineno})")
+
+    async def _context(self, call: Call) -> Context:
+        plan, task, args, redact = call.plan, call.task, call.scope["args"], self.keychain.redactor.redact
+        if plan.kind.takes_args:
+            args = await self._opened(args)
+        action = action_id(self.work.execution, task)
+        return Context(
+            execution=self.work.execution,
+            action=action,
+            idempotency_key=f"{action}.{call.repeats}" if call.repeats else action,
+            attempt=call.attempt,
+            step=self.work.step,
+            task=plan.label,
+            timeout=plan.timeout,
+            args=args,
+            prev=call.scope["_prev"],
+            own_args=await self._opened({key: args[key] for key in plan.task.args}),
+            spec=plan.task.spec,
+            bound=call.bound,
+            credential=self.keychain.credential,
+            redact=redact,
+            keychain=self.keychain,
+            folder=self.link.folder(self.work.digest),
+            source=self._source(plan, task),
+            retries=plan.task.spec.get("retry", 0),
+            now=self.clock.now(),
+            log=lambda stream, line: self.write_output(f"{self.work.execution}|{task}", stream, redact(line)),
+        )
+
+    def _source(self, plan: TaskPlan, task: TaskId) -> tuple[str, int] | None:
+        """Where the task's program text begins, for tracebacks."""
+        if not plan.kind.verbatim:
+            return None
+        labels = "/".join(part.partition("#")[0] for part in task.path.split("/"))
+        return self.link.place(self.work.digest, f"{self.work.step}/{labels}/{plan.kind.verbatim[0]}")
+
+    async def _opened(self, value: Any) -> Any:
+        """Args with stored values as JSON, which is passed on without decoding it."""
+        if isinstance(value, Reference):
+            if value.is_secret:
+                return await self.secret(value)
+            if value.schema_hint == BINARY:
+                return value
+            local = value.digest in self.reporter.blobs
+            content = read_json(self.reporter, value) if local else await self.link.fetch_bytes(value)
+            return value if isinstance(content, TooLarge) else msgspec.Raw(content)
+        if isinstance(value, Sealed):
+            return revealed(value)
+        if not has_references(value):
+            return value
+        if isinstance(value, dict):
+            return {key: await self._opened(item) for key, item in value.items()}
+        return [await self._opened(item) for item in value]
+
+    async def content(self, reference: Reference) -> Any:
+        """The value behind a reference; TemplateFailed if it cannot be read."""
+        try:
+            if reference.digest in self.reporter.blobs:
+                return read_value(self.reporter, reference)
+            return await self.link.fetch(reference)
+        except NoetlError as error:
+            raise TemplateFailed(str(error)) from error
+
+    async def secret(self, reference: Reference) -> Any:
+        """The secret of a reference; TemplateFailed if there is none."""
+        try:
+            if reference.store != KEYCHAIN:
+                return await open_handle(self.keychain, reference)
+            name, _, field = reference.key.partition(".")
+            fields = await self.keychain.fields(name)
+        except Failure as failure:
+            raise TemplateFailed(str(failure)) from failure
+        if field not in fields:
+            raise TemplateFailed(f"keychain.{name} has no field {field!r}: it has {', '.join(sorted(fields))}")
+        return fields[field]

@@ -1,0 +1,97 @@
+"""Claims work for a worker as long as it has free slots; at the end finishes what it can and returns the rest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from noetl.engine.commands import Report
+from noetl.errors import AuthError, NoetlError
+from noetl.worker.worker import Worker
+
+GRACE_SECONDS = 30.0
+"""Time in which running tasks may finish after `stop`."""
+HAND_BACK_SECONDS = 5.0
+"""Maximum time for the server to answer that it has the leases again."""
+RETRY_SECONDS = 1.0
+"""Pause after a failed claim."""
+
+
+class WorkerLoop:
+    """Runs a worker until it is told to stop. `on_error` is called with errors that it survives."""
+
+    def __init__(self, worker: Worker, on_error: Callable[[str], None], grace: float = GRACE_SECONDS) -> None:
+        self.worker, self.on_error, self.grace = worker, on_error, grace
+        self.stopped = asyncio.Event()
+        self.stop_now = asyncio.Event()
+        self.rejection: AuthError | None = None
+
+    def stop(self) -> None:
+        """Start nothing new; the second call stops at once."""
+        if self.stopped.is_set():
+            self.stop_now.set()
+        self.stopped.set()
+
+    def reject(self, error: AuthError) -> None:
+        """The server rejected the token: stop at once."""
+        self.rejection = self.rejection or error
+        self.stop_now.set()
+        self.stopped.set()
+
+    async def run(self) -> None:
+        """Until it is told to stop and the work is done or returned; AuthError if the server rejects the token."""
+        claiming = asyncio.create_task(self._claim())
+        await self.stopped.wait()
+        claiming.cancel()
+        await asyncio.gather(claiming, return_exceptions=True)
+        await self._drain()
+        if self.rejection is not None:
+            raise self.rejection
+
+    async def _claim(self) -> None:
+        while True:
+            try:
+                if self.worker.free > 0:
+                    await self.worker.claim()
+                else:
+                    await asyncio.wait(self.worker.tasks, return_when=asyncio.FIRST_COMPLETED)
+            except AuthError as error:
+                self.reject(error)
+                return
+            except Exception as error:  # any error: the worker keeps claiming
+                self.on_error(str(error) if isinstance(error, NoetlError) else f"{type(error).__name__}: {error}")
+                await asyncio.sleep(RETRY_SECONDS)
+            self._check_fault()
+
+    def _check_fault(self) -> None:
+        """A lease that failed is dropped, and expires; the worker goes on."""
+        fault, self.worker.fault = self.worker.fault, None
+        if isinstance(fault, AuthError):
+            self.reject(fault)
+        elif fault is not None:
+            self.on_error(f"a lease was dropped: {type(fault).__name__}: {fault}")
+
+    async def _drain(self) -> None:
+        """Let tasks finish for a while; then stop them, and return their leases."""
+        self.worker.draining = True
+        stop_now = asyncio.create_task(self.stop_now.wait())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.grace):
+                while self.worker.tasks and not stop_now.done():
+                    await asyncio.wait([*self.worker.tasks, stop_now], return_when=asyncio.FIRST_COMPLETED)
+        stop_now.cancel()
+        leases = list(self.worker.leases)
+        await self.worker.stop()
+        self._check_fault()
+        if self.rejection is None:
+            await self._hand_back(leases)
+
+    async def _hand_back(self, leases: list[tuple[str, int]]) -> None:
+        report = self.worker.link.report
+        with suppress(TimeoutError, NoetlError):
+            async with asyncio.timeout(HAND_BACK_SECONDS):
+                await asyncio.gather(
+                    *(report(execution, Report(fence, (), hand_back=True)) for execution, fence in leases),
+                    return_exceptions=True,
+                )
