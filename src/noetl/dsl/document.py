@@ -175,6 +175,13 @@ CREDENTIAL = Fields(
     },
 )
 
+LIMITS = Fields("limits", {"max_payload_bytes": Field(Integer(1), "values above this size become references")})
+BY_REFERENCE = Fields("results", {"reference_first": Field(BOOLEAN, "store large results by reference")})
+EXECUTOR_POLICY = Fields(
+    "executor.spec.policy",
+    {"limits": Field(LIMITS, "size limits"), "results": Field(BY_REFERENCE, "how results are kept")},
+    retired=NO_RULES,
+)
 EXECUTOR_SPEC = Fields(
     "executor.spec",
     {
@@ -187,26 +194,7 @@ EXECUTOR_SPEC = Fields(
         "join": Field(Choice("any", "all"), "default of the steps' `spec.join`"),
         "durability": Field(Choice("task", "step"), "what is made durable before going on"),
         "max_step_runs": Field(Integer(1, 10_000_000), "how many step runs an execution may have (100,000)"),
-        "policy": Field(
-            Fields(
-                "executor.spec.policy",
-                {
-                    "limits": Field(
-                        Fields(
-                            "limits",
-                            {"max_payload_bytes": Field(Integer(1), "values above this size become references")},
-                        ),
-                        "size limits",
-                    ),
-                    "results": Field(
-                        Fields("results", {"reference_first": Field(BOOLEAN, "store large results by reference")}),
-                        "how results are kept",
-                    ),
-                },
-                retired=NO_RULES,
-            ),
-            "runtime defaults",
-        ),
+        "policy": Field(EXECUTOR_POLICY, "runtime defaults"),
         "result": Field(
             Fields("result", {"store": Field(STORE, "where large results are stored", required=True)}),
             "result store (the same as `results.store`)",
@@ -344,24 +332,29 @@ def next_when(word: str) -> Retired:
 
 CONDITIONS = {word: next_when(word) for word in ("when", "then", "else")}
 """Keys of `next` in version 1 of the language."""
+ROUTER_SPEC = Fields(
+    "next.spec",
+    {
+        "mode": Field(Choice("exclusive", "inclusive"), "whether the first or every matching arc fires"),
+        "policy": Field(Fields("next.spec.policy", {}, retired=NO_RULES), "reserved; must be empty"),
+    },
+    retired=NO_DIRECTIVE,
+)
 ROUTER = Fields(
     "next",
-    {
-        "spec": Field(
-            Fields(
-                "next.spec",
-                {
-                    "mode": Field(Choice("exclusive", "inclusive"), "whether the first or every matching arc fires"),
-                    "policy": Field(Fields("next.spec.policy", {}, retired=NO_RULES), "reserved; must be empty"),
-                },
-                retired=NO_DIRECTIVE,
-            ),
-            "how arcs are chosen",
-        ),
-        "arcs": Field(ListOf(ARC), "the ways out", required=True),
-    },
+    {"spec": Field(ROUTER_SPEC, "how arcs are chosen"), "arcs": Field(ListOf(ARC), "the ways out", required=True)},
     retired={**CONDITIONS, **OLD, **NO_DIRECTIVE},
 )
+ADMIT = Fields(
+    "admit",
+    {
+        "mode": Field(Choice("exclusive", "inclusive"), "first match, or every match must allow"),
+        "rules": Field(ListOf(ADMIT_RULE, least=1, words="the list of rules"), "rules", required=True),
+    },
+    retired={**OLD, **NO_DIRECTIVE},
+)
+ADMIT_FIELD = Field(ADMIT, "the gate a token passes before the step is scheduled")
+STEP_POLICY = Fields("step.spec.policy", {"admit": ADMIT_FIELD}, retired=NO_RULES)
 STEP_SPEC = Fields(
     "step.spec",
     {
@@ -369,30 +362,7 @@ STEP_SPEC = Fields(
         "pool": Field(TEXT, "pool of workers that runs the step"),
         "join": Field(Choice("any", "all"), "whether each token fires the step or all meet first (any)"),
         "timers": Field(MapOf(DURATION, NAME), "timers armed on entry, by name"),
-        "policy": Field(
-            Fields(
-                "step.spec.policy",
-                {
-                    "admit": Field(
-                        Fields(
-                            "admit",
-                            {
-                                "mode": Field(
-                                    Choice("exclusive", "inclusive"), "first match, or every match must allow"
-                                ),
-                                "rules": Field(
-                                    ListOf(ADMIT_RULE, least=1, words="the list of rules"), "rules", required=True
-                                ),
-                            },
-                            retired={**OLD, **NO_DIRECTIVE},
-                        ),
-                        "the gate a token passes before the step is scheduled",
-                    )
-                },
-                retired=NO_RULES,
-            ),
-            "server-side policy",
-        ),
+        "policy": Field(STEP_POLICY, "server-side policy"),
         **INHERITED,
     },
     retired={

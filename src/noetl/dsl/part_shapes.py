@@ -96,33 +96,15 @@ class RuleShape(Shape):
     words = "a rule (`when` and `then`, or `else`)"
 
     def __init__(self, then: Shape, retired: Mapping[str, Retired]) -> None:
-        self.rule = Fields(
-            "a rule",
-            {"when": Field(GUARD, "the condition", required=True), "then": Field(then, "what happens", required=True)},
-            retired=retired,
-            missing=RULE_SHAPE,
-        )
+        happens = Field(then, "what happens", required=True)
+        when = Field(GUARD, "the condition", required=True)
+        self.rule = Fields("a rule", {"when": when, "then": happens}, retired, missing=RULE_SHAPE)
+        hint = "write `else: {then: {do: ...}}`"
+        outside = Retired(RULE_SHAPE, "'do' is not allowed outside `then`", hint, ("then",))
+        body = Fields("else", {"then": happens}, {"do": outside}, missing=RULE_SHAPE)
         self.otherwise = Fields(
             "a rule",
-            {
-                "else": Field(
-                    Fields(
-                        "else",
-                        {"then": Field(then, "what happens", required=True)},
-                        retired={
-                            "do": Retired(
-                                RULE_SHAPE,
-                                "'do' is not allowed outside `then`",
-                                "write `else: {then: {do: ...}}`",
-                                ("then",),
-                            )
-                        },
-                        missing=RULE_SHAPE,
-                    ),
-                    "what happens when nothing matched",
-                    required=True,
-                )
-            },
+            {"else": Field(body, "what happens when nothing matched", required=True)},
             retired={
                 "then": Retired(RULE_SHAPE, "'then' is not allowed beside `else`", "write `else: {then: {...}}`"),
                 "when": Retired(RULE_SHAPE, "a rule has either `when` or `else`", "split it into two rules"),
