@@ -28,16 +28,15 @@ workflow:
 SMALL_DISK = """\
 import sys
 from noetl.cli.main import main
-from noetl.store.sqlite import database
+from noetl.store.sqlite.database import SqliteDatabase
 
-connect, pages = database._connect, int(sys.argv.pop(1))
+connect, pages = SqliteDatabase.__init__, int(sys.argv.pop(1))
 
-def connect_small(*args):
-    db = connect(*args)
-    db.execute(f"PRAGMA max_page_count = {pages}")
-    return db
+def connect_small(self, *args, **options):
+    connect(self, *args, **options)
+    self.connection.execute(f"PRAGMA max_page_count = {pages}")
 
-database._connect = connect_small
+SqliteDatabase.__init__ = connect_small
 main()
 """
 SECONDS = 60

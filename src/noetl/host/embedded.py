@@ -88,10 +88,12 @@ class Embedded:
             state = await self.runtime.executions.state(execution)
             if self.worker.fault is not None:
                 raise self.worker.fault
-            over = state.over and await committer.has_ended(state)
+            idle = state.over or (state.status == "paused" and not self.worker.tasks)
+            if idle:  # as decided: wait until it is stored
+                state = await committer.stored_state(execution)
             for id in self.families.take():
                 await self.children.sync(id)
-            if over or (state.status == "paused" and not self.worker.tasks):
+            if idle and (state.over or state.status == "paused"):
                 await self.link.store_output()
                 return state
             await self.ticker.tick_once(self.clock.now())

@@ -217,7 +217,7 @@ def test_a_kind_that_this_version_can_not_run_is_exit_3(tmp_path: Path, monkeypa
     monkeypatch.setitem(KINDS._runners, "noop", None)
     found = CliRunner().invoke(noetl_command, ["run", file(tmp_path, FAILS)])
     assert found.exit_code == 3
-    assert "9:11: error: this version of noetl can't run tools of kind 'noop'" in found.output
+    assert "9:11: error: this version of noetl cannot run tools of kind 'noop'" in found.output
     assert not (tmp_path / ".noetl").exists()
 
 

@@ -16,6 +16,7 @@ from tests.servers.patience import until as patiently
 
 from noetl.clock import SystemClock
 from noetl.engine.commands import Signal
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
 from noetl.server import sse
 
@@ -119,9 +120,9 @@ def test_events_of_another_server_come_too(server: ApiServer, admin: httpx2.Clie
     seen = max(number for number, _ in followed(admin, execution, 8))
 
     async def signal() -> None:
-        other = Runtime(server.store, SystemClock())
+        other = Runtime(LoadedPlaybooks(server.store), SystemClock())
         try:
-            await other.handle(execution, Signal("note", "1", {}))
+            await other.committer.handle(execution, Signal("note", "1", {}))
         finally:
             other.thread.shutdown()
 

@@ -198,7 +198,7 @@ def test_a_step_that_never_ran_is_explained(admin: httpx2.Client) -> None:
     execution = started(admin, {"playbook": CHOICE})["execution_id"]
     found = explained(admin, execution, step="low").json()
     assert (found["status"], found["runs"]) == (None, 0)
-    assert found["stands"][0] == "it has not run: no token has come to it"
+    assert found["stands"][0] == "it has not run: no token arrived"
     assert found["decisions"][0]["about"] == "start#1"
 
 

@@ -17,9 +17,10 @@ from tests.conformance.memory import MemoryStore
 
 from noetl.errors import StoreError
 from noetl.log import Log
-from noetl.server import upkeep
+from noetl.server import pruner as pruner_module
 from noetl.server.metrics import Metrics
-from noetl.server.upkeep import Pruner, Upkeep
+from noetl.server.pruner import Pruner
+from noetl.server.upkeep import Upkeep
 from noetl.store.ports import Store, Summary
 from noetl.store.sqlite import SqliteStore
 
@@ -57,7 +58,7 @@ def test_what_ended_long_ago_goes_and_the_rest_stays(kept: ApiServer) -> None:
 
 
 def test_more_than_a_batch_goes_in_one_round(kept: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "BATCH", 2)
+    monkeypatch.setattr(pruner_module, "EXECUTIONS_PER_BATCH", 2)
     with kept.client("admin") as admin:
         for _ in range(5):
             started(admin, {"playbook": HELLO})
@@ -133,7 +134,7 @@ def test_a_pruner_that_fails_says_so_and_goes_on() -> None:
 
     asyncio.run(run())
     lines = [msgspec.json.decode(line) for line in said.getvalue().splitlines()]
-    assert [line["msg"] for line in lines[:2]] == ["can't prune", "pruned"]
+    assert [line["msg"] for line in lines[:2]] == ["cannot prune", "pruned"]
     assert (lines[0]["level"], lines[0]["error"], lines[1]["executions"]) == ("warning", "the disk is gone", 1)
     assert store.asked[0] == 70 * DAY
     assert clock.pauses[:2] == [60.0, 3600.0]
