@@ -19,6 +19,7 @@ from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
 from noetl.model.outcome import Failure, Outcome
+from noetl.tools import http, postgres
 from noetl.tools.base import Context, missing_driver
 from noetl.tools.fields import Auth, Scalar
 
@@ -170,7 +171,6 @@ async def _job(inputs: Inputs, context: Context) -> TransferJob:
 async def _auth(endpoint: Source | Target, context: Context) -> Any:
     """A connection string for postgres, the fields of the credential for snowflake."""
     if endpoint.kind == "postgres":
-        from noetl.tools import postgres
         from noetl.tools.postgres_client.conninfo import conninfo_of
 
         return await conninfo_of(postgres.Inputs(auth=endpoint.auth), context)
@@ -180,25 +180,24 @@ async def _auth(endpoint: Source | Target, context: Context) -> Any:
 
 
 async def _response_rows(source: Source, context: Context) -> list[dict[str, Any]]:
-    from noetl.tools import http
     from noetl.tools.rows.http_endpoint import rows_of
 
     assert source.url is not None
     headers: dict[str, Scalar | None] = {**source.headers}
-    outcome = await http.run(http.Inputs(url=source.url, headers=headers, auth=source.auth), context)
-    _require(outcome)
-    return rows_of(outcome.result["data"], source.rows)
+    result = await _request(http.Inputs(url=source.url, headers=headers, auth=source.auth), context)
+    return rows_of(result["data"], source.rows)
 
 
 async def _send(target: Target, batch: list[dict[str, Any]], number: int, context: Context) -> None:
-    from noetl.tools import http
-
     assert target.url is not None
     headers: dict[str, Scalar | None] = {"Idempotency-Key": f"{context.idempotency_key}.{number}", **target.headers}
     call = http.Inputs(method=target.method, url=target.url, headers=headers, json=batch, auth=target.auth)
-    _require(await http.run(call, context))
+    await _request(call, context)
 
 
-def _require(outcome: Outcome) -> None:
+async def _request(call: http.Inputs, context: Context) -> Any:
+    """The result of an HTTP call; Failure if it fails."""
+    outcome = await http.run(call, context)
     if (error := outcome.error) is not None:
         raise Failure(error.kind, error.message, retryable=error.retryable, extra=outcome.extra, **error.details)
+    return outcome.result

@@ -21,6 +21,7 @@ from noetl.tools.rows.http_endpoint import HttpTarget, Send, http_source
 from noetl.tools.rows.staging import Staging, open_staging
 
 if TYPE_CHECKING:
+    from noetl.tools.rows.postgres_endpoint import TransferConnection
     from noetl.tools.transfer import Inputs
 
 
@@ -133,10 +134,9 @@ class Transfer:
         if target.kind == "duckdb":
             return DuckdbTarget(staging, table, inputs.mode, inputs.key)
         if target.kind == "postgres":
-            from noetl.tools.rows.postgres_endpoint import PostgresTarget, open_connection
+            from noetl.tools.rows.postgres_endpoint import PostgresTarget
 
-            connection = self.stack.enter_context(open_connection(self.job.target_auth, self.cancellation))
-            return PostgresTarget(connection, table, inputs.mode, inputs.key)
+            return PostgresTarget(self._postgres(self.job.target_auth), table, inputs.mode, inputs.key)
         from noetl.tools.rows.snowflake_endpoint import SnowflakeTarget, open_session
 
         session = self.stack.enter_context(open_session(self.job.target_auth, target.database, self.cancellation))
@@ -154,9 +154,9 @@ class Transfer:
                 alias = None if source.database is None else self._source_alias()
                 return duckdb_source(staging, self._sql(), source.params, alias)
             case "postgres":
-                from noetl.tools.rows.postgres_endpoint import PostgresSource, open_connection, postgres_text
+                from noetl.tools.rows.postgres_endpoint import PostgresSource, postgres_text
 
-                connection = self.stack.enter_context(open_connection(job.source_auth, self.cancellation))
+                connection = self._postgres(job.source_auth)
                 query = postgres_text(connection, self._sql(), source.params)
                 return PostgresSource(connection, query, staging, typed=typed)
         from noetl.tools.rows.snowflake_endpoint import SnowflakeSource, open_session
@@ -173,19 +173,17 @@ class Transfer:
         assert self.job.sql is not None
         return self.job.sql
 
+    def _postgres(self, conninfo: str) -> TransferConnection:
+        from noetl.tools.rows.postgres_endpoint import open_connection
+
+        return self.stack.enter_context(open_connection(conninfo, self.cancellation))
+
     def _copy_postgres(self) -> int:
         """From one PostgreSQL to another without a staging database, so the types are those of PostgreSQL itself."""
-        from noetl.tools.rows.postgres_endpoint import (
-            PostgresTarget,
-            copy_across,
-            describe,
-            open_connection,
-            postgres_text,
-        )
+        from noetl.tools.rows.postgres_endpoint import PostgresTarget, copy_across, describe, postgres_text
 
         inputs, job = self.inputs, self.job
-        target_connection = self.stack.enter_context(open_connection(job.target_auth, self.cancellation))
-        source = self.stack.enter_context(open_connection(job.source_auth, self.cancellation))
+        target_connection, source = self._postgres(job.target_auth), self._postgres(job.source_auth)
         query = postgres_text(source, self._sql(), inputs.source.params)
         target = PostgresTarget(target_connection, inputs.target.table or "", inputs.mode, inputs.key)
         accepted = target.accepts()
