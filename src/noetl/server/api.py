@@ -14,7 +14,7 @@ from noetl.keychain.safe import Safe
 from noetl.log import Log
 from noetl.runtime.store_thread import StoreThread
 from noetl.server.auth import Authenticator
-from noetl.server.bodies import BodyMemory
+from noetl.server.call import BodyMemory
 from noetl.server.health import Health
 from noetl.server.metrics import Metrics
 from noetl.server.observer import Observer

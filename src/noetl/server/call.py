@@ -27,6 +27,25 @@ Result = TypeVar("Result")
 CLIENT_DISCONNECTED = 499
 """Status of requests whose client has disconnected: only metrics and logs see it."""
 MAX_PARAMETERS = 50
+ANONYMOUS_BYTES = 64 << 20
+BODY_RETRY_SECONDS = 5
+
+
+class BodyMemory:
+    """Limits the memory for request bodies of unauthenticated callers."""
+
+    def __init__(self, limit: int = ANONYMOUS_BYTES) -> None:
+        self.limit, self.held = limit, 0
+
+    def reserve(self, size: int) -> None:
+        """Reserve memory; Refused if the sum over all requests exceeds the limit."""
+        if self.held + size > self.limit:
+            detail = "the server is receiving too many request bodies; try again later"
+            raise Refused(503, detail, headers={"Retry-After": str(BODY_RETRY_SECONDS)})
+        self.held += size
+
+    def release(self, size: int) -> None:
+        self.held -= size
 
 
 class Call(Request):

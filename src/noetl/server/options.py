@@ -1,4 +1,4 @@
-"""What a server is told when it is made."""
+"""Settings of a server, and the addresses that it may listen on."""
 
 from __future__ import annotations
 
@@ -18,25 +18,23 @@ if TYPE_CHECKING:
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What may differ from server to server."""
-
     hosts: tuple[str, ...] = ()
-    """Names under which it may be asked, beside `localhost` and addresses."""
+    """Host names that it accepts, in addition to `localhost` and addresses."""
     version: str = ""
     log_requests: bool = True
     open_credential: OpenCredential = no_credentials
     safe: Safe | None = None
-    """Where credentials are kept; without it the server hands out none."""
+    """The store of credentials; without it the server has none."""
     bus: NatsConnection | None = None
-    """The connection to NATS, where there is one. Whoever gives it keeps it running."""
+    """The connection to NATS, if there is one. The caller keeps it running."""
     traces: str = ""
-    """The address that gets spans over OTLP/HTTP; empty: none are made."""
+    """URL that receives spans over OTLP/HTTP; empty: no spans."""
     log: Log | None = None
-    """Where its lines go; JSON on standard error if it is not given."""
+    """Default: JSON on standard error."""
 
 
 def check_address(host: str, access: Access, now: float) -> None:
-    """UsageError where a server would be open to others and nobody could be told apart."""
+    """UsageError if others could reach the server although nobody can sign in."""
     if is_loopback(host):
         return
     if access.users() or any(token.is_valid(now) and token.role != "worker" for token in access.tokens()):

@@ -20,7 +20,7 @@ from api_server import HELLO, WAITS, ApiServer, begun, register
 from tests.acceptance.modes.stage import environment
 from tests.servers.patience import PATIENCE_SECONDS, until
 
-from noetl.server.bodies import BodyMemory
+from noetl.server.call import BodyMemory
 from noetl.server.connections import ConnectionLimits, Connections, Group, raise_descriptor_limit
 from noetl.server.problems import Refused
 
