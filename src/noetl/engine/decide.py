@@ -107,18 +107,14 @@ def accept_report(decision: Decision, report: Report) -> None:
         if report.foreign:
             check_fact(state, report.fence, fact, previous, budget)
             previous = fact
-        accept_fact(decision, report.fence, fact)
+        accept = ACCEPT.get(type(fact))
+        if accept is None:
+            decision.emit(fact)
+        else:
+            accept(decision, report.fence, fact)
     lease = state.leases.get(report.fence)
     if report.hand_back and lease is not None:
         decision.emit(e.StepPaused(lease.run, report.fence, "returned"))
-
-
-def accept_fact(decision: Decision, fence: int, fact: e.Event) -> None:
-    accept = ACCEPT.get(type(fact))
-    if accept is None:
-        decision.emit(fact)
-    else:
-        accept(decision, fence, fact)
 
 
 ACCEPT: dict[type[e.Event], Callable[[Decision, int, Any], None]] = {

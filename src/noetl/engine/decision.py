@@ -34,7 +34,10 @@ class Decision:
         """Events that observing runs have not evaluated yet."""
 
     def emit(self, event: Event) -> None:
-        event = shrink(event, self.blobs)
+        self.record(shrink(event, self.blobs))
+
+    def record(self, event: Event) -> None:
+        """Emit an event that is small enough."""
         self.events.append(event)
         evolve(self.state, event, self.now)
         if self.state.observers:

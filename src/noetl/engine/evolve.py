@@ -37,9 +37,9 @@ def evolve(state: Execution, event: e.Event, at: float) -> None:
     state.seq += 1
     if event.source == "worker":
         leases.count_fact(state, event)
-    kind = type(event)
-    if kind in HANDLERS:
-        HANDLERS[kind](state, event, at)
+    handler = HANDLERS.get(type(event))
+    if handler is not None:
+        handler(state, event, at)
     else:
         rules = state.net.steps[step_of(event.run)].after_call  # type: ignore[attr-defined]
         assert rules is not None, event.name

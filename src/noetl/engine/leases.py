@@ -97,11 +97,7 @@ def count_fact(state: Execution, event: e.Event) -> None:
         return
     fence = run.fence
     if run.loop is not None and fence is None:
-        index = getattr(place, "index", None)
-        for lane, items in run.loop.lanes.items():
-            if items[0] == index:
-                fence = lane
-                break
+        fence = run.loop.lane_at(getattr(place, "index", None))
     lease = None if fence is None else state.leases.get(fence)
     if lease is not None:
         lease.facts += 1

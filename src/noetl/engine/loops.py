@@ -197,6 +197,8 @@ def _iteration_started(state: Execution, event: e.IterationStarted, at: float) -
     run = state.runs[event.run]
     run.losses.pop(event.index, None)
     run.progress_of(event.index, "")
+    if run.loop is not None and (fence := run.loop.lane_at(event.index)) is not None:
+        run.loop.lanes[fence] = run.loop.lanes.pop(fence)  # `lane_at` looks at the last one first
 
 
 def _iteration_done(state: Execution, event: e.IterationDone, at: float) -> None:
@@ -223,13 +225,13 @@ def _finish_iteration(state: Execution, name: str, index: int, at: float) -> tup
     loop = run.loop
     assert loop is not None
     run.item_progress.pop(index, None)
-    for fence, (first, last) in loop.lanes.items():
-        if first == index:
-            if index + 1 < last:
-                loop.lanes[fence] = (index + 1, last)
-            else:
-                _end_lane(state, loop, fence, at)
-            break
+    fence = loop.lane_at(index)
+    if fence is not None:
+        last = loop.lanes[fence][1]
+        if index + 1 < last:
+            loop.lanes[fence] = (index + 1, last)
+        else:
+            _end_lane(state, loop, fence, at)
     refresh_ready(state, run)
     return run, loop
 

@@ -149,6 +149,14 @@ class Loop(msgspec.Struct):
     def finished(self) -> int:
         return self.ok + self.failed
 
+    def lane_at(self, index: int | None) -> int | None:
+        """The fence of the lane whose next item it is; a lane that has just started an item is found at once."""
+        lanes = self.lanes
+        for fence in reversed(lanes):
+            if lanes[fence][0] == index:
+                return fence
+        return None
+
 
 class Run(msgspec.Struct):
     """One entry into a step."""

@@ -32,8 +32,11 @@ def accept_task(decision: Decision, fence: int, fact: e.TaskDone) -> None:
     try:
         fitting = shrink(fact, decision.blobs)
         assert isinstance(fitting, e.TaskDone)
+        if not _writes(decision.state, fitting):
+            decision.record(fitting)
+            return
         contents = {reference.key: decision.content(reference) for reference in _wanted(decision.state, fitting)}
-        problem = _patch_problem(decision.state, fitting, contents) if _writes(decision.state, fitting) else None
+        problem = _patch_problem(decision.state, fitting, contents)
     except EventTooLarge as error:
         problem = Error("too_large", f"the outcome and patches of a task can't be stored: {error}")
     except TemplateFailed as error:
@@ -44,7 +47,7 @@ def accept_task(decision: Decision, fence: int, fact: e.TaskDone) -> None:
             for at in range(0, len(text), INLINED_CHARACTERS):
                 end = at + INLINED_CHARACTERS
                 decision.emit(e.CtxPatched(spelled=e.InlinedPart(key, text[at:end], more=end < len(text))))
-        decision.emit(fitting)
+        decision.record(fitting)
         return
     task, outcome = fact.task, Outcome("error", error=problem)
     decision.emit(type(fact)(task, fact.attempt, outcome, "fail", duration_ms=fact.duration_ms))
@@ -72,9 +75,8 @@ def _writes(state: Execution, fact: e.TaskDone) -> bool:
 
 
 def _wanted(state: Execution, fact: e.TaskDone) -> Iterator[Reference]:
-    if _writes(state, fact):
-        for target, patch in _targets(state, fact):
-            yield from wanted(target, patch)
+    for target, patch in _targets(state, fact):
+        yield from wanted(target, patch)
 
 
 def load_for_reducers(decision: Decision, facts: Sequence[e.Event], blobs: Sequence[tuple[str, bytes]]) -> None:
@@ -84,6 +86,8 @@ def load_for_reducers(decision: Decision, facts: Sequence[e.Event], blobs: Seque
     assigned: dict[str, Reference] = {}
     for fact in facts:
         if not isinstance(fact, e.TaskDone) or fact.task.run not in decision.state.runs:
+            continue
+        if not _writes(decision.state, fact):
             continue
         for key, operator, operand in (*fact.set_iter, *fact.set_ctx):
             if operator == SET and isinstance(operand, Reference):

@@ -54,7 +54,8 @@ class LocalLink:
             await self.runtime.thread.ask(self.runtime.store.append_output, lines)
 
     async def holds(self, execution: str, fence: int) -> bool:
-        return fence in (await self.runtime.executions.state(execution)).leases
+        executions = self.runtime.executions
+        return fence in (executions.get(execution) or await executions.load(execution)).state.leases
 
     def paused(self, execution: str) -> bool:
         loaded = self.runtime.executions.get(execution)

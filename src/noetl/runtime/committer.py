@@ -34,6 +34,7 @@ MAX_ERROR_CHARACTERS = 1_000
 SNAPSHOT_EVENTS = 10_000
 """Events after which a snapshot is stored."""
 
+GRANTS = frozenset([e.StepStarted, e.StepRegranted])
 OnEvents = Callable[[Execution, list[e.Event]], None]
 """Called with stored events, for each command that changed something."""
 OnCommit = Callable[[int, float], None]
@@ -254,7 +255,8 @@ class Committer:
             events = decision.events
             rows = _rows(events, before + 1, now, loaded.head)
             self.contents.pending_blobs.update(decision.blobs)
-            works = [await self._work(loaded, event) for event in events if _grants(loaded.state, event)]
+            grants: list[Any] = [event for event in events if type(event) in GRANTS]
+            works = [await self._work(loaded, grant) for grant in grants if grant.fence in loaded.state.leases]
         except Undecidable as undecidable:
             self._discard(execution, batch)
             self._remedy(pending, undecidable, loaded.state)
@@ -349,8 +351,3 @@ def _rows(events: list[e.Event], first: int, now: float, head: bytes) -> list[Ro
         return rows_of(events, first, now, head)
     except Exception as error:
         raise Undecidable(error) from error
-
-
-def _grants(state: Execution, event: e.Event) -> bool:
-    """Whether the event is a grant that still holds at the end of its decision."""
-    return isinstance(event, e.StepStarted | e.StepRegranted) and event.fence in state.leases

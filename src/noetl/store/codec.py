@@ -69,7 +69,7 @@ def encode(event: Event) -> bytes:
 
 def check_value(value: Any) -> None:
     """Unstorable unless the value can be part of an event."""
-    if _is_too_deep(value, MAX_VALUE_DEPTH):
+    if isinstance(value, CONTAINERS) and _is_too_deep(value, MAX_VALUE_DEPTH):
         raise Unstorable(_TOO_DEEP)
     _checked(value, ())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 
@@ -35,7 +36,8 @@ class ResultStore:
         try:
             if isinstance(outcome.result, msgspec.Raw):
                 return await self._store_result(plan, outcome)
-            outcome = await self._store_bytes(plan, outcome)
+            if _has_bytes(outcome.result):
+                outcome = await self._store_bytes(plan, outcome)
             limit = plan.task.spec.get("results", {}).get("inline_bytes", self.work.inline_bytes)
             if encoded_size(outcome.result, limit) > limit:
                 return await self._store_result(plan, outcome)
@@ -52,8 +54,6 @@ class ResultStore:
         """Store bytes whatever their size: JSON has none."""
         result = outcome.result
         parts = result if isinstance(result, dict) else {"": result}
-        if not any(isinstance(value, bytes) for value in parts.values()):
-            return outcome
         stored = {
             key: await self._put(plan, reference_to(value, hint=BINARY), value) if isinstance(value, bytes) else value
             for key, value in parts.items()
@@ -88,6 +88,12 @@ class ResultStore:
             return reference
         await self.link.put_in_bucket(bucket_of(store), reference.key, content)
         return in_bucket(reference, bucket_of(store))
+
+
+def _has_bytes(result: Any) -> bool:
+    if isinstance(result, dict):
+        return any(isinstance(value, bytes) for value in result.values())
+    return isinstance(result, bytes)
 
 
 def _too_large(plan: TaskPlan, size: int, most: int) -> Failure:

@@ -34,6 +34,7 @@ class ToolCaller:
         self.registry, self.clock, self.write_output = registry, clock, write_output
         self.reporter, self.keychain = reporter, keychain
         self.link, self.work = reporter.link, reporter.work
+        self.folder = self.link.folder(self.work.digest)
 
     async def call(self, call: Call) -> Outcome:
         """The outcome of the tool. May raise Parked, or Rejected if the lease is void."""
@@ -82,13 +83,13 @@ class ToolCaller:
             timeout=plan.timeout,
             args=args,
             prev=call.scope["_prev"],
-            own_args=await self._opened({key: args[key] for key in plan.task.args}),
+            own_args=await self._opened({key: args[key] for key in plan.task.args}) if plan.task.args else {},
             spec=plan.task.spec,
             bound=call.bound,
             credential=self.keychain.credential,
             redact=redact,
             keychain=self.keychain,
-            folder=self.link.folder(self.work.digest),
+            folder=self.folder,
             source=self._source(plan, task),
             retries=plan.task.spec.get("retry", 0),
             now=self.clock.now(),
