@@ -94,6 +94,8 @@ class Embedded:
             for id in self.families.take():
                 await self.children.sync(id)
             if idle and (state.over or state.status == "paused"):
+                if self.families.to_sync:  # children have followed, and theirs have to
+                    continue
                 await self.link.store_output()
                 return state
             await self.ticker.tick_once(self.clock.now())

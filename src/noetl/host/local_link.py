@@ -88,8 +88,10 @@ class LocalLink:
         return await self.runtime.credential(name)
 
     def revoke_void(self, worker: Worker) -> None:
-        """Stop work whose lease has ended, as far as is known in memory."""
-        executions = self.runtime.executions
+        """Stop work whose lease has ended, as far as is known in memory. Without a pool, an execution is unloaded only
+        after its end; with one, the heartbeat knows about those that are not loaded."""
         for execution, fence in list(worker.leases):
-            if execution in executions and fence not in executions[execution].state.leases:
+            loaded = self.runtime.executions.get(execution)
+            void = self.pool is None if loaded is None else fence not in loaded.state.leases
+            if void:
                 worker.revoke(execution, fence)

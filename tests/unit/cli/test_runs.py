@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from command import Done, file, noetl
 from terminal import ASKS, DELAYED, HEAD, WORKS, Terminal, data, running, terminal, verified
+from tests.servers.patience import until
 
 from noetl.store.sqlite import SqliteStore
 
@@ -211,6 +212,62 @@ def test_cancel_of_a_dead_run_reaches_its_children(tmp_path: Path) -> None:
         one.end()
     assert runs(tmp_path, "cancel", "last").code == 0
     assert status(tmp_path, child) == "cancelled"
+
+
+CALLS = HEAD + "workflow:\n  - step: start\n    tool:\n      - child: {kind: playbook, path: PATH}\n"
+
+
+def test_the_end_of_a_run_reaches_children_of_its_children(tmp_path: Path) -> None:
+    file(tmp_path, ASKS, "grandchild.yaml")
+    file(tmp_path, CALLS.replace("PATH", "grandchild"), "child.yaml")
+    parent = (
+        HEAD
+        + """\
+workflow:
+  - step: start
+    tool: {kind: noop}
+    next: {spec: {mode: inclusive}, arcs: [{step: call}, {step: fail}]}
+  - step: call
+    tool:
+      - child: {kind: playbook, path: child}
+  - step: fail
+    tool:
+      - ask: {kind: wait, signal: fail}
+      - fail: {kind: noop, result: "{{ workload.nothing }}"}
+"""
+    )
+    with running(tmp_path, parent, "waits for the child") as (one, execution):
+        until(lambda: len(data(runs(tmp_path, "list", "--status", "waiting", "-o", "json"))) == 3)
+        runs(tmp_path, "signal", execution, "fail")
+        assert one.end().code == 1
+    found = data(runs(tmp_path, "list", "-o", "json"))
+    assert sorted(one["status"] for one in found) == ["cancelled", "cancelled", "failed"]
+
+
+def test_a_task_of_a_child_that_has_failed_is_stopped_though_its_parent_goes_on(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    child = f"""\
+workflow:
+  - step: start
+    tool: {{kind: noop}}
+    next: {{spec: {{mode: inclusive}}, arcs: [{{step: long}}, {{step: fail}}]}}
+  - step: long
+    tool: {{kind: shell, command: "echo $$ > {pid}; exec sleep 300"}}
+  - step: fail
+    tool: {{kind: shell, command: "until [ -s {pid} ]; do sleep 0.05; done; exit 1"}}
+"""
+    file(tmp_path, HEAD + child, "child.yaml")
+    call = """\
+workflow:
+  - step: call
+    tool:
+      - child: {kind: playbook, path: child, spec: {policy: {rules: [{else: {then: {do: continue}}}]}}}
+    next: {arcs: [{step: ask}]}
+"""
+    with running(tmp_path, ASKS.replace("workflow:\n", call), "waits for the signal") as (one, execution):
+        until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
+        runs(tmp_path, "signal", execution, "go", "--data", "1")
+        assert one.end()[:2] == (0, "1\n")
 
 
 def test_pause_and_resume_in_another_terminal(tmp_path: Path, asking: tuple[Terminal, str]) -> None:
