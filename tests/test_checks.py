@@ -12,7 +12,7 @@ from noetl.dsl.checks import net
 from noetl.dsl.compile import TOO_EXPENSIVE, load
 from noetl.dsl.migrate import NOT_CANONICAL, migrate
 from noetl.dsl.problem import CHECKS, Check, Problem
-from noetl.server.compiler import Compiler
+from noetl.server.compiler import PlaybookCompiler
 from noetl.tools.registry import KINDS
 
 STRICT = {"NTL114"}
@@ -41,7 +41,7 @@ def problems(code: str, data: bytes) -> list[Problem]:
 
 
 async def _compiled_by_a_server(data: bytes) -> list[Problem]:
-    compiler = Compiler(TINY_SECONDS)
+    compiler = PlaybookCompiler(TINY_SECONDS)
     steps = (b"  - {step: more_%d, tool: [{call: {kind: noop}}]}\n" % number for number in range(3000))
     try:
         return (await compiler.check("anybody", data + b"".join(steps))).problems

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from noetl.expression import View, unwrapped
 
 
-class Finished(Protocol):
+class FinishedStep(Protocol):
     """The last finished run of a step."""
 
     status: str
@@ -22,7 +22,7 @@ class StepNamespace(View):
 
     __slots__ = ("step",)
 
-    def __init__(self, step: Finished) -> None:
+    def __init__(self, step: FinishedStep) -> None:
         self.step = step
 
     def lookup(self, name: str | int) -> Any:
@@ -41,7 +41,7 @@ class StepNamespace(View):
 class StepsView(View):
     __slots__ = ("steps",)
 
-    def __init__(self, steps: Mapping[str, Finished]) -> None:
+    def __init__(self, steps: Mapping[str, FinishedStep]) -> None:
         self.steps = steps
 
     def lookup(self, name: str | int) -> Any:

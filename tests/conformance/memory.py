@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from noetl.store.access import Session, Token, User
+from noetl.store.access import ApiToken, Session, User
 from noetl.store.commits import check_gapless, parts_of, used_keys
 from noetl.store.credentials import SealedCredential
 from noetl.store.ports import (
@@ -94,17 +94,17 @@ class MemoryCredentials:
 
 class MemoryAccess:
     def __init__(self) -> None:
-        self._tokens: dict[str, Token] = {}
+        self._tokens: dict[str, ApiToken] = {}
         self._users: dict[str, User] = {}
         self._sessions: dict[str, Session] = {}
 
-    def add_token(self, token: Token) -> None:
+    def add_token(self, token: ApiToken) -> None:
         self._tokens[token.id] = token
 
-    def token(self, hash: bytes) -> Token | None:
+    def token(self, hash: bytes) -> ApiToken | None:
         return next((token for token in self._tokens.values() if token.hash == hash), None)
 
-    def tokens(self) -> list[Token]:
+    def tokens(self) -> list[ApiToken]:
         return sorted(self._tokens.values(), key=lambda token: (token.created, token.id))
 
     def revoke_token(self, id: str, now: float) -> bool:

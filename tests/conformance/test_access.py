@@ -9,13 +9,13 @@ import pytest
 from msgspec.structs import replace
 from tests.conformance.memory import MemoryStore
 
-from noetl.store.access import Session, Token, User
+from noetl.store.access import ApiToken, Session, User
 from noetl.store.ports import Store
 from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
 
-ONE = Token("t1", b"\0" * 32, "worker", "the shop's ä", 1.5, "shop", 9.5)
-TWO = Token("t2", b"\xff" * 32, "admin", "", 1.0)
+ONE = ApiToken("t1", b"\0" * 32, "worker", "the shop's ä", 1.5, "shop", 9.5)
+TWO = ApiToken("t2", b"\xff" * 32, "admin", "", 1.0)
 ADA = User("ada", "author", "$argon2id$x", 2.0)
 DESK = Session("s1", b"a" * 32, "ada", 10.0, 10.0, 50.0, "agent", "::1")
 PHONE = Session("s2", b"b" * 32, "ada", 11.0, 11.0, 20.0)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import secrets
 from hashlib import sha256
 
-from noetl.store.access import MAX_SESSION_SECONDS, Role, Session, Token
+from noetl.store.access import MAX_SESSION_SECONDS, ApiToken, Role, Session
 
 TOKEN_START = "noetl_"
 
 
 def new_token(
     role: Role, name: str, now: float, *, pool: str | None = None, expires: float | None = None
-) -> tuple[str, Token]:
+) -> tuple[str, ApiToken]:
     """The secret of a new token, and the record to store."""
     secret = TOKEN_START + secrets.token_urlsafe(32)
-    return secret, Token(f"t{secrets.token_hex(6)}", hash_of(secret), role, name, now, pool, expires)
+    return secret, ApiToken(f"t{secrets.token_hex(6)}", hash_of(secret), role, name, now, pool, expires)
 
 
 def new_session(user: str, now: float, agent: str, address: str) -> tuple[str, Session]:

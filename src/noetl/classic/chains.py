@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from noetl.dsl.checks.names import DUPLICATE_LABEL, NO_EFFECT, check_unique
-from noetl.dsl.outline import Document, Target, TaskSite, next_targets
+from noetl.dsl.outline import Document, OutlineTarget, TaskSite, next_targets
 from noetl.dsl.problem import Problems
 from noetl.dsl.tree import Map, key_span, text_size
 
@@ -55,7 +55,7 @@ class ClassicDocument(Document):
         if "sink" in step:
             yield TaskSite(step, "sink", step["sink"]["tool"], ("sink",), (), "sink", frozenset(["sink"]))
 
-    def all_targets(self, step: Map) -> Iterator[Target]:
+    def all_targets(self, step: Map) -> Iterator[OutlineTarget]:
         yield from super().all_targets(step)
         for branch in step.get("case", []):
             for item in chain_items(branch):

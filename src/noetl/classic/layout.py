@@ -19,7 +19,7 @@ _BLANK_END = re.compile(r"(?:\n[ \t]*)+\Z")
 _KEEPS_BREAKS = re.compile(r"[|>][0-9]?\+")
 
 
-class Layout:
+class YamlLayout:
     """A text that parses, line by line. Lines count from 0, offsets are those of the tree's spans."""
 
     def __init__(self, text: str) -> None:

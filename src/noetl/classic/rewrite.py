@@ -9,7 +9,7 @@ from noetl.classic.names import CallNames, path_of, rename_everywhere
 from noetl.classic.nodes import as_map, free_label, insert_item, list_at, map_at
 from noetl.classic.policies import set_step_policies
 from noetl.classic.prepare import drop_entry_keys
-from noetl.classic.routes import EVENT, Routes
+from noetl.classic.routes import EVENT, ClassicRoutes
 from noetl.classic.sinks import labelled, sink_task
 from noetl.classic.steps import Credentials, convert_loop, give_args
 from noetl.dsl.outline import labelled_items
@@ -54,7 +54,7 @@ class _Rewriter:
         sinks = [sink for task in tasks_of(step.get("tool")) for sink in self.names.sinks_of(task)]
         before = len(self.leftovers)
         stored = self._sink_label(step, len(sinks)) if "sink" in step else None
-        routes = Routes(step, self.names, self.leftovers, local, self.step_names, stored)
+        routes = ClassicRoutes(step, self.names, self.leftovers, local, self.step_names, stored)
         router = routes.router()
         self._refuse_outside(step)
         if len(self.leftovers) > before:  # the text stays as it is: nothing more has to be done to the step

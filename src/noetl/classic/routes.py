@@ -24,7 +24,7 @@ OWN_SPEC = (*CASE_SPEC, "timeout", "timers", "join", "policy")
 _EVENT_NAME = re.compile(r"""event\.name\s*==\s*(['"])(call\.done|call\.error|step\.exit)\1""")
 
 
-class Routes:
+class ClassicRoutes:
     """The routing of one step. `added` are the steps that its branches become."""
 
     def __init__(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from noetl.classic.chains import chain_items
-from noetl.dsl.checks.scopes import BASE, PIPELINE, PLACES, ROOTS, TOKEN, Local, Visibility
+from noetl.dsl.checks.scopes import BASE, PIPELINE, PLACES, ROOTS, TOKEN, LocalName, Visibility
 from noetl.dsl.checks.templates import Site, SiteFinder
 from noetl.dsl.outline import TaskSite
 from noetl.dsl.tree import Map
@@ -68,7 +68,7 @@ class ClassicSiteFinder(SiteFinder):
     def input_place(self, site: TaskSite) -> str:
         return "chain" if site.place in ("chain", "sink") else "input"
 
-    def task(self, site: TaskSite, local: Local) -> Iterator[Site]:
+    def task(self, site: TaskSite, local: LocalName) -> Iterator[Site]:
         yield from super().task(site, local)
         yield from self.retry(site.tree, {"local": local, "task": site, "step": site.step})
 
@@ -85,7 +85,7 @@ class ClassicSiteFinder(SiteFinder):
         items = list(chain_items(branch))
         own = self.locals.of_step(step)
         labels = own.labels | {item.name for item in items}
-        more = {"step": step, "local": Local(own.iter, labels, own.args)}
+        more = {"step": step, "local": LocalName(own.iter, labels, own.args)}
         yield from self.guard(branch, "when", "case", step=step, local=own)
         yield from self.retry(branch, more)
         chain = branch.get("then", branch.get("else"))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from noetl.classic.layout import Layout
+from noetl.classic.layout import YamlLayout
 from noetl.dsl.tree import NOWHERE, Map, Seq, Span, is_template, span_of
 
 _PLAIN = re.compile(r"[A-Za-z_/$][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./-]+)*|[0-9]+(?:ms|s|m|h|d)")
@@ -34,7 +34,7 @@ class Writer:
     """Writes one tree that was read from `text` and then changed; `old` is the tree as it was read."""
 
     def __init__(self, text: str, old: Map) -> None:
-        self.layout, self.old = Layout(text), old
+        self.layout, self.old = YamlLayout(text), old
         self.values = {(span.start, span.end): value for value, span in _nodes(old)}
         self.indent, self.dash = _indentation(self.layout, old)
         self.written_lines: set[int] = set()  # lines whose comment is written
@@ -234,7 +234,7 @@ def _item_span(seq: Seq, index: int) -> Span | None:
     return None if span == NOWHERE else span
 
 
-def _indentation(layout: Layout, root: Map) -> tuple[int, int]:
+def _indentation(layout: YamlLayout, root: Map) -> tuple[int, int]:
     """How far maps and the dashes of lists are indented."""
     indent, dash = 2, 2
     metadata, workflow = root["metadata"], root["workflow"]
@@ -245,11 +245,11 @@ def _indentation(layout: Layout, root: Map) -> tuple[int, int]:
     return indent, dash
 
 
-def _is_block(layout: Layout, node: Map | Seq) -> bool:
+def _is_block(layout: YamlLayout, node: Map | Seq) -> bool:
     return _is_block_at(layout, node.span)
 
 
-def _is_block_at(layout: Layout, span: Span) -> bool:
+def _is_block_at(layout: YamlLayout, span: Span) -> bool:
     return layout.text[span.start] not in "[{*&!"
 
 

@@ -13,7 +13,7 @@ import noetl
 from noetl.addresses import forbid_addresses
 from noetl.cli.harden import harden
 from noetl.cli.log_option import log_option
-from noetl.cli.serving import Host, HostOptions, make_token, retention_option, revoke, running, served
+from noetl.cli.serving import HostOptions, RunningServer, make_token, retention_option, revoke, running, served
 from noetl.cli.start import collect_garbage
 from noetl.cli.worker import on_signal
 from noetl.clock import SystemClock
@@ -77,7 +77,7 @@ async def _serve(store: Store, listener: socket.socket, token: str, options: Hos
         await KINDS.close()
 
 
-def _worker(host: Host, log: Log) -> tuple[WorkerLoop, LocalHeartbeat]:
+def _worker(host: RunningServer, log: Log) -> tuple[WorkerLoop, LocalHeartbeat]:
     """A worker beside the server."""
     clock, name = SystemClock(), f"dev-{os.getpid()}"
     output = Output(clock)

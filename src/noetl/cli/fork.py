@@ -12,7 +12,7 @@ from noetl.cli.report import print_result
 from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
 from noetl.cli.target import client_and_output
-from noetl.client.ports import Client, Fork, Json
+from noetl.client.ports import Client, ForkRequest, Json
 from noetl.errors import UsageError
 from noetl.printable import printable
 from noetl.runtime.catalog import read
@@ -38,7 +38,7 @@ def fork_command(
     together are not split: the new run may share some more events. An edited playbook must contain every step that is
     active at that event.
     """
-    return _fork(run, playbook, Fork(_ctx(sets), at=at), client, output)
+    return _fork(run, playbook, ForkRequest(_ctx(sets), at=at), client, output)
 
 
 @click.command("retry")
@@ -52,10 +52,10 @@ def retry_command(run: str, playbook: str | None, sets: tuple[str, ...], client:
     It is a fork just before the failure: steps, tasks and items that succeeded do not run again. The failed task gets
     all its attempts again.
     """
-    return _fork(run, playbook, Fork(_ctx(sets), retry=True), client, output)
+    return _fork(run, playbook, ForkRequest(_ctx(sets), retry=True), client, output)
 
 
-def _fork(run: str, playbook: str | None, fork: Fork, client: Client, output: str | None) -> int:
+def _fork(run: str, playbook: str | None, fork: ForkRequest, client: Client, output: str | None) -> int:
     if playbook is not None:
         source = read(playbook)
         if not is_runnable(source, quiet=output is not None):

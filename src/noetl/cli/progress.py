@@ -12,7 +12,7 @@ import msgspec
 
 from noetl.cli.output import emit
 from noetl.cli.report import format_duration
-from noetl.client.ports import Items, View
+from noetl.client.ports import Items, ProgressView
 from noetl.engine import events as e
 from noetl.model.identity import TaskId
 from noetl.printable import printable
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 BAR_WIDTH = 24
 
 
-def new_view(output: str | None) -> View | None:
+def new_view(output: str | None) -> ProgressView | None:
     """Shows a run to people; None if the output is data."""
     if output is not None:
         return None
     return Tree() if sys.stderr.isatty() else Lines()
 
 
-class EventLines(View):
+class EventLines(ProgressView):
     """Prints each event as a line of JSON."""
 
     def show(self, rows: Sequence[Row], envelopes: Callable[[], Items]) -> None:
@@ -62,7 +62,7 @@ def brief(text: str, limit: int = 200) -> str:
 # -- lines ----------------------------------------------------------------------------------------------------------
 
 
-class Lines(View):
+class Lines(ProgressView):
     """One line on standard error for each event that matters to people."""
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class StepRow(msgspec.Struct):
         return ", ".join(filter(None, [count, failed, attempt, self.note]))
 
 
-class Tree(View):
+class Tree(ProgressView):
     """Draws the run and its step runs on the terminal, and draws them again when something changes."""
 
     def __init__(self) -> None:

@@ -10,8 +10,8 @@ from noetl.cli.progress import new_view
 from noetl.cli.report import excerpt, print_problems, print_rejected, print_result
 from noetl.cli.start import collect_garbage
 from noetl.cli.target import client_and_output
-from noetl.client.ports import Client, Json, Start
-from noetl.runtime.catalog import Source, read
+from noetl.client.ports import Client, Json, StartRequest
+from noetl.runtime.catalog import PlaybookSource, read
 from noetl.runtime.preflight import obstacles
 from noetl.settings import nats_settings
 
@@ -37,7 +37,7 @@ def command(file: str, payload: Json, verify: bool, client: Client, output: str 
     if not is_runnable(source, quiet=output is not None, remote=not client.runs.in_process):
         return 3
     collect_garbage()
-    run = client.runs.run(Start(payload, source), new_view(output))
+    run = client.runs.run(StartRequest(payload, source), new_view(output))
     code = print_result(run, output)
     if verify:
         from noetl.cli.verify import print_violations, verdict
@@ -63,7 +63,7 @@ def exec_command(
     Without a server it runs in this process, as with `noetl run`.
     """
     name, version = split_version(path)
-    start = Start(payload, path=name, version=version)
+    start = StartRequest(payload, path=name, version=version)
     if client.runs.in_process or wait or timeout is not None:
         collect_garbage()
         return print_result(client.runs.run(start, new_view(output), timeout), output)
@@ -72,7 +72,7 @@ def exec_command(
     return 0
 
 
-def is_runnable(source: Source, *, quiet: bool, remote: bool = False) -> bool:
+def is_runnable(source: PlaybookSource, *, quiet: bool, remote: bool = False) -> bool:
     """Whether the playbook can run; if not, every reason is printed. A server checks by itself whether it has NATS."""
     problems, playbook = source.loaded.problems, source.loaded.playbook
     if playbook is None:

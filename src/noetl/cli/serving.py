@@ -81,7 +81,7 @@ class HostOptions(NamedTuple):
     """Proxies whose forwarded headers are trusted."""
 
 
-class Host(NamedTuple):
+class RunningServer(NamedTuple):
     """A running server."""
 
     engine: ServerHost
@@ -90,7 +90,7 @@ class Host(NamedTuple):
 
 
 @asynccontextmanager
-async def running(store: Store, listener: socket.socket, options: HostOptions) -> AsyncIterator[Host]:
+async def running(store: Store, listener: socket.socket, options: HostOptions) -> AsyncIterator[RunningServer]:
     """A server on a socket, until the block ends."""
 
     bus = _connection(options.nats, options.log) if options.nats is not None else None
@@ -116,7 +116,7 @@ async def running(store: Store, listener: socket.socket, options: HostOptions) -
     serving = asyncio.create_task(listen(app, listener, ended, proxies=options.proxies))
     serving.add_done_callback(lambda _: ended.set())
     try:
-        yield Host(api.host, ended)
+        yield RunningServer(api.host, ended)
     finally:
         api.stop()
         ended.set()

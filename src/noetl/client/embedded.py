@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetl.client.database import opener
-from noetl.client.ports import Json, View, Warn
+from noetl.client.ports import Json, ProgressView, Warn
 from noetl.client.run_views import event_view, run_view
 from noetl.clock import SystemClock
 from noetl.engine.state import Execution
@@ -83,7 +83,12 @@ async def object_buckets(nats: NatsSettings | None, write_log: WriteLog) -> Asyn
 
 
 async def run_to_end(
-    engine: Engine, execution: str, view: View | None, resume_command: str, begin: Awaitable[Execution], seen: int = 0
+    engine: Engine,
+    execution: str,
+    view: ProgressView | None,
+    resume_command: str,
+    begin: Awaitable[Execution],
+    seen: int = 0,
 ) -> Execution:
     """Begin and drive to the end. Interrupted after a signal; `resume_command` continues the run then."""
     with interruptible(f"interrupted; continue with `{resume_command}`"):
@@ -145,7 +150,7 @@ class Follower:
     """Reads new events of a log, and hands them to a view. It reads the log and not the engine, so that a run of
     another process is shown in the same way."""
 
-    def __init__(self, engine: Engine, state: Execution, view: View | None, seen: int = 0) -> None:
+    def __init__(self, engine: Engine, state: Execution, view: ProgressView | None, seen: int = 0) -> None:
         self.runtime, self.execution, self.view = engine.runtime, state.id, view
         self.seq = 0
         self.task: asyncio.Task[None] | None = None

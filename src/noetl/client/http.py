@@ -20,7 +20,7 @@ from noetl.settings import ServerAddress, is_this_machine
 
 if TYPE_CHECKING:
     from noetl.client.http_runs import HttpRuns
-    from noetl.runtime.catalog import Source
+    from noetl.runtime.catalog import PlaybookSource
     from noetl.store.access import Role
 
 CALL = httpx2.Timeout(60.0, connect=5.0)
@@ -182,7 +182,7 @@ class HttpCatalog:
     def __init__(self, http: Http) -> None:
         self.http = http
 
-    def register(self, source: Source) -> Json:
+    def register(self, source: PlaybookSource) -> Json:
         body = self.http.post_text("/playbooks", source.text)
         return {key: body[key] for key in ("playbook_id", "path", "version")}
 

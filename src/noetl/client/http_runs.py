@@ -14,11 +14,23 @@ import httpx2
 import msgspec
 
 from noetl.client.http import LONG_CALL, RETRY_SECONDS, Http, HttpCatalog, error_of
-from noetl.client.ports import LAST, MAX_MATCHES, PAGE, Fork, Items, Json, NewView, OnProgress, Start, View, not_one_run
+from noetl.client.ports import (
+    LAST,
+    MAX_MATCHES,
+    PAGE,
+    ForkRequest,
+    Items,
+    Json,
+    NewView,
+    OnProgress,
+    ProgressView,
+    StartRequest,
+    not_one_run,
+)
 from noetl.errors import Interrupted, NotFound, ServerUnreachable, TimedOut
 
 if TYPE_CHECKING:
-    from noetl.runtime.catalog import Source
+    from noetl.runtime.catalog import PlaybookSource
 
 ID_LENGTH = 36
 KEY = re.compile("[0-9a-f]{64}")
@@ -99,7 +111,7 @@ class HttpRuns:
     def explain(self, run: str, step: str, step_run: str | None) -> Json:
         return self.http.get(f"/executions/{self.find(run)}/explain", step=step, run=step_run)
 
-    def replay(self, run: str, source: Source | None) -> Json:
+    def replay(self, run: str, source: PlaybookSource | None) -> Json:
         from noetl.client.replay import replay_remote
 
         execution = self.find(run)
@@ -134,7 +146,7 @@ class HttpRuns:
 
     # -- running ----------------------------------------------------------------------------------------------------
 
-    def start(self, start: Start) -> str:
+    def start(self, start: StartRequest) -> str:
         """Start a run without waiting for it; returns its id."""
         if start.source is not None:
             body: Json = {"playbook": start.source.text.decode("utf-8-sig"), "payload": start.payload}
@@ -142,14 +154,14 @@ class HttpRuns:
             body = {"path": start.path, "version": start.version, "payload": start.payload}
         return str(self.http.start("/executions", body)["execution_id"])
 
-    def run(self, start: Start, view: View | None, timeout: float | None = None) -> Json:
+    def run(self, start: StartRequest, view: ProgressView | None, timeout: float | None = None) -> Json:
         """TimedOut if the run takes longer than `timeout`, Interrupted after Ctrl-C; the run then goes on."""
         return _located(self._watch(self.start(start), view, timeout), start.source)
 
-    def watch(self, run: str, view: View | None, timeout: float | None) -> Json:
+    def watch(self, run: str, view: ProgressView | None, timeout: float | None) -> Json:
         return self._watch(self.find(run), view, timeout)
 
-    def fork(self, run: str, fork: Fork, view: View | None, on_forked: Callable[[Json], None]) -> Json:
+    def fork(self, run: str, fork: ForkRequest, view: ProgressView | None, on_forked: Callable[[Json], None]) -> Json:
         body: Json = {"ctx": fork.ctx} if fork.retry else {"ctx": fork.ctx, "at": fork.at}
         if fork.source is not None:
             body["playbook"] = fork.source.text.decode("utf-8-sig")
@@ -171,7 +183,7 @@ class HttpRuns:
             on_end(self._watch(execution, new_view()))
         return len(paused)
 
-    def _watch(self, execution: str, view: View | None, timeout: float | None = None) -> Json:
+    def _watch(self, execution: str, view: ProgressView | None, timeout: float | None = None) -> Json:
         deadline = None if timeout is None else time.monotonic() + timeout
         with interruptible(f"stopped watching; {execution} goes on at the server"):
             if view is None:
@@ -181,7 +193,7 @@ class HttpRuns:
                 self._show(execution, view, deadline)
         return self._get(execution)
 
-    def _show(self, execution: str, view: View, deadline: float | None) -> None:
+    def _show(self, execution: str, view: ProgressView, deadline: float | None) -> None:
         from noetl.client.replay import row_of
 
         view.begin(str(self._get(execution)["name"]), execution, 0)
@@ -255,7 +267,7 @@ class HttpRuns:
                 return removed, batch["items"]
 
 
-def _located(run: Json, source: Source | None) -> Json:
+def _located(run: Json, source: PlaybookSource | None) -> Json:
     """The error of a run in the file that was sent: the server does not know its name."""
     error = run["error"]
     if source is None or error is None:

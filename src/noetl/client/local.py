@@ -20,7 +20,7 @@ from noetl.timestamps import rfc3339
 if TYPE_CHECKING:
     from noetl.client.local_runs import LocalRuns
     from noetl.client.local_triggers import LocalHooks, LocalSchedules
-    from noetl.runtime.catalog import Source
+    from noetl.runtime.catalog import PlaybookSource
 
 
 class LocalClient:
@@ -61,7 +61,7 @@ class Local:
 
 
 class LocalCatalog(Local):
-    def register(self, source: Source) -> Json:
+    def register(self, source: PlaybookSource) -> Json:
         playbook = source.loaded.require()
         with opened(self.db, "create") as store:
             store.put_playbook(playbook.digest, os.path.abspath(source.file), source.text)

@@ -15,7 +15,19 @@ import msgspec
 
 from noetl.client.database import find_run, is_owned, opened, opened_file, owned, registered, running_elsewhere
 from noetl.client.embedded import Engine, Follower, engine, interruptible, run_to_end
-from noetl.client.ports import ALL, PAGE, TERMINAL, Fork, Items, Json, NewView, OnProgress, Start, View, Warn
+from noetl.client.ports import (
+    ALL,
+    PAGE,
+    TERMINAL,
+    ForkRequest,
+    Items,
+    Json,
+    NewView,
+    OnProgress,
+    ProgressView,
+    StartRequest,
+    Warn,
+)
 from noetl.client.run_views import event_view, output_view, plain, run_item
 from noetl.clock import SystemClock
 from noetl.engine import events as e
@@ -25,7 +37,7 @@ from noetl.errors import Conflict, Interrupted, StoreError, TimedOut, UsageError
 from noetl.host.embedded import FOREIGN_CHANGES_SECONDS, open_below
 from noetl.model.identity import uuid7
 from noetl.model.status import OPEN
-from noetl.runtime.catalog import Source
+from noetl.runtime.catalog import PlaybookSource
 from noetl.runtime.committer import Answer
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
@@ -106,7 +118,7 @@ class LocalRuns:
             execution = find_run(store, run).execution_id
             return asyncio.run(explain())
 
-    def replay(self, run: str, source: Source | None) -> Json:
+    def replay(self, run: str, source: PlaybookSource | None) -> Json:
         from noetl.client.replay import replay_stored
 
         async def replay() -> Json:
@@ -134,16 +146,16 @@ class LocalRuns:
 
     # -- running ----------------------------------------------------------------------------------------------------
 
-    def start(self, start: Start) -> str:
+    def start(self, start: StartRequest) -> str:
         raise UsageError("a database does not execute runs by itself: use --server URL")
 
-    def run(self, start: Start, view: View | None, timeout: float | None = None) -> Json:
+    def run(self, start: StartRequest, view: ProgressView | None, timeout: float | None = None) -> Json:
         """Run to the end. The run ends with this process, so `timeout` has no effect. Interrupted after Ctrl-C; the run
         can then be resumed."""
         with opened_file(self.db, "write" if start.source is None else "create") as store:
             return asyncio.run(self._run(store, start, view))
 
-    async def _run(self, store: SqliteStore, start: Start, view: View | None) -> Json:
+    async def _run(self, store: SqliteStore, start: StartRequest, view: ProgressView | None) -> Json:
         digest = registered(store, start.path, start.version) if start.source is None else ""
         execution = new_id()
         with owned(store, execution):
@@ -158,12 +170,17 @@ class LocalRuns:
                     self._prune_a_few(store)
                 return local.run(state)
 
-    def fork(self, run: str, fork: Fork, view: View | None, on_forked: Callable[[Json], None]) -> Json:
+    def fork(self, run: str, fork: ForkRequest, view: ProgressView | None, on_forked: Callable[[Json], None]) -> Json:
         with opened_file(self.db, "write") as store:
             return asyncio.run(self._fork(store, find_run(store, run), fork, view, on_forked))
 
     async def _fork(
-        self, store: SqliteStore, origin: Summary, fork: Fork, view: View | None, on_forked: Callable[[Json], None]
+        self,
+        store: SqliteStore,
+        origin: Summary,
+        fork: ForkRequest,
+        view: ProgressView | None,
+        on_forked: Callable[[Json], None],
     ) -> Json:
         from noetl.runtime import history
 
@@ -189,11 +206,11 @@ class LocalRuns:
     def _resume_command(self, execution: str) -> str:
         return shlex.join(["noetl", "runs", "resume", execution, *(["--db", self.db] if self.db else [])])
 
-    def watch(self, run: str, view: View | None, timeout: float | None) -> Json:
+    def watch(self, run: str, view: ProgressView | None, timeout: float | None) -> Json:
         with opened(self.db) as store:
             return asyncio.run(self._watch(store, find_run(store, run), view, timeout))
 
-    async def _watch(self, store: Store, summary: Summary, view: View | None, seconds: float | None) -> Json:
+    async def _watch(self, store: Store, summary: Summary, view: ProgressView | None, seconds: float | None) -> Json:
         execution = summary.execution_id
         async with engine(store, self.warn) as local:
             state = (await local.runtime.executions.load(execution)).state
@@ -207,7 +224,7 @@ class LocalRuns:
                     raise TimedOut(f"{execution} did not end within {seconds:g} s; it goes on") from None
 
     async def _follow(
-        self, local: Engine, state: Execution, view: View | None, owner_in: SqliteStore | None = None
+        self, local: Engine, state: Execution, view: ProgressView | None, owner_in: SqliteStore | None = None
     ) -> Execution:
         """Show a run of another process until it ends; with `owner_in` also until no process owns it any more."""
         follower = Follower(local, state, view)

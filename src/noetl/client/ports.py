@@ -14,7 +14,7 @@ from noetl.errors import NotFound, UsageError
 if TYPE_CHECKING:
     from noetl.client.http import HttpClient
     from noetl.client.local import LocalClient
-    from noetl.runtime.catalog import Source
+    from noetl.runtime.catalog import PlaybookSource
     from noetl.store.ports import Row
 
 Client: TypeAlias = "LocalClient | HttpClient"
@@ -34,26 +34,26 @@ TERMINAL = ("succeeded", "failed", "cancelled")
 PAGE = 1000
 
 
-class Start(NamedTuple):
+class StartRequest(NamedTuple):
     """What to run: a file, or a version of a registered playbook."""
 
     payload: Json
-    source: Source | None = None
+    source: PlaybookSource | None = None
     path: str = ""
     version: int | None = None
 
 
-class Fork(NamedTuple):
+class ForkRequest(NamedTuple):
     """How a new run continues another one: after event `at`, or before the failure with `retry`."""
 
     ctx: Json
-    source: Source | None = None
+    source: PlaybookSource | None = None
     """An edited playbook."""
     at: int | None = None
     retry: bool = False
 
 
-class View:
+class ProgressView:
     """Shows the events of a run; this one shows nothing."""
 
     def begin(self, name: str, execution: str, last_old: int) -> None:
@@ -67,7 +67,7 @@ class View:
         """Called last."""
 
 
-NewView = Callable[[], View | None]
+NewView = Callable[[], ProgressView | None]
 """A run that is resumed may need a second view: after it was taken over from a process that died."""
 
 

@@ -19,7 +19,7 @@ from noetl.engine.state import Execution
 from noetl.errors import NoetlError, Unreadable
 from noetl.reference import Reference
 from noetl.runtime import history
-from noetl.runtime.catalog import Source
+from noetl.runtime.catalog import PlaybookSource
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.report import report
 from noetl.runtime.runtime import Runtime
@@ -31,7 +31,7 @@ Contents = Callable[[Sequence[str]], dict[str, bytes]]
 COMPARED = ("status", "workload", "ctx", "steps", "progress", "result")
 
 
-async def replay_stored(runtime: Runtime, execution: str, source: Source | None) -> Json:
+async def replay_stored(runtime: Runtime, execution: str, source: PlaybookSource | None) -> Json:
     """Fold the log of a database and compare it with the stored state; with a playbook, decide the log again."""
     if source is not None:
         return await _decide_again(runtime, execution, source)
@@ -45,7 +45,7 @@ def replay_remote(
     envelopes: list[Json],
     text_of: Callable[[str], bytes],
     contents: Contents,
-    source: Source | None,
+    source: PlaybookSource | None,
 ) -> Json:
     """The same with the events of a server; `expected` is the state that the server has after the last of them."""
 
@@ -74,7 +74,7 @@ def replay_remote(
     return asyncio.run(replay())
 
 
-async def _decide_again(runtime: Runtime, execution: str, source: Source) -> Json:
+async def _decide_again(runtime: Runtime, execution: str, source: PlaybookSource) -> Json:
     digest = runtime.playbooks.add(source.loaded.require(), source.shown, source.places)
     replayed = await history.replay_with(runtime, execution, digest)
     return _result(replayed.state, replayed.equal, replayed.difference) | {

@@ -10,7 +10,7 @@ from noetl.client.ports import Json
 from noetl.clock import SystemClock
 from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
-from noetl.runtime.catalog import Source
+from noetl.runtime.catalog import PlaybookSource
 from noetl.runtime.loaded_playbooks import File
 from noetl.server.execution_views import ExecutionView, StateView, encode_reference, execution_item
 from noetl.store.codec import decode
@@ -28,7 +28,7 @@ def run_item(summary: Summary) -> Json:
     return plain(execution_item(summary, SystemClock().now()))
 
 
-def run_view(state: Execution, summary: Summary, source: Source) -> Json:
+def run_view(state: Execution, summary: Summary, source: PlaybookSource) -> Json:
     """`GET /executions/{id}`, and what only the database of a run knows."""
     file = File(source.shown, "", source.places)
     run = plain(ExecutionView.of(state, summary, file, SystemClock().now()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from noetl.drawing.net import Edge, Net, Node
+from noetl.drawing.net import DrawnNet, DrawnNode, Edge
 
 HEAD = """\
   rankdir=TB;
@@ -13,11 +13,11 @@ HEAD = """\
   edge [color="#64748b", fontname="Helvetica", fontsize=10];"""
 
 
-def dot_of(net: Net) -> str:
+def dot_of(net: DrawnNet) -> str:
     return "\n".join([f"digraph {quoted(net.name)} {{", HEAD, *body(net), "}"]) + "\n"
 
 
-def body(net: Net) -> Iterator[str]:
+def body(net: DrawnNet) -> Iterator[str]:
     for number, node in enumerate(net.nodes):
         yield f"  n{number} [{', '.join(node_attributes(node))}];"
     for edge in net.edges:
@@ -27,7 +27,7 @@ def body(net: Net) -> Iterator[str]:
         yield f"  entry -> n{net.entry};"
 
 
-def node_attributes(node: Node) -> Iterator[str]:
+def node_attributes(node: DrawnNode) -> Iterator[str]:
     rows = [node.name]
     if node.badges:
         rows.append(" · ".join(f"[{badge.text}]" for badge in node.badges))
@@ -46,7 +46,7 @@ def node_attributes(node: Node) -> Iterator[str]:
         yield "peripheries=2"
 
 
-def edge_attributes(net: Net, edge: Edge) -> Iterator[str]:
+def edge_attributes(net: DrawnNet, edge: Edge) -> Iterator[str]:
     if edge.label:
         yield f"label={quoted(edge.label)}"
     yield f"tooltip={quoted(net.tooltip(edge))}"

@@ -24,7 +24,7 @@ from itertools import accumulate, pairwise
 from math import inf
 from typing import NamedTuple
 
-from noetl.drawing.net import Edge, Net
+from noetl.drawing.net import DrawnNet, Edge
 
 MAX_PASSES = 12_000
 ORDER_SWEEPS = 6
@@ -69,7 +69,7 @@ class Layout:
 
 
 def lay_out(
-    net: Net, boxes: Sequence[Extent], labels: Sequence[Extent | None], *, gap: float, draw_turned: bool = True
+    net: DrawnNet, boxes: Sequence[Extent], labels: Sequence[Extent | None], *, gap: float, draw_turned: bool = True
 ) -> Layout:
     """The layout of a net whose boxes and labels have these extents."""
     turned, rank = turned_edges(net)
@@ -87,7 +87,7 @@ def lay_out(
     return Layout(items, rows, chains, turned)
 
 
-def turned_edges(net: Net) -> tuple[list[bool], list[int]]:
+def turned_edges(net: DrawnNet) -> tuple[list[bool], list[int]]:
     """Which edges lead back in a depth-first walk from the entry, and when the walk met each node."""
     outgoing: list[list[int]] = [[] for _ in net.nodes]
     for number, edge in enumerate(net.edges):
@@ -122,7 +122,7 @@ def ends(edge: Edge, turned: bool) -> tuple[int, int]:
     return (edge.target, edge.source) if turned else (edge.source, edge.target)
 
 
-def levels(net: Net, turned: Sequence[bool]) -> list[int]:
+def levels(net: DrawnNet, turned: Sequence[bool]) -> list[int]:
     """The longest way to each node. A final step without edges is below all others."""
     above: list[list[int]] = [[] for _ in net.nodes]
     linked = set()
@@ -139,7 +139,7 @@ def levels(net: Net, turned: Sequence[bool]) -> list[int]:
     return [bottom if node in alone else row for node, row in enumerate(level)]
 
 
-def edges_with_room(net: Net, excluded: Sequence[bool], level: Sequence[int]) -> list[int]:
+def edges_with_room(net: DrawnNet, excluded: Sequence[bool], level: Sequence[int]) -> list[int]:
     """The edges that have passes, in their order: all but the longest beyond `MAX_PASSES`."""
     spans = [2 * abs(level[edge.target] - level[edge.source]) for edge in net.edges]
     wanted = [number for number, span in enumerate(spans) if span and not (excluded and excluded[number])]
@@ -168,7 +168,7 @@ def chain(items: list[Item], number: int, edge: Edge, turned: bool, label: Exten
 # --- order --------------------------------------------------------------------------------------------------
 
 
-def ordered(items: Sequence[Item], rank: Sequence[int], net: Net) -> list[list[int]]:
+def ordered(items: Sequence[Item], rank: Sequence[int], net: DrawnNet) -> list[list[int]]:
     """Rows of items in the order with the fewest crossings that a few sweeps find."""
     rows: list[list[int]] = [[] for _ in range(max((item.row for item in items), default=-1) + 1)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from noetl.drawing.net import Edge, Net, Node
+from noetl.drawing.net import DrawnNet, DrawnNode, Edge
 
 SPECIAL = '"#&<>|[](){}`;\\%'
 ESCAPES = str.maketrans({char: f"#{ord(char)};" for char in SPECIAL})
@@ -13,11 +13,11 @@ SHAPES = {"step": ('["', '"]'), "missing": ('["', '"]'), "computed": ('(("', '")
 FINAL_SHAPE = ('[["', '"]]')
 
 
-def mermaid_of(net: Net) -> str:
+def mermaid_of(net: DrawnNet) -> str:
     return "\n".join(lines(net)) + "\n"
 
 
-def lines(net: Net) -> Iterator[str]:
+def lines(net: DrawnNet) -> Iterator[str]:
     yield "flowchart TD"
     for number, node in enumerate(net.nodes):
         opening, closing = FINAL_SHAPE if node.final else SHAPES[node.role]
@@ -35,7 +35,7 @@ def lines(net: Net) -> Iterator[str]:
         yield f"  linkStyle {','.join(caught)} stroke:#dc2626,color:#dc2626"
 
 
-def label(node: Node) -> str:
+def label(node: DrawnNode) -> str:
     rows = [f"<b>{escaped(node.name) or '&nbsp;'}</b>"]
     if node.badges:
         rows.append("<i>" + " · ".join(escaped(badge.text) for badge in node.badges) + "</i>")

@@ -50,7 +50,7 @@ class TaskLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DrawnNode:
     """A step, a target that is not a step, or the node of all computed targets."""
 
     name: str
@@ -63,7 +63,7 @@ class Node:
     inclusive: bool = False
 
 
-COMPUTED_NODE = Node(COMPUTED, "computed", "a target computed when the step ends")
+COMPUTED_NODE = DrawnNode(COMPUTED, "computed", "a target computed when the step ends")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +87,11 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Net:
+class DrawnNet:
     """`entry` is an index; None if the entry step does not exist."""
 
     name: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[DrawnNode, ...]
     edges: tuple[Edge, ...]
     entry: int | None
 
@@ -103,7 +103,7 @@ class Net:
         return f"{self.nodes[edge.source].name} → {self.nodes[edge.target].name}"
 
 
-def net_of(playbook: Playbook) -> Net:
+def net_of(playbook: Playbook) -> DrawnNet:
     """The net of a playbook: its steps in order, then the other targets of its arcs."""
     nodes = [node_of(step, playbook) for step in playbook.steps]
     index: dict[str, int] = {}
@@ -116,10 +116,12 @@ def net_of(playbook: Playbook) -> Net:
             key = f"{{{{{COMPUTED}" if computed else arc.to
             if key not in index:
                 index[key] = len(nodes)
-                nodes.append(COMPUTED_NODE if computed else Node(one_line(arc.to), "missing", "no step has this name"))
+                nodes.append(
+                    COMPUTED_NODE if computed else DrawnNode(one_line(arc.to), "missing", "no step has this name")
+                )
             guards = [*arc.guards, f"to {bare(arc.to)}" if computed else ""]
             edges.append(Edge(source, index[key], ", ".join(filter(None, guards)), arc.delay, arc.failure))
-    return Net(one_line(playbook.name), tuple(nodes), tuple(edges), index.get(playbook.entry))
+    return DrawnNet(one_line(playbook.name), tuple(nodes), tuple(edges), index.get(playbook.entry))
 
 
 # --- edges --------------------------------------------------------------------------------------------------
@@ -163,13 +165,13 @@ def catches_failure(guard: Guard | None, step: str) -> bool:
 # --- nodes --------------------------------------------------------------------------------------------------
 
 
-def node_of(step: Step, playbook: Playbook) -> Node:
+def node_of(step: Step, playbook: Playbook) -> DrawnNode:
     final = step.name == playbook.final
     inclusive = step.router.mode == "inclusive" and len(step.router.arcs) > 1
     tasks = tuple(task_lines(step))
     if len(tasks) > MAX_TASKS:
         tasks = (*tasks[: MAX_TASKS - 1], TaskLine(f"… {len(tasks) - MAX_TASKS + 1} more"))
-    return Node(
+    return DrawnNode(
         name=one_line(step.name),
         desc=one_line(step.desc or ""),
         badges=tuple(badges(step, final=final, inclusive=inclusive)),

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from noetl.drawing.layout import Extent, Layout, lay_out
-from noetl.drawing.net import Badge, BadgeKind, Edge, Net, Node, TaskLine, shorten
+from noetl.drawing.net import Badge, BadgeKind, DrawnNet, DrawnNode, Edge, TaskLine, shorten
 
 SANS = "Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
 MONO = "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace"
@@ -71,12 +71,12 @@ class Knot(NamedTuple):
     slope: float | None = 0.0
 
 
-def svg_of(net: Net) -> str:
+def svg_of(net: DrawnNet) -> str:
     return "\n".join(Picture(net).lines()) + "\n"
 
 
 class Picture:
-    def __init__(self, net: Net) -> None:
+    def __init__(self, net: DrawnNet) -> None:
         self.net = net
         self.loops: list[list[int]] = [[] for _ in net.nodes]
         for number, edge in enumerate(net.edges):
@@ -132,7 +132,7 @@ class Picture:
         item = self.layout.items[number]
         return item.x - self.boxes[number].width / 2, self.tops[item.row]
 
-    def node(self, number: int, node: Node) -> Iterator[str]:
+    def node(self, number: int, node: DrawnNode) -> Iterator[str]:
         (x, y), box = self.corner(number), self.boxes[number]
         title = "\n".join([node.name, *([node.desc] if node.desc else []), *(line.text for line in node.tasks)])
         yield f'<g class="step" data-step={quoteattr(node.name)}><title>{escape(title)}</title>'
@@ -263,7 +263,7 @@ def bands(layout: Layout, boxes: Sequence[Box]) -> tuple[list[float], list[float
     return tops, bottoms
 
 
-def ports(layout: Layout, boxes: Sequence[Box], net: Net) -> list[tuple[float, float]]:
+def ports(layout: Layout, boxes: Sequence[Box], net: DrawnNet) -> list[tuple[float, float]]:
     """Where each edge meets its upper and its lower box: side by side, in the order of their other ends."""
     starts, stops = [0.0] * len(layout.chains), [0.0] * len(layout.chains)
     leaving: list[list[tuple[float, int]]] = [[] for _ in boxes]
@@ -328,7 +328,7 @@ def rect(x: float, y: float, width: float, height: float, radius: float, fill: s
     )
 
 
-def inside(node: Node, box: Box, x: float, y: float) -> Iterator[str]:
+def inside(node: DrawnNode, box: Box, x: float, y: float) -> Iterator[str]:
     """Name, pills and tasks of a box whose corner is at x, y; centred if there are no tasks."""
     at, anchor = (x + PAD, "start") if node.tasks else (x + box.width / 2, "middle")
     if not (node.tasks or box.badges):

@@ -16,7 +16,7 @@ from itertools import accumulate
 from math import floor
 
 from noetl.drawing.layout import Extent, Layout, ends, lay_out, levels, room, turned_edges
-from noetl.drawing.net import Edge, Net, Node
+from noetl.drawing.net import DrawnNet, DrawnNode, Edge
 
 MIN_WIDTH = 24
 GAP = 3
@@ -26,13 +26,13 @@ LARGE_NET = 120  # steps; for more, fewer limits are tried
 LIMITS = ((40, 40), (40, 24), (30, 18), (20, 12), (16, 0))  # columns for a line in a box, and for a label
 
 
-def text_of(net: Net, width: int = 100) -> str:
+def text_of(net: DrawnNet, width: int = 100) -> str:
     width = max(width, MIN_WIDTH)
     lines = layered(net, width) or list(outline(net, width))
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def layered(net: Net, width: int) -> list[str] | None:
+def layered(net: DrawnNet, width: int) -> list[str] | None:
     """The drawing and the list below it; None if the net needs an outline."""
     turned, _ = turned_edges(net)
     back: list[list[str]] = [[] for _ in net.nodes]
@@ -51,7 +51,7 @@ def layered(net: Net, width: int) -> list[str] | None:
     return None
 
 
-def is_too_wide(net: Net, turned: Sequence[bool], boxes: Sequence[Sequence[str]], width: int) -> bool:
+def is_too_wide(net: DrawnNet, turned: Sequence[bool], boxes: Sequence[Sequence[str]], width: int) -> bool:
     """Whether boxes and passing lines alone need too many columns, so that no layout is needed to know."""
     level = levels(net, turned)
     rows = [0] * (max(level, default=0) + 2)
@@ -69,7 +69,7 @@ def is_too_wide(net: Net, turned: Sequence[bool], boxes: Sequence[Sequence[str]]
 # --- texts --------------------------------------------------------------------------------------------------
 
 
-def box_lines(node: Node, returns: Sequence[str], width: int, limit: int) -> list[str]:
+def box_lines(node: DrawnNode, returns: Sequence[str], width: int, limit: int) -> list[str]:
     """A node's box without its ports."""
     top = [fit(node_name(node), width - 4), *badge_lines(node, limit)]
     below = [fit(line, limit) for line in (*(task.text for task in node.tasks), *returns)]
@@ -80,11 +80,11 @@ def box_lines(node: Node, returns: Sequence[str], width: int, limit: int) -> lis
     return ["┌" + "─" * (wide + 2) + "┐", *rows, "└" + "─" * (wide + 2) + "┘"]
 
 
-def node_name(node: Node) -> str:
+def node_name(node: DrawnNode) -> str:
     return ("● " if node.entry else "") + node.name + (" (no such step)" if node.role == "missing" else "")
 
 
-def badge_lines(node: Node, limit: int) -> list[str]:
+def badge_lines(node: DrawnNode, limit: int) -> list[str]:
     lines: list[str] = []
     for badge in node.badges:
         text = f"[{fit(badge.text, limit - 2)}]"
@@ -104,7 +104,7 @@ def in_full(edge: Edge) -> str:
     return "".join(f"  {part}" for part in ("✗" if edge.failure else "", guard, edge.wait) if part)
 
 
-def listing(net: Net, turned: Sequence[bool], labels: Sequence[str], width: int) -> Iterator[str]:
+def listing(net: DrawnNet, turned: Sequence[bool], labels: Sequence[str], width: int) -> Iterator[str]:
     """Edges that lead back, then those whose label is cut."""
     rows = list(zip(net.edges, turned, labels, strict=True))
     listed = [("↺", edge) for edge, is_turned, _ in rows if is_turned]
@@ -115,7 +115,7 @@ def listing(net: Net, turned: Sequence[bool], labels: Sequence[str], width: int)
         yield from wrapped(f"{mark} {net.ends(edge)}{in_full(edge)}", width, "    ")
 
 
-def outline(net: Net, width: int) -> Iterator[str]:
+def outline(net: DrawnNet, width: int) -> Iterator[str]:
     """Every step with its tasks and its outgoing edges, one below the other."""
     outgoing: list[list[Edge]] = [[] for _ in net.nodes]
     for edge in net.edges:
@@ -204,7 +204,7 @@ class Bundle:
 
 
 class Sheet:
-    def __init__(self, net: Net, boxes: Sequence[Sequence[str]], labels: Sequence[str]) -> None:
+    def __init__(self, net: DrawnNet, boxes: Sequence[Sequence[str]], labels: Sequence[str]) -> None:
         self.net, self.boxes, self.labels = net, boxes, labels
         self.rows: list[list[str]] = []
 

@@ -41,7 +41,7 @@ class LabelledTask(NamedTuple):
         return key_span(self.item, self.key) if self.key == self.label else span_in(self.item, self.key)
 
 
-class Target(NamedTuple):
+class OutlineTarget(NamedTuple):
     """A step's name where an arc or a `next` leads to it."""
 
     name: str
@@ -130,13 +130,13 @@ class Document:
         """Keys of `ctx.vars` that some step writes."""
         return ()
 
-    def targets(self, step: Map) -> Iterator[Target]:
+    def targets(self, step: Map) -> Iterator[OutlineTarget]:
         """Every step that this one leads to; computed targets are left out."""
         for target in self.all_targets(step):
             if isinstance(target.name, str) and not is_template(target.name):
                 yield target
 
-    def all_targets(self, step: Map) -> Iterator[Target]:
+    def all_targets(self, step: Map) -> Iterator[OutlineTarget]:
         """Everything that this step leads to, computed targets with the template that gives their name."""
         if "next" in step:
             yield from next_targets(step)
@@ -211,16 +211,16 @@ def rules(task: Map) -> Iterator[tuple[Map, Map, bool]]:
         yield rule, rule.get("else", rule)["then"], "else" in rule
 
 
-def next_targets(container: Map) -> Iterator[Target]:
+def next_targets(container: Map) -> Iterator[OutlineTarget]:
     """The targets of a `next` in any of its forms."""
     following = container["next"]
     if isinstance(following, str):
-        yield Target(following, container, "next")
+        yield OutlineTarget(following, container, "next")
         return
     if isinstance(following, dict):
         following = following.get("arcs", following.get("to", []))
     for i, item in enumerate(following):
         if isinstance(item, str):
-            yield Target(item, following, i)
+            yield OutlineTarget(item, following, i)
         elif "step" in item:
-            yield Target(item["step"], item, "step")
+            yield OutlineTarget(item["step"], item, "step")

@@ -49,11 +49,11 @@ class Known(NamedTuple):
             return UNKNOWN
 
 
-class Unknown:
+class UnknownValue:
     """A value that only the worker knows."""
 
 
-UNKNOWN = Unknown()
+UNKNOWN = UnknownValue()
 
 
 def fits(written: Any, reported: Any, known: Known) -> bool:
@@ -76,7 +76,7 @@ def fits_text(written: Any, reported: Any, known: Known) -> bool:
 
 def _agrees(expected: Any, reported: Any) -> bool:
     """Whether the values are equal, apart from what is stored elsewhere and from secrets that the worker has hidden."""
-    if isinstance(expected, Unknown | Reference):
+    if isinstance(expected, UnknownValue | Reference):
         return True
     if isinstance(reported, str) and HIDDEN in reported:
         parts = reported.split(HIDDEN)

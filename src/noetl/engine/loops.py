@@ -18,7 +18,7 @@ from noetl.engine import upcast
 from noetl.engine.limits import encoded_size, shrink
 from noetl.engine.net import StepPlan
 from noetl.engine.patch import SET, Write
-from noetl.engine.state import Execution, Handlers, Loop, Run, StepResult
+from noetl.engine.state import Execution, Handlers, LoopState, Run, StepResult
 from noetl.engine.step_runs import end_run, error_data, refresh_ready
 from noetl.errors import TemplateError
 from noetl.expression import kind_of, unwrapped
@@ -92,7 +92,7 @@ def start_loop(decision: Decision, plan: StepPlan, run: str, items: Any) -> None
 
 def _started(state: Execution, event: e.LoopStarted, at: float) -> None:
     run = state.runs[event.run]
-    run.loop = Loop(event.total, event.items, lane=event.lane or upcast.FIRST_LANE, implied_chunks=not event.lane)
+    run.loop = LoopState(event.total, event.items, lane=event.lane or upcast.FIRST_LANE, implied_chunks=not event.lane)
     run.ctx = dict(state.ctx)
     refresh_ready(state, run)
 
@@ -100,7 +100,7 @@ def _started(state: Execution, event: e.LoopStarted, at: float) -> None:
 # -- lanes ----------------------------------------------------------------------------------------------------------
 
 
-def lane_length(loop: Loop) -> int:
+def lane_length(loop: LoopState) -> int:
     """How many items a lane gets, after the lanes that ended since the last grant."""
     length = loop.lane
     for seconds in loop.lane_seconds:
@@ -109,7 +109,7 @@ def lane_length(loop: Loop) -> int:
     return length
 
 
-def next_lane(plan: StepPlan, run: Run, loop: Loop, length: int, slots: int) -> e.Interval:
+def next_lane(plan: StepPlan, run: Run, loop: LoopState, length: int, slots: int) -> e.Interval:
     """The next items: returned ones first. Where one worker keeps the loop, its slots share all that is left."""
     first, last = loop.returned[0] if loop.returned else (loop.next, loop.total)
     if plan.local:
@@ -119,7 +119,7 @@ def next_lane(plan: StepPlan, run: Run, loop: Loop, length: int, slots: int) -> 
     return first, min(last, first + min(length, fair))
 
 
-def take_items(loop: Loop, items: e.Interval) -> None:
+def take_items(loop: LoopState, items: e.Interval) -> None:
     """Grant items: the first untouched ones, or the first returned ones."""
     first, last = items
     if first == loop.next:
@@ -132,7 +132,7 @@ def take_items(loop: Loop, items: e.Interval) -> None:
     # Version 0.1.0 could grant a parked item twice. Such a log still folds, and `verify` names the item.
 
 
-def return_lane(run: Run, loop: Loop, first: int, last: int) -> None:
+def return_lane(run: Run, loop: LoopState, first: int, last: int) -> None:
     """Return the remaining items of a lane, if any. Only its first item can have been started."""
     if first < last and first in run.item_progress:
         return_items(run, loop, (first, first + 1))
@@ -141,7 +141,7 @@ def return_lane(run: Run, loop: Loop, first: int, last: int) -> None:
         return_items(run, loop, (first, last))
 
 
-def return_items(run: Run, loop: Loop, items: e.Interval) -> None:
+def return_items(run: Run, loop: LoopState, items: e.Interval) -> None:
     """Keep returned items in the order in which they are granted again: started ones first, because they are still in
     flight and no other item may take their place, then by index, which is the order of a sequential loop."""
     insort(loop.returned, items, key=lambda interval: (interval[0] not in run.item_progress, interval[0]))
@@ -159,7 +159,7 @@ def accept_iteration(decision: Decision, fence: int, fact: e.IterationDone) -> N
     _finish_loop(decision, run)
 
 
-def _with_chunk(decision: Decision, loop: Loop, fact: e.IterationDone) -> e.IterationDone:
+def _with_chunk(decision: Decision, loop: LoopState, fact: e.IterationDone) -> e.IterationDone:
     """Store the results gathered so far as a chunk when they are many, so that memory does not grow with the loop."""
     if loop.implied_chunks:
         full = upcast.implies_chunk(loop, fact.result)
@@ -220,7 +220,7 @@ def _iteration_failed(state: Execution, event: e.IterationFailed, at: float) -> 
     loop.failures.append({"index": event.index, "error": error})
 
 
-def _finish_iteration(state: Execution, name: str, index: int, at: float) -> tuple[Run, Loop]:
+def _finish_iteration(state: Execution, name: str, index: int, at: float) -> tuple[Run, LoopState]:
     run = state.runs[name]
     loop = run.loop
     assert loop is not None
@@ -236,7 +236,7 @@ def _finish_iteration(state: Execution, name: str, index: int, at: float) -> tup
     return run, loop
 
 
-def _end_lane(state: Execution, loop: Loop, fence: int, at: float) -> None:
+def _end_lane(state: Execution, loop: LoopState, fence: int, at: float) -> None:
     del loop.lanes[fence]
     lease = state.leases.pop(fence, None)
     if lease is not None:
@@ -249,7 +249,7 @@ def is_parallel(state: Execution, run: Run) -> bool:
     return settings is not None and settings.mode == "parallel"
 
 
-def note_writers(loop: Loop, index: int, patch: Sequence[Write]) -> None:
+def note_writers(loop: LoopState, index: int, patch: Sequence[Write]) -> None:
     for key, operator, value in patch:
         if operator == SET:
             loop.writers[key] = (index, value)
@@ -266,7 +266,7 @@ def _finish_loop(decision: Decision, run: Run) -> None:
         decision.emit(e.LoopDone(run.id, loop.total, loop.ok, loop.failed, result))
 
 
-def _result(decision: Decision, loop: Loop) -> Any:
+def _result(decision: Decision, loop: LoopState) -> Any:
     """Results of the items by index, null where one failed; a reference where they fill chunks."""
     if not loop.chunks:
         results: list[Any] = [None] * loop.total

@@ -71,7 +71,7 @@ class Token(msgspec.Struct):
     """The boundary event that sent it, for admission rules."""
 
 
-class Poll(msgspec.Struct):
+class PollState(msgspec.Struct):
     """A call that is repeated until its result is ready."""
 
     first: int
@@ -103,7 +103,7 @@ class Progress(msgspec.Struct):
     ended: bool = False
     failure: tuple[Error, str, int] | None = None
     """Error, task and attempt with which it failed."""
-    polls: dict[str, Poll] = {}
+    polls: dict[str, PollState] = {}
     """Polls under way, by label."""
 
 
@@ -118,7 +118,7 @@ class Parked(msgspec.Struct):
     """The chain that waits, if it is one."""
 
 
-class Loop(msgspec.Struct):
+class LoopState(msgspec.Struct):
     """The progress of a loop. Unleased items are those from `next` on, and those in `returned`."""
 
     total: int
@@ -170,7 +170,7 @@ class Run(msgspec.Struct):
     fence: int | None = None
     """The lease of a run without a loop."""
     started: float | None = None
-    loop: Loop | None = None
+    loop: LoopState | None = None
     progress: dict[str, Progress] = {}
     """Pipelines of the run itself, by prefix: empty for its own, `each#1[0]/` inside of an iterator task."""
     item_progress: dict[int, dict[str, Progress]] = {}

@@ -11,7 +11,7 @@ from noetl.engine.ctx import MAX_CTX_BYTES, patch_ctx, size_after
 from noetl.engine.limits import EventTooLarge, shrink
 from noetl.engine.loops import fail_iteration, is_parallel, note_writers
 from noetl.engine.patch import SET, BadPatch, Write, apply_patch, wanted, written
-from noetl.engine.state import WHOLE_RUN, Execution, Handlers, Poll, Progress, Run, unchanged
+from noetl.engine.state import WHOLE_RUN, Execution, Handlers, PollState, Progress, Run, unchanged
 from noetl.errors import TemplateFailed
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome
@@ -231,7 +231,7 @@ def _retry_scheduled(state: Execution, event: e.TaskRetryScheduled, at: float) -
 
 def _poll_started(state: Execution, event: e.PollStarted, at: float) -> None:
     prefix, label, visit = split_path(event.task)
-    state.runs[event.task.run].progress_of(event.task.index, prefix).polls[label] = Poll(visit, event.due)
+    state.runs[event.task.run].progress_of(event.task.index, prefix).polls[label] = PollState(visit, event.due)
 
 
 def _poll_finished(state: Execution, event: e.PollFinished, at: float) -> None:

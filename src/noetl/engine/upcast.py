@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from noetl.engine import events as e
 from noetl.engine.limits import encoded_size
-from noetl.engine.state import WHOLE_RUN, Execution, Loop
+from noetl.engine.state import WHOLE_RUN, Execution, LoopState
 from noetl.engine.timer_keys import ExecutionTimeout
 from noetl.reference import refer
 
@@ -25,7 +25,7 @@ RESULTS_PER_CHUNK = 4_096
 BYTES_PER_CHUNK = 1 << 16
 
 
-def implies_chunk(loop: Loop, result: Any) -> bool:
+def implies_chunk(loop: LoopState, result: Any) -> bool:
     """Whether the results so far are a chunk together with this one, though its event does not say so."""
     size = loop.bytes + encoded_size(result, BYTES_PER_CHUNK)
     return len(loop.results) + 1 >= RESULTS_PER_CHUNK or size >= BYTES_PER_CHUNK
@@ -40,7 +40,7 @@ def _grant(state: Execution, event: Any, at: float) -> Any:
     return replace(event, ttl=LEASE_SECONDS * 2**losses, lane=lane)
 
 
-def _lane(loop: Loop) -> int:
+def _lane(loop: LoopState) -> int:
     length = loop.lane
     for seconds in loop.lane_seconds:
         fast = 0 <= seconds < FAST_LANE_SECONDS

@@ -16,7 +16,7 @@ from noetl.expression.filters import FILTERS, SQL_FILTERS, TOLERANT
 from noetl.expression.functions import FUNCTIONS, METHOD_NAMES, method_of
 from noetl.expression.missing import NOTHING, Missing
 from noetl.expression.predicates import TESTS, holds
-from noetl.expression.run import Loop, Run
+from noetl.expression.run import Evaluation, LoopVariable
 from noetl.expression.sealed import ENCODINGS, encoding, refuse_sealed
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _applied(
     if encodes:
         call = encoding(call)
 
-    def apply(scope: Scope, run: Run) -> Any:
+    def apply(scope: Scope, run: Evaluation) -> Any:
         value = subject(scope, run)
         if type(value) is Missing:
             return value
@@ -150,7 +150,7 @@ def _tested(compiler: Compiler, node: nodes.Test, entry: Entry, subject: Closure
     compiler.simple = False
     fail = compiler.failing(node)
 
-    def test(scope: Scope, run: Run) -> bool:
+    def test(scope: Scope, run: Evaluation) -> bool:
         value, positional = subject(scope, run), [arg(scope, run) for arg in args]
         try:
             refuse_sealed(value, *positional)
@@ -181,7 +181,7 @@ def _function(compiler: Compiler, node: nodes.Call, target: nodes.Name) -> Closu
     compiler.simple = False
     call, fail = entry.call, compiler.failing(target)
 
-    def invoke(scope: Scope, run: Run) -> Any:
+    def invoke(scope: Scope, run: Evaluation) -> Any:
         positional = [arg(scope, run) for arg in args]
         named = {key: arg(scope, run) for key, arg in kwargs.items()}
         for argument in positional:
@@ -226,9 +226,9 @@ def _cycle(compiler: Compiler, node: nodes.Call) -> Closure:
     if not args or kwargs:
         compiler.refuse(node, "loop.cycle takes the values to choose from")
 
-    def cycle(scope: Scope, run: Run) -> Any:
+    def cycle(scope: Scope, run: Evaluation) -> Any:
         loop = run.locals["loop"]
-        if not isinstance(loop, Loop):
+        if not isinstance(loop, LoopVariable):
             raise fail(Fault("'loop' is not the loop here"))
         return args[loop.index0 % len(args)](scope, run)
 

@@ -25,11 +25,11 @@ from noetl.expression.functions import METHOD_NAMES
 from noetl.expression.missing import Missing, unwrapped
 from noetl.expression.operations import OPERATIONS
 from noetl.expression.paths import path
-from noetl.expression.run import Loop, Namespace, Run
+from noetl.expression.run import Evaluation, LoopVariable, Namespace
 from noetl.expression.sealed import Sealed
 
 MAX_DEPTH = 96  # of the tree; evaluation takes a Python frame or two per level
-Statement = Callable[[Scope, Run], None]
+Statement = Callable[[Scope, Evaluation], None]
 
 
 class Compiler:
@@ -104,7 +104,7 @@ class Compiler:
         if len(steps) == 1:
             return steps[0]
 
-        def run_all(scope: Scope, run: Run) -> None:
+        def run_all(scope: Scope, run: Evaluation) -> None:
             for step in steps:
                 step(scope, run)
 
@@ -122,7 +122,7 @@ class Compiler:
     def _stmt_Output(self, node: nodes.Output) -> Statement:
         parts = [self._printed(child) for child in node.nodes]
 
-        def output(scope: Scope, run: Run) -> None:
+        def output(scope: Scope, run: Evaluation) -> None:
             for part in parts:
                 part(scope, run)
 
@@ -132,7 +132,7 @@ class Compiler:
         fail, source, offset = self.failing(node), self.source, start(node)
         value = self.expression(node)
 
-        def emit(scope: Scope, run: Run) -> None:
+        def emit(scope: Scope, run: Evaluation) -> None:
             printed = value(scope, run)
             if type(printed) is Missing:
                 raise undefined(printed, source, offset)
@@ -158,7 +158,7 @@ class Compiler:
         outcomes.append(self.bound)
         self.bound = _merged(outcomes)
 
-        def choose(scope: Scope, run: Run) -> None:
+        def choose(scope: Scope, run: Evaluation) -> None:
             for test, branch in branches:
                 if test(scope, run):
                     return branch(scope, run)
@@ -180,7 +180,7 @@ class Compiler:
         self.bound = before
         fail, at_values = self.failing_at(node), self.failing(node.iter)
 
-        def elements(scope: Scope, run: Run) -> Sequence[Any]:
+        def elements(scope: Scope, run: Evaluation) -> Sequence[Any]:
             items = values(scope, run)
             try:
                 items = sequence(run.budget, items)
@@ -188,21 +188,21 @@ class Compiler:
                 raise at_values(error) from None
             return [e for e in items if passes(e, scope, run)] if keep is not None else items
 
-        def passes(element: Any, scope: Scope, run: Run) -> bool:
+        def passes(element: Any, scope: Scope, run: Evaluation) -> bool:
             step(run)
             assign(element, scope, run)
             return bool(keep is not None and keep(scope, run))
 
-        def step(run: Run) -> None:
+        def step(run: Evaluation) -> None:
             try:
                 run.budget.step()
             except Exception as error:
                 raise fail(error) from None
 
-        def repeat(scope: Scope, run: Run) -> None:
+        def repeat(scope: Scope, run: Evaluation) -> None:
             outer = run.locals
             run.locals = dict(outer)
-            loop = Loop(elements(scope, run))
+            loop = LoopVariable(elements(scope, run))
             for place, element in enumerate(loop.items):
                 step(run)
                 loop.index0 = place
@@ -216,13 +216,13 @@ class Compiler:
 
         return repeat
 
-    def _target(self, node: nodes.Node) -> Callable[[Any, Scope, Run], None]:
+    def _target(self, node: nodes.Node) -> Callable[[Any, Scope, Evaluation], None]:
         """How to bind a value to a name, a tuple of names or a namespace's field."""
         fail = self.failing(node)
         if isinstance(node, nodes.Name):
             name = node.name
 
-            def bind(value: Any, scope: Scope, run: Run) -> None:
+            def bind(value: Any, scope: Scope, run: Evaluation) -> None:
                 run.locals[name] = value
 
             return bind
@@ -232,7 +232,7 @@ class Compiler:
             self.refuse(node, "this can't be assigned to")
         parts = [self._target(child) for child in node.items]
 
-        def unpack(value: Any, scope: Scope, run: Run) -> None:
+        def unpack(value: Any, scope: Scope, run: Evaluation) -> None:
             value = unwrapped(value)
             if not isinstance(value, list | tuple) or len(value) != len(parts):
                 raise fail(Fault(f"a list of {len(parts)} elements is needed to fill {len(parts)} names"))
@@ -241,10 +241,10 @@ class Compiler:
 
         return unpack
 
-    def _field(self, node: nodes.NSRef) -> Callable[[Any, Scope, Run], None]:
+    def _field(self, node: nodes.NSRef) -> Callable[[Any, Scope, Evaluation], None]:
         name, field, fail = node.name, node.attr, self.failing(node)
 
-        def assign(value: Any, scope: Scope, run: Run) -> None:
+        def assign(value: Any, scope: Scope, run: Evaluation) -> None:
             target = run.locals.get(name)
             if not isinstance(target, Namespace):
                 raise fail(Fault(f"'{name}' is not a namespace", f"write {{% set {name} = namespace() %}} first"))
@@ -257,7 +257,7 @@ class Compiler:
         match node.node:
             case nodes.Call(node=nodes.Name(name="namespace")):
 
-                def namespace(scope: Scope, run: Run) -> Any:
+                def namespace(scope: Scope, run: Evaluation) -> Any:
                     fields = value(scope, run)
                     return Namespace(fields) if isinstance(fields, dict) else fields
 
@@ -268,7 +268,7 @@ class Compiler:
         assign = self._target(node)
         self.bound = self.bound | dict.fromkeys(_targets(node), True)
 
-        def set_(scope: Scope, run: Run) -> None:
+        def set_(scope: Scope, run: Evaluation) -> None:
             assign(value(scope, run), scope, run)
 
         return set_
@@ -282,7 +282,7 @@ class Compiler:
         body = self.body(children)
         self.bound = before
 
-        def capture(scope: Scope, run: Run) -> str | Sealed:
+        def capture(scope: Scope, run: Evaluation) -> str | Sealed:
             out, run.out, own = run.out, [], run.locals
             sealed, run.sealed = run.sealed, False
             run.locals = dict(own)
@@ -302,7 +302,7 @@ class Compiler:
     def _stmt_FilterBlock(self, node: nodes.FilterBlock) -> Statement:
         text, fail = self._captured(node.body, node.filter), self.failing(node)
 
-        def emit(scope: Scope, run: Run) -> None:
+        def emit(scope: Scope, run: Evaluation) -> None:
             value = text(scope, run)
             try:
                 run.print(value)
@@ -320,7 +320,7 @@ class Compiler:
         body = self.body(node.body)
         self.bound = before
 
-        def with_(scope: Scope, run: Run) -> None:
+        def with_(scope: Scope, run: Evaluation) -> None:
             bound = [value(scope, run) for value in values]
             outer, run.locals = run.locals, dict(run.locals)
             for assign, value in zip(assigns, bound, strict=True):

@@ -11,7 +11,7 @@ from noetl.expression.budget import BUDGET_KEY, Budget
 from noetl.expression.data import is_storable
 from noetl.expression.fault import Fault
 from noetl.expression.missing import SCALARS, Missing
-from noetl.expression.run import Run
+from noetl.expression.run import Evaluation
 from noetl.expression.sealed import refuse_sealed
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def _elements(compiler: Compiler, node: nodes.List | nodes.Tuple, tolerant: bool
     parts = [compiler.expression(child) for child in node.items]
     fail = compiler.failing(node)
 
-    def build(scope: Scope, run: Run) -> Any:
+    def build(scope: Scope, run: Evaluation) -> Any:
         values = [part(scope, run) for part in parts]
         try:
             run.budget.elements(len(values))
@@ -51,7 +51,7 @@ def _dict(compiler: Compiler, node: nodes.Dict, tolerant: bool) -> Closure:
     pairs = [(compiler.expression(pair.key), compiler.expression(pair.value)) for pair in node.items]
     fail = compiler.failing(node)
 
-    def build(scope: Scope, run: Run) -> Any:
+    def build(scope: Scope, run: Evaluation) -> Any:
         built = {}
         try:
             run.budget.elements(2 * len(pairs))
@@ -76,7 +76,7 @@ def _binary(compiler: Compiler, node: nodes.Binary, tolerant: bool) -> Closure:
     left, right = compiler.expression(node.left, tolerant), compiler.expression(node.right, tolerant)
     fail = compiler.failing(node)
 
-    def binary(scope: Scope, run: Run) -> Any:
+    def binary(scope: Scope, run: Evaluation) -> Any:
         a, b = left(scope, run), right(scope, run)
         if type(a) is Missing:
             return a
@@ -111,7 +111,7 @@ def _unary(compiler: Compiler, node: nodes.Unary, tolerant: bool) -> Closure:
     operate = operators.negative if node.op == "-" else operators.positive
     inner, fail = compiler.expression(node.node, tolerant), compiler.failing(node)
 
-    def unary(scope: Scope, run: Run) -> Any:
+    def unary(scope: Scope, run: Evaluation) -> Any:
         value = inner(scope, run)
         if type(value) is Missing:
             return value
@@ -127,7 +127,7 @@ def _concat(compiler: Compiler, node: nodes.Concat, tolerant: bool) -> Closure:
     compiler.simple = False
     parts, fail = [compiler.expression(child, tolerant) for child in node.nodes], compiler.failing(node)
 
-    def concat(scope: Scope, run: Run) -> Any:
+    def concat(scope: Scope, run: Evaluation) -> Any:
         values = [part(scope, run) for part in parts]
         for value in values:
             if type(value) is Missing:
@@ -157,7 +157,7 @@ def _compare(compiler: Compiler, node: nodes.Compare, tolerant: bool) -> Closure
         return closure
     links = [(_COMPARE[operand.op], right) for operand, right in zip(node.ops, rights, strict=True)]
 
-    def chain(scope: Scope, run: Run | None) -> bool:
+    def chain(scope: Scope, run: Evaluation | None) -> bool:
         a = left(scope, run)
         for compare, right in links:
             b = right(scope, run)

@@ -13,7 +13,7 @@ from noetl.expression.analysis import Closure, Path, Read, Scope, constant_key, 
 from noetl.expression.budget import Budget
 from noetl.expression.fault import Fault
 from noetl.expression.missing import Missing, View, item, lookup
-from noetl.expression.run import Run
+from noetl.expression.run import Evaluation
 from noetl.expression.sealed import Sealed, refuse_sealed
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _from_locals(compiler: Compiler, path: Path, node: nodes.Node) -> Closure:
     name, keys, outside = str(path[0]), path[1:], _from_scope(compiler, path, node)
     gap, fail = compiler.missing(node), compiler.failing(node)
 
-    def local(scope: Scope, run: Run) -> Any:
+    def local(scope: Scope, run: Evaluation) -> Any:
         if name not in run.locals:
             return outside(scope, run)
         value = run.locals[name]
@@ -194,7 +194,7 @@ def _slice(compiler: Compiler, node: nodes.Getitem, bounds: nodes.Slice, toleran
     ends = [None if part is None else compiler.expression(part) for part in (bounds.start, bounds.stop, bounds.step)]
     gap, fail = compiler.missing(node), compiler.failing(node)
 
-    def cut(scope: Scope, run: Run) -> Any:
+    def cut(scope: Scope, run: Evaluation) -> Any:
         value = inner(scope, run)
         numbers = [None if end is None else end(scope, run) for end in ends]
         if isinstance(value, Missing) or any(isinstance(number, Missing) for number in numbers):

@@ -12,7 +12,7 @@ from noetl.expression.sealed import Sealed
 from noetl.expression.text import to_text
 
 
-class Run:
+class Evaluation:
     """One evaluation under way."""
 
     __slots__ = ("budget", "holes", "locals", "out", "sealed", "size")
@@ -51,7 +51,7 @@ class Namespace(View):
         return dict(self.fields)
 
 
-class Loop(View):
+class LoopVariable(View):
     """The `loop` variable."""
 
     __slots__ = ("index0", "items")

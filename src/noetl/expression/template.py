@@ -16,7 +16,7 @@ from noetl.expression.fault import Fault, located, undefined
 from noetl.expression.missing import Missing, View
 from noetl.expression.operators import has_missing
 from noetl.expression.parsing import has_syntax, syntax_tree
-from noetl.expression.run import Run
+from noetl.expression.run import Evaluation
 from noetl.expression.sealed import Sealed
 
 CACHED = 4096
@@ -64,7 +64,7 @@ class Template:
         if self.is_constant:
             return self.source
         try:
-            run = self._run(scope) if budget is None else Run(budget)
+            run = self._run(scope) if budget is None else Evaluation(budget)
             return self._text(scope, run) if self._expression is None else self._value(scope, run)
         except TemplateError:
             raise
@@ -76,22 +76,22 @@ class Template:
         if self._expression is None:
             return bool(self.evaluate(scope, budget=budget))
         try:
-            run = self._run(scope) if budget is None else Run(budget)
+            run = self._run(scope) if budget is None else Evaluation(budget)
             return bool(self._expression(scope, run))
         except TemplateError:
             raise
         except Exception as error:
             raise located(error, self.source, 0) from None
 
-    def _run(self, scope: Mapping[str, Any]) -> Run | None:
+    def _run(self, scope: Mapping[str, Any]) -> Evaluation | None:
         """None for what is simple: it makes nothing, and its comparisons find the budget in the scope."""
         if not self.is_simple:
-            return Run(budget_in(scope))
+            return Evaluation(budget_in(scope))
         if BUDGET_KEY in scope:
             scope[BUDGET_KEY].check()
         return None
 
-    def _value(self, scope: Mapping[str, Any], run: Run | None) -> Any:
+    def _value(self, scope: Mapping[str, Any], run: Evaluation | None) -> Any:
         assert self._expression is not None
         value = self._expression(scope, run)
         if isinstance(value, Missing):
@@ -102,9 +102,9 @@ class Template:
                 raise undefined(hole, self.source, 0)
         return value
 
-    def _text(self, scope: Mapping[str, Any], run: Run | None) -> str | Sealed:
+    def _text(self, scope: Mapping[str, Any], run: Evaluation | None) -> str | Sealed:
         assert self._body is not None
-        run = run or Run(budget_in(scope))
+        run = run or Evaluation(budget_in(scope))
         self._body(scope, run)
         text = "".join(run.out)
         return Sealed(text) if run.sealed else text

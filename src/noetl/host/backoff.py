@@ -10,7 +10,7 @@ FIRST_SECONDS, LAST_SECONDS = 1.0, 30.0
 """The first delay, which doubles with each further failure, and the maximum delay."""
 
 
-class Pause(NamedTuple):
+class RetryDelay(NamedTuple):
     """The current retry delay of an execution."""
 
     until: float
@@ -22,7 +22,7 @@ class Backoff:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.pauses: dict[str, Pause] = {}
+        self.pauses: dict[str, RetryDelay] = {}
 
     def __len__(self) -> int:
         return len(self.pauses)
@@ -31,7 +31,7 @@ class Backoff:
         """Start the next delay of an execution, of the given length or twice the last one; returns its seconds."""
         before = self.pauses.get(execution)
         seconds = seconds or (FIRST_SECONDS if before is None else min(LAST_SECONDS, 2 * before.seconds))
-        self.pauses[execution] = Pause(self.clock.now() + seconds, seconds)
+        self.pauses[execution] = RetryDelay(self.clock.now() + seconds, seconds)
         return seconds
 
     def succeed(self, execution: str) -> None:

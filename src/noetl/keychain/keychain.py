@@ -198,9 +198,9 @@ class Keychain:
         return fields_of("secret_manager", text) or {}
 
     async def _text(self, where: str, provider: str, key: str, version: Version, login: Fields) -> str:
-        from noetl.keychain.providers import Request, read
+        from noetl.keychain.providers import ProviderRequest, read
 
-        text = await read(provider, Request(where, key, version, login, self._environment, self._taint))
+        text = await read(provider, ProviderRequest(where, key, version, login, self._environment, self._taint))
         if not text:
             raise Failure("auth", f"{where}: {key!r} is empty at {provider}")
         return text

@@ -15,7 +15,7 @@ from noetl.keychain.redact import LONGEST
 from noetl.keychain.secret_forms import SHORTEST
 
 
-class Shape(NamedTuple):
+class CredentialShape(NamedTuple):
     forms: tuple[tuple[str, ...], ...]
     """Required: all the fields of one of these."""
     more: tuple[str, ...] = ()
@@ -31,8 +31,8 @@ ACCOUNT = ("account", "user")
 WEBHOOK = "webhook"
 """The shared secret of a webhook: only the server can read it, never a worker."""
 
-SHAPES: dict[str, Shape] = {
-    "postgres_credential": Shape(
+SHAPES: dict[str, CredentialShape] = {
+    "postgres_credential": CredentialShape(
         (("dsn",), ("host", "user", "database")),
         (
             *("port", "password", "sslmode", "sslrootcert", "sslcert", "sslkey", "options", "application_name"),
@@ -40,18 +40,18 @@ SHAPES: dict[str, Shape] = {
         ),
         "dsn",
     ),
-    "bearer": Shape((("token",),), (), "token"),
-    "basic": Shape((("username", "password"),)),
-    "api_key": Shape((("value", "header"), ("value", "query")), (), "value", {"header": "X-API-Key"}),
-    "oauth2_client_credentials": Shape((CLIENT,), ("scope", "audience", "client_auth")),
-    "snowflake_credential": Shape(
+    "bearer": CredentialShape((("token",),), (), "token"),
+    "basic": CredentialShape((("username", "password"),)),
+    "api_key": CredentialShape((("value", "header"), ("value", "query")), (), "value", {"header": "X-API-Key"}),
+    "oauth2_client_credentials": CredentialShape((CLIENT,), ("scope", "audience", "client_auth")),
+    "snowflake_credential": CredentialShape(
         ((*ACCOUNT, "password"), (*ACCOUNT, "private_key"), (*ACCOUNT, "token")),
         (
             *("private_key_passphrase", "warehouse", "database", "schema", "role", "authenticator"),
             *("host", "port", "protocol", "region", "password"),
         ),
     ),
-    "gcs_credential": Shape(
+    "gcs_credential": CredentialShape(
         (("service_account",), ("token",), SERVICE_ACCOUNT, ("anonymous",)),
         (
             *("project", "endpoint", "project_id", "private_key_id", "client_id", "auth_uri", "token_uri"),
@@ -59,9 +59,11 @@ SHAPES: dict[str, Shape] = {
         ),
         "token",
     ),
-    "s3_credential": Shape((("access_key_id", "secret_access_key"),), ("session_token", "region", "endpoint")),
-    WEBHOOK: Shape((("secret",),), (), "secret"),
-    "secret_manager": Shape(((),), (), "value"),
+    "s3_credential": CredentialShape(
+        (("access_key_id", "secret_access_key"),), ("session_token", "region", "endpoint")
+    ),
+    WEBHOOK: CredentialShape((("secret",),), (), "secret"),
+    "secret_manager": CredentialShape(((),), (), "value"),
 }
 """The built-in kinds. `secret_manager` and the kinds of plug-ins accept any fields."""
 
@@ -102,7 +104,7 @@ def faults(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} is longer than {LONGEST:,} characters, the maximum that noetl can hide in results and logs"
 
 
-def _misfits(shape: Shape, fields: Mapping[str, Any]) -> Iterator[str]:
+def _misfits(shape: CredentialShape, fields: Mapping[str, Any]) -> Iterator[str]:
     present = {name for name, value in fields.items() if value not in (None, "")}
     if not any(present.issuperset(form) for form in shape.forms):
         yield f"it needs {' or '.join('{' + ', '.join(form) + '}' for form in shape.forms)}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from noetl.keychain.rest import SecretServer
-from noetl.keychain.tokens import TOKENS, Token
+from noetl.keychain.tokens import TOKENS, AccessToken
 
 
 async def access_token(where: str, fields: Mapping[str, Any], taint: Callable[[str, str], None]) -> str:
@@ -16,7 +16,7 @@ async def access_token(where: str, fields: Mapping[str, Any], taint: Callable[[s
     return token
 
 
-async def _request(where: str, fields: Mapping[str, Any]) -> Token:
+async def _request(where: str, fields: Mapping[str, Any]) -> AccessToken:
     from base64 import b64encode
     from urllib.parse import quote_plus
 

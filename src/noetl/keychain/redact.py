@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from noetl.expression import Sealed
-from noetl.keychain.secret_forms import SHORTEST, Base64Form, Form, HexForm, TextForm, encoded, merged, notations
+from noetl.keychain.secret_forms import SHORTEST, Base64Form, HexForm, SecretForm, TextForm, encoded, merged, notations
 from noetl.model.outcome import Error, Outcome, failed
 
 HIDDEN = "***"
@@ -34,7 +34,7 @@ SEPARATOR = b"\xff"
 """Not in any UTF-8 text, so in no encoding of a secret."""
 
 Value = TypeVar("Value")
-Gate = tuple[bytes, Form]
+Gate = tuple[bytes, SecretForm]
 
 _NUMBER = re.compile(r"[0-9.+eE-]+")
 
@@ -62,7 +62,7 @@ class Redactor:
             for notation in notations(text):
                 self._add(notation, TextForm)
 
-    def _add(self, text: str, *kinds: Callable[[str], Form]) -> None:
+    def _add(self, text: str, *kinds: Callable[[str], SecretForm]) -> None:
         if text not in self._texts:
             self._texts.add(text)
             forms = [kind(text) for kind in kinds]

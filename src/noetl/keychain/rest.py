@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from noetl.keychain.tokens import Token, lifetime
+from noetl.keychain.tokens import AccessToken, lifetime
 from noetl.model.outcome import Failure
 from noetl.tools.base import RETRYABLE_STATUSES
 
@@ -84,13 +84,13 @@ class SecretServer(NamedTuple):
         path: tuple[str, ...] = ("access_token",),
         seconds: tuple[str, ...] = ("expires_in",),
         **request: Any,
-    ) -> Token:
+    ) -> AccessToken:
         """The token in a response, at a path, with its lifetime at another."""
         response = await self.send(method, url, **request)
         token = response.at(*path)
         if not response.ok or not isinstance(token, str) or not token:
             raise self.refusal(response, response.word("error"))
-        return Token(token, lifetime(response.at(*seconds)))
+        return AccessToken(token, lifetime(response.at(*seconds)))
 
     def refusal(self, response: SecretResponse, word: str = "") -> Failure:
         """The failure for a response without a secret; retryable if the server is the cause."""

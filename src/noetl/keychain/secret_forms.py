@@ -53,7 +53,7 @@ def merged(spans: list[Span]) -> Iterator[Span]:
     yield start, end
 
 
-class Form:
+class SecretForm:
     """A family of encodings of one secret, each of which contains one of the gates."""
 
     def __init__(self, secret: str, gates: Iterable[str]) -> None:
@@ -129,7 +129,7 @@ def _core(text: str) -> str:
 # -- as text ----------------------------------------------------------------------------------------------------------
 
 
-class TextForm(Form):
+class TextForm(SecretForm):
     """Plain, url-quoted, escaped in JSON at several levels, in the repr of a Python value, or any mixture of them.
 
     The secret is taken apart into pieces: a run of letters and digits or one other character, with the backslashes
@@ -242,7 +242,7 @@ def _any_case(digits: bytes) -> bytes:
 # -- encoded ----------------------------------------------------------------------------------------------------------
 
 
-class Base64Form(Form):
+class Base64Form(SecretForm):
     """Inside of something that was encoded in base64, standard or for addresses, escaped or quoted again, in one line
     or in several.
 
@@ -286,7 +286,7 @@ class Base64Form(Form):
         return sorted(texts, key=lambda text: (-len(text), text))
 
 
-class HexForm(Form):
+class HexForm(SecretForm):
     """As the digits of its bytes, in capitals or not."""
 
     def __init__(self, secret: str) -> None:

@@ -18,7 +18,7 @@ DEFAULT_LIFE_SECONDS = 300.0
 """The lifetime of a token whose server does not state it."""
 
 
-class Token(NamedTuple):
+class AccessToken(NamedTuple):
     value: str
     seconds: float = DEFAULT_LIFE_SECONDS
 
@@ -65,7 +65,7 @@ class TokenCache:
         self._tokens: dict[str, tuple[str, float]] = {}
         self._requests: SharedTasks[str] = SharedTasks()
 
-    async def get(self, identity: Any, request: Callable[[], Coroutine[Any, Any, Token]]) -> str:
+    async def get(self, identity: Any, request: Callable[[], Coroutine[Any, Any, AccessToken]]) -> str:
         """A valid token. `identity` is everything that decides which one, secrets included."""
         key = sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()
         token, until = self._tokens.get(key, ("", 0.0))

@@ -34,7 +34,7 @@ TEMPLATE = {"type": "string", "pattern": r"\{[{%]"}
 """Schema of a string that holds a template."""
 
 
-class Field(NamedTuple):
+class InputField(NamedTuple):
     """One input of a kind, or one key of a map inside an input (`tls.verify`, `mounts[].source`)."""
 
     name: str
@@ -58,7 +58,7 @@ class Field(NamedTuple):
         return self.default if isinstance(self.default, str) else msgspec.json.encode(self.default).decode()
 
 
-class Row(NamedTuple):
+class InputRow(NamedTuple):
     """A line of the reference."""
 
     name: str
@@ -76,15 +76,15 @@ class Misfit(NamedTuple):
 
 
 @cache
-def fields(model: type[msgspec.Struct]) -> Mapping[str, Field]:
+def fields(model: type[msgspec.Struct]) -> Mapping[str, InputField]:
     """The inputs of a model by the name an author writes, in the order they are declared."""
     return {field.name: field for field in _fields(inspect.type_info(model))}
 
 
-def rows(kind: Kind) -> list[Row]:
+def rows(kind: Kind) -> list[InputRow]:
     """The reference table of a kind, keys of known maps included."""
     return [
-        Row(field.name, field.words, field.required, field.default_text, field.description)
+        InputRow(field.name, field.words, field.required, field.default_text, field.description)
         for field in _with_nested(fields(kind.inputs).values())
     ]
 
@@ -102,14 +102,14 @@ def schema(kind: Kind) -> dict[str, Any]:
     return body
 
 
-def check_value(field: Field, value: object) -> str | None:
+def check_value(field: InputField, value: object) -> str | None:
     """What is wrong with a literal for this input, or None. Never stricter than the tool itself."""
     if (wrong := misfit(field, value)) is None:
         return None
     return f"{_at(wrong.path)}: {wrong.message}" if wrong.path else wrong.message
 
 
-def misfit(field: Field, value: object) -> Misfit | None:
+def misfit(field: InputField, value: object) -> Misfit | None:
     """The first part of a literal that this input can't take, or None."""
     return _misfit(field.type, value, ())
 
@@ -117,7 +117,7 @@ def misfit(field: Field, value: object) -> Misfit | None:
 # Fields
 
 
-def _fields(struct: inspect.Type) -> Iterator[Field]:
+def _fields(struct: inspect.Type) -> Iterator[InputField]:
     assert isinstance(struct, inspect.StructType)
     for field in struct.fields:
         if field.default_factory is not msgspec.NODEFAULT:
@@ -126,7 +126,7 @@ def _fields(struct: inspect.Type) -> Iterator[Field]:
             default = field.default
         else:
             default = msgspec.UNSET
-        yield Field(field.encode_name, field.type, field.required, default, _description(field.type))
+        yield InputField(field.encode_name, field.type, field.required, default, _description(field.type))
 
 
 def _description(kind: inspect.Type) -> str:
@@ -136,7 +136,7 @@ def _description(kind: inspect.Type) -> str:
     return (kind.extra_json_schema or {}).get("description") or _description(kind.type)
 
 
-def _with_nested(these: Iterable[Field]) -> Iterator[Field]:
+def _with_nested(these: Iterable[InputField]) -> Iterator[InputField]:
     for field in these:
         yield field
         for suffix, struct in _structs(field.type):

@@ -42,7 +42,7 @@ class Waiting(NamedTuple):
 End = Done | Failed | Waiting
 
 
-class Parked(Exception):
+class ParkedCall(Exception):
     """Raised by a tool whose outcome will come later, from elsewhere."""
 
     def __init__(self, wait: Waiting) -> None:
@@ -50,7 +50,7 @@ class Parked(Exception):
         self.wait = wait
 
 
-class Call(NamedTuple):
+class ToolCall(NamedTuple):
     """A call of a tool."""
 
     plan: TaskPlan
@@ -80,7 +80,7 @@ class Host(Protocol):
 
     async def sleep(self, seconds: float) -> None: ...
 
-    async def call(self, call: Call) -> Outcome:
+    async def call(self, call: ToolCall) -> Outcome:
         """Call the tool; every error is an outcome. May raise Parked."""
 
     async def content(self, reference: Reference) -> Any:

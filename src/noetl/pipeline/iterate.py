@@ -10,7 +10,7 @@ from noetl.engine.patch import SET
 from noetl.errors import TemplateError
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome, failed
-from noetl.pipeline.host import Done, Failed, Parked, Waiting
+from noetl.pipeline.host import Done, Failed, ParkedCall, Waiting
 from noetl.pipeline.plan import TaskPlan
 from noetl.pipeline.templates import template_outcome
 
@@ -89,7 +89,7 @@ async def _run_items(items: list[Pipeline], in_flight: int) -> Outcome:
         error = failures[i].error
         return Outcome("error", error=Error(error.kind, f"item {i}: {error.message}", error.retryable))
     if stopped:
-        raise Parked(Waiting("resume"))
+        raise ParkedCall(Waiting("resume"))
     return Outcome(result=results)
 
 

@@ -15,14 +15,14 @@ from noetl.engine.events import (
     TaskStarted,
 )
 from noetl.engine.patch import BadPatch, Patch
-from noetl.engine.state import Poll
+from noetl.engine.state import PollState
 from noetl.engine.tasks import repeats_after
 from noetl.errors import TemplateError
 from noetl.expression import NOW_KEY
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Error, Outcome, failed
 from noetl.model.playbook import DEFAULT_ATTEMPTS
-from noetl.pipeline.host import Call, End, Failed, Parked, Waiting
+from noetl.pipeline.host import End, Failed, ParkedCall, ToolCall, Waiting
 from noetl.pipeline.iterate import iterate
 from noetl.pipeline.plan import RulePlan, TaskPlan, first_match
 from noetl.pipeline.templates import has_references, template_error, template_outcome
@@ -70,7 +70,7 @@ class Visit:
                 rule = await templates.evaluate(lambda: first_match(rules, scope)) if rules else None
             except TemplateError as error:
                 return await self._fail_with(error)
-            except Parked as parked:
+            except ParkedCall as parked:
                 return parked.wait
             ok = self.outcome.ok
             do = rule.then.do if rule is not None else ("continue" if ok or plan.rules is not None else "fail")
@@ -113,7 +113,7 @@ class Visit:
         if plan.task.poll is not None and plan.label not in progress.polls:
             deadline = plan.task.poll.deadline
             due = None if deadline is None else host.now() + deadline
-            progress.polls[plan.label] = Poll(progress.visits[plan.label], due)
+            progress.polls[plan.label] = PollState(progress.visits[plan.label], due)
             host.tell(PollStarted(self.task, due))
         host.tell((SinkStarted if plan.task.sink else TaskStarted)(self.task, self.attempt))
         try:
@@ -129,10 +129,10 @@ class Visit:
             if plan.bound:
                 binds = plan.bound.items()
                 bound = await templates.evaluate(lambda: {path: bind(scope) for path, bind in binds}, inputs=True)
-            return await host.call(Call(plan, self.task, self.attempt, progress.repeats, inputs, bound, scope))
+            return await host.call(ToolCall(plan, self.task, self.attempt, progress.repeats, inputs, bound, scope))
         except TemplateError as error:
             return host.redact(template_outcome(error))
-        except Parked as parked:
+        except ParkedCall as parked:
             if self.pipeline.parks or parked.wait.until == "resume":
                 raise
             return failed("input", f"a task of kind {plan.kind.name} can't wait inside an iterator: use a loop")

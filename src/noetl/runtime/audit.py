@@ -29,15 +29,15 @@ NETS = 64
 """Number of compiled playbooks cached for the next executions."""
 
 
-class Progress(NamedTuple):
+class AuditProgress(NamedTuple):
     """Number of events checked, and of all events."""
 
     events: int
     total: int
 
 
-Batches = Generator[Progress, None, list[Violation]]
-Report = Callable[[Progress], None]
+Batches = Generator[AuditProgress, None, list[Violation]]
+Report = Callable[[AuditProgress], None]
 
 
 class Unresolved(NoetlError):
@@ -85,7 +85,7 @@ class Audit:
         try:
             while rows:
                 log.take(rows)
-                yield Progress(min(log.seq, moment.seq), moment.seq)
+                yield AuditProgress(min(log.seq, moment.seq), moment.seq)
                 rows = self._read(execution, log.seq, moment.seq)
         except Unresolved as error:
             return [Violation(execution, 0, "references", f"they can't be looked at: {error}")]

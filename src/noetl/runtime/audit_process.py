@@ -23,7 +23,7 @@ LARGE = 200_000
 """Number of events above which a second process is faster."""
 
 
-class Request(msgspec.Struct):
+class AuditRequest(msgspec.Struct):
     """Input of the second process. `db` may contain a password, so it is not a command-line argument."""
 
     db: str
@@ -37,7 +37,7 @@ def verify_large(db: str, store: Store, summary: Summary, report: Report | None)
         try:
             assert other.stdin is not None
             assert other.stdout is not None
-            other.stdin.write(msgspec.json.encode(Request(db, summary.execution_id)))
+            other.stdin.write(msgspec.json.encode(AuditRequest(db, summary.execution_id)))
             other.stdin.close()
             violations = Audit(store).of(summary, report, "fold")
             answer = other.stdout.read()
@@ -53,7 +53,7 @@ def verify_large(db: str, store: Store, summary: Summary, report: Report | None)
 def main() -> None:
     """The second process."""
     gc.freeze()
-    request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=AuditRequest)
     store = open_store(request.db, mode="read")
     try:
         listed = store.summaries(prefix=request.execution, limit=1)

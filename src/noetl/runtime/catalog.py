@@ -26,7 +26,7 @@ ENDINGS = ("", ".yaml", ".yml")
 MAX_SOURCES = 100
 
 
-class Source:
+class PlaybookSource:
     """The text of a playbook, its file, and the compiled playbook."""
 
     def __init__(self, file: str, text: bytes, loaded: Loaded) -> None:
@@ -52,7 +52,7 @@ class Catalog:
 
     def __init__(self, playbooks: LoadedPlaybooks, *, nats: bool = False) -> None:
         self.playbooks, self.store, self.nats = playbooks, playbooks.store, nats
-        self.sources: OrderedDict[str, Source] = OrderedDict()
+        self.sources: OrderedDict[str, PlaybookSource] = OrderedDict()
         """By digest: those that were used last."""
         self.digests: dict[str, str] = {}
         """By file: a playbook that is called a thousand times is read once."""
@@ -81,7 +81,7 @@ class Catalog:
         self._check_keychain(source.loaded.require())
         self.playbooks.add(source.loaded.require(), source.shown, source.places)
 
-    def add(self, source: Source) -> str:
+    def add(self, source: PlaybookSource) -> str:
         """Store a playbook and load it; returns its digest."""
         self._check_keychain(source.loaded.require())
         digest = self.playbooks.add(source.loaded.require(), source.shown, source.places)
@@ -104,18 +104,18 @@ class Catalog:
             if faults := missing_entries(playbook, {credential.name: credential for credential in stored}):
                 raise AuthError("; ".join(faults))
 
-    def source(self, digest: str) -> Source:
+    def source(self, digest: str) -> PlaybookSource:
         """Text and places of a playbook that is known here or in the store."""
         source = self.sources.get(digest)
         if source is None:
             stored = self._ask(self.store.playbook, digest)
             if stored is None:
                 raise NotFound(f"the playbook {digest[:12]} of this execution is not in the store")
-            source = Source(*stored, load(stored[0], stored[1], KINDS))
+            source = PlaybookSource(*stored, load(stored[0], stored[1], KINDS))
         self._remember(digest, source)
         return source
 
-    def _remember(self, digest: str, source: Source) -> None:
+    def _remember(self, digest: str, source: PlaybookSource) -> None:
         self.sources[digest] = source
         self.sources.move_to_end(digest)
         if len(self.sources) > MAX_SOURCES:
@@ -126,11 +126,11 @@ class Catalog:
         return self.playbooks.thread.submit(query, *arguments).result()
 
 
-def read(file: str) -> Source:
+def read(file: str) -> PlaybookSource:
     """Read, check and compile a file; PlaybookInvalid is left to whoever needs the playbook."""
     text = read_file(file)
     name = "<stdin>" if file == STDIN else file.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return Source(name, text, load(name, text, KINDS))
+    return PlaybookSource(name, text, load(name, text, KINDS))
 
 
 def beside(parent: str, path: str) -> str:

@@ -16,7 +16,7 @@ from noetl.access.tokens import TOKEN_START, hash_of
 from noetl.clock import Clock
 from noetl.server.problems import Refused
 from noetl.server.sessions import Sessions
-from noetl.store.access import Access, Role, Session, Token
+from noetl.store.access import Access, ApiToken, Role, Session
 
 COOKIE = "__Host-noetl"
 CSRF_HEADER = "x-csrf-token"
@@ -32,7 +32,7 @@ class Caller(NamedTuple):
 
     role: Role
     name: str
-    token: Token | None = None
+    token: ApiToken | None = None
     session: Session | None = None
 
     @property
@@ -93,7 +93,7 @@ class Authenticator:
         return caller
 
     async def _by_token(self, hash: bytes) -> Caller:
-        token: Token | None = await self.in_store(self.access.token, hash)
+        token: ApiToken | None = await self.in_store(self.access.token, hash)
         if token is None or not compare_digest(token.hash, hash):
             raise unauthorised("unknown token", invalid=True)
         if not token.is_valid(self.clock.now()):

@@ -23,7 +23,7 @@ READY = b"ready"
 """Sent after all imports, before the first request is read."""
 
 
-class Request(NamedTuple):
+class CompileRequest(NamedTuple):
     file: str
     text: bytes
     strict: bool
@@ -50,7 +50,7 @@ def main(connection: Connection) -> None:
     try:
         connection.send_bytes(READY)
         while compiled < MAX_BYTES:
-            request = Request(*pickle.loads(connection.recv_bytes()))
+            request = CompileRequest(*pickle.loads(connection.recv_bytes()))
             signal.setitimer(signal.ITIMER_PROF, request.seconds)
             answer = pickle.dumps(tuple(_compiled(request)), pickle.HIGHEST_PROTOCOL)
             signal.setitimer(signal.ITIMER_PROF, 0)
@@ -61,7 +61,7 @@ def main(connection: Connection) -> None:
         return
 
 
-def _compiled(request: Request) -> Response:
+def _compiled(request: CompileRequest) -> Response:
     try:
         loaded = load(request.file, request.text, KINDS, strict=request.strict)
     except NoetlError as error:

@@ -24,7 +24,7 @@ from noetl.dsl.compile import too_expensive
 from noetl.dsl.problem import Problem
 from noetl.errors import NoetlError, PlaybookInvalid, StoreError
 from noetl.runtime.loaded_playbooks import LoadedPlaybook
-from noetl.server.compile_process import READY, Request, Response
+from noetl.server.compile_process import READY, CompileRequest, Response
 from noetl.server.problems import Refused
 from noetl.tools.process.environment import start_python
 from noetl.tools.process.launcher import ending
@@ -58,7 +58,7 @@ class Compiled(NamedTuple):
         return self.playbook
 
 
-class Compiler:
+class PlaybookCompiler:
     def __init__(self, seconds: float = BUDGET_SECONDS, deadline: float = DEADLINE_SECONDS) -> None:
         self.seconds, self.deadline = seconds, deadline
         self.pending: Counter[str | None] = Counter()
@@ -74,15 +74,15 @@ class Compiler:
 
     async def check(self, caller: str, text: bytes, *, strict: bool = False) -> Compiled:
         """The problems of a text, without the playbook."""
-        return await self._in_turn(caller, Request(FILE, text, strict, self.seconds, whole=False))
+        return await self._in_turn(caller, CompileRequest(FILE, text, strict, self.seconds, whole=False))
 
     async def compile(self, caller: str, text: bytes) -> Compiled:
         """Compile a text from a request; Refused if the caller has too many pending."""
-        return await self._in_turn(caller, Request(FILE, text, False, self.seconds, whole=True))
+        return await self._in_turn(caller, CompileRequest(FILE, text, False, self.seconds, whole=True))
 
     async def compile_stored(self, file: str, text: bytes) -> Compiled:
         """Compile a stored text for the server itself."""
-        return await self._in_turn(None, Request(file, text, False, self.seconds * STORED_FACTOR, whole=True))
+        return await self._in_turn(None, CompileRequest(file, text, False, self.seconds * STORED_FACTOR, whole=True))
 
     def stop(self) -> None:
         """Kill the processes and fail all pending texts."""
@@ -98,7 +98,7 @@ class Compiler:
         self._threads.shutdown()
         self._end_idle()
 
-    async def _in_turn(self, caller: str | None, request: Request) -> Compiled:
+    async def _in_turn(self, caller: str | None, request: CompileRequest) -> Compiled:
         """Compile a text when it is the caller's turn and a process is free. Each caller waits with one text at a time,
         so all callers take turns."""
         pending = self.pending[caller]
@@ -114,7 +114,7 @@ class Compiler:
             if not self.pending[caller]:
                 del self.pending[caller], self._turns[caller]
 
-    async def _compile(self, caller: str | None, request: Request) -> Compiled:
+    async def _compile(self, caller: str | None, request: CompileRequest) -> Compiled:
         if self._closed:
             raise _stopping()
         loop = asyncio.get_running_loop()
@@ -133,7 +133,7 @@ class Compiler:
 
     # -- in a thread ------------------------------------------------------------------------------------------------
 
-    def _compiled(self, request: Request) -> Compiled:
+    def _compiled(self, request: CompileRequest) -> Compiled:
         response = self._ask(request)
         if (loaded := response.loaded) is None:
             raise NoetlError(response.error)
@@ -143,7 +143,7 @@ class Compiler:
             playbook = LoadedPlaybook(loaded.playbook, file, loaded.places)
         return Compiled(playbook, loaded.problems, response.valid)
 
-    def _ask(self, request: Request) -> Response:
+    def _ask(self, request: CompileRequest) -> Response:
         """The response of a process; NTL010 if the process was killed."""
         for _ in range(STARTS):
             process = self._take()
@@ -211,7 +211,7 @@ class _Process:
         except (EOFError, OSError):
             return False
 
-    def ask(self, request: Request, seconds: float) -> bytes:
+    def ask(self, request: CompileRequest, seconds: float) -> bytes:
         """The response to a request; TimeoutError, or EOFError or OSError if the process has ended."""
         self._connection.send_bytes(pickle.dumps(tuple(request), pickle.HIGHEST_PROTOCOL))
         if not self._connection.poll(seconds):

@@ -55,7 +55,7 @@ def raise_descriptor_limit() -> int:
     return DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
-class Group:
+class ConnectionGroup:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.size = 0
@@ -73,15 +73,15 @@ class Connections(ServerState):
     def __init__(self, limits: ConnectionLimits, descriptors: int, proxies: Iterable[str] = ()) -> None:
         super().__init__()
         self.limits = limits
-        self.all = Group(min(limits.connections, max(descriptors - RESERVED_DESCRIPTORS, descriptors // 2)))
+        self.all = ConnectionGroup(min(limits.connections, max(descriptors - RESERVED_DESCRIPTORS, descriptors // 2)))
         self.proxies = [ip_network(proxy) for proxy in proxies]
-        self.by_address: dict[str, Group] = {}
+        self.by_address: dict[str, ConnectionGroup] = {}
         self.open: set[Connection] = set()
 
     def admit(self, connection: Connection, address: str) -> bool:
         """Add a connection and close another one if a limit is reached; False if none can be closed."""
         key = self._key(address)
-        own = self.by_address.get(key) or Group(self._share(address))
+        own = self.by_address.get(key) or ConnectionGroup(self._share(address))
         for group in (own, self.all):
             if group.size >= group.limit:
                 victim = group.victim()
@@ -125,7 +125,7 @@ class Connection(H11Protocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.groups: tuple[Group, ...] = ()
+        self.groups: tuple[ConnectionGroup, ...] = ()
         self.address = ""
         self.is_proven = False
         """Whether this connection has completed a request."""

@@ -14,7 +14,7 @@ from noetl.model.playbook import Playbook
 from noetl.runtime.loaded_playbooks import LoadedPlaybook, LoadedPlaybooks, single_flight
 from noetl.runtime.preflight import obstacles
 from noetl.runtime.store_thread import StoreThread
-from noetl.server.compiler import Compiled, Compiler
+from noetl.server.compiler import Compiled, PlaybookCompiler
 from noetl.server.problems import Refused
 from noetl.store.ports import Store
 
@@ -30,7 +30,7 @@ class Playbooks:
 
     def __init__(self, store: Store, thread: StoreThread, *, nats: bool = False) -> None:
         self.store, self.thread, self.nats = store, thread, nats
-        self.compiler = Compiler()
+        self.compiler = PlaybookCompiler()
         self.loaded = LoadedPlaybooks(store, self._compile_stored, thread)
         self._digests: OrderedDict[bytes, str] = OrderedDict()
         """By the hash of the text, so that a text that is started often is compiled once."""

@@ -21,7 +21,7 @@ MOST_SPANS = 10_000
 """Maximum number of spans of an execution; its own span has the number of those left out."""
 
 
-class Span(msgspec.Struct, frozen=True):
+class TraceSpan(msgspec.Struct, frozen=True):
     name: str
     id: str
     parent: str | None
@@ -35,10 +35,10 @@ class Span(msgspec.Struct, frozen=True):
 class Spans:
     def __init__(self, execution: str, path: str) -> None:
         self.execution, self.path = execution, path
-        self.open: dict[str, Span] = {}
+        self.open: dict[str, TraceSpan] = {}
         self.made = self.left_out = 0
 
-    def of(self, rows: Iterable[Row]) -> Iterator[Span]:
+    def of(self, rows: Iterable[Row]) -> Iterator[TraceSpan]:
         """The spans that end in these rows, which come in order."""
         for row in rows:
             event = decode(row.type, row.data)
@@ -49,20 +49,20 @@ class Spans:
                 else:
                     self.left_out += 1
 
-    def _ended(self, event: e.Event, at: float) -> Iterator[Span]:
+    def _ended(self, event: e.Event, at: float) -> Iterator[TraceSpan]:
         """The spans that an event ends; one that it begins is opened."""
         attributes: dict[str, Any]
         match event:
             case e.ExecutionRequested():
                 attributes = {"noetl.execution_id": self.execution, "noetl.path": self.path}
-                self._begin(self.execution, Span(f"execution {self.path}", self._id(), None, at, at, attributes))
+                self._begin(self.execution, TraceSpan(f"execution {self.path}", self._id(), None, at, at, attributes))
             case e.StepScheduled(run=run):
                 attributes = {"noetl.step": step_of(run), "noetl.step_run_id": run}
-                self._begin(run, Span(f"step {step_of(run)}", self._id(run), self._id(), at, at, attributes))
+                self._begin(run, TraceSpan(f"step {step_of(run)}", self._id(run), self._id(), at, at, attributes))
             case e.IterationStarted(run=run, index=index):
                 key, name = iteration_id(run, index), f"iteration {step_of(run)}"
                 attributes = {"noetl.step_run_id": run, "noetl.iteration": index}
-                self._begin(key, Span(name, self._id(key), self._id(run), at, at, attributes))
+                self._begin(key, TraceSpan(name, self._id(key), self._id(run), at, at, attributes))
             case e.StepDone(run=run) | e.LoopDone(run=run):
                 yield from self._end(run, at)
             case e.StepFailed(run=run, error=error):
@@ -85,18 +85,18 @@ class Spans:
         """The id of the span of the execution, or of a step run or an iteration."""
         return span_id(self.execution, *run)
 
-    def _begin(self, key: str, span: Span) -> None:
+    def _begin(self, key: str, span: TraceSpan) -> None:
         self.open.setdefault(key, span)  # a lease that is granted again does not begin it anew
 
-    def _end(self, key: str, at: float, error: str | None = None, **more: Any) -> Iterator[Span]:
+    def _end(self, key: str, at: float, error: str | None = None, **more: Any) -> Iterator[TraceSpan]:
         if (span := self.open.pop(key, None)) is not None:
             yield replace(span, end=at, attributes=span.attributes | more, error=error)
 
-    def _task(self, event: e.TaskDone, at: float) -> Span:
+    def _task(self, event: e.TaskDone, at: float) -> TraceSpan:
         """A task by its duration: its start is stored with its end at the latest."""
         task, error = event.task, event.outcome.error
         iteration = iteration_id(task.run, task.index)
-        return Span(
+        return TraceSpan(
             f"task {task.label}",
             span_id(action_id(self.execution, task), str(event.attempt)),
             self._id(iteration if iteration in self.open else task.run),

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from noetl.engine.state import Execution
 from noetl.errors import StoreError, UsageError
 from noetl.model.identity import span_id
-from noetl.server.spans import Span, Spans
+from noetl.server.spans import Spans, TraceSpan
 from noetl.store.ports import Store
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Traces:
             links.append(Point(trace_of(execution), span_id(execution)))
         name, now = f"{call.endpoint.method} {call.endpoint.path}", time.time()
         error = str(status) if status >= 500 else None
-        span = Span(name, point.span, caller.span if caller else None, now - seconds, now, attributes, error)
+        span = TraceSpan(name, point.span, caller.span if caller else None, now - seconds, now, attributes, error)
         self._send(point.trace, span, links, server=True)
 
     # -- executions -------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Traces:
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
-    def _send(self, trace: str, span: Span, links: list[Point] | None = None, server: bool = False) -> None:
+    def _send(self, trace: str, span: TraceSpan, links: list[Point] | None = None, server: bool = False) -> None:
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 

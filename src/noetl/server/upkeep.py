@@ -26,7 +26,7 @@ InStore = Callable[..., Awaitable[Any]]
 """Asks the store of the server, in its thread."""
 
 
-class Verified(NamedTuple):
+class VerifyResult(NamedTuple):
     """How many executions were looked at, what is wrong with them, and behind which one there are more."""
 
     executions: int
@@ -50,15 +50,15 @@ class Upkeep:
         """Remove up to so many of them; how many. Whether content is old enough is judged by the store's clock."""
         return await self._do(lambda store: store.prune(before, limit))
 
-    async def verify(self, execution: str) -> Verified:
+    async def verify(self, execution: str) -> VerifyResult:
         """What is wrong with an execution; NotFound if there is none."""
         listed = await self._do(lambda store: store.summaries(prefix=execution, limit=1))
         if not listed:
             raise NotFound(f"no execution {execution}")
         audit = await self._do(Audit)
-        return Verified(1, await self._verified(audit, listed[0]), None)
+        return VerifyResult(1, await self._verified(audit, listed[0]), None)
 
-    async def verify_page(self, cursor: str, limit: int) -> Verified:
+    async def verify_page(self, cursor: str, limit: int) -> VerifyResult:
         """What is wrong with executions behind a cursor, newest first."""
         listed = await self._do(lambda store: store.summaries(before=cursor, limit=limit + 1))
         audit, give_up = await self._do(Audit), monotonic() + VERIFY_SECONDS
@@ -69,7 +69,7 @@ class Upkeep:
             checked += 1
             if monotonic() > give_up:
                 break
-        return Verified(checked, violations, listed[checked - 1].execution_id if checked < len(listed) else None)
+        return VerifyResult(checked, violations, listed[checked - 1].execution_id if checked < len(listed) else None)
 
     async def _verified(self, audit: Audit, summary: Summary) -> list[Violation]:
         """A batch of events at a time: other work on the store goes between them."""

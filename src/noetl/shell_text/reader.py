@@ -16,14 +16,14 @@ Part = str | int
 """Text of the command, or the number of a template in it."""
 
 
-class Use(NamedTuple):
+class TemplateUse(NamedTuple):
     """A template of the command and its context."""
 
     number: int
     context: Context
 
 
-Plan = list[str | Use]
+Plan = list[str | TemplateUse]
 
 
 class Command(Struct):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from noetl.errors import TemplateSyntax
 from noetl.shell_text.code import AS_NUMBER, OUTPUT, TEMPLATE, rejections, subscript_rejection, tainted
-from noetl.shell_text.reader import Command, Context, Part, Plan, Reader, Use
+from noetl.shell_text.reader import Command, Context, Part, Plan, Reader, TemplateUse
 
 SEPARATORS = " \t\n;&|()<>"
 PASS_INPUT_ON = (["echo"], ["printf"], ["cat"], ["tee"])
@@ -60,7 +60,7 @@ class Scanner(Reader):
         if command.offset is None:
             command.offset = self.offsets[number]
         command.add(TEMPLATE)
-        self.out.append(Use(number, context))
+        self.out.append(TemplateUse(number, context))
         self.position += 1
 
     def use_unquoted(self, command: Command) -> None:

@@ -31,7 +31,7 @@ STANDARD = Dialect()
 SNOWFLAKE = Dialect(backslashes=True, nested_comments=False, slashes=True)
 
 
-class Token(NamedTuple):
+class SqlToken(NamedTuple):
     """`kind`: space, comment, string, name (in double quotes), dollar, word, number, mark, symbol."""
 
     kind: str
@@ -75,7 +75,7 @@ COMMENT_BOUND = re.compile(r"/\*|\*/")
 LINE_END = re.compile(r"[\n\r]")
 
 
-def tokens(text: str, dialect: Dialect = STANDARD, mark: str = "") -> Iterator[Token]:
+def tokens(text: str, dialect: Dialect = STANDARD, mark: str = "") -> Iterator[SqlToken]:
     position = 0
     while position < len(text):
         token = _token(text, position, dialect)
@@ -83,39 +83,41 @@ def tokens(text: str, dialect: Dialect = STANDARD, mark: str = "") -> Iterator[T
         position = token.end
 
 
-def _token(text: str, start: int, dialect: Dialect) -> Token:
+def _token(text: str, start: int, dialect: Dialect) -> SqlToken:
     match = TOKEN.match(text, start)
     assert match is not None
     kind, end = str(match.lastgroup), match.end()
     match kind:
         case "line":
-            return Token("comment", start, end)
+            return SqlToken("comment", start, end)
         case "block":
             end = end_of_comment(text, start, dialect)
-            return Token("comment", start, end, text.endswith("*/", start + 4, end))
+            return SqlToken("comment", start, end, text.endswith("*/", start + 4, end))
         case "string":
             escaped = dialect.backslashes or text[start] in "Ee"
             return _string(text, start, end, REST_OF_ESCAPED if escaped else REST_OF_STRING)
         case "name":
             rest = REST_OF_NAME.match(text, end)
             assert rest is not None
-            return Token(kind, start, rest.end(), rest[0].endswith('"'))
+            return SqlToken(kind, start, rest.end(), rest[0].endswith('"'))
         case "dollar":
             close = text.find(match[0], end)
-            return Token(kind, start, len(text), False) if close < 0 else Token(kind, start, close + len(match[0]))
+            return (
+                SqlToken(kind, start, len(text), False) if close < 0 else SqlToken(kind, start, close + len(match[0]))
+            )
         case "symbol" if dialect.slashes and text.startswith("//", start):
-            return Token("comment", start, end_of_line(text, start))
-    return Token(kind, start, end)
+            return SqlToken("comment", start, end_of_line(text, start))
+    return SqlToken(kind, start, end)
 
 
-def _string(text: str, start: int, opened: int, rest: re.Pattern[str]) -> Token:
+def _string(text: str, start: int, opened: int, rest: re.Pattern[str]) -> SqlToken:
     while True:
         match = rest.match(text, opened)
         if match is None or not match[0].endswith("'"):  # there is no match if a backslash is the last character
-            return Token("string", start, len(text), False)
+            return SqlToken("string", start, len(text), False)
         more = CONTINUATION.match(text, match.end() - 1)
         if more is None:
-            return Token("string", start, match.end())
+            return SqlToken("string", start, match.end())
         opened = more.end()
 
 

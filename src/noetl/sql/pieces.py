@@ -19,7 +19,7 @@ from noetl.expression.filters import SQL_FILTERS
 from noetl.expression.missing import Missing
 from noetl.expression.operators import has_missing
 from noetl.expression.parsing import syntax_tree
-from noetl.expression.run import Run
+from noetl.expression.run import Evaluation
 from noetl.expression.sealed import revealed
 from noetl.expression.template import as_data
 from noetl.expression.text import to_json, to_text
@@ -40,7 +40,7 @@ class TemplateValue(NamedTuple):
 Piece: TypeAlias = str | TemplateValue
 
 
-class PieceRun(Run):
+class PieceRun(Evaluation):
     __slots__ = ("pieces",)
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class _PieceCompiler(Compiler):
         return self._hole(subject, place)
 
     def _text(self, text: str) -> Statement:
-        def emit(scope: Scope, run: Run) -> None:
+        def emit(scope: Scope, run: Evaluation) -> None:
             assert isinstance(run, PieceRun)
             run.print(text)  # counts it
             run.pieces.append(text)
@@ -102,7 +102,7 @@ class _PieceCompiler(Compiler):
     def _hole(self, node: nodes.Expr, place: TemplatePosition) -> Statement:
         evaluate, source, fail = self.expression(node), self.source, self.failing(node)
 
-        def emit(scope: Scope, run: Run) -> None:
+        def emit(scope: Scope, run: Evaluation) -> None:
             assert isinstance(run, PieceRun)
             value = evaluate(scope, run)
             missing = value if isinstance(value, Missing) else has_missing(value, run.budget) if run.holes else None

@@ -19,7 +19,7 @@ MAX_SESSION_SECONDS = 7 * 24 * 3600.0
 """Lifetime of a session: without use, and in total."""
 
 
-class Token(msgspec.Struct, frozen=True):
+class ApiToken(msgspec.Struct, frozen=True):
     """A stored token. `pool` limits the token of a worker to one pool."""
 
     id: str
@@ -65,16 +65,16 @@ class Access:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    def add_token(self, token: Token) -> None:
+    def add_token(self, token: ApiToken) -> None:
         self._db.write("add_token", *astuple(token))
 
-    def token(self, hash: bytes) -> Token | None:
+    def token(self, hash: bytes) -> ApiToken | None:
         """The token with the hash of this secret, also one that has ended."""
-        return self._db.get(Token, "get_token", hash)
+        return self._db.get(ApiToken, "get_token", hash)
 
-    def tokens(self) -> list[Token]:
+    def tokens(self) -> list[ApiToken]:
         """Every token, the oldest first."""
-        return [Token(*row) for row in self._db.rows("list_tokens")]
+        return [ApiToken(*row) for row in self._db.rows("list_tokens")]
 
     def revoke_token(self, id: str, now: float) -> bool:
         """False if there is no such token or it was revoked before."""

@@ -29,23 +29,23 @@ def load_queries(folder: Path, parameter: str = "?") -> dict[str, str]:
     return {name: "\n".join(lines) for name, lines in queries.items()}
 
 
-class Migration(NamedTuple):
+class SchemaMigration(NamedTuple):
     version: int
     name: str
     sql: str
 
 
-def migrations_in(folder: Path) -> list[Migration]:
+def migrations_in(folder: Path) -> list[SchemaMigration]:
     """The files `0001_NAME.sql`, `0002_NAME.sql` and so on."""
     migrations = []
     for number, file in enumerate(sorted(folder.glob("*.sql")), start=1):
         digits, _, name = file.stem.partition("_")
         assert int(digits) == number, f"{file.name} should be number {number}"
-        migrations.append(Migration(number, name, file.read_text("utf-8")))
+        migrations.append(SchemaMigration(number, name, file.read_text("utf-8")))
     return migrations
 
 
-def pending(migrations: Sequence[Migration], version: int, database: str) -> Sequence[Migration]:
+def pending(migrations: Sequence[SchemaMigration], version: int, database: str) -> Sequence[SchemaMigration]:
     """The migrations that a database of this version needs; NewerDatabase if the version is unknown."""
     if version > len(migrations):
         raise NewerDatabase(

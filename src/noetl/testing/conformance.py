@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from noetl.model.inputs import Row, rows, schema
+from noetl.model.inputs import InputRow, rows, schema
 from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome
 from noetl.testing.example import CALL_SECONDS, Example, call_all, cancel_call, close_twice, leaked_tasks, odd_variants
@@ -105,7 +105,7 @@ def json_schema(tool: Tool, examples: Examples) -> Iterator[str]:
         yield f"the inputs have no JSON Schema: {type(error).__name__}: {error}"
 
 
-def _rows(kind: Kind) -> list[Row]:
+def _rows(kind: Kind) -> list[InputRow]:
     """The inputs; none of a model without a schema."""
     try:
         return rows(kind)

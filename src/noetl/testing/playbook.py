@@ -26,7 +26,7 @@ from noetl.model.kind import Kind
 from noetl.model.outcome import Outcome
 from noetl.reference import Reference
 from noetl.results.read import read_value
-from noetl.runtime.catalog import Catalog, Source, read
+from noetl.runtime.catalog import Catalog, PlaybookSource, read
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.preflight import obstacles
 from noetl.runtime.report import report
@@ -87,10 +87,10 @@ def run_playbook(
     return asyncio.run(trial.run(source, dict(payload or {}), dict(ctx or {}), signals or {}, seconds))
 
 
-def _source(playbook: str | os.PathLike[str]) -> Source:
+def _source(playbook: str | os.PathLike[str]) -> PlaybookSource:
     if isinstance(playbook, str) and "\n" in playbook:
         text = dedent(playbook).encode()
-        return Source(str(Path(TEXT_NAME).absolute()), text, load(TEXT_NAME, text, KINDS))
+        return PlaybookSource(str(Path(TEXT_NAME).absolute()), text, load(TEXT_NAME, text, KINDS))
     return read(os.fspath(playbook))
 
 
@@ -119,7 +119,12 @@ class _Trial:
         self.engine = Embedded(playbooks, _WithFakes(tools), clock, self.catalog.find, open_credential=open_credential)
 
     async def run(
-        self, source: Source, payload: dict[str, Any], ctx: dict[str, Any], signals: Mapping[str, Any], seconds: float
+        self,
+        source: PlaybookSource,
+        payload: dict[str, Any],
+        ctx: dict[str, Any],
+        signals: Mapping[str, Any],
+        seconds: float,
     ) -> Finished:
         try:
             for obstacle in obstacles(source.loaded.require(), nats=True):  # the store of the test has a copy
@@ -160,7 +165,7 @@ class _Trial:
             return None  # a child is about to start, or its end is not reported yet
         return min((at for state in live for at in state.timers.values()), default=None)
 
-    def _finished(self, state: Execution, source: Source) -> Finished:
+    def _finished(self, state: Execution, source: PlaybookSource) -> Finished:
         run = report(state, source.shown, source.places, 0)
         rows = self.store.read(state.id)
         events = [envelope(state.id, row.seq, row.at, decode(row.type, row.data)) for row in rows]

@@ -21,7 +21,7 @@ from noetl.tools.base import Context
 from noetl.tools.container import Inputs, Limits, Mount
 from noetl.tools.files import task_folder
 from noetl.tools.http_client.network import guard
-from noetl.tools.process.call import Output, check_arguments, outcome_of, stdin_bytes, word
+from noetl.tools.process.call import ProcessOutput, check_arguments, outcome_of, stdin_bytes, word
 from noetl.tools.process.program import Ending
 from noetl.tools.sandbox import PROCESSES
 
@@ -217,7 +217,7 @@ async def _run(engine: AsyncClient, body: dict[str, Any], inputs: Inputs, contex
     stdin = stdin_bytes(inputs.stdin)
     params = {"platform": inputs.platform} if inputs.platform else {}
     container = (await _request(engine, "POST", "/containers/create", json=body, params=params)).json()["Id"]
-    output = Output(context)
+    output = ProcessOutput(context)
     try:
         async with _attached(engine, container, stdin) as stream:
             await _request(engine, "POST", f"/containers/{container}/start")
@@ -267,7 +267,7 @@ async def _write_stdin(stream: Any, text: bytes | None) -> None:
             stream.get_extra_info("socket").shutdown(socket.SHUT_WR)
 
 
-def _feed_frames(data: bytes, output: Output) -> bytes:
+def _feed_frames(data: bytes, output: ProcessOutput) -> bytes:
     """Pass complete frames to the output; return the rest."""
     start = 0
     while (begin := start + HEADER_BYTES) <= len(data):

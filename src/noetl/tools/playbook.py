@@ -28,7 +28,7 @@ KIND = Kind(
 async def run(inputs: Inputs, context: Context) -> Outcome:
     """Asks for the child and parks until it has ended. Its payload is the task's own args, not the token's."""
     # The front end reads this module too and has no use for the interpreter of pipelines.
-    from noetl.pipeline.host import Parked, Waiting
+    from noetl.pipeline.host import ParkedCall, Waiting
 
     if not inputs.path:
         return failed("input", "playbook: the path is empty")
@@ -39,4 +39,4 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
         "step": context.step,
     }
     due = context.now + context.timeout if isinstance(context.timeout, int | float) else None
-    raise Parked(Waiting("child", child_id(context.action, context.attempt), due, request))
+    raise ParkedCall(Waiting("child", child_id(context.action, context.attempt), due, request))

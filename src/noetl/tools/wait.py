@@ -25,7 +25,7 @@ KIND = Kind(
 async def run(inputs: Inputs, context: Context) -> Outcome:
     """Parks until the signal comes, for ever if no `spec.timeout` is given. The outcome is made where it arrives."""
     # The front end reads this module too and has no use for the interpreter of pipelines.
-    from noetl.pipeline.host import Parked, Waiting
+    from noetl.pipeline.host import ParkedCall, Waiting
 
     if not inputs.signal:
         return failed("input", "wait: the signal has no name")
@@ -33,4 +33,4 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
         message = "wait: the name of the signal holds a secret, and whoever sends it would have to write it down"
         return failed("input", message)
     due = context.now + context.timeout if isinstance(context.timeout, int | float) else None
-    raise Parked(Waiting("signal", inputs.signal, due))
+    raise ParkedCall(Waiting("signal", inputs.signal, due))

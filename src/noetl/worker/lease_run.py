@@ -10,7 +10,7 @@ from noetl.engine.loops import FAST_LANE_SECONDS
 from noetl.engine.state import Progress
 from noetl.keychain.keychain import Keychain, StoredCredential
 from noetl.model.outcome import Outcome
-from noetl.pipeline.host import Call, Done, Failed, Waiting
+from noetl.pipeline.host import Done, Failed, ToolCall, Waiting
 from noetl.pipeline.run import Pipeline
 from noetl.reference import KeychainView
 from noetl.scope import Scope, StepsView
@@ -147,7 +147,7 @@ class LeaseRun:
     def paused(self) -> bool:
         return self.worker.draining or self.worker.link.paused(self.work.execution)
 
-    async def call(self, call: Call) -> Outcome:
+    async def call(self, call: ToolCall) -> Outcome:
         """Call the tool; secrets in its outcome are redacted, and a large result becomes a reference."""
         outcome = await self.keychain.redactor.redact_apart(await self.tools.call(call))
         return await self.results.store(call.plan, outcome)

@@ -14,7 +14,7 @@ from noetl.expression import Sealed, revealed
 from noetl.keychain.keychain import Keychain, open_handle
 from noetl.model.identity import TaskId, action_id
 from noetl.model.outcome import Failure, Outcome, failed
-from noetl.pipeline.host import Call, Parked
+from noetl.pipeline.host import ParkedCall, ToolCall
 from noetl.pipeline.plan import TaskPlan
 from noetl.pipeline.templates import has_references
 from noetl.reference import BINARY, KEYCHAIN, Reference, TooLarge
@@ -36,7 +36,7 @@ class ToolCaller:
         self.link, self.work = reporter.link, reporter.work
         self.folder = self.link.folder(self.work.digest)
 
-    async def call(self, call: Call) -> Outcome:
+    async def call(self, call: ToolCall) -> Outcome:
         """The outcome of the tool. May raise Parked, or Rejected if the lease is void."""
         plan = call.plan
         run = self.registry.runner(plan.kind.name)
@@ -55,7 +55,7 @@ class ToolCaller:
                 return await run(inputs, context)
             async with asyncio.timeout(limit):
                 return await run(inputs, context)
-        except Parked:
+        except ParkedCall:
             raise
         except Failure as failure:
             return failure.outcome
@@ -68,7 +68,7 @@ class ToolCaller:
             last = traceback.extract_tb(error.__traceback__)[-1]
             return failed("internal", f"{type(error).__name__}: {error} ({last.name}:{last.lineno})")
 
-    async def _context(self, call: Call) -> Context:
+    async def _context(self, call: ToolCall) -> Context:
         plan, task, args, redact = call.plan, call.task, call.scope["args"], self.keychain.redactor.redact
         if plan.kind.takes_args:
             args = await self._opened(args)

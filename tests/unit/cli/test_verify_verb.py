@@ -15,7 +15,7 @@ from bench.verify import write
 from command import environment, file, noetl
 from terminal import HEAD, data
 
-from noetl.runtime.audit import Audit, Progress
+from noetl.runtime.audit import Audit, AuditProgress
 from noetl.runtime.audit_process import verify_large
 from noetl.store.sqlite import SqliteStore
 
@@ -136,7 +136,7 @@ def test_two_processes_find_what_one_finds(tmp_path: Path, sql: str) -> None:
     db.execute(sql)
     db.close()
     store = SqliteStore.open_existing(path)
-    reports: list[Progress] = []
+    reports: list[AuditProgress] = []
     (summary,) = store.summaries()
     one = Audit(store).of(summary)
     two = verify_large(str(path), store, summary, reports.append)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.drawing.net import Edge, Net, catches_failure, duration, net_of, one_line
+from noetl.drawing.net import DrawnNet, Edge, catches_failure, duration, net_of, one_line
 from noetl.model.playbook import Playbook, Task
 
 from .nets import BRANCH, CLASSIC, FAN, HOSTILE, MIXED, POLL, playbook, step
@@ -13,7 +13,7 @@ def edge(book: Playbook, source: str, target: str) -> Edge:
     return next(each for each in net.edges if ends(net, each) == (source, target))
 
 
-def ends(net: Net, edge: Edge) -> tuple[str, str]:
+def ends(net: DrawnNet, edge: Edge) -> tuple[str, str]:
     return net.nodes[edge.source].name, net.nodes[edge.target].name
 
 

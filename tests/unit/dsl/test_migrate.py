@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from noetl.classic.layout import Layout
+from noetl.classic.layout import YamlLayout
 from noetl.cli import playbook as verb
 from noetl.dsl.compile import load
 from noetl.dsl.migrate import Migration, migrate
@@ -36,7 +36,7 @@ def playbook(steps: str, *, root: str = "", ends: str = "a b c") -> str:
 
 def comments(text: str) -> list[str]:
     """Every comment of a text, in the order of the alphabet."""
-    layout = Layout(text.replace("\r\n", "\n").removeprefix("\ufeff"))
+    layout = YamlLayout(text.replace("\r\n", "\n").removeprefix("\ufeff"))
     return sorted(layout.behind(offset).strip() for offset in layout.comments.values())
 
 
@@ -553,7 +553,7 @@ def test_a_construct_that_touches_the_root_is_rewritten(name: str) -> None:
 
 def commented(text: str) -> str:
     """The text with a comment above and beside every line that can have one."""
-    layout, found, offset = Layout(text), [], 0
+    layout, found, offset = YamlLayout(text), [], 0
     for number, line in enumerate(text.split("\n")):
         free = not layout.in_scalar(offset) or line.startswith(("apiVersion", "kind", "metadata", "workflow"))
         if free and line.strip():

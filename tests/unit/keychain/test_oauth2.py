@@ -14,7 +14,7 @@ from werkzeug import Request, Response
 
 from noetl.keychain import oauth2
 from noetl.keychain.keychain import Keychain, StoredCredential
-from noetl.keychain.tokens import Token, TokenCache
+from noetl.keychain.tokens import AccessToken, TokenCache
 from noetl.model.outcome import Failure
 from noetl.model.playbook import Credential
 
@@ -196,8 +196,8 @@ def test_tokens_that_have_ended_are_forgotten() -> None:
             await tokens.get(number, given)
             now += 1000
 
-    async def given() -> Token:
-        return Token("value", 100)
+    async def given() -> AccessToken:
+        return AccessToken("value", 100)
 
     asyncio.run(story())
     assert len(tokens._tokens) == 1

@@ -22,7 +22,7 @@ from noetl.errors import NotFound
 from noetl.host.local_link import LocalLink
 from noetl.keychain.keychain import StoredCredential
 from noetl.server.app import create_app
-from noetl.server.compiler import Compiler, _Process
+from noetl.server.compiler import PlaybookCompiler, _Process
 from noetl.server.connections import ConnectionLimits
 from noetl.server.listen import HttpServer, bound
 from noetl.server.options import ServerSettings
@@ -153,8 +153,8 @@ class ApiServer:
         self.store.close()
 
     @property
-    def _compiler(self) -> Compiler:
-        compiler: Compiler = self.app.api.playbooks.compiler
+    def _compiler(self) -> PlaybookCompiler:
+        compiler: PlaybookCompiler = self.app.api.playbooks.compiler
         return compiler
 
     @property
@@ -189,14 +189,14 @@ _idle_processes: list[_Process] = []
 """Compile processes of servers that have ended: to start one takes longer than most tests."""
 
 
-def _lend_process(compiler: Compiler) -> None:
+def _lend_process(compiler: PlaybookCompiler) -> None:
     with suppress(IndexError):
         process = _idle_processes.pop()
         compiler._processes.add(process)
         compiler._idle.append(process)
 
 
-def _take_back_process(compiler: Compiler) -> None:
+def _take_back_process(compiler: PlaybookCompiler) -> None:
     with suppress(IndexError):
         process = compiler._idle.pop()
         compiler._processes.discard(process)

@@ -29,7 +29,7 @@ from noetl.engine.net import Net
 from noetl.runtime.loaded_playbooks import LoadedPlaybook
 from noetl.server import compile_process
 from noetl.server import compiler as compiler_module
-from noetl.server.compiler import MAX_TEXTS_PER_CALLER, PROCESSES, Compiler
+from noetl.server.compiler import MAX_TEXTS_PER_CALLER, PROCESSES, PlaybookCompiler
 from noetl.server.playbooks import Playbooks
 from noetl.tools.registry import KINDS
 from noetl.worker.playbook_cache import MAX_PLAYBOOKS, PlaybookCache
@@ -93,7 +93,7 @@ def playbooks_of(server: ApiServer) -> Playbooks:
     return playbooks
 
 
-def compiler_of(server: ApiServer) -> Compiler:
+def compiler_of(server: ApiServer) -> PlaybookCompiler:
     return playbooks_of(server).compiler
 
 
@@ -298,12 +298,12 @@ def test_a_caller_with_too_many_texts_is_refused_and_delays_nobody(serving: Call
 def test_callers_take_turns() -> None:
     order: list[str] = []
 
-    async def one(compiler: Compiler, caller: str, text: str) -> None:
+    async def one(compiler: PlaybookCompiler, caller: str, text: str) -> None:
         await compiler.check(caller, text.encode())
         order.append(caller)
 
     async def story() -> None:
-        compiler = Compiler(0.2)
+        compiler = PlaybookCompiler(0.2)
         asked = [(f"busy {caller}", BUSY) for caller in range(PROCESSES) for _ in range(3)]
         await asyncio.gather(*(one(compiler, caller, text) for caller, text in [*asked, ("good", HELLO)]))
         compiler.close()
@@ -345,7 +345,7 @@ def test_a_process_that_has_compiled_much_is_replaced() -> None:
     text = HELLO.encode() + b"# " + b"x" * 900_000
 
     async def story() -> None:
-        compiler = Compiler()
+        compiler = PlaybookCompiler()
         processes = set()
         for _ in range(compile_process.MAX_BYTES // len(text) + 3):
             assert (await compiler.check("anybody", text)).valid

@@ -21,7 +21,7 @@ from tests.acceptance.modes.stage import environment
 from tests.servers.patience import PATIENCE_SECONDS, until
 
 from noetl.server.call import BodyMemory
-from noetl.server.connections import ConnectionLimits, Connections, Group, raise_descriptor_limit
+from noetl.server.connections import ConnectionGroup, ConnectionLimits, Connections, raise_descriptor_limit
 from noetl.server.problems import Refused
 
 HALF = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "
@@ -191,7 +191,7 @@ class Closable:
 
     def __init__(self, connections: Connections, address: str) -> None:
         self.connections, self.address = connections, address
-        self.groups: tuple[Group, ...] = ()
+        self.groups: tuple[ConnectionGroup, ...] = ()
         self.is_closed = not connections.admit(self, address)  # type: ignore[arg-type]
         for group in self.groups:
             group.unproven[self] = None  # type: ignore[index]

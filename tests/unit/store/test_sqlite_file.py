@@ -16,7 +16,7 @@ import pytest
 from noetl.errors import DiskFull, FileMissing, NewerDatabase, StoreError, UsageError
 from noetl.store.codec import ZERO
 from noetl.store.ports import Change, Row, Summary
-from noetl.store.sql_files import Migration, migrations_in, pending
+from noetl.store.sql_files import SchemaMigration, migrations_in, pending
 from noetl.store.sqlite import SqliteStore, fair_lock
 from noetl.store.sqlite import database as module
 from noetl.store.sqlite.database import MIGRATIONS
@@ -186,8 +186,8 @@ def test_an_older_database_is_migrated_in_one_go(
     store.commit([change(A, 0)])
     store.close()
     known = migrations_in(MIGRATIONS)
-    good = Migration(len(known) + 1, "tag", "CREATE TABLE tag (a); INSERT INTO tag VALUES (1)")
-    bad = Migration(len(known) + 2, "bad", "CREATE TABLE more (a); INSERT INTO missing VALUES (1)")
+    good = SchemaMigration(len(known) + 1, "tag", "CREATE TABLE tag (a); INSERT INTO tag VALUES (1)")
+    bad = SchemaMigration(len(known) + 2, "bad", "CREATE TABLE more (a); INSERT INTO missing VALUES (1)")
     monkeypatch.setattr(module, "migrations_in", lambda folder: [*known, good, bad])
     with pytest.raises(StoreError, match="no such table: missing"):
         SqliteStore(path)

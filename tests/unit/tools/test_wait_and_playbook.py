@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from noetl.model.identity import child_id
-from noetl.pipeline.host import Parked, Waiting
+from noetl.pipeline.host import ParkedCall, Waiting
 from noetl.tools import playbook, wait
 from noetl.tools.base import Context
 
@@ -32,7 +32,7 @@ def context(**given: Any) -> Context:
 
 
 def waiting(run: Any, inputs: Any, given: Context) -> Waiting:
-    with pytest.raises(Parked) as parked:
+    with pytest.raises(ParkedCall) as parked:
         asyncio.run(run(inputs, given))
     return parked.value.wait
 

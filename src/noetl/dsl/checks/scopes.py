@@ -126,7 +126,7 @@ class Names(NamedTuple):
         return self.workload | self.ctx | self.args | self.steps
 
 
-class Local(NamedTuple):
+class LocalName(NamedTuple):
     """The bare names inside one pipeline."""
 
     iter: frozenset[str] = frozenset()
@@ -155,17 +155,17 @@ class Locals:
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self._steps: dict[int, Local] = {}
+        self._steps: dict[int, LocalName] = {}
 
-    def of(self, site: TaskSite) -> Local:
+    def of(self, site: TaskSite) -> LocalName:
         """The names that one task can see."""
         (iteration, _, args), labels = self.of_step(site.step), site.visible
         if site.outer:
             iteration |= {outer.tree.get("iterator", "") for outer in site.outer}
             labels = labels.union(*(outer.visible for outer in site.outer))
-        return Local(iteration, labels, args.union(own) if (own := site.tree.get("args")) else args)
+        return LocalName(iteration, labels, args.union(own) if (own := site.tree.get("args")) else args)
 
-    def of_step(self, step: Map) -> Local:
+    def of_step(self, step: Map) -> LocalName:
         """The names that the parts of a step outside of its tasks can see."""
         if id(step) not in self._steps:
             loop = step.get("loop", {})
@@ -174,5 +174,5 @@ class Locals:
                 for _, then, _ in rules(site.tree):
                     names |= set(then.get("set_iter", {}))
             labels = frozenset(item.label for item in labelled_items(step.get("tool")))
-            self._steps[id(step)] = Local(frozenset(names), labels, frozenset(self.document.step_args(step)))
+            self._steps[id(step)] = LocalName(frozenset(names), labels, frozenset(self.document.step_args(step)))
         return self._steps[id(step)]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from noetl.dsl.checks.names import UNKNOWN_CREDENTIAL
 from noetl.dsl.checks.policies import SKIP_RULE
-from noetl.dsl.checks.scopes import HOME, Home, Local, Locals, Names, Visibility, names_of
+from noetl.dsl.checks.scopes import HOME, Home, LocalName, Locals, Names, Visibility, names_of
 from noetl.dsl.outline import Document, TaskSite, callee, rules
 from noetl.dsl.problem import Check, Problems, few
 from noetl.dsl.shape import TEMPLATE_HERE, KindSource
@@ -56,7 +56,7 @@ class Site(NamedTuple):
     container: Map | Seq
     key: Any
     place: str
-    local: Local = Local()
+    local: LocalName = LocalName()
     task: TaskSite | None = None
     step: Map | None = None
     guard: bool = False
@@ -277,23 +277,23 @@ class SiteFinder:
             yield from self.step(step)
         callers = self._callers()
         for name, site in self.document.workbook:
-            local, called = self.locals.of(site), callers.get(name, Local())
-            visible = Local(local.iter | called.iter, local.labels | called.labels, local.args | called.args)
+            local, called = self.locals.of(site), callers.get(name, LocalName())
+            visible = LocalName(local.iter | called.iter, local.labels | called.labels, local.args | called.args)
             yield from self.task(site, visible)
 
-    def _callers(self) -> dict[str, Local]:
+    def _callers(self) -> dict[str, LocalName]:
         """What the callers of each workbook task can see: its templates see it too."""
         united: dict[str, tuple[set[str], ...]] = {}
-        last: dict[str, Local] = {}
+        last: dict[str, LocalName] = {}
         for site in self.document.all_tasks:
             if (name := callee(site.tree)) is not None:
                 local = self.locals.of(site)
                 unions = united.setdefault(name, (set(), set(), set()))
-                for whole, part, before in zip(unions, local, last.get(name, Local()), strict=True):
+                for whole, part, before in zip(unions, local, last.get(name, LocalName()), strict=True):
                     if part is not before:  # the tasks of a pipeline share most of their sets
                         whole |= part
                 last[name] = local
-        return {name: Local(*map(frozenset, unions)) for name, unions in united.items()}
+        return {name: LocalName(*map(frozenset, unions)) for name, unions in united.items()}
 
     def data(self, container: Any, key: Any, place: str, **more: Any) -> Iterator[Site]:
         """Templates in a value, at any depth."""
@@ -345,7 +345,7 @@ class SiteFinder:
         """The place of templates in the inputs of a task."""
         return "input"
 
-    def task(self, site: TaskSite, local: Local) -> Iterator[Site]:
+    def task(self, site: TaskSite, local: LocalName) -> Iterator[Site]:
         kind = self.kinds.get(site.tree["kind"])
         place = self.input_place(site)
         more = {"local": local, "task": site, "step": site.step}

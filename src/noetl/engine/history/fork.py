@@ -259,7 +259,7 @@ def _run_of(event: Any) -> str:
     return task.run if isinstance(task, TaskId) else getattr(event, "run", "")
 
 
-class Failure(NamedTuple):
+class FailurePoint(NamedTuple):
     """Where to resume an execution that has failed or was cancelled: after which event, and which run failed."""
 
     seq: int
@@ -274,7 +274,7 @@ class Retrace:
         """The last event after which the log could be cut."""
         self.before: dict[str, int] = {}
         """Where it could be cut before a run failed."""
-        self.failure: Failure | None = None
+        self.failure: FailurePoint | None = None
         self.ending = 0
 
     def see(self, state: Execution, event: e.Event) -> None:
@@ -285,15 +285,15 @@ class Retrace:
             self.ending = self.settled
         if self.failure is None and (state.failure is not None or isinstance(event, e.PlaybookCancelled)):
             run = event.run if isinstance(event, e.NextEvaluated) and event.run in self.before else ""
-            self.failure = Failure(self.before[run] if run else self.settled, run)
+            self.failure = FailurePoint(self.before[run] if run else self.settled, run)
         if isinstance(event, e.NextEvaluated):
             self.before.pop(event.run, None)
         if not is_incomplete(state, event):
             self.settled = state.seq
 
-    def point(self) -> Failure:
+    def point(self) -> FailurePoint:
         """Where it failed; if only its end failed, the end is evaluated again."""
-        return self.failure or Failure(self.ending, "")
+        return self.failure or FailurePoint(self.ending, "")
 
 
 def under_way(state: Execution, failed: str = "") -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from noetl.model.outcome import Failure
 PROVIDERS = ("env", "file", "google", "aws", "vault")
 
 
-class Request(NamedTuple):
+class ProviderRequest(NamedTuple):
     where: str
     """What wants it, for messages."""
     key: str
@@ -51,7 +51,7 @@ class Request(NamedTuple):
         return Failure(kind, f"{self.where}: {message}")
 
 
-async def read(provider: str, request: Request) -> str:
+async def read(provider: str, request: ProviderRequest) -> str:
     """The text of a secret without surrounding white space. Failure if there is none."""
     if provider not in PROVIDERS:
         raise request.failure("auth", f"unknown provider {provider!r}; the providers are {', '.join(PROVIDERS)}")

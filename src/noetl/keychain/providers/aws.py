@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from noetl.keychain.providers import Request
+from noetl.keychain.providers import ProviderRequest
 from noetl.keychain.rest import SecretResponse, SecretServer
 
 SERVER = "AWS Secrets Manager"
@@ -35,7 +35,7 @@ class Keys(NamedTuple):
     region: str
 
 
-async def read(request: Request) -> str:
+async def read(request: ProviderRequest) -> str:
     from datetime import UTC, datetime
 
     keys = _keys(request)
@@ -57,7 +57,7 @@ async def read(request: Request) -> str:
     raise server.refusal(response, word)
 
 
-def _keys(request: Request) -> Keys:
+def _keys(request: ProviderRequest) -> Keys:
     key_id = request.login_field("access_key_id", "AWS_ACCESS_KEY_ID")
     secret = request.login_field("secret_access_key", "AWS_SECRET_ACCESS_KEY")
     if not key_id or not secret:
@@ -77,7 +77,7 @@ def _keys(request: Request) -> Keys:
     return Keys(key_id, secret, session, region)
 
 
-def _text(request: Request, response: SecretResponse) -> str:
+def _text(request: ProviderRequest, response: SecretResponse) -> str:
     text, binary = response.at("SecretString"), response.at("SecretBinary")
     if isinstance(text, str):
         return text

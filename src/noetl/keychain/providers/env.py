@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from noetl.keychain.providers import Request
+from noetl.keychain.providers import ProviderRequest
 
 OWN = "NOETL_"
 """The prefix of noetl's own variables, with its master key and tokens, which no playbook may read."""
 
 
-async def read(request: Request) -> str:
+async def read(request: ProviderRequest) -> str:
     name = request.key
     if name.upper().startswith(OWN):
         raise request.failure("auth", f"{name} belongs to noetl itself; use a variable of another name")

@@ -7,18 +7,18 @@ restrict the folders.
 from __future__ import annotations
 
 from noetl.file_access import FileRefused, open_checked
-from noetl.keychain.providers import Request
+from noetl.keychain.providers import ProviderRequest
 
 MAX_BYTES = 2**20
 
 
-async def read(request: Request) -> str:
+async def read(request: ProviderRequest) -> str:
     import asyncio
 
     return await asyncio.to_thread(_read, request)
 
 
-def _read(request: Request) -> str:
+def _read(request: ProviderRequest) -> str:
     try:
         with open_checked(request.key, "secret", request.environment) as file:
             data = file.read(MAX_BYTES + 1)

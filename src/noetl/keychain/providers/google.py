@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from noetl.keychain.providers import Request
+from noetl.keychain.providers import ProviderRequest
 from noetl.keychain.rest import SecretServer
-from noetl.keychain.tokens import TOKENS, Token
+from noetl.keychain.tokens import TOKENS, AccessToken
 
 SERVER = "Google Secret Manager"
 ENDPOINT = "https://secretmanager.googleapis.com"
@@ -28,7 +28,7 @@ METADATA = "metadata.google.internal"
 ASSERTION_SECONDS = 3600
 
 
-async def read(request: Request) -> str:
+async def read(request: ProviderRequest) -> str:
     account = _service_account(request)
     name = _name(request, account)
     endpoint = request.login_field("endpoint", "CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER") or ENDPOINT
@@ -48,7 +48,7 @@ async def read(request: Request) -> str:
         raise request.failure("auth", f"{name} is not UTF-8 text") from None
 
 
-def _name(request: Request, account: Mapping[str, Any] | None) -> str:
+def _name(request: ProviderRequest, account: Mapping[str, Any] | None) -> str:
     from urllib.parse import quote
 
     key = request.path()
@@ -63,7 +63,7 @@ def _name(request: Request, account: Mapping[str, Any] | None) -> str:
     return key
 
 
-def _service_account(request: Request) -> Mapping[str, Any] | None:
+def _service_account(request: ProviderRequest) -> Mapping[str, Any] | None:
     fields = request.login
     account = fields.get("service_account", fields if "private_key" in fields else None)
     if account is None:
@@ -82,7 +82,7 @@ def _service_account(request: Request) -> Mapping[str, Any] | None:
     return account
 
 
-async def _token(request: Request, account: Mapping[str, Any] | None) -> str:
+async def _token(request: ProviderRequest, account: Mapping[str, Any] | None) -> str:
     if token := request.login_field("token"):
         return token
     if account is not None:
@@ -93,21 +93,21 @@ async def _token(request: Request, account: Mapping[str, Any] | None) -> str:
     return await TOKENS.get(["google metadata", host], lambda: _machine(request, host, own=named is None))
 
 
-async def _signed(request: Request, account: Mapping[str, Any]) -> Token:
+async def _signed(request: ProviderRequest, account: Mapping[str, Any]) -> AccessToken:
     """A token for an assertion that the key of the service account signs (RFC 7523)."""
     url = account.get("token_uri") or TOKEN_URI
     form = {"grant_type": GRANT, "assertion": _assertion(request, account, url)}
     return await SecretServer(request.where, "Google's token endpoint").token("POST", url, data=form)
 
 
-async def _machine(request: Request, host: str, *, own: bool) -> Token:
+async def _machine(request: ProviderRequest, host: str, *, own: bool) -> AccessToken:
     """The token of the machine, which its metadata server gives: its own one, unless a credential names another."""
     url = f"http://{host}/computeMetadata/v1/instance/service-accounts/default/token"
     headers = {"Metadata-Flavor": "Google"}
     return await SecretServer(request.where, "the metadata server").token("GET", url, headers=headers, own=own)
 
 
-def _assertion(request: Request, account: Mapping[str, Any], audience: str) -> str:
+def _assertion(request: ProviderRequest, account: Mapping[str, Any], audience: str) -> str:
     from time import time
 
     from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import msgspec
 
-from noetl.keychain.providers import Request
+from noetl.keychain.providers import ProviderRequest
 from noetl.keychain.rest import SecretServer
-from noetl.keychain.tokens import TOKENS, Token
+from noetl.keychain.tokens import TOKENS, AccessToken
 
 SERVER = "Vault"
 
 
-async def read(request: Request) -> str:
+async def read(request: ProviderRequest) -> str:
     from urllib.parse import quote
 
     base = request.login_field("url", "VAULT_ADDR")
@@ -40,7 +40,7 @@ async def read(request: Request) -> str:
     return msgspec.json.encode(data).decode()
 
 
-async def _token(request: Request, base: str, headers: dict[str, str]) -> str:
+async def _token(request: ProviderRequest, base: str, headers: dict[str, str]) -> str:
     token = request.login_field("token", "VAULT_TOKEN")
     if token is None:
         role = request.login_field("role_id", "VAULT_ROLE_ID")
@@ -54,7 +54,7 @@ async def _token(request: Request, base: str, headers: dict[str, str]) -> str:
     return token
 
 
-async def _approle(request: Request, base: str, headers: dict[str, str], role: str, secret: str) -> Token:
+async def _approle(request: ProviderRequest, base: str, headers: dict[str, str], role: str, secret: str) -> AccessToken:
     mount = request.login_field("approle") or "approle"
     url = f"{base.rstrip('/')}/v1/auth/{mount}/login"
     path, seconds = ("auth", "client_token"), ("auth", "lease_duration")

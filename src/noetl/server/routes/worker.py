@@ -28,7 +28,7 @@ from noetl.server.call import Call
 from noetl.server.endpoint import BYTES, JSON, MIB, YAML, QueryString, Routes, text
 from noetl.server.problems import Refused
 from noetl.store import codec
-from noetl.store.access import Token
+from noetl.store.access import ApiToken
 from noetl.store.ports import Change, LogLine, Store, WorkerSession
 from noetl.worker import wire
 from noetl.worker.work import Work
@@ -177,7 +177,7 @@ def _claim(call: Call, request: wire.ClaimRequest) -> Claim:
 
 async def _is_still_allowed(call: Call, pool: str | None) -> bool:
     """Whether the token is still valid for this pool, after the claim has waited."""
-    token: Token | None = await call.in_store(call.api.store.access.token, _token(call).hash)
+    token: ApiToken | None = await call.in_store(call.api.store.access.token, _token(call).hash)
     return token is not None and token.is_valid(call.api.clock.now()) and token.pool in (None, pool)
 
 
@@ -295,7 +295,7 @@ def _is_mine(call: Call, worker: str) -> bool:
     return worker.rpartition("@")[2] == _token(call).id
 
 
-def _token(call: Call) -> Token:
+def _token(call: Call) -> ApiToken:
     assert call.caller.token is not None
     return call.caller.token
 

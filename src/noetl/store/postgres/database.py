@@ -32,7 +32,7 @@ from noetl.store.database import Database, Mode, Query
 from noetl.store.keys import key_of, key_range
 from noetl.store.postgres.address import Address
 from noetl.store.postgres.arrays import Packed, PackedDumper, storable
-from noetl.store.sql_files import Migration, load_queries, migrations_in, pending
+from noetl.store.sql_files import SchemaMigration, load_queries, migrations_in, pending
 
 HERE = Path(__file__).parent
 MIGRATIONS = HERE / "migrations"
@@ -204,7 +204,7 @@ class PostgresDatabase(Database):
         else:
             self.run(lambda connection: self._migrate(connection, migrations))
 
-    def _pending(self, connection: Connection, migrations: Sequence[Migration]) -> Sequence[Migration]:
+    def _pending(self, connection: Connection, migrations: Sequence[SchemaMigration]) -> Sequence[SchemaMigration]:
         """The migrations to apply; NotFound if there is no schema and the mode does not allow to create it."""
         schema, shown = self.address.schema, self.address.shown
         rows = connection.execute(QUERIES["find_schema"], (schema,)).fetchall()
@@ -218,7 +218,7 @@ class PostgresDatabase(Database):
         version = connection.execute(QUERIES["get_version"]).fetchall()[0][0] if has_meta else 0
         return pending(migrations, version, shown)
 
-    def _migrate(self, connection: Connection, migrations: Sequence[Migration]) -> None:
+    def _migrate(self, connection: Connection, migrations: Sequence[SchemaMigration]) -> None:
         schema = self.address.schema
         with connection.transaction():
             connection.execute(QUERIES["lock_migration"], (schema,))

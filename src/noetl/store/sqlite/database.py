@@ -39,7 +39,7 @@ from noetl.errors import DiskFull, StoreError, UsageError
 from noetl.settings import Synchronous
 from noetl.store.database import Database, Mode, Query
 from noetl.store.keys import id_of, key_of, key_range, readable
-from noetl.store.sql_files import Migration, load_queries, migrations_in, pending
+from noetl.store.sql_files import SchemaMigration, load_queries, migrations_in, pending
 from noetl.store.sqlite.fair_lock import FairLock, pause
 
 IN_MEMORY = Path(":memory:")
@@ -175,13 +175,13 @@ class SqliteDatabase(Database):
         else:
             self.transaction(lambda: self._migrate(migrations))
 
-    def _migrate(self, migrations: Sequence[Migration]) -> None:
+    def _migrate(self, migrations: Sequence[SchemaMigration]) -> None:
         for migration in self._pending(migrations):
             self.connection.execute(QUERIES["create_meta"])
             self.connection.execute(migration.sql)
             self.connection.execute(QUERIES["put_version"], (str(migration.version),))
 
-    def _pending(self, migrations: Sequence[Migration]) -> Sequence[Migration]:
+    def _pending(self, migrations: Sequence[SchemaMigration]) -> Sequence[SchemaMigration]:
         ((tables, has_meta),) = self.connection.execute(QUERIES["find_schema"])
         if tables and not has_meta:
             raise StoreError(f"{self.path} is a database of another program")

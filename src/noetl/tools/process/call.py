@@ -30,7 +30,7 @@ MAX_WORD_BYTES = 128 * 1024 - 1
 MAX_TOTAL_BYTES = 2 * 1024 * 1024 - 64 * 1024
 
 
-class Output:
+class ProcessOutput:
     """The output of a call: logged line by line, and captured for its outcome."""
 
     def __init__(self, context: Context) -> None:
@@ -83,7 +83,7 @@ class ProgramEnvironment(NamedTuple):
         folders = [self.scratch, self.cwd]
         command = confined(self.box, argv, self.cwd, folders)
         request = ProgramRequest(command, env, self.cwd, self.box.limits(), landlock(self.box, folders, read=read))
-        output = Output(self.context)
+        output = ProcessOutput(self.context)
         try:
             ending = await run_program(request, stdin, output.feed)
         finally:

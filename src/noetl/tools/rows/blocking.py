@@ -14,7 +14,7 @@ REPEAT_SECONDS = 0.05
 MAX_CANCEL_SECONDS = 3.0
 
 
-class Cancelled(Exception):
+class TransferCancelled(Exception):
     """The call was cancelled while it waited for a database file or between two statements."""
 
 
@@ -30,7 +30,7 @@ class Cancellation:
 
     def check(self) -> None:
         if self._event.is_set():
-            raise Cancelled
+            raise TransferCancelled
 
     def request(self) -> None:
         self._event.set()

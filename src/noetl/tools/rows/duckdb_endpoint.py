@@ -11,10 +11,10 @@ from noetl.sql import Sql, quoted, write
 from noetl.tools.rows.columns import Column
 from noetl.tools.rows.duckdb_database import literal, sql_errors, table_name
 from noetl.tools.rows.endpoints import (
-    Progress,
     SourceEndpoint,
     StagedRows,
     TargetEndpoint,
+    TransferProgress,
     create_table,
     duplicate_key,
     insert_or_update,
@@ -68,7 +68,7 @@ class DuckdbTarget(TargetEndpoint):
         elif self.mode == "replace":
             self.staging.execute(f"DELETE FROM {self.name}")
 
-    def write(self, staging: Staging, rows: StagedRows, progress: Progress) -> int:
+    def write(self, staging: Staging, rows: StagedRows, progress: TransferProgress) -> int:
         if self.mode != "upsert":
             names = ", ".join(column.quoted for column in rows.columns)
             return staging.execute(f"INSERT INTO {self.name} ({names}) {rows.query}")

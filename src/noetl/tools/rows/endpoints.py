@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LOG_INTERVAL_SECONDS = 1.0
 
 
-class Progress:
+class TransferProgress:
     """Logs the number of rows, at most once a second."""
 
     def __init__(self, log: Callable[[str], object]) -> None:
@@ -46,7 +46,7 @@ class SourceEndpoint:
     def __init__(self, relation: str, columns: list[Column]) -> None:
         self.relation, self.columns = relation, columns
 
-    def flow(self, consume: Callable[[], int], progress: Progress) -> int:
+    def flow(self, consume: Callable[[], int], progress: TransferProgress) -> int:
         """Send the rows while `consume` reads them from the relation; return how many it read."""
         return consume()
 
@@ -67,14 +67,14 @@ class PipedSource(SourceEndpoint):
             values.append(f"{value} AS {column.quoted}")
         super().__init__(f"(SELECT {', '.join(values)} FROM {pipe.relation(raw)})", columns)
 
-    def flow(self, consume: Callable[[], int], progress: Progress) -> int:
+    def flow(self, consume: Callable[[], int], progress: TransferProgress) -> int:
         received = run_both(lambda: self.feed(progress), consume, self.abort)
         if self.sent != received:
             message = f"{self.sent:,} rows were sent and {received:,} received: nothing was changed"
             raise Failure("internal", message)
         return received
 
-    def feed(self, progress: Progress) -> None:
+    def feed(self, progress: TransferProgress) -> None:
         """Write all rows to the pipe, and count them in `sent`."""
         raise NotImplementedError
 
@@ -92,7 +92,7 @@ class TargetEndpoint:
     def prepare(self, columns: list[Column]) -> None:
         """Create the table if it is missing, and delete the rows that are replaced."""
 
-    def write(self, staging: Staging, rows: StagedRows, progress: Progress) -> int:
+    def write(self, staging: Staging, rows: StagedRows, progress: TransferProgress) -> int:
         """Write all rows; return how many."""
         raise NotImplementedError
 

@@ -15,7 +15,7 @@ from noetl.model.outcome import Failure
 from noetl.tools.files import task_file
 from noetl.tools.rows.columns import DECIMAL_DIGITS, Column
 from noetl.tools.rows.duckdb_database import literal
-from noetl.tools.rows.endpoints import Progress, SourceEndpoint, StagedRows, TargetEndpoint
+from noetl.tools.rows.endpoints import SourceEndpoint, StagedRows, TargetEndpoint, TransferProgress
 from noetl.tools.rows.staging import Staging
 
 FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -148,7 +148,7 @@ class FileTarget(TargetEndpoint):
         if self.appends and form == "json":
             raise Failure("input", "rows can't be appended to a JSON list: use jsonl, or `mode: replace`")
 
-    def write(self, staging: Staging, rows: StagedRows, progress: Progress) -> int:
+    def write(self, staging: Staging, rows: StagedRows, progress: TransferProgress) -> int:
         query, options = rows.select(lambda column: for_file(column, self.form)), COPY_OPTIONS[self.form]
         path, temporary = literal(self.path), literal(self.temporary)
         if not self.appends:

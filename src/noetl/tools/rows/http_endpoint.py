@@ -12,7 +12,7 @@ import msgspec
 
 from noetl.model.outcome import Failure
 from noetl.tools.rows.blocking import Cancellation
-from noetl.tools.rows.endpoints import Progress, SourceEndpoint, StagedRows, TargetEndpoint
+from noetl.tools.rows.endpoints import SourceEndpoint, StagedRows, TargetEndpoint, TransferProgress
 from noetl.tools.rows.file_endpoint import file_source, for_file
 from noetl.tools.rows.staging import Staging
 
@@ -53,7 +53,7 @@ class HttpTarget(TargetEndpoint):
         if self.sending is not None:
             self.sending.cancel()
 
-    def write(self, staging: Staging, rows: StagedRows, progress: Progress) -> int:
+    def write(self, staging: Staging, rows: StagedRows, progress: TransferProgress) -> int:
         query = f"SELECT to_json(row) FROM ({rows.select(lambda column: for_file(column, 'json'))}) AS row"
         count = 0
         for number, batch in enumerate(staging.batches(query, self.batch_size), start=1):

@@ -28,9 +28,9 @@ from noetl.tools.rows.columns import Column, from_postgres, to_postgres
 from noetl.tools.rows.duckdb_database import table_name
 from noetl.tools.rows.endpoints import (
     PipedSource,
-    Progress,
     StagedRows,
     TargetEndpoint,
+    TransferProgress,
     create_table,
     insert_or_update,
 )
@@ -160,7 +160,7 @@ class PostgresSource(PipedSource):
                 kinds[number] = f"DECIMAL(38,{scale})" if scale < 38 else "VARCHAR"
         super().__init__(Pipe(staging.folder), [Column(c.name, kind) for c, kind in zip(columns, kinds, strict=True)])
 
-    def feed(self, progress: Progress) -> None:
+    def feed(self, progress: TransferProgress) -> None:
         self.connection.begin_copy(self.copy)
         with self.pipe.writer() as writer:
             write = writer.write
@@ -212,7 +212,7 @@ class PostgresTarget(TargetEndpoint):
         self.types = types
         self.connection.rows(create_table(self.name, types, self.key if self.mode == "upsert" else []))
 
-    def write(self, staging: Staging, rows: StagedRows, progress: Progress) -> int:
+    def write(self, staging: Staging, rows: StagedRows, progress: TransferProgress) -> int:
         pipe = Pipe(staging.folder)
         query = rows.select(lambda column: _for_postgres(column, self.types[column.name]))
 
@@ -228,7 +228,7 @@ class PostgresTarget(TargetEndpoint):
 
         return run_both(copy_out, copy_in, staging.connection.interrupt)
 
-    def copy_in(self, chunks: Iterator[bytes], columns: list[Column], progress: Progress) -> int:
+    def copy_in(self, chunks: Iterator[bytes], columns: list[Column], progress: TransferProgress) -> int:
         """Copy rows in CSV into the table; return how many."""
         names = ", ".join(column.quoted for column in columns)
         self.connection.begin_copy(f"COPY {self.into} ({names}) FROM STDIN ({FORM})")
@@ -262,7 +262,7 @@ def _for_postgres(column: Column, kind: str) -> str:
 
 
 def copy_across(
-    source: TransferConnection, query: str, target: PostgresTarget, columns: list[Column], progress: Progress
+    source: TransferConnection, query: str, target: PostgresTarget, columns: list[Column], progress: TransferProgress
 ) -> int:
     """From one PostgreSQL to another, without the staging database."""
     source.begin_copy(f"COPY ({query}\n) TO STDOUT ({FORM})")

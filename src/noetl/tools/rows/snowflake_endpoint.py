@@ -15,7 +15,7 @@ from snowflake.connector.constants import FIELD_ID_TO_NAME
 from noetl.sql import Sql, write
 from noetl.tools.rows.blocking import Cancellation
 from noetl.tools.rows.columns import Column, from_snowflake, to_snowflake
-from noetl.tools.rows.endpoints import PipedSource, Progress, StagedRows, TargetEndpoint, duplicate_key
+from noetl.tools.rows.endpoints import PipedSource, StagedRows, TargetEndpoint, TransferProgress, duplicate_key
 from noetl.tools.rows.pipe import NULL, Pipe
 from noetl.tools.rows.snowflake_session import SnowflakeSession, login, logout
 from noetl.tools.rows.snowflake_sql import batches, bind, folded, insert_batch, literal, quoted_name
@@ -48,7 +48,7 @@ class SnowflakeSource(PipedSource):
             columns.append(Column(_other_case(field.name), kind))
         super().__init__(Pipe(staging.folder), columns)
 
-    def feed(self, progress: Progress) -> None:
+    def feed(self, progress: TransferProgress) -> None:
         with self.pipe.writer() as writer:
             while batch := self.cursor.fetchmany(FETCH_ROWS):
                 self.session.cancellation.check()
@@ -108,7 +108,7 @@ class SnowflakeTarget(TargetEndpoint):
         if self.mode == "replace":
             self.session.execute(f"DELETE FROM {self.name}")
 
-    def write(self, staging: Staging, rows: StagedRows, progress: Progress) -> int:
+    def write(self, staging: Staging, rows: StagedRows, progress: TransferProgress) -> int:
         names = [column.name for column in rows.columns]
         json = frozenset(place for place, column in enumerate(rows.columns) if column.nested)
         count = 0

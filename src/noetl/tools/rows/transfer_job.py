@@ -15,7 +15,7 @@ from noetl.tools.rows.blocking import Cancellation
 from noetl.tools.rows.columns import Column, mapped
 from noetl.tools.rows.duckdb_database import table_name
 from noetl.tools.rows.duckdb_endpoint import SOURCE, TARGET, DuckdbTarget, duckdb_source
-from noetl.tools.rows.endpoints import Progress, SourceEndpoint, StagedRows, TargetEndpoint
+from noetl.tools.rows.endpoints import SourceEndpoint, StagedRows, TargetEndpoint, TransferProgress
 from noetl.tools.rows.file_endpoint import FileTarget, file_format, file_source
 from noetl.tools.rows.http_endpoint import HttpTarget, Send, http_source
 from noetl.tools.rows.staging import Staging, open_staging
@@ -54,7 +54,7 @@ class Transfer:
     def __init__(self, job: TransferJob, cancellation: Cancellation, stack: ExitStack) -> None:
         self.job, self.cancellation, self.stack = job, cancellation, stack
         self.inputs = job.inputs
-        self.progress = Progress(job.log)
+        self.progress = TransferProgress(job.log)
 
     def rows(self) -> int:
         if self.inputs.source.kind == self.inputs.target.kind == "postgres":

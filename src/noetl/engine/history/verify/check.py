@@ -18,7 +18,7 @@ Handler = Callable[[Any], object]
 Handlers = Mapping[type[e.Event], Handler]
 
 
-class Check:
+class LogCheck:
     """One invariant. `handlers` maps event types to handlers; a subclass of an event is handled like its base."""
 
     name: ClassVar[str]

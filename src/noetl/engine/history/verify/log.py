@@ -10,7 +10,7 @@ import msgspec
 from noetl.engine import events as e
 from noetl.engine.evolve import evolve
 from noetl.engine.history.verify import rows as of_rows
-from noetl.engine.history.verify.check import Check, Handler, Handlers, Intervals
+from noetl.engine.history.verify.check import Handler, Handlers, Intervals, LogCheck
 from noetl.engine.history.verify.loops import InFlight, Loops
 from noetl.engine.history.verify.rows import Codec, Load, Rows, StoredRow
 from noetl.engine.history.verify.steps import Branches, Runs, Tokens
@@ -101,7 +101,7 @@ class Log:
         self.violations: list[Violation] = []
         self.counts: dict[str, int] = {}
         self.rows = Rows(self.note, codec, load) if part != "fold" else None
-        self.checks: list[Check] = [kind(self) for kind in OF_EVENTS if part in ("whole", kind.part)]
+        self.checks: list[LogCheck] = [kind(self) for kind in OF_EVENTS if part in ("whole", kind.part)]
         self.handlers: dict[type[e.Event], tuple[Handler, ...]] = dict.fromkeys(e.EVENTS.values(), ())
         for check in self.checks:
             self.watch(check.handlers())
@@ -201,7 +201,7 @@ class Log:
             self.violations.append(Violation(self.execution, self.seq, invariant, message))
 
 
-OF_EVENTS: tuple[type[Check], ...] = (
+OF_EVENTS: tuple[type[LogCheck], ...] = (
     *(OneEnd, Tokens, Runs, Outcomes, Fences, Ctx),
     *(Loops, InFlight, Branches, Cancelled, Forks),
 )

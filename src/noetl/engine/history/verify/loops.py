@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noetl.engine import events as e
-from noetl.engine.history.verify.check import Check, Handlers, Intervals, loop_of
+from noetl.engine.history.verify.check import Handlers, Intervals, LogCheck, loop_of
 from noetl.model.identity import step_of
 
 if TYPE_CHECKING:
     from noetl.engine.history.verify.log import Log
 
 
-class Loops(Check):
+class Loops(LogCheck):
     """No more items in flight than allowed, each index once, in order where it matters, one end with true counts."""
 
     name = "loops"
@@ -83,7 +83,7 @@ class Loops(Check):
         return self.log.finished.pop(run, None), self.total.pop(run, None), self.failed.pop(run, 0)
 
 
-class InFlight(Check):
+class InFlight(LogCheck):
     """The part of `loops` that looks at the lanes under way: no more of them than allowed, and none beyond the end."""
 
     name = Loops.name

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from noetl.classic.events import BranchSuppressed, CaseEvaluated, NextRequested
 from noetl.engine import events as e
-from noetl.engine.history.verify.check import Check, Handlers
+from noetl.engine.history.verify.check import Handlers, LogCheck
 from noetl.model.identity import step_of
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ OF_RUNS = [kind for kind in e.EVENTS.values() if "run" in kind.__struct_fields__
 OF_TASKS = [kind for kind in e.EVENTS.values() if "task" in kind.__struct_fields__ and kind not in OF_RUNS]
 
 
-class Tokens(Check):
+class Tokens(LogCheck):
     """Every token is consumed by one run, or denied, or still waits or is held; none comes from nowhere."""
 
     name = "tokens"
@@ -91,7 +91,7 @@ class Tokens(Check):
         self.alive.clear()
 
 
-class Runs(Check):
+class Runs(LogCheck):
     """Each run of a step is scheduled once and ends once; nothing happens in a run before or after."""
 
     name = "runs"
@@ -160,7 +160,7 @@ class Runs(Check):
         self.runs.clear()
 
 
-class Branches(Check):
+class Branches(LogCheck):
     """A branch of a classic step fires once in a run, in exclusive mode one at most, and only what fired asks for a way
     out or is suppressed."""
 

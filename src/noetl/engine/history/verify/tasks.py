@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from noetl.classic.events import BranchSuppressed, NextRequested
 from noetl.engine import events as e
-from noetl.engine.history.verify.check import Check, Handlers
+from noetl.engine.history.verify.check import Handlers, LogCheck
 from noetl.model.identity import TaskId, iteration_id
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ Visits of a task follow each other, so one before the latest is over."""
 NONE = (0, 0, False)
 
 
-class Outcomes(Check):
+class Outcomes(LogCheck):
     """A visit of a task has one accepted outcome per attempt; attempts rise by one; after the last comes nothing."""
 
     name = "outcomes"
@@ -88,7 +88,7 @@ class Outcomes(Check):
             run.pop(event.index, None)
 
 
-class Fences(Check):
+class Fences(LogCheck):
     """Fences rise by one, and a report of a worker is accepted only under a lease that is alive."""
 
     name = "fences"

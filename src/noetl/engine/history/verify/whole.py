@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noetl.engine import events as e
-from noetl.engine.history.verify.check import Check, Handlers, loop_of
+from noetl.engine.history.verify.check import Handlers, LogCheck, loop_of
 from noetl.engine.patch import SET, BadPatch, Patch, apply_patch
 from noetl.reference import decode_inline
 
@@ -18,7 +18,7 @@ BEGINNINGS: tuple[type[e.Event], ...] = (
 )
 
 
-class OneEnd(Check):
+class OneEnd(LogCheck):
     """There is one terminal event, and nothing after it."""
 
     name = "terminal"
@@ -42,7 +42,7 @@ class OneEnd(Check):
         self.fail(f"{event.name} comes after the end, which is {self.processed}")
 
 
-class Cancelled(Check):
+class Cancelled(LogCheck):
     """After a cancel nothing is scheduled, granted or started."""
 
     name = "cancel"
@@ -57,7 +57,7 @@ class Cancelled(Check):
         self.cancelled = True
 
 
-class Forks(Check):
+class Forks(LogCheck):
     """What a fork says of its source is true: all that came before it are the source's events."""
 
     name = "fork"
@@ -72,7 +72,7 @@ class Forks(Check):
             self.fail(f"follows {self.log.seq - 1} events, and is said to share {event.source_seq} with its source")
 
 
-class Ctx(Check):
+class Ctx(LogCheck):
     """`ctx` is the fold of its patches, and in a parallel loop each key is written by one item."""
 
     name = "ctx"

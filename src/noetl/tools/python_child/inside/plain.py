@@ -38,7 +38,7 @@ HINTS = {
 }
 
 
-class Unstorable(Exception):
+class NotPlain(Exception):
     """A part of a result that can't be stored, and its path."""
 
     def __init__(self, reason: str) -> None:
@@ -67,13 +67,13 @@ class Plain:
         if kind is int:
             if LOWEST <= value <= HIGHEST:
                 return value
-            raise Unstorable(f"is a number of more than 64 bits ({value.bit_length()})")
+            raise NotPlain(f"is a number of more than 64 bits ({value.bit_length()})")
         if kind is float:
             if isfinite(value):
                 return value
-            raise Unstorable(f"is {value}, which JSON does not have")
+            raise NotPlain(f"is {value}, which JSON does not have")
         if depth > MAX_DEPTH:
-            raise Unstorable(f"is nested deeper than {MAX_DEPTH} levels, or contains itself")
+            raise NotPlain(f"is nested deeper than {MAX_DEPTH} levels, or contains itself")
         if kind is dict:
             return self.mapping(value, depth)
         if kind is list or kind is tuple:
@@ -96,7 +96,7 @@ class Plain:
             key = key.value
         if isinstance(key, str):
             return str.__str__(key)
-        raise Unstorable(f"has the key {key!r} of type {type(key).__name__}: keys are text")
+        raise NotPlain(f"has the key {key!r} of type {type(key).__name__}: keys are text")
 
     def sequence(self, value: list[Any] | tuple[Any, ...], depth: int) -> list[Any] | tuple[Any, ...]:
         self.count += len(value)
@@ -118,7 +118,7 @@ class Plain:
                 continue
             try:
                 plain = self.value(item, depth + 1)
-            except Unstorable as fault:
+            except NotPlain as fault:
                 fault.path.append(key)
                 raise
             if plain is not item:
@@ -148,7 +148,7 @@ class Plain:
             if type(plain) is not kind:
                 return self.value(plain, depth)
         hint = HINTS.get(kind.__name__)
-        raise Unstorable(f"is of type {kind.__name__}" + (f" ({hint})" if hint else ""))
+        raise NotPlain(f"is of type {kind.__name__}" + (f" ({hint})" if hint else ""))
 
 
 def is_a(value: Any, module: str, *names: str) -> bool:
@@ -156,18 +156,18 @@ def is_a(value: Any, module: str, *names: str) -> bool:
     return any(isinstance(value, getattr(sys.modules.get(module), name, ())) for name in names)
 
 
-def find_surrogate(value: Any) -> Unstorable | None:
+def find_surrogate(value: Any) -> NotPlain | None:
     """The path of text in a plain value that is not valid Unicode."""
     if isinstance(value, str):
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            return Unstorable(f"is text that is no valid Unicode: it has half a surrogate pair at {error.start}")
+            return NotPlain(f"is text that is no valid Unicode: it has half a surrogate pair at {error.start}")
         return None
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
     for key, item in items:
         if isinstance(key, str) and find_surrogate(key) is not None:
-            return Unstorable(f"has the key {key!r}, which is no valid Unicode")
+            return NotPlain(f"has the key {key!r}, which is no valid Unicode")
         fault = find_surrogate(item)
         if fault is not None:
             fault.path.append(key)
