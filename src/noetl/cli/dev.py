@@ -80,7 +80,7 @@ async def _serve(store: Store, listener: socket.socket, token: str, options: Hos
 def _worker(host: RunningServer, log: Log) -> tuple[WorkerLoop, LocalHeartbeat]:
     """A worker beside the server."""
     clock, name = SystemClock(), f"dev-{os.getpid()}"
-    output = Output(clock)
+    output = Output(clock, max_lines=None)  # tools limit the output of a call, and every report stores it
     link = LocalLink(host.engine.dispatcher, output, POOL)
     worker = Worker(name, link, KINDS, clock, SLOTS, output.write)
     session = WorkerSession(name, POOL, SLOTS, socket.gethostname(), clock.now(), version=noetl.__version__)

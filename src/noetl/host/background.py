@@ -21,14 +21,15 @@ Send = Callable[[Iterable[tuple[str, Command]]], Awaitable[None]]
 
 
 async def keep_running(seconds: float, once: Callable[[], Awaitable[object]], on_error: OnError) -> None:
-    """Call a function with a pause after each call, and also after an error, until cancelled."""
+    """Call a function with a pause after each call, and soon again after an error, until cancelled."""
     while True:
         try:
             await once()
         except Exception as error:
             on_error(f"background task failed, restarting in {RESTART_SECONDS:g} s: {described(error)}", None)
             await asyncio.sleep(RESTART_SECONDS)
-        await asyncio.sleep(seconds)
+        else:
+            await asyncio.sleep(seconds)
 
 
 class BackgroundCommands:

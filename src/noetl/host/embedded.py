@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from noetl.clock import Clock
 from noetl.engine.commands import Command, Lost
 from noetl.engine.state import Execution
+from noetl.errors import StoreError
 from noetl.host.backoff import Backoff
 from noetl.host.children import ChildExecutions, Families, FindPlaybook
 from noetl.host.dispatcher import Dispatcher
@@ -58,7 +59,7 @@ class Embedded:
         self.runtime = Runtime(playbooks, clock, open_credential=open_credential, buckets=buckets, on_events=on_events)
         source = LoadedWork(self.runtime.executions)
         dispatcher = Dispatcher(self.runtime, self.queue, source, Backoff(clock), _raise)
-        output = Output(clock, max_lines=sys.maxsize)
+        output = Output(clock, max_lines=None)
         self.link = LocalLink(dispatcher, output)
         self.worker = Worker(f"{name}-{os.getpid()}", self.link, registry, clock, slots, output.write)
         self.ticker = Ticker(source, self._send)
@@ -108,7 +109,8 @@ class Embedded:
         """Stop the worker and close the store; what is unfinished can be resumed."""
         await self.worker.stop()
         await self.worker.registry.close()
-        await self.link.store_output()
+        with suppress(StoreError):  # `drive` has raised what is wrong with the store
+            await self.link.store_output()
         self.runtime.close()
 
     async def _sleep(self, committed: asyncio.Event) -> None:

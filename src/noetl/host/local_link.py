@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from msgspec.structs import replace
 
 from noetl.engine.commands import Claim, Report
+from noetl.errors import StoreError
 from noetl.host.dispatcher import Dispatcher
 from noetl.keychain.keychain import StoredCredential
 from noetl.model.playbook import Playbook
@@ -29,6 +31,7 @@ class LocalLink:
         self.dispatcher, self.runtime, self.output, self.pool = dispatcher, dispatcher.runtime, output, pool
         self.reporting: set[tuple[str, int]] = set()
         """Leases with a report in flight; the worker may not list them any more."""
+        self._storing = asyncio.Lock()
 
     async def claim(self, command: Claim) -> list[Work]:
         if self.pool is None:
@@ -50,8 +53,14 @@ class LocalLink:
             self.reporting.discard((execution, report.fence))
 
     async def store_output(self) -> None:
-        while lines := self.output.take():
-            await self.runtime.thread.ask(self.runtime.store.append_output, lines)
+        """Store the output of tasks in its order. What a failing store has not taken waits for the next call."""
+        async with self._storing:
+            while lines := self.output.take():
+                try:
+                    await self.runtime.thread.ask(self.runtime.store.append_output, lines)
+                except StoreError:
+                    self.output.put_back(lines)
+                    raise
 
     async def holds(self, execution: str, fence: int) -> bool:
         executions = self.runtime.executions

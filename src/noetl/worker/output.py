@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from threading import Event, Lock
 
@@ -18,27 +19,25 @@ WriteOutput = Callable[[str, str, str], None]
 
 
 class Output:
-    """Lines that wait to be sent."""
+    """Lines that wait to be sent; without `max_lines`, as many as there are."""
 
-    def __init__(self, clock: Clock, max_lines: int = MAX_LINES) -> None:
+    def __init__(self, clock: Clock, max_lines: int | None = MAX_LINES) -> None:
         self.clock, self.max_lines = clock, max_lines
         self.waits = Event()
         """Set while there are lines."""
         self._lines: list[LogLine] = []
-        self._dropped = 0
+        self._dropped: Counter[tuple[str, str, str]] = Counter()
+        """Lines that found no room, by execution, task and stream."""
         self._lock = Lock()
 
     def write(self, task: str, stream: str, line: str) -> None:
         """A line of a task, which is named `EXECUTION|TASK`."""
         execution, _, name = task.partition("|")
         with self._lock:
-            if len(self._lines) >= self.max_lines:
-                self._dropped += 1
+            if self.max_lines is not None and len(self._lines) >= self.max_lines:
+                self._dropped[execution, name, stream] += 1
                 return
-            if self._dropped:
-                gap = f"[{self._dropped:,} lines are missing here: they came faster than they could be sent]"
-                self._lines.append((execution, name, self.clock.now(), stream, gap))
-                self._dropped = 0
+            self._show_gaps()
             self._lines.append((execution, name, self.clock.now(), stream, line))
             self.waits.set()
 
@@ -46,9 +45,17 @@ class Output:
         """The oldest lines; the caller sends them, or puts them back."""
         with self._lock:
             lines, self._lines = self._lines[:LINES_PER_MESSAGE], self._lines[LINES_PER_MESSAGE:]
+            self._show_gaps()
             if not self._lines:
                 self.waits.clear()
             return lines
+
+    def _show_gaps(self) -> None:
+        """Add a line for those that were dropped, now that there is room."""
+        for (execution, name, stream), count in self._dropped.items():
+            gap = f"[{count:,} lines are missing here: they came faster than they could be sent]"
+            self._lines.append((execution, name, self.clock.now(), stream, gap))
+        self._dropped.clear()
 
     def put_back(self, lines: list[LogLine]) -> None:
         """Return lines that could not be sent."""

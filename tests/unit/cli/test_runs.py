@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from command import Done, file, noetl
 from terminal import ASKS, DELAYED, HEAD, WORKS, Terminal, data, running, terminal, verified
+from tests.acceptance.modes.stage import Process
 from tests.servers.patience import until
 
 from noetl.store.sqlite import SqliteStore
@@ -443,3 +444,16 @@ def test_resume_all_with_nothing_to_do(tmp_path: Path) -> None:
     run(tmp_path)
     done = runs(tmp_path, "resume", "--all")
     assert (done.code, done.out, done.err) == (0, "", "nothing to resume\n")
+
+
+def test_a_task_may_print_much_at_once_also_beside_a_server(tmp_path: Path) -> None:
+    text = HEAD + "workflow:\n  - {step: start, tool: {kind: shell, command: seq 1 50000}}\n"
+    process = Process(tmp_path, "dev", "dev", "--port", "0", "--db", str(tmp_path / "noetl.db")).start()
+    try:
+        server = dict(part.split("=", 1) for part in process.until_said("export ").split()[1:])
+        for env in (server | {"NO_PROXY": "*"}, {"NOETL_DB": str(tmp_path / "local.db")}):
+            execution = data(noetl("run", file(tmp_path, text), "-o", "json", cwd=tmp_path, **env))["execution_id"]
+            lines = noetl("runs", "logs", execution, cwd=tmp_path, **env).out.splitlines()
+            assert [line.rpartition(" ")[2] for line in lines] == [str(number) for number in range(1, 50001)]
+    finally:
+        process.stop()

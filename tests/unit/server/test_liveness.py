@@ -16,9 +16,11 @@ from noetl.engine.events import StepDone
 from noetl.errors import NoetlError, StoreError
 from noetl.host import background, heartbeats, server_host
 from noetl.host.backoff import FIRST_SECONDS, LAST_SECONDS, Backoff
+from noetl.host.local_link import LocalLink
 from noetl.host.stall import STALL_SECONDS, StallDetector
 from noetl.store.ports import Store, WorkerSession
 from noetl.store.sqlite import SqliteStore
+from noetl.worker import output
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -280,6 +282,54 @@ def test_a_loop_that_fails_is_restarted_and_the_others_go_on(store: Store, monke
         assert house.errors[1][0].startswith(
             "background task failed, restarting in 0.01 s: RuntimeError in failing, line "
         )
+
+    play(store, story)
+
+
+def test_a_loop_that_fails_does_not_wait_for_its_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "RESTART_SECONDS", 0.01)
+
+    async def story() -> None:
+        again = asyncio.Event()
+        errors: list[str] = []
+
+        async def once() -> None:
+            if not errors:
+                raise StoreError("away")
+            again.set()
+
+        loop = asyncio.create_task(background.keep_running(3600, once, lambda message, _: errors.append(message)))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await again.wait()
+        loop.cancel()
+        assert errors == ["background task failed, restarting in 0.01 s: away"]
+
+    asyncio.run(story())
+
+
+def test_output_that_a_failing_store_does_not_take_is_stored_later_in_its_order(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, calls = store.append_output, []
+
+    def failing(lines: Any) -> None:
+        calls.append(len(lines))
+        if len(calls) == 2:
+            raise StoreError("away")
+        append(lines)
+
+    monkeypatch.setattr(store, "append_output", failing)
+    monkeypatch.setattr(output, "LINES_PER_MESSAGE", 2)
+
+    async def story(house: House) -> None:
+        execution = (await house.ended(house.add(CHAIN))).id
+        link = house.worker.link
+        assert isinstance(link, LocalLink)
+        for number in range(6):
+            house.worker.write_output(f"{execution}|t", "stdout", str(number))
+        found = await asyncio.gather(link.store_output(), link.store_output(), return_exceptions=True)
+        assert [type(one) for one in found] == [StoreError, type(None)]
+        assert [line[4] for line in link.runtime.store.output(execution)] == ["0", "1", "2", "3", "4", "5"]
 
     play(store, story)
 

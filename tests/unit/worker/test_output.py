@@ -42,9 +42,29 @@ def test_lines_that_could_not_be_sent_go_back_to_the_front(lines: Output) -> Non
 def test_lines_that_find_no_room_are_counted_and_the_gap_is_shown(lines: Output) -> None:
     for number in range(8):
         lines.write("e1|t", "stdout", str(number))
-    taken = [*lines.take(), *lines.take()]
+    lines.take()
     lines.write("e1|t", "stdout", "after")
-    assert [line[4] for line in taken] == ["0", "1", "2", "3", "4"]
-    gap, after = (line[4] for line in lines.take())
-    assert gap == "[3 lines are missing here: they came faster than they could be sent]"
-    assert after == "after"
+    gap = "[3 lines are missing here: they came faster than they could be sent]"
+    assert [line[4] for line in (*lines.take(), *lines.take())] == ["3", "4", gap, "after"]
+
+
+def test_a_gap_is_shown_to_its_task_also_if_no_line_comes_after_it(lines: Output) -> None:
+    for task in ("e1|a", "e1|a", "e2|b"):
+        for number in range(4):
+            lines.write(task, "stdout", str(number))
+    lines.take()
+    end = lines.take()
+    assert [line[4] for line in end[:2]] == ["3", "0"]
+    gaps = [(line[0], line[1], line[4].partition(" ")[0]) for line in (*end[2:], *lines.take())]
+    assert gaps == [("e1", "a", "[3"), ("e2", "b", "[4")]
+    assert not lines.waits.is_set()
+
+
+def test_without_a_limit_no_line_is_dropped() -> None:
+    lines = Output(SystemClock(), max_lines=None)
+    for number in range(output.MAX_LINES + 1):
+        lines.write("e1|t", "stdout", str(number))
+    taken = []
+    while batch := lines.take():
+        taken += [line[4] for line in batch]
+    assert taken == [str(number) for number in range(output.MAX_LINES + 1)]
