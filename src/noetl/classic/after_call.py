@@ -1,34 +1,34 @@
-"""What a classic step does between its call and its routing.
+"""Runs the part of a classic step between its call and its routing.
 
 The canonical dialect routes by guards on arcs, which the server evaluates when a step has ended. A classic step decides
-more: it extracts variables, evaluates the branches of its `case`, runs the chains of those that match, and stores what
-came out. All of that runs after the call, on the same engine:
+more: it extracts variables, evaluates the branches of its `case`, runs the chains of matching branches, and stores the
+result. All of that runs after the call, on the same engine:
 
     call        the step's pipeline, or its loop, as in any step
     vars        the chain `vars`: one call of `noop` whose policy patches `ctx.vars`
     case        evaluated on `call.done` or `call.error`, then on `step.exit` if nothing has routed by then.
                 Each branch that fires runs its chain: `case_0`, `case_1` and so on
-    sink        the chain `sink`, once it is known where the step leads
+    sink        the chain `sink`, after the branches
 
 A chain is a pipeline whose prefix is its name, so a task in it is called `case_0/notify`, and retries, waits,
-iterators, redaction and recovery are those of every pipeline. What a chain has beside tasks is `next`. It does not
-route: it *asks* (`next.requested`), and by its policy ends the step, its chain, or nothing. When the step ends, the
+iterators, redaction and recovery are those of every pipeline. A chain may also contain `next`, which does not route:
+it is a request (`next.requested`), and by its policy ends the step, its chain, or nothing. When the step ends, the
 server takes the request with the highest priority, then the one that was reached first, emits it as `next.evaluated`,
 and sends the tokens. Without a request the step's own `next` routes, but not after a failure.
 
-Who decides what:
+Decisions by process:
 
     worker      which branches fire (`case.started`, `case.evaluated`), what is suppressed, when a poll is ready
-    server      where the step leads, delays, whether a computed target exists, and which branches of a step with
+    server      targets of the step, delays, whether a computed target exists, and which branches of a step with
                 `eval_mode: on_event` fire (`noetl.classic.observe`): such a run is granted for its call, and again for
                 each batch of branches that an event has chosen
 
 A failure that no worker reports (a step out of time, a failed item of a loop) is handled too if some branch sees
 failures: the server emits `case.started` and grants the rest of the run. A failure of the call that made a branch fire
-is handled by it, whether it leads anywhere or not. A failure inside a chain is the step's, and no branch sees it.
+is handled by it, with or without a target. A failure inside a chain is the step's, and no branch sees it.
 
 The progress is `noetl.classic.state.AfterCallProgress`, folded from these events, so after a lost lease another worker
-continues behind the last accepted task. Branches are not chosen twice; a chain that has ended does not run again.
+continues after the last accepted task. Branches are not chosen twice; a chain that has ended does not run again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ AfterCallEnd: TypeAlias = Done | Failed | Waiting | FailureHandled | AwaitingEve
 
 
 class AfterCallPlan:
-    """What a classic step does after its call, compiled."""
+    """The compiled part of a classic step after its call."""
 
     def __init__(self, step: Step, kind_of: KindOf) -> None:
         assert step.after_call is not None
@@ -135,7 +135,7 @@ class AfterCallRun:
         return error_data(self.ended.error, self.plan.step, self.ended.task or None, self.ended.attempt)
 
     def _show(self, outcome: dict[str, Any]) -> None:
-        """Let templates see how the call ended."""
+        """Add the outcome of the call to the scope."""
         self.scope.update(call_names(outcome, self.plan.view, self.plan.loop))
         if isinstance(self.ended, Done):
             own = StepResult("succeeded", result=self.ended.result)
@@ -146,10 +146,10 @@ class AfterCallRun:
     # -- branches ---------------------------------------------------------------------------------------------------
 
     async def _branches(self, cases: CasePlan) -> Failed | Waiting | None:
-        """Evaluate the branches after the call, then on exit; run what was chosen."""
+        """Evaluate the branches after the call, then on exit; run the chosen chains."""
         for point in (self._point(), "step.exit"):
             if self.state.evaluated == "step.exit" != point:
-                continue  # passed before the run was handed out again
+                continue  # evaluated before the run was granted again
             if self.state.evaluated != point and not cases.spent(self.state.fired):
                 failure = await self._choose(cases, point)
                 if failure is not None:
@@ -160,9 +160,9 @@ class AfterCallRun:
         return None
 
     async def _observe(self, cases: CasePlan) -> Failed | Waiting | AwaitingEvent | None:
-        """Run what an event has chosen; the server does the choosing."""
+        """Run the branches that the server has chosen for an event."""
         if not self.state.point and self.call.plan.first is not None:
-            self.host.tell(self._started(self._point()))
+            self.host.add_fact(self._started(self._point()))
             return AwaitingEvent("call")
         stop = await self._batch()
         more = len(self.state.batches) > 1 or not cases.spent(self.state.fired)
@@ -179,7 +179,7 @@ class AfterCallRun:
         return CaseStarted(self.run_id, point)
 
     async def _choose(self, cases: CasePlan, point: str) -> Failed | None:
-        """Choose branches. Both facts are reported together, once the choice is known."""
+        """Choose branches. Both facts are added together, after the choice."""
         state, failed = self.state, isinstance(self.ended, Failed)
         self._set_event(self._event(point))
         try:
@@ -188,10 +188,10 @@ class AfterCallRun:
             )
         except TemplateError as error:
             return Failed(self.host.redact(template_error(error)), "", 0)
-        if state.point != point:  # the server has told it, if the call failed there
-            self.host.tell(self._started(point))
+        if state.point != point:  # else the server has emitted it, for a failure that it found
+            self.host.add_fact(self._started(point))
         matched = tuple(sorted(chosen, key=branch_number))
-        self.host.tell(
+        self.host.add_fact(
             CaseEvaluated(self.run_id, matched, tuple(chosen), cases.mode, cases.evaluate, trigger_event=point)
         )
         state.point = state.evaluated = point
@@ -226,13 +226,13 @@ class AfterCallRun:
     def _suppress(self, branches: list[str], winner: str) -> None:
         for name in branches:
             if name not in self.state.suppressed:
-                self.host.tell(BranchSuppressed(self.run_id, name, winner))
+                self.host.add_fact(BranchSuppressed(self.run_id, name, winner))
                 self.state.suppressed.append(name)
 
     # -- chains -----------------------------------------------------------------------------------------------------
 
     async def _chain(self, name: str) -> Done | Failed | Waiting:
-        """Run a chain from where it stands; at once over if it has ended before."""
+        """Run the rest of a chain; does nothing if it has ended before."""
         plan, prefix = self.plan.chains[name], f"{name}/"
         progress = self.call.inner.setdefault(prefix, Progress())
         if plan.acts and not progress.ended:

@@ -41,7 +41,7 @@ class CasePlan:
         self.sees_failure = any(branch.sees_failure for branch in branches)
 
     def chosen(self, scope: Mapping[str, Any], fired: Sequence[str], failed: bool, last: bool) -> list[str]:
-        """The branches that fire now. `last`: nothing comes after this, so it is the turn of `else`."""
+        """The branches that fire now. `last`: no evaluation follows, so `else` may fire."""
         if self.mode == "exclusive" and fired:
             return []
         chosen: list[str] = []

@@ -15,11 +15,11 @@ from noetl.model import playbook as model
 from noetl.model.duration import seconds
 
 SINK = "$sink"
-"""Marks a task that stores the result of another one; no author can write it."""
+"""Marks a task that stores the result of another one; not valid in a document."""
 
 
 class ClassicBuilder(Builder):
-    """Builds a playbook from a tree that `prepare` made ready."""
+    """Builds a playbook from a tree that `prepare` has normalised."""
 
     def task(self, key: str, label: str, tree: Map, layers: Layers) -> model.Task:
         task = super().task(key, label, tree, layers)
@@ -38,7 +38,7 @@ class ClassicBuilder(Builder):
         )
 
     def _view(self, tool: Map | Seq | None) -> Any:
-        """Which part of the last call's result a classic template means by `result`."""
+        """The part of the last call's result that classic templates read as `result`."""
         calls = [item.task for item in labelled_items(tool) if SINK not in item.task] if tool else []
         if not calls:
             return "value"
@@ -115,6 +115,6 @@ def _goto(label: str, tree: Map | Seq | str) -> model.Goto:
 
 
 def _set_task(label: str, values: Map) -> model.Task:
-    """`vars` and `set`: a call of nothing whose policy patches `ctx.vars`."""
+    """`vars` and `set`: a `noop` whose policy patches `ctx.vars`."""
     then = model.Then("continue", set_ctx={"vars": {"$merge": plain(values)}})
     return model.Task(label, "noop", policy=(model.Rule(None, then),))

@@ -1,8 +1,8 @@
-"""How a classic step's call ended, as its templates see it: `result`, `response` and `this`.
+"""The outcome of a classic step's call as its templates see it: `result`, `response` and `this`.
 
 `result` is the body, the rows or the value itself, by the kind of the call. `response` has {status_code, headers, data,
-status, error}, `this` has {status, data, error, meta}. Both are looked into when a template asks, so a large result
-that is stored elsewhere is loaded only then.
+status, error}, `this` has {status, data, error, meta}. Both are evaluated lazily, so a large result that is
+stored elsewhere is loaded only when a template reads it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from noetl.expression import View, unwrapped
 
 NO_CALL: dict[str, Any] = {"status": "ok", "result": None, "error": None, "meta": {}}
-"""The outcome of a step that calls nothing."""
+"""The outcome of a step without a call."""
 
 
 def failed_call(error: dict[str, Any]) -> dict[str, Any]:
@@ -31,7 +31,6 @@ def call_names(outcome: dict[str, Any], view: str, loop: bool) -> dict[str, Any]
 
 
 def _part(result: Any, view: str) -> Any:
-    """What of a result is meant."""
     if view == "value" or result is None:
         return result
     if isinstance(result, dict):
@@ -116,7 +115,7 @@ class Envelope(View):
 
 
 def _of_http(outcome: dict[str, Any], field: str) -> Any:
-    """What only HTTP has: its result tells, or the call itself where it was refused."""
+    """A field of HTTP calls: from the error of the call, or from its result."""
     http = outcome.get("http")
     if isinstance(http, dict) and field in http:
         return http[field]

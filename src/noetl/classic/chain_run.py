@@ -51,7 +51,7 @@ class ChainPlan(PipelinePlan):
 
 
 class Chain(Pipeline):
-    """A chain under way. Its prefix is its name: `case_0/`."""
+    """A running chain. Its prefix is its name: `case_0/`."""
 
     def __init__(
         self, plan: ChainPlan, call: Pipeline, scope: Scope, progress: Progress, name: str, step: AfterCallProgress
@@ -60,19 +60,19 @@ class Chain(Pipeline):
         self.chain, self.name, self.step = plan, name, step
 
     async def visit_other(self, label: str) -> str | End | None:
-        """Ask for a way out of the step. The chain goes on behind it only if that is deferred."""
+        """Request the targets of a `next`. The chain continues after it only if its policy is `defer`."""
         goto, host, scope = self.chain.gotos[label], self.host, self.scope
         scope[NOW_KEY] = host.now()
         try:
             to = host.redact(await self.templates.evaluate(lambda: goto.targets(scope)))
             if any(is_of_keychain(target.args) for target in to):
-                raise TemplateFailed("values of the keychain can't travel with a token: they live as long as a call")
+                raise TemplateFailed("a secret cannot be an arg of a token: use it in the inputs of a tool")
         except TemplateError as error:
             return Failed(host.redact(template_error(error)), label, 1)
         then = self.plan.after[label] if goto.policy == "defer" else None
         pending = goto.policy != "end_step"
         request = NextRequested(self.run_id, self.name, label, to, goto.policy, goto.priority, pending, then)
-        host.tell(request)
+        host.add_fact(request)
         add_request(self.step, request)
         return then
 

@@ -35,7 +35,7 @@ def chain_items(branch: Map) -> Iterator[ChainItem]:
 
 
 class ClassicDocument(Document):
-    """A document of the classic dialect whose shapes are sound."""
+    """A valid document of the classic dialect."""
 
     step_actions = Document.step_actions | {"case"}
     collections = ("in", "collection")

@@ -1,4 +1,4 @@
-"""Tells a classic document from a canonical one, before its shapes are checked."""
+"""Distinguishes classic documents from canonical ones, before shapes are checked."""
 
 from __future__ import annotations
 

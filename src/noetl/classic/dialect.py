@@ -1,4 +1,4 @@
-"""The classic dialect as the compiler uses it."""
+"""The interface of the classic dialect for the compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of classic steps: which branches of a `case` were chosen, and where their chains lead."""
+"""Events of classic steps: the chosen branches of a `case`, and the targets that their chains request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CaseStarted(Event, frozen=True):
     task: str | None = None
     attempt: int = 0
     revoked: bool = False
-    """Whether the server found the failure, and took the run from its workers."""
+    """Whether the server found the failure, and revoked the leases of the run."""
 
 
 class CaseEvaluated(Event, frozen=True):
@@ -56,7 +56,7 @@ class BranchSuppressed(Event, frozen=True):
 
 
 class NextRequested(Event, frozen=True):
-    """A chain has come to a `next`. The server routes when the step ends."""
+    """A chain has reached a `next`. The server routes when the step ends."""
 
     name, source, entity = "next.requested", "worker", "next"
 

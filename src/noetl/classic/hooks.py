@@ -1,6 +1,6 @@
-"""The two places where classic steps are hooked in: the net of the engine, and the pipeline of a worker.
+"""The seams for classic steps: rules for the net of the engine, and plans for the pipelines of a worker.
 
-Canonical runs import this file and nothing else that runs classic steps.
+Runs of canonical playbooks import no other file that runs classic steps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from noetl.pipeline.plan import KindOf, PipelinePlan
 
 
 class FailureHandled(NamedTuple):
-    """The call failed, and a branch has handled that."""
+    """The call failed, and a branch has handled the failure."""
 
     error: Error
     task: str | None
@@ -22,7 +22,7 @@ class FailureHandled(NamedTuple):
 
 
 class AwaitingEvent(NamedTuple):
-    """There is nothing to do until an event chooses a branch. `finished` is `call` or `case`."""
+    """The run waits until an event chooses a branch. `finished` is `call` or `case`."""
 
     finished: str
 

@@ -1,6 +1,6 @@
 """The keys that only the classic dialect has, added to the tables of `noetl.dsl.document`.
 
-`ROOT` describes both dialects: a field with a `rewrite` is refused in a canonical playbook, with that advice.
+`ROOT` describes both dialects: a field with a `rewrite` is rejected in a canonical playbook, with that advice.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from noetl.dsl.tree import Span, is_template, key_span, span_in
 RETRY = Fields(
     "retry",
     {
-        "max_attempts": Field(Integer(1, 10_000), "how often the tool runs in all (3)"),
+        "max_attempts": Field(Integer(1, 10_000), "maximum number of calls (3)"),
         "initial_delay": Field(NUMBER, "seconds before the second attempt (1)"),
-        "backoff_multiplier": Field(NUMBER, "growth of the wait from attempt to attempt (1)"),
-        "retry_when": Field(GUARD, "attempts go on only while this holds"),
-        "stop_when": Field(GUARD, "attempts go on until this holds"),
+        "backoff_multiplier": Field(NUMBER, "factor of the wait from attempt to attempt (1)"),
+        "retry_when": Field(GUARD, "retry only while this is true"),
+        "stop_when": Field(GUARD, "retry until this is true"),
         "on": Field(Choice("error"), "what is retried"),
-        "scope": Field(Choice("tool", "chain", "step"), "what is run again (tool)"),
+        "scope": Field(Choice("tool", "chain", "step"), "what is repeated (tool)"),
         "backoff": Field(
             Fields(
                 "backoff",
@@ -69,10 +69,10 @@ RETRY = Fields(
 POLL = Fields(
     "poll",
     {
-        "until": Field(GUARD, "the condition that ends it", required=True),
+        "until": Field(GUARD, "condition that ends the poll", required=True),
         "interval": Field(DURATION, "time between two calls (1s)"),
-        "max_attempts": Field(Integer(1, 1_000_000), "how many calls"),
-        "deadline": Field(DURATION, "how long in all"),
+        "max_attempts": Field(Integer(1, 1_000_000), "maximum number of calls"),
+        "deadline": Field(DURATION, "maximum total time"),
     },
 )
 
@@ -95,7 +95,7 @@ SINK = SinkShape(
     "a sink",
     {
         "tool": Field(TASK, "the tool that stores", required=True),
-        "table": Field(TEXT, "the table, where the tool has none"),
+        "table": Field(TEXT, "the table, if the tool names none"),
         "args": Field(DATA, "columns by name, or a list of rows"),
         "when": Field(GUARD, "whether it runs"),
         "retry": Field(RETRY, "how it is retried"),
@@ -123,7 +123,7 @@ GOTO = OneOf(
             {
                 "to": Field(CHAIN_TARGETS, "the steps to go to", required=True),
                 "policy": Field(Choice("end_step", "break_chain", "defer"), "what it does to other branches"),
-                "priority": Field(Integer(-1_000_000, 1_000_000), "which `next` wins where several are reached"),
+                "priority": Field(Integer(-1_000_000, 1_000_000), "the highest priority wins if several are reached"),
                 "spec": Field(Fields("next.spec", {"delay": Field(DURATION, "time to wait before")}), "knobs"),
             },
             retired={
@@ -141,7 +141,7 @@ CHAIN_TASK = Fields(
         "tool": Field(TASK, "the tool to call", required=True),
         "args": Field(ARGS, "arguments of the call"),
         "retry": Field(RETRY, "how it is retried"),
-        "poll": Field(POLL, "until when it is repeated"),
+        "poll": Field(POLL, "repeats the call until a condition is true"),
     },
     retired=OLD,
     definition="chainTask",
@@ -214,7 +214,7 @@ class BranchShape(Shape):
         },
         retired=OLD,
     )
-    otherwise = Fields("a branch", {"else": Field(CHAIN, "what happens when nothing matched", required=True), **common})
+    otherwise = Fields("a branch", {"else": Field(CHAIN, "what happens if no branch matched", required=True), **common})
 
     def check(self, value: Any, span: Span, walk: Walk) -> bool:
         if not is_map(value):
@@ -240,7 +240,7 @@ TARGETS = ListOf(OneOf("a step", Form(is_text, LABEL), Form(anything, TARGET)), 
 
 
 def _has_conditions(value: Any) -> bool:
-    """A list of conditions, as version 1 had it: the advice to drop the list would lose them."""
+    """Whether the value is a list of conditions, as in version 1; the usual advice would lose them."""
     return is_list(value) and any(is_map(item) and CONDITIONS.keys() & set(item) for item in value)
 
 
@@ -269,7 +269,7 @@ LOOP = LoopShape(
 )
 STEP_SPEC = document.STEP_SPEC.extended(
     case_mode=Field(Choice("exclusive", "inclusive"), "first or all matching branches", rewrite=_CASE_REWRITE),
-    eval_mode=Field(Choice("on_entry", "on_event"), "when the case is looked at", rewrite=_CASE_REWRITE),
+    eval_mode=Field(Choice("on_entry", "on_event"), "when branches are evaluated", rewrite=_CASE_REWRITE),
     branch_order=Field(Choice("source", "priority"), "order of branches", rewrite=_CASE_REWRITE),
     next_policy=Field(
         Choice("end_step", "break_chain", "defer"), "what `next` does to other branches", rewrite=_CASE_REWRITE

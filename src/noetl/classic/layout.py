@@ -1,7 +1,6 @@
-"""The look of a YAML text: what its parser throws away.
+"""The layout of a YAML text, which its parser discards: comments, blank lines, ends of nodes, aliases and anchors.
 
-Comments, blank lines, where things really end, and which alias refers to which anchor. `writer.py` needs it to
-change a part of a text and leave the rest as its author wrote it.
+`writer.py` needs it to change a part of a text and leave the rest unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _KEEPS_BREAKS = re.compile(r"[|>][0-9]?\+")
 
 
 class YamlLayout:
-    """A text that parses, line by line. Lines count from 0, offsets are those of the tree's spans."""
+    """The lines of a valid YAML text. Lines count from 0, offsets are those of the tree's spans."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -31,10 +30,10 @@ class YamlLayout:
         self._scalars: list[tuple[int, int]] = []  # where a `#` is text
         self._ends: list[int] = []  # of scalars, aliases and flow collections
         self.anchors: list[int] = []
-        self.aliases: list[tuple[int, int]] = []  # where each stands, and where the node it names does
+        self.aliases: list[tuple[int, int]] = []  # offsets of each alias and of its node
         self._read()
         self.comments = self._find_comments()
-        """Where the comment of a line begins, by line."""
+        """By line, the offset of its comment."""
 
     def _read(self) -> None:
         named: dict[str, int] = {}
@@ -92,23 +91,23 @@ class YamlLayout:
         return offset - self._starts[self.line(offset)]
 
     def end(self, span: Span) -> int:
-        """Where the content of a node ends: a block collection's span goes on to whatever follows it."""
+        """The end of a node's content: the span of a block collection extends to the next node."""
         return max(span.start, self._ends[bisect_right(self._ends, span.end) - 1])
 
     def before(self, offset: int) -> str:
-        """What stands before it on its line."""
+        """The text before the offset on its line."""
         return self.text[self._starts[self.line(offset)] : offset]
 
     def behind(self, offset: int) -> str:
-        """What stands behind it on its line."""
+        """The text after the offset on its line."""
         return self.text[offset : self._starts[self.line(offset) + 1] - 1]
 
-    def is_alone(self, line: int) -> bool:
-        """True if the line holds a comment and nothing else."""
+    def is_comment(self, line: int) -> bool:
+        """Whether the line has a comment and nothing else."""
         return line in self.comments and not self.before(self.comments[line]).strip()
 
-    def is_quiet(self, line: int) -> bool:
-        """True if the line is blank or holds only a comment."""
-        if self.is_alone(line):
+    def has_no_content(self, line: int) -> bool:
+        """Whether the line is blank or has only a comment."""
+        if self.is_comment(line):
             return True
         return not self.lines[line].strip() and not self.in_scalar(self._starts[line])

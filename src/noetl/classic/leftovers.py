@@ -1,4 +1,4 @@
-"""Constructs that the canonical dialect can't spell."""
+"""Constructs that cannot be written in the canonical dialect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from noetl.expression import parse
 
 
 class Leftover(NamedTuple):
-    """A construct that has to stay classic, where it stands, and what would help."""
+    """A construct that remains classic: its place, and a hint."""
 
     step: str
     container: Map | Seq
@@ -34,7 +34,7 @@ class Leftovers(list[Leftover]):
         self.append(Leftover(self.step, container, key, construct, hint))
 
     def refuse_reads(self, container: Map | Seq, key: Any, names: Set[str], where: str) -> None:
-        """Refuse templates that read names which the place they would move to does not have."""
+        """Refuse templates that read names which do not exist at their new place."""
         for holder, at, text in templates_in(container, self.kinds, key):
             with suppress(TemplateSyntax):
                 for read in parse(text).reads:

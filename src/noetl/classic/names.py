@@ -22,7 +22,7 @@ _BRACES = re.compile(r"\{\{[-+]?(.*?)[-+]?\}\}", re.DOTALL)
 
 
 class CallNames:
-    """How the result of a call reads in canonical terms, by the place where a template reads it."""
+    """Canonical expressions for the result of a call, by the place of the template that reads it."""
 
     def __init__(self, root: Map, kinds: KindSource) -> None:
         self.kinds = kinds
@@ -74,7 +74,7 @@ class CallNames:
         return _envelope(f"{own}.result", result, f"{own}.error", code, status)
 
     def _view(self, task: Map) -> str:
-        """Where the classic `result` of a call lies in its value: nothing, `.data` or `.rows`."""
+        """The path of the classic `result` in the value of a call: empty, `.data` or `.rows`."""
         name = (self.tool_of(task) if task.get("kind") == "workbook" else task).get("kind")
         kind = self.kinds.get(name) if isinstance(name, str) else None
         return "" if kind is None or kind.result == "value" else f".{kind.result}"
@@ -96,7 +96,7 @@ def _envelope(value: str, result: str, error: str, code: str, status: str) -> di
 
 
 def path_of(root: str, name: str) -> str:
-    """How a template reads a step or task, whose name may have dashes and dots."""
+    """The expression for a step or task, whose name may have dashes and dots."""
     return f"{root}.{name}" if name.isidentifier() else f"{root}['{name}']"
 
 

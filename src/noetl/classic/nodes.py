@@ -33,7 +33,7 @@ def list_at(node: Any, items: Iterable[Any] = ()) -> Seq:
 
 
 def copy_spans(copy: Map | Seq, node: Map | Seq) -> None:
-    """Let a copy stand where the original stands."""
+    """Give a copy the spans of the original."""
     if isinstance(node, Seq) and isinstance(copy, Seq):
         copy.item_spans = list(node.item_spans)
     elif isinstance(node, Map) and isinstance(copy, Map):
@@ -41,7 +41,7 @@ def copy_spans(copy: Map | Seq, node: Map | Seq) -> None:
 
 
 def merged(below: Map, above: Map) -> Map:
-    """Add the values of one map to another; they win."""
+    """Add the values of `above` to `below`; they replace equal keys."""
     copy_spans(below, above)
     below.update(above)
     return below
@@ -83,7 +83,7 @@ def insert_item(items: Seq, position: int, item: Map) -> None:
 
 
 def position_of(items: Seq, item: Any) -> int:
-    """The index of this very item; equal ones don't count."""
+    """The index of this very item; equal items do not count."""
     return next(i for i, other in enumerate(items) if other is item)
 
 

@@ -1,17 +1,16 @@
 """Classic steps with `eval_mode: on_event`: the server evaluates their branches on every event of the execution.
 
-A run observes from its scheduling until a chain has come to a `next`, or no branch is left that could fire. What it
-waits for is in the state (`state.observers`), so an observer survives every process, and costs nothing where there is
-none.
+A run observes from its scheduling until a chain has reached a `next`, or no branch can fire any more. Observers are
+part of the state (`state.observers`), so they survive a crash; an execution without observers has no overhead.
 
 - Events are evaluated in the decision that emits them, before it is stored: none is evaluated twice or lost.
 - A run does not observe its own events, nor `case.*`, `next.*` and `token.*`, except its timers (`spec.timers`) and
   the end of its own call, as `call.done` or `call.error`.
 - A signal that was sent before the step was entered is evaluated on entry. One that makes a branch fire is consumed;
-  any other stays for whoever waits for it.
-- A worker runs the chains of the chosen branches (`noetl.classic.after_call`). Events that come meanwhile may choose
-  more; those wait as further batches.
-- `else` fires on a message or a timer that no other branch takes.
+  any other signal stays for other receivers.
+- A worker runs the chains of the chosen branches (`noetl.classic.after_call`). Events that arrive meanwhile may
+  choose more branches, which wait as further batches.
+- `else` fires on a message or a timer that matches no other branch.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def observe(decision: Decision, cases: CasePlan, run: Run, event: e.Event) -> No
 
 
 def _is_pending(decision: Decision, event: e.Event) -> bool:
-    """Whether a signal is still there: another observer may have consumed it."""
+    """Whether a signal is still pending: another observer may have consumed it."""
     if not isinstance(event, e.MessageReceived):
         return True
     return any(number == event.id for number, _ in decision.state.signals.get(event.type, ()))
@@ -127,7 +126,7 @@ def _data(event: e.Event) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Structs as maps; results and payloads stay what they are, so that references among them can be opened."""
+    """Structs as maps; results and payloads are not converted, so that their references can be loaded."""
     if isinstance(value, TaskId):
         return str(value)
     if isinstance(value, msgspec.Struct):
@@ -160,4 +159,4 @@ def last_outcome(run: Run) -> dict[str, Any]:
     if after is not None and after.looped:
         return {**NO_CALL, "result": after.result}
     calls = list(progress.tasks.values()) if progress is not None else []
-    return calls[-1] if calls and calls[-1]["status"] == "ok" else NO_CALL  # an error that is ignored is not seen
+    return calls[-1] if calls and calls[-1]["status"] == "ok" else NO_CALL  # templates do not see ignored errors

@@ -17,13 +17,13 @@ def on_error_of(step: Map) -> str:
 
 
 def step_retry(step: Map) -> Map | None:
-    """The retry of all calls of a step: its own, or the usual one where errors are to be retried."""
+    """The retry of all calls of a step: its own, or the default one with `on_error: retry`."""
     retry = step.get("retry")
     return map_at(step) if retry is None and on_error_of(step) == "retry" else retry
 
 
 def set_step_policies(step: Map, names: CallNames, *, with_vars: bool) -> None:
-    """Turn `retry`, `on_error` and, if asked, `vars` into rules of the step's tasks."""
+    """Convert `retry`, `on_error` and, with `with_vars`, `vars` to rules of the step's tasks."""
     tasks = tasks_of(step.get("tool"))
     default, ignores = step_retry(step), on_error_of(step) == "ignore"
     step.pop("retry", None)
@@ -43,7 +43,7 @@ def set_policy(
     variables: Map | None = None,
     skip: str | None = None,
 ) -> None:
-    """Give a task the policy that its `retry`, or the default, asks for; `ignore` is the directive after an error."""
+    """Set the policy of a task from its `retry` or the default; `ignore` is the directive after an error."""
     for inner in tasks_of(task.get("tool")) if task.get("kind") == "iterator" else ():
         set_policy(inner, names, None)
     retry = task.pop("retry", None)
@@ -66,7 +66,7 @@ def set_policy(
 
 
 def set_task(at: Map, values: Map, names: Names) -> Map:
-    """A call of nothing whose policy sets variables."""
+    """A `noop` whose policy sets variables."""
     rules = list_at(at, [_otherwise(at, renamed(values, names))])
     return map_at(at, kind="noop", spec=map_at(at, policy=map_at(at, rules=rules)))
 
@@ -93,7 +93,7 @@ def retry_rule(at: Map, retry: Map, names: Names, ignore: bool) -> Map:
         parts.append(f"not ({expression_of(stop, names)})")
     if not parts:
         parts.append(IS_ERROR)
-    if stop is not None or ignore:  # when attempts run out the last outcome stands, so this rule must not fail it
+    if stop is not None or ignore:  # the last outcome counts, so this rule must not fail the task after it
         parts.append(f"_attempt < {attempts}")
     if go_on is not None and len(parts) > 1:
         parts[0] = f"({parts[0]})"
@@ -101,7 +101,7 @@ def retry_rule(at: Map, retry: Map, names: Names, ignore: bool) -> Map:
 
 
 def _backoff(retry: Map) -> dict[str, Any]:
-    """The knobs of a retry rule."""
+    """Delay and backoff of a retry rule."""
     backoff = as_map(retry.get("backoff"))
     if backoff:
         kind = backoff.get("type", "fixed")

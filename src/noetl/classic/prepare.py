@@ -1,7 +1,7 @@
-"""Makes a classic document ready to be built.
+"""Normalises a classic document before it is built.
 
-What both dialects have is rewritten in place; what only the classic one has (`case`, `vars`, `sink`) stays with its
-step, its retries turned into policies.
+Keys that both dialects have are converted in place. `case`, `vars` and `sink` stay in their step, and their retries
+become policies.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def prepare(root: Map, kinds: KindSource) -> None:
 
 
 def drop_entry_keys(root: Map) -> None:
-    """Remove what the callers of workbook entries have taken over."""
+    """Remove the keys of workbook entries that were copied to their callers."""
     for entry in as_list(root.get("workbook")):
         entry.pop("sink", None)
         as_map(entry.get("tool")).pop("retry", None)
@@ -57,7 +57,7 @@ class _Preparer:
             self._append_sinks(step, sinks)
 
     def _append_sinks(self, step: Map, sinks: list[Map]) -> None:
-        """Sinks of workbook tasks follow the call. They are marked: they leave its result as it was."""
+        """Sinks of workbook tasks follow the call. They are marked, since they do not change its result."""
         items = list(labelled_items(step["tool"]))
         label, call, *_ = items[-1]
         labels = {item.label for item in items}
@@ -69,7 +69,7 @@ class _Preparer:
             step["tool"].append(labelled(sink, free_label("sink", labels, self.step_names), task))
 
     def _chains(self, step: Map) -> None:
-        """Retries of calls in chains: the innermost `retry` wins, one of the whole chain stands apart."""
+        """Set the retries of calls in chains: the innermost `retry` wins; that of a whole chain becomes `again`."""
         ignore = "continue" if on_error_of(step) == "ignore" else None
         for branch in step.get("case", []):
             chain = branch.get("then", branch.get("else"))
@@ -96,5 +96,5 @@ class _Preparer:
         set_policy(body["tool"], self.names, default, ignore=ignore)
 
     def _sink_in_place(self, sink: Map, default: Map | None) -> Map:
-        """A sink that stays where it is: the classic names keep their meaning there."""
+        """A sink that stays in its place, where classic names are valid."""
         return map_at(sink, tool=sink_task(sink, self.names, {"result": "result"}, default))

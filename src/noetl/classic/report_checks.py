@@ -1,4 +1,4 @@
-"""Which events of classic steps a worker may report, and when; see `noetl.engine.admissible`."""
+"""Checks of the events that a worker reports for classic steps; see `noetl.engine.admissible`."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def check_chain(facts: Facts, name: str) -> Sequence[Link]:
 def check_wait(facts: Facts, fact: StepPaused) -> None:
     facts.holds(None)
     rest = (fact.index, fact.due, fact.request, fact.chain)
-    require(_cases(facts).observes and rest == (None, None, None, ""), "the step waits for no event")
+    require(_cases(facts).observes and rest == (None, None, None, ""), "the step does not wait for an event")
     if fact.key == "call":
-        require(isinstance(facts.previous, CaseStarted), "its call has not just ended")
+        require(isinstance(facts.previous, CaseStarted), "the call of the step has not just ended")
         return
     order = _running(facts)
     ended = bool(order) and all(_has_ended(facts, name) for name in order)
-    require(fact.key == "case" and ended, "chains of its case are left")
+    require(fact.key == "case" and ended, "chains of the case have not ended")
 
 
 def _has_ended(facts: Facts, name: str) -> bool:
@@ -69,8 +69,8 @@ def _case_started(facts: Facts, fact: CaseStarted) -> None:
     plan, after, point = _cases(facts), _progress(facts), fact.trigger_event
     require(point in POINTS and not fact.revoked, "workers must not report this")
     require(point != "step.exit" or not plan.observes, "a step that observes events has no exit of its own")
-    require((point == "step.exit") == bool(after.point), f"it is at {after.point!r}")
-    require(after.point != "step.exit", "the step has been left")
+    require((point == "step.exit") == bool(after.point), f"the case is at {after.point!r}")
+    require(after.point != "step.exit", "the exit of the step was already evaluated")
     if point != "step.exit":
         require((point == "call.error") == (fact.error is not None), "an error belongs to call.error")
     facts.failed_at(None, fact.task, fact.attempt)
@@ -81,10 +81,10 @@ def _case_evaluated(facts: Facts, fact: CaseEvaluated) -> None:
     plan, after = _cases(facts), _progress(facts)
     require(not plan.observes, "the server evaluates the branches of a step that observes events")
     require((fact.event, fact.message) == (None, None), "workers do not receive signals")
-    require(fact.trigger_event == after.point != after.evaluated, f"it is at {after.point!r}")
+    require(fact.trigger_event == after.point != after.evaluated, f"the case is at {after.point!r}")
     names = [branch.name for branch in plan.branches]
     order = [name for name in names if name in fact.order and name not in after.fired]
-    require(list(fact.order) == order and sorted(fact.matched) == sorted(order), "these branches can't be chosen")
+    require(list(fact.order) == order and sorted(fact.matched) == sorted(order), "these branches cannot be chosen")
     require(plan.mode != "exclusive" or len(after.fired) + len(order) <= 1, "only one branch can be chosen")
     require((fact.case_mode, fact.eval_mode) == (plan.mode, plan.evaluate), "the mode does not match the case")
 
@@ -92,20 +92,24 @@ def _case_evaluated(facts: Facts, fact: CaseEvaluated) -> None:
 def _next_requested(facts: Facts, fact: NextRequested) -> None:
     facts.holds(None)
     plan, prefix = _cases(facts), f"{fact.branch}/"
-    require(fact.branch.startswith("case_") and "/" not in fact.branch, "no branch of the case")
+    require(
+        fact.branch.startswith("case_") and "/" not in fact.branch, f"{fact.branch[:200]!r} is not a branch of the case"
+    )
     links, link, _ = facts.next_link(None, prefix)
     if not isinstance(link, Goto) or link.label != fact.action:
         refuse(f"the chain is at {link.label!r}, not at {fact.action[:200]!r}")
     policy = link.policy or plan.policy
     reported = (fact.policy, fact.priority, fact.pending, fact.then)
     then = label_after(links, link) if policy == "defer" else None
-    require(reported == (policy, link.priority, policy != "end_step", then), "it contradicts the playbook")
-    require(len(fact.to) == len(link.to), "it leads to other steps")
+    require(
+        reported == (policy, link.priority, policy != "end_step", then), "policy or priority differs from the playbook"
+    )
+    require(len(fact.to) == len(link.to), "the targets differ from the playbook")
     known = known_values(facts, None, prefix)
     for target, arc in zip(fact.to, link.to, strict=True):
         delay = arc.delay if arc.delay is not None else link.delay
         matches = fits(arc.step, target.step, known) and fits(arc.args, target.args, known)
-        require(matches and target.delay == delay, "it leads to other steps")
+        require(matches and target.delay == delay, "the targets differ from the playbook")
 
 
 def _branch_suppressed(facts: Facts, fact: BranchSuppressed) -> None:

@@ -18,7 +18,7 @@ from noetl.dsl.tree import Map, unshare
 
 
 def rewrite(root: Map, kinds: KindSource) -> list[Leftover]:
-    """Rewrite the document in place; what could not be rewritten is still there and returned."""
+    """Rewrite the document in place; returns the constructs that were not rewritten."""
     return _Rewriter(root, kinds).run()
 
 
@@ -57,7 +57,7 @@ class _Rewriter:
         routes = ClassicRoutes(step, self.names, self.leftovers, local, self.step_names, stored)
         router = routes.router()
         self._refuse_outside(step)
-        if len(self.leftovers) > before:  # the text stays as it is: nothing more has to be done to the step
+        if len(self.leftovers) > before:  # the text of the step stays unchanged
             self.step_names -= {extra["step"] for extra in routes.added}
             return []
         set_step_policies(step, self.names, with_vars=True)
@@ -74,7 +74,7 @@ class _Rewriter:
         return routes.added
 
     def _local_names(self, step: Map) -> frozenset[str]:
-        """Bare names that only the step's own parts can see."""
+        """Bare names that are visible only inside the step."""
         loop = as_map(step.get("loop"))
         names = {loop[key] for key in ("iterator", "element") if key in loop}
         names |= {"index", "parent", "loop_index", "iter"}
@@ -84,7 +84,7 @@ class _Rewriter:
         return frozenset(names - set(as_map(self.root.get("workload"))))
 
     def _refuse_outside(self, step: Map) -> None:
-        """After its tool a step sees the whole loop and the event; a task of its pipeline sees neither."""
+        """Refuse `vars` and `sink` that read the whole loop or the event, which tasks of a pipeline cannot see."""
         if "loop" in step and "sink" in step:
             construct = "`sink` of a loop step (it stores the results of all items)"
             self.leftovers.refuse(step, "sink", construct, "move it to a step that follows the loop")

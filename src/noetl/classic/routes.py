@@ -1,4 +1,4 @@
-"""The `case` and `next` of a classic step as arcs, and as steps of their own where branches call tools."""
+"""Converts `case` and `next` of a classic step to arcs, and branches that call tools to separate steps."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ClassicRoutes:
         self.added: list[Map] = []
 
     def router(self) -> Map | None:
-        """The canonical `next`; None where nothing follows."""
+        """The canonical `next`; None if no step follows."""
         case = self.step.get("case")
         if case is None:
             return self._plain_router() if "next" in self.step else None
@@ -74,7 +74,7 @@ class ClassicRoutes:
 
     def _guarded(self, branch: Map, guard: Any, arc: Map) -> Map:
         """The arc of a branch with one of its guards."""
-        if self.sink_label is not None and self._sees_failure(guard):  # that of a sink is not for branches
+        if self.sink_label is not None and self._sees_failure(guard):  # branches do not see the failure of a sink
             failed = f"(event.data.task | default('')) != '{self.sink_label}'"
             guard = f"{{{{ ({expression_of(guard, {})}) and {failed} }}}}"
         copy = part_of(branch, ["when"])
@@ -166,7 +166,7 @@ class ClassicRoutes:
         return map_at(at, step=name)
 
     def _branch_arc(self, number: int, branch: Map) -> Map:
-        """The arc of a branch: straight to its target, or to a step of its own where it calls tools."""
+        """The arc of a branch: to its target, or to a separate step if it calls tools."""
         written = branch.get("then", branch.get("else"))
         retry = as_map(written).get("retry", branch.get("retry"))
         if retry is not None and retry.get("scope") == "chain":
@@ -189,7 +189,7 @@ class ClassicRoutes:
             self.leftovers.refuse_reads(self.step, "next", EVENT, where)
             arcs = self._fallback_arcs()
             if self._sees_failure(renamed_text(branch.get("when"), self.names)):
-                for arc in arcs:  # a branch may take a failure up, and `next` is not for failures
+                for arc in arcs:  # a branch may handle a failure, and `next` does not follow one
                     arc["when"] = f"{{{{ {path_of('steps', self.name)}.status == 'succeeded' }}}}"
         tasks = self._chain_tasks(branch, chain, retry if retry is not None else step_retry(self.step))
         router = router_at(branch, arcs) if arcs else None
@@ -210,7 +210,7 @@ class ClassicRoutes:
         return tasks
 
     def _refuse_moved(self, item: Map, name: str, labels: set[str]) -> None:
-        """A chain becomes a step of its own: it no longer sees the names that only the first step had."""
+        """Refuse templates of a chain that read names of its step: the chain becomes a separate step."""
         foreign = (self.local | EVENT) - {"tasks", *labels}
         if name == "set":
             self.leftovers.refuse_reads(item, name, foreign, "in `set`")

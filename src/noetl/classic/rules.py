@@ -1,6 +1,6 @@
 """The engine's rules for classic steps: `noetl.engine.after_call` as the classic dialect implements it.
 
-`noetl.classic.after_call` tells what a classic step does after its call, and who decides what.
+`noetl.classic.after_call` describes the part of a classic step after its call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ClassicRules:
-    """What the engine knows of a step with `vars`, `case` or `sink`."""
+    """The rules of a step with `vars`, `case` or `sink`."""
 
     def __init__(self, step: Step) -> None:
         assert step.after_call is not None
@@ -108,7 +108,7 @@ class ClassicRules:
             return event.trigger_event not in POINTS
         return isinstance(event, CaseEvaluated) and event.run in state.observers
 
-    def is_half_told(self, state: Execution, event: Event) -> bool:
+    def is_incomplete(self, state: Execution, event: Event) -> bool:
         return isinstance(event, CaseStarted) and event.run in state.observers
 
     def chain(self, facts: Facts, name: str) -> Sequence[Task | Goto]:
@@ -140,7 +140,7 @@ def _case_started(state: Execution, event: CaseStarted) -> None:
 
 
 def _revoke(state: Execution, run: Run) -> None:
-    """Release everything that belongs to the call of a run; its chains are left."""
+    """Release leases, waits and progress of the call of a run; its chains remain."""
     for fence in [run.fence, *(run.loop.lanes if run.loop else ())]:
         if fence is not None:
             state.leases.pop(fence, None)
@@ -167,7 +167,7 @@ def _case_evaluated(state: Execution, event: CaseEvaluated) -> None:
     if event.message is not None:
         consume_signal(state, event.message)
     if run.id in state.observers:
-        run.ctx = dict(state.ctx)  # much may have happened since the run was scheduled
+        run.ctx = dict(state.ctx)  # other runs may have changed it since the run was scheduled
     refresh_ready(state, run)
 
 
@@ -183,7 +183,7 @@ def _next_requested(state: Execution, event: NextRequested) -> None:
 
 
 def add_request(after: AfterCallProgress, event: NextRequested) -> None:
-    """Add a request, or replace it: a chain that is retried as a whole comes to the same `next` again."""
+    """Add a request, or replace it: a chain that is retried as a whole reaches the same `next` again."""
     action = (event.branch, event.action)
     after.requests = [request for request in after.requests if (request.branch, request.action) != action]
     after.requests.append(NextRequest(event.branch, event.action, list(event.to), event.policy, event.priority))

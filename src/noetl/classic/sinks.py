@@ -1,4 +1,4 @@
-"""Sinks as tasks."""
+"""Converts sinks to tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a run of a classic step has come after its call. Plain data that the state of the engine carries along."""
+"""Progress of a run of a classic step after its call: plain data, part of the state of the engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from noetl.model.playbook import Target
 
 
 class NextRequest(msgspec.Struct):
-    """A `next` that a chain has come to."""
+    """A `next` that a chain has reached."""
 
     branch: str
     action: str
@@ -28,7 +28,7 @@ class BranchBatch(msgspec.Struct):
 
 
 class AfterCallProgress(msgspec.Struct):
-    """Where each chain stands is in its `Progress`."""
+    """Progress after the call. The position in each chain is in its own `Progress`."""
 
     point: str = ""
     """`call.done`, `call.error` or `step.exit`; empty while the call runs."""
@@ -42,7 +42,7 @@ class AfterCallProgress(msgspec.Struct):
     """The result of the loop."""
     fired: list[str] = []
     batches: list[BranchBatch] = msgspec.field(default_factory=list, name="epochs")
-    """The first one runs; the others were chosen by events that came meanwhile."""
+    """The first one runs; the others were chosen by events that arrived meanwhile."""
     requests: list[NextRequest] = []
     suppressed: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What both ways to treat a classic step have in common: its loop, its args, its credentials and plain routing."""
+"""Conversions that `prepare` and `rewrite` share: loops, args, credentials and plain routing."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def arcs_of(holder: Map, names: Names, leftovers: Leftovers) -> list[Map]:
 
 
 def router_at(at: Map | Seq, arcs: list[Map]) -> Map:
-    """A router to all of these arcs at once."""
+    """A router that fires all of these arcs."""
     spec = map_at(at, mode="inclusive") if len(arcs) > 1 else None
     return map_at(at, spec=spec, arcs=list_at(at, arcs))
 

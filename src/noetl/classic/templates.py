@@ -1,4 +1,4 @@
-"""Where templates stand in a classic document, and what they see there."""
+"""Places of templates in a classic document, and the names visible there."""
 
 from __future__ import annotations
 

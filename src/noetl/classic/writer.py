@@ -1,8 +1,8 @@
-"""A changed tree back to text, with everything that did not change exactly as it was written.
+"""Writes a changed tree as text, and copies unchanged parts from the source.
 
-A node that equals what the source has at its place is copied from the source, indented anew: quotes, comments, flow
-style, anchors and merge keys with it. What is left is written in block style. A comment travels with the line below
-it, or beside the key it stands behind; one whose place is gone is put above the step or section it stood in.
+A node that equals the source at its place is copied with its quotes, comments, flow style, anchors and merge keys, and
+only its indentation changes. Other nodes are written in block style. A comment stays with the line below it, or with
+the key before it on its line; if that is gone, the comment is moved above its step or section.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COMMENT = re.compile(r"[ \t]+#.*")
 
 
 class _Unit:
-    """A root section or a step: a lost comment is put above the one it stood in."""
+    """A root section or a step. Comments that lost their place are moved above it."""
 
     def __init__(
         self, origin: int | None, column: int, above: list[str], lines: list[str], is_step: bool = False
@@ -84,7 +84,7 @@ class Writer:
     # -- maps and lists ---------------------------------------------------------------------------------------------
 
     def _pairs(self, node: Map, column: int) -> tuple[list[str], list[str]]:
-        """The lines of a map, and apart from them the comments above its first key."""
+        """The comments above the first key of a map, and its lines."""
         first: list[str] = []
         lines: list[str] = []
         for key in node:
@@ -98,7 +98,7 @@ class Writer:
 
     def _pair(self, node: Map, key: str, column: int) -> list[str]:
         (at, span), value = node.spans.get(key, (None, None)), node[key]
-        if at is not None and span is not None and self._is_line(at, key) and self._is_kept(value, span, at):
+        if at is not None and span is not None and self._is_line(at, key) and self._is_unchanged(value, span, at):
             return self._copy(at.start, self.layout.end(span), self.layout.column(at.start), column)
         first, *rest = self._value(value, span, column)
         beside = "" if rest and first and first[0] in "'\"" else self._beside(at)
@@ -123,7 +123,7 @@ class Writer:
     def _item(self, seq: Seq, index: int, column: int) -> list[str]:
         value, span = seq[index], _item_span(seq, index)
         inner = column + 2
-        if span is not None and self._is_kept(value, span):
+        if span is not None and self._is_unchanged(value, span):
             lines = self._copy(span.start, self.layout.end(span), self.layout.column(span.start), inner)
             return [f"{' ' * column}- {lines[0].lstrip(' ')}", *lines[1:]]
         if isinstance(value, Map) and value:
@@ -134,8 +134,8 @@ class Writer:
         return [f"{' ' * column}-{' ' * bool(first)}{first}", *rest]
 
     def _value(self, value: Any, span: Span | None, column: int) -> list[str]:
-        """A value behind a key at `column`: what follows on the same line, then the other lines."""
-        if span is not None and self._is_kept(value, span) and not self._is_block(span, value):
+        """The lines of a value after a key at `column`; the first one continues the line of the key."""
+        if span is not None and self._is_unchanged(value, span) and not self._is_block(span, value):
             source = self.layout.before(span.start)
             base = len(source) - len(source.lstrip(" -"))
             first, *rest = self._copy(span.start, self.layout.end(span), base, column)
@@ -156,12 +156,12 @@ class Writer:
             lines += self._item(seq, i, column)
         return lines
 
-    # -- what is copied ---------------------------------------------------------------------------------------------
+    # -- copies -----------------------------------------------------------------------------------------------------
 
     def _is_block(self, span: Span, value: Any) -> bool:
         return isinstance(value, Map | Seq) and bool(value) and _is_block_at(self.layout, span)
 
-    def _is_kept(self, value: Any, span: Span, key: Span | None = None) -> bool:
+    def _is_unchanged(self, value: Any, span: Span, key: Span | None = None) -> bool:
         """True if the source has this value at this place, and it can be copied together with its key.
 
         That is, every alias in it still has its anchor, and no comment in it is written already.
@@ -195,7 +195,7 @@ class Writer:
         if at is None or layout.before(at.start).strip(" -"):
             return []
         line = first = layout.line(at.start)
-        while first > 0 and layout.is_quiet(first - 1) and first - 1 not in self.written_lines:
+        while first > 0 and layout.has_no_content(first - 1) and first - 1 not in self.written_lines:
             first -= 1
         self.written_lines.update(range(first, line))
         source = layout.before(at.start)
@@ -235,7 +235,7 @@ def _item_span(seq: Seq, index: int) -> Span | None:
 
 
 def _indentation(layout: YamlLayout, root: Map) -> tuple[int, int]:
-    """How far maps and the dashes of lists are indented."""
+    """The indentation of maps, and of the dashes of lists."""
     indent, dash = 2, 2
     metadata, workflow = root["metadata"], root["workflow"]
     if _is_block(layout, metadata):

@@ -66,7 +66,7 @@ class AfterCallRules(Protocol):
     def is_server_event(self, state: Execution, event: Event) -> bool:
         """Whether the server emitted an event that otherwise workers report."""
 
-    def is_half_told(self, state: Execution, event: Event) -> bool:
+    def is_incomplete(self, state: Execution, event: Event) -> bool:
         """Whether another event belongs to this one, so that the log cannot be cut between them."""
 
     def chain(self, facts: Facts, name: str) -> Sequence[Task | Goto]:

@@ -1,7 +1,7 @@
 """Inputs whose templates are bound and never spliced: SQL and commands for a shell.
 
-A kind names them by their paths, such as `command` or `source.query`. The tool finds what was made of them in
-`context.bound`; the input itself keeps the text as its author wrote it.
+A kind names them by their paths, such as `command` or `source.query`. The tool gets the bound values in
+`context.bound`; the input itself keeps the text of its author.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Bind = Callable[[Mapping[str, Any]], Any]
 
 
 def bound_inputs(kind: Kind, inputs: Mapping[str, Any]) -> dict[str, Bind]:
-    """How each bound input is made from a scope, by its path. TemplateSyntax for one that can't be."""
+    """Functions of a scope that bind each such input, by path. TemplateSyntax if a template is invalid."""
     return dict(_bound(kind, inputs)) if kind.sql or kind.shell else {}
 
 
@@ -39,16 +39,16 @@ def _bound(kind: Kind, inputs: Mapping[str, Any]) -> Iterator[tuple[str, Bind]]:
             yield path, _commands(text)
 
 
-def _commands(written: str | list[Any]) -> Bind:
+def _commands(text: str | list[Any]) -> Bind:
     """A command, or several. One that is written as words has no shell and needs no binding."""
     from noetl.shell_text import check_words, prepare_shell
 
-    if isinstance(written, str):
-        return prepare_shell(written)
-    for command in written:
+    if isinstance(text, str):
+        return prepare_shell(text)
+    for command in text:
         if isinstance(command, list):
             check_words(command)
-    commands = [prepare_shell(command) if isinstance(command, str) else None for command in written]
+    commands = [prepare_shell(command) if isinstance(command, str) else None for command in text]
     return lambda scope: [None if command is None else command(scope) for command in commands]
 
 

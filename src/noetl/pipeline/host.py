@@ -1,4 +1,4 @@
-"""What a pipeline needs from its worker, and how it ends."""
+"""The interface of a pipeline to its worker, and the ways in which it ends."""
 
 from __future__ import annotations
 
@@ -15,21 +15,19 @@ Value = TypeVar("Value")
 
 
 class Done(NamedTuple):
-    """The pipeline came to its end."""
+    """The pipeline ran to its end."""
 
     result: Any
 
 
 class Failed(NamedTuple):
-    """The pipeline failed."""
-
     error: Error
     task: str
     attempt: int
 
 
 class Waiting(NamedTuple):
-    """The pipeline waits and can be put aside: for a `signal`, a `child`, the next attempt (`retry`), or because
+    """The pipeline waits and frees its worker: for a `signal`, a `child`, the next attempt (`retry`), or because
     the execution was paused (`resume`)."""
 
     until: str
@@ -51,13 +49,11 @@ class ParkedCall(Exception):
 
 
 class ToolCall(NamedTuple):
-    """A call of a tool."""
-
     plan: TaskPlan
     task: TaskId
     attempt: int
     repeats: int
-    """How often rules have asked for it again although it was ok."""
+    """How often rules have repeated the call although it was ok."""
     inputs: dict[str, Any]
     bound: dict[str, Any]
     scope: Scope
@@ -66,14 +62,14 @@ class ToolCall(NamedTuple):
 class Host(Protocol):
     """The worker of a pipeline."""
 
-    def tell(self, fact: Event) -> None:
-        """Store the fact with the next batch."""
+    def add_fact(self, fact: Event) -> None:
+        """Add a fact to the next report."""
 
     async def durable(self) -> None:
-        """Return when all facts are stored, as far as the playbook asks for that between tasks."""
+        """Return when all facts are stored, if the playbook commits after each task."""
 
     async def stored(self) -> None:
-        """Return when all facts are stored, whatever the playbook asks for."""
+        """Return when all facts are stored."""
 
     def now(self) -> float:
         """Seconds since the epoch."""
@@ -84,13 +80,13 @@ class Host(Protocol):
         """Call the tool; every error is an outcome. May raise Parked."""
 
     async def content(self, reference: Reference) -> Any:
-        """The value behind a reference; TemplateFailed if it can't be read."""
+        """The value behind a reference; TemplateFailed if it cannot be read."""
 
     async def secret(self, reference: Reference) -> Any:
         """The secret that a reference stands for; TemplateFailed if there is none."""
 
     def redact(self, value: Value, /) -> Value:
-        """The value with all secrets hidden that were opened so far."""
+        """The value with all opened secrets redacted."""
 
     def paused(self) -> bool:
         """Whether nothing new may start."""

@@ -1,4 +1,4 @@
-"""Iterator tasks: the inner pipeline runs for each item, in order or side by side."""
+"""Iterator tasks: the inner pipeline runs for each item, sequentially or in parallel."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def iterate(pipeline: Pipeline, plan: TaskPlan, task: TaskId) -> Outcome:
 
 
 def _share_writes(pipeline: Pipeline, items: list[Pipeline], parallel: bool) -> None:
-    """Items side by side share who wrote what; items in order share the writes of the pipeline around them."""
+    """Parallel items share the writers of keys; sequential items share the writes of the enclosing pipeline."""
     writers = {
         key: (item.prefix, value)
         for item in items
@@ -94,7 +94,7 @@ async def _run_items(items: list[Pipeline], in_flight: int) -> Outcome:
 
 
 async def _all(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run all side by side; if one raises, cancel the others."""
+    """Run all concurrently; if one raises, cancel the others."""
     tasks = [asyncio.create_task(call) for call in calls]
     try:
         await asyncio.gather(*tasks)

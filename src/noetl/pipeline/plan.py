@@ -1,4 +1,4 @@
-"""A task made ready to run: inputs, guards and patches compiled once."""
+"""Compiled tasks: inputs, guards and patches are compiled once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RulePlan:
         self.set_ctx = patch_plan(rule.then.set_ctx)
 
     def delay_seconds(self, scope: Mapping[str, Any], default: float = 0.0) -> float:
-        """The delay that the rule asks for. TemplateFailed if it is no duration."""
+        """The delay of the rule. TemplateFailed if it is not a duration."""
         delay = self.delay(scope) if self.delay is not None else self.then.delay
         if delay is None:
             return default
@@ -60,12 +60,12 @@ class RulePlan:
             wait *= 2 ** min(attempt - 1, 60)
         limit = math.inf if then.max_delay is None else then.max_delay
         wait = min(wait, limit)
-        if then.jitter:  # the same for the same wait: nothing is drawn
+        if then.jitter:  # deterministic, so a repeated decision gets the same delay
             fraction = int.from_bytes(sha256(seed.encode()).digest()[:4], "big") / 0xFFFFFFFF
             wait *= 0.5 + fraction / 2
         retry_after = outcome.error.details.get("retry_after") if outcome.error else None
         requested = float(retry_after) if isinstance(retry_after, int | float) else 0.0
-        return max(wait, min(requested, limit))  # jitter does not shorten what a server asks for; the rule does
+        return max(wait, min(requested, limit))  # jitter does not shorten a Retry-After; `max_delay` does
 
 
 def first_match(rules: Iterable[RulePlan], scope: Mapping[str, Any]) -> RulePlan | None:
@@ -120,12 +120,12 @@ class PipelinePlan:
         self.first = labels[0] if labels else None
         self.after: dict[str, str | None] = dict(zip(labels, [*labels[1:], None], strict=False))
         self.acts = any(plan.kind.name != "noop" for plan in self.tasks.values())
-        """Whether it can have an effect on the world."""
+        """Whether a task can have side effects."""
         self.after_call = after_call
 
 
 class AfterCallRunner(Protocol):
-    """The hook behind the call: runs a step that does more than call its tasks; see `noetl.classic.after_call`."""
+    """Runs a step that does more than call its tasks; see `noetl.classic.after_call`."""
 
     def run(self, call: Pipeline, progress: AfterCallProgress | None) -> Coroutine[Any, Any, Any]:
         """Run the call and what follows it."""

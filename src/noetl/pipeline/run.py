@@ -1,7 +1,7 @@
 """The worker's interpreter: runs the tasks of one pipeline under their policies.
 
-Pure but for the tool calls. Everything that happens becomes a fact (an event that workers report) for the `Host`. A
-pipeline starts from a `Progress`, so one that was interrupted resumes after the last accepted task.
+Tool calls are its only side effects. It reports every change to its `Host` as a fact (an event of a worker). A pipeline
+starts from a `Progress`, so one that was interrupted resumes after the last accepted task.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Pipeline:
         self.plan, self.scope, self.progress, self.host = plan, scope, progress, host
         self.run_id, self.index, self.prefix = run, index, prefix
         self.inner = {} if inner is None else inner
-        """Progress of the pipelines inside of it, by prefix."""
+        """Progress of nested pipelines, by prefix."""
         self.parks = parks
-        """Whether it can be put aside while it waits."""
+        """Whether a long wait frees the worker."""
         self.args = scope["args"]
         self.last: dict[str, Any] | None = None
         """The outcome of the last call, as templates see it."""
@@ -90,7 +90,7 @@ class Pipeline:
         return Done(progress.prev)
 
     async def _resume(self) -> None:
-        """Apply what was accepted before to the scope, and wait out the rest of a pause before a retry."""
+        """Restore the scope from the accepted outcomes, and wait for the rest of a retry delay."""
         progress = self.progress
         self.scope["iter"].update(progress.iter)
         self.scope["tasks"].update(progress.tasks)
@@ -101,11 +101,11 @@ class Pipeline:
             await self.host.sleep(remaining)
 
     def can_park(self, wait: float) -> bool:
-        """Whether the pipeline is put aside for a wait of so many seconds."""
+        """Whether a wait of so many seconds frees the worker."""
         return self.parks and wait > DURABLE_WAIT_SECONDS
 
     async def goto(self, label: str, wait: float) -> str | End:
-        """Continue at a label after a wait; a long one puts the pipeline aside."""
+        """Continue at a label after a wait; a long one frees the worker."""
         if self.can_park(wait):
             return Waiting("retry", "", self.host.now() + wait)
         if wait > 0:
@@ -116,7 +116,7 @@ class Pipeline:
     # -- items of iterator tasks ------------------------------------------------------------------------------------
 
     def item(self, plan: TaskPlan, task: TaskId, i: int, item: Any, parallel: bool) -> Pipeline:
-        """The pipeline of an item. Items side by side see ctx as it is now, and their own writes."""
+        """The pipeline of an item. Parallel items see the current ctx and their own writes."""
         assert plan.body is not None
         prefix = f"{task.path}[{i}]/"
         scope = Scope(self.scope)
@@ -128,16 +128,16 @@ class Pipeline:
         return Pipeline(plan.body, self.run_id, scope, progress, self.host, self.index, prefix, self.inner, parks=False)
 
     def restart_items(self, task: TaskId) -> None:
-        """Items of an iterator task that is retried start anew, as new visits of their tasks."""
+        """Restart the items of an iterator task that is retried, with new visits of their tasks."""
         for key in [key for key in self.inner if key.startswith(f"{task.path}[")]:
             self.inner[key] = Progress(visits=self.inner[key].visits)
 
     # -- chains -----------------------------------------------------------------------------------------------------
 
     async def visit_other(self, label: str) -> str | End | None:
-        """Visit a link that is no task; only chains have such links."""
+        """Visit a link that is not a task; only chains have such links."""
         raise KeyError(label)
 
     def restart_wait(self, task: TaskId, outcome: Outcome) -> float | None:
-        """Seconds until a failed chain starts anew; None if it does not."""
+        """Seconds until a failed chain is retried; None if it is not."""
         return None

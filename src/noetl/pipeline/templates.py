@@ -1,4 +1,4 @@
-"""Evaluates the templates of a pipeline, and loads the stored values and secrets that they look into."""
+"""Evaluates the templates of a pipeline, and loads the stored values and secrets that they read."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from noetl.reference import KEYCHAIN, Need, Reference, TooLarge, loaded
 
 
 class Templates:
-    """The values that the templates of a pipeline have looked into."""
+    """Evaluates templates with the stored values that a task has read."""
 
     __slots__ = ("contents", "host", "secrets")
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self.contents: dict[str, Any] = {}
-        """Stored values that the current task has looked into."""
+        """Stored values that the current task has read."""
         self.secrets: dict[str, Any] = {}
-        """Secrets that inputs have opened; no other template can look into them."""
+        """Secrets that inputs have opened; no other template can read them."""
 
     async def evaluate(self, evaluate: Callable[[], Value], *, inputs: bool = False) -> Value:
-        """Evaluate templates, and load what they look into. Secrets open in inputs alone."""
+        """Evaluate templates, and load the stored values that they read. Only inputs can read secrets."""
         while True:
             contents = {**self.contents, **self.secrets} if inputs and self.secrets else self.contents
             try:
@@ -61,14 +61,14 @@ class Templates:
 
 
 def has_references(value: Any) -> bool:
-    """Whether a rendered value holds a reference or a secret anywhere."""
+    """Whether a rendered value contains a reference or a secret."""
     if isinstance(value, dict):
         return any(map(has_references, value.values()))
     return any(map(has_references, value)) if isinstance(value, list) else isinstance(value, Reference | Sealed)
 
 
 def is_of_keychain(value: Any) -> bool:
-    """Whether a rendered value holds a reference to the keychain anywhere."""
+    """Whether a rendered value contains a reference to the keychain."""
     if isinstance(value, dict):
         return any(map(is_of_keychain, value.values()))
     if isinstance(value, list):

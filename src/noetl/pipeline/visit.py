@@ -1,4 +1,4 @@
-"""One visit of a task: its attempts, until its policy leads on."""
+"""One visit of a task: its attempts, until its policy ends the visit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NO_PATCHES: tuple[Patch, Patch] = ((), ())
 
 
 class Visit:
-    """A task that a pipeline has come to. Directives return the next label, None at the end, or how it ends."""
+    """One visit. Directives return the next label, None at the end of the pipeline, or its `End`."""
 
     __slots__ = ("attempt", "host", "outcome", "pipeline", "plan", "progress", "scope", "task", "took")
 
@@ -49,7 +49,7 @@ class Visit:
     async def run(self) -> str | End | None:
         plan, scope, progress, templates = self.plan, self.scope, self.progress, self.pipeline.templates
         scope["_task"] = plan.label
-        templates.contents = {}  # values that another task has looked into may be large
+        templates.contents = {}  # values that another task has read may be large
         progress.attempt = 1
         rules = plan.rules or []
         first = self.attempt == 1 and not progress.started and progress.delivered is None
@@ -114,8 +114,8 @@ class Visit:
             deadline = plan.task.poll.deadline
             due = None if deadline is None else host.now() + deadline
             progress.polls[plan.label] = PollState(progress.visits[plan.label], due)
-            host.tell(PollStarted(self.task, due))
-        host.tell((SinkStarted if plan.task.sink else TaskStarted)(self.task, self.attempt))
+            host.add_fact(PollStarted(self.task, due))
+        host.add_fact((SinkStarted if plan.task.sink else TaskStarted)(self.task, self.attempt))
         try:
             if plan.items is not None:
                 return await iterate(self.pipeline, plan, self.task)
@@ -135,12 +135,12 @@ class Visit:
         except ParkedCall as parked:
             if self.pipeline.parks or parked.wait.until == "resume":
                 raise
-            return failed("input", f"a task of kind {plan.kind.name} can't wait inside an iterator: use a loop")
+            return failed("input", f"a task of kind {plan.kind.name} cannot wait inside an iterator: use a loop")
 
     # -- directives -------------------------------------------------------------------------------------------------
 
     async def _retry(self, rule: RulePlan) -> str | End | None:
-        """Wait before the next attempt; None if it can start. A long wait puts the pipeline aside."""
+        """Wait before the next attempt; None if it can start. A long wait frees the worker."""
         pipeline, host, outcome, attempt = self.pipeline, self.host, self.outcome, self.attempt
         seed = f"{self.scope['execution_id']}|{self.task}|{attempt}"
         try:
@@ -152,8 +152,8 @@ class Visit:
         self.progress.repeats = repeats_after(self.progress.repeats, "retry", outcome.ok)
         self._keep_outcome()
         pipeline.restart_items(self.task)
-        self._tell(outcome, "retry", self.plan.label, patches)
-        host.tell(TaskRetryScheduled(self.task, attempt + 1, due))
+        self._add_outcome(outcome, "retry", self.plan.label, patches)
+        host.add_fact(TaskRetryScheduled(self.task, attempt + 1, due))
         if pipeline.can_park(wait):
             return Waiting("retry", "", due)
         await host.durable()
@@ -167,7 +167,7 @@ class Visit:
         try:
             patches = await self.pipeline.writes.patch(rule) if rule is not None else NO_PATCHES
         except (TemplateError, BadPatch) as error:
-            self._tell(template_outcome(error), "fail", None)
+            self._add_outcome(template_outcome(error), "fail", None)
             return Failed(template_error(error), plan.label, self.attempt)
         target = self.pipeline.plan.after[plan.label]
         if do == "jump" and rule is not None:
@@ -177,7 +177,7 @@ class Visit:
         if do != "skip" and not plan.task.sink:
             self._keep_outcome()
             self.progress.prev = self.outcome.result if self.outcome.ok else None
-        self._tell(self.outcome, do, target, patches)
+        self._add_outcome(self.outcome, do, target, patches)
         return target
 
     async def _delayed_jump(self, rule: RulePlan) -> str | End | None:
@@ -189,12 +189,12 @@ class Visit:
         return await self.pipeline.goto(target, wait) if isinstance(target, str) else target
 
     async def _fail_with(self, error: TemplateError | BadPatch) -> str | End:
-        """A template of the task could not be evaluated, or a patch could not be written."""
+        """Fail with the error of a template or of a patch."""
         self.outcome, self.took = self.host.redact(template_outcome(error)), 0.0
         return await self.fail(None)
 
     async def fail(self, rule: RulePlan | None, error: Error | None = None) -> str | End:
-        """Fail the pipeline with the error, or with that of the outcome. A chain may start anew instead."""
+        """Fail the pipeline with the error, or with that of the outcome. A chain may be retried instead."""
         outcome, label = self.outcome, self.plan.label
         error = error or outcome.error or Error("policy", f"a rule of task {label!r} failed an ok outcome")
         patches, wait = NO_PATCHES, None
@@ -211,16 +211,16 @@ class Visit:
         own = None if error == outcome.error else error
         first = self.pipeline.plan.first
         if wait is not None and first is not None:
-            self._tell(outcome, "jump", first, patches, own)
+            self._add_outcome(outcome, "jump", first, patches, own)
             return await self.pipeline.goto(first, wait)
-        self._tell(outcome, "fail", None, patches, own)
+        self._add_outcome(outcome, "fail", None, patches, own)
         return Failed(error, label, self.attempt)
 
     def _keep_outcome(self) -> None:
         if not self.plan.task.sink:
             self.scope["tasks"][self.plan.label] = self.scope["outcome"]
 
-    def _tell(
+    def _add_outcome(
         self,
         outcome: Outcome,
         do: str,
@@ -229,7 +229,7 @@ class Visit:
         error: Error | None = None,
     ) -> None:
         done = SinkProcessed if self.plan.task.sink else TaskDone
-        self.host.tell(done(self.task, self.attempt, outcome, do, to, *patches, do == "skip", self.took, error))
+        self.host.add_fact(done(self.task, self.attempt, outcome, do, to, *patches, do == "skip", self.took, error))
 
     # -- polls ------------------------------------------------------------------------------------------------------
 
@@ -238,36 +238,36 @@ class Visit:
         plan, poll, until = self.plan, self.plan.task.poll, self.plan.until
         assert poll is not None
         assert until is not None
-        begun = self.progress.polls[plan.label]
+        started = self.progress.polls[plan.label]
         try:
             ready = await self.pipeline.templates.evaluate(lambda: until(self.scope))
         except TemplateError as error:
             return await self._fail_with(error)
-        count = self.progress.visits[plan.label] - begun.first + 1
-        self.host.tell(PollIteration(self.task, count, ready))
+        count = self.progress.visits[plan.label] - started.first + 1
+        self.host.add_fact(PollIteration(self.task, count, ready))
         if ready:
             self._end_poll("ready")
             return await self._close("continue", rule)
         exhausted = poll.max_attempts is not None and count >= poll.max_attempts
-        if exhausted or (begun.due is not None and self.host.now() + poll.interval > begun.due):
+        if exhausted or (started.due is not None and self.host.now() + poll.interval > started.due):
             self._end_poll("exhausted" if exhausted else "deadline")
             calls = f"{count} call{'s' * (count != 1)}"
             limit = f"after {calls}" if exhausted else f"within {poll.deadline:g} s ({calls})"
             return await self.fail(None, Error("timeout", f"task {plan.label!r} was not ready {limit}"))
         self._keep_outcome()
         self.progress.prev = self.outcome.result
-        self.host.tell(TaskDone(self.task, self.attempt, self.outcome, "jump", plan.label, duration_ms=self.took))
+        self.host.add_fact(TaskDone(self.task, self.attempt, self.outcome, "jump", plan.label, duration_ms=self.took))
         return await self.pipeline.goto(plan.label, poll.interval)
 
     def _end_poll(self, reason: Any) -> None:
-        begun = self.progress.polls.pop(self.plan.label, None)
-        if begun is not None:
-            count = self.progress.visits[self.plan.label] - begun.first + 1
-            self.host.tell(PollFinished(self.task, count, reason))
+        started = self.progress.polls.pop(self.plan.label, None)
+        if started is not None:
+            count = self.progress.visits[self.plan.label] - started.first + 1
+            self.host.add_fact(PollFinished(self.task, count, reason))
 
 
 def _after_last(attempt: int, outcome: Outcome) -> Error:
-    """The error of the last attempt, whose message tells the number of attempts."""
-    last = outcome.error or Error("policy", "the rules asked to retry an ok outcome")
+    """The error of the last attempt, with the number of attempts in its message."""
+    last = outcome.error or Error("policy", "a rule retried an ok outcome")
     message = f"{last.message} (after {attempt} attempt{'s' * (attempt != 1)})"
     return Error(last.kind, message, last.retryable, last.details)

@@ -1,4 +1,4 @@
-"""What the rules of a pipeline write to `iter` and `ctx`."""
+"""Writes of the rules of a pipeline to `iter` and `ctx`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from noetl.scope import Scope
 
 
 class Writes:
-    """The writes of one pipeline. It sees its own at once."""
+    """The writes of one pipeline, which it sees at once."""
 
     __slots__ = ("prefix", "scope", "templates", "to_ctx", "writers")
 
     def __init__(self, scope: Scope, templates: Templates, prefix: str, to_ctx: list[Write]) -> None:
         self.scope, self.templates, self.prefix = scope, templates, prefix
         self.to_ctx = to_ctx
-        """What it wrote to ctx; an item of a sequential iterator shares the list of the pipeline around it."""
+        """Writes to ctx; an item of a sequential iterator shares the list of the enclosing pipeline."""
         self.writers: dict[str, tuple[str, Any]] | None = None
-        """In a parallel iterator: which item wrote which key of ctx, and what."""
+        """In a parallel iterator: by key of ctx, the item that wrote it and the value."""
 
     async def patch(self, rule: RulePlan) -> tuple[Patch, Patch]:
         """Render all values of both patches of a rule, then write them."""
@@ -30,7 +30,7 @@ class Writes:
         rendered = await templates.evaluate(lambda: (rule.set_iter(scope), rule.set_ctx(scope)))
         set_iter, set_ctx = templates.host.redact(rendered)
         if any(is_of_keychain(value) for _, _, value in (*set_iter, *set_ctx)):
-            raise TemplateFailed("values of the keychain can't be kept in ctx or iter: they live as long as a call")
+            raise TemplateFailed("a secret cannot be stored in ctx or iter: use it in the inputs of a tool")
         if self.writers is not None:
             self._write_once(self.writers, set_ctx)
         await self.apply(scope["iter"], set_iter)
@@ -39,13 +39,13 @@ class Writes:
         return set_iter, set_ctx
 
     async def apply(self, target: dict[str, Any], patch: Sequence[Write]) -> None:
-        """Write a patch, with the stored values that its reducers look into."""
+        """Write a patch, with the stored values that its reducers read."""
         if patch:
             contents = {reference.key: await self.templates.content(reference) for reference in wanted(target, patch)}
             apply_patch(target, patch, contents)
 
     def _write_once(self, writers: dict[str, tuple[str, Any]], patch: Patch) -> None:
-        """Items that run side by side may not write different values (S20)."""
+        """BadPatch if a parallel item has written another value to the same key (S20)."""
         for key, operator, value in patch:
             if operator == SET:
                 writer, old = writers.get(key, (self.prefix, value))

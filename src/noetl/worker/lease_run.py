@@ -44,13 +44,13 @@ class LeaseRun:
         self.tools = ToolCaller(worker.registry, worker.clock, worker.write_output, self.reporter, self.keychain)
         self.content, self.secret = self.tools.content, self.tools.secret
         self.now, self.sleep = worker.clock.now, worker.clock.sleep
-        self.tell, self.stored = self.reporter.facts.append, self.reporter.send
+        self.add_fact, self.stored = self.reporter.facts.append, self.reporter.send
 
     async def _credential(self, name: str) -> StoredCredential:
         return await self.worker.link.credential(self.work.execution, name)
 
     async def run(self) -> list[Work]:
-        """Run the work; returns the work that the last report has brought."""
+        """Run the work; returns the work that the last report was answered with."""
         work = self.work
         if self.keychain.entries:
             await self.keychain.learn()
@@ -75,17 +75,17 @@ class LeaseRun:
         run = self.work.run
         match end:
             case Done(result=result):
-                self.tell(e.StepDone(run, result))
+                self.add_fact(e.StepDone(run, result))
             case Failed(error=error, task=task, attempt=attempt):
-                self.tell(e.StepFailed(run, error, task or None, attempt))
+                self.add_fact(e.StepFailed(run, error, task or None, attempt))
             case FailureHandled(error=error, task=task, attempt=attempt):
-                self.tell(e.StepFailed(run, error, task or None, attempt, taken=True))
+                self.add_fact(e.StepFailed(run, error, task or None, attempt, taken=True))
             case AwaitingEvent(finished=finished):
-                self.tell(e.StepPaused(run, self.work.fence, "waiting", until="event", key=finished))
+                self.add_fact(e.StepPaused(run, self.work.fence, "waiting", until="event", key=finished))
             case Waiting(until="resume"):
                 await self.reporter.send(hand_back=True)
             case Waiting():
-                self.tell(self._pause(end, None))
+                self.add_fact(self._pause(end, None))
 
     async def _run_lane(self, items: list[Any]) -> None:
         run, started = self.work.run, self.now()
@@ -95,20 +95,20 @@ class LeaseRun:
                 await self._finish(hand_back=True)  # a slow item must not delay those behind it
                 return
             index = self.work.first + offset
-            self.tell(e.IterationStarted(run, index))
+            self.add_fact(e.IterationStarted(run, index))
             end = await self._pipeline(index, {self.work.iterator: item, "index": index}).run()
             match end:
                 case Done(result=result):
-                    self.tell(e.IterationDone(run, index, result))
+                    self.add_fact(e.IterationDone(run, index, result))
                     report = self.reporter.is_full
                 case Failed(error=error, task=task, attempt=attempt):
-                    self.tell(e.IterationFailed(run, index, error, task, attempt))
+                    self.add_fact(e.IterationFailed(run, index, error, task, attempt))
                     report = True
                 case Waiting(until="resume"):
                     await self._finish(hand_back=True)
                     return
                 case Waiting():
-                    self.tell(self._pause(end, index))
+                    self.add_fact(self._pause(end, index))
                     return
             if report and offset + 1 < len(items):
                 await self.reporter.send()

@@ -234,7 +234,7 @@ def is_incomplete(state: Execution, event: e.Event) -> bool:
     if run is None:
         return False
     rules = state.net.steps[run.step].after_call
-    if rules is not None and rules.is_half_told(state, event):
+    if rules is not None and rules.is_incomplete(state, event):
         return True
     timer = timer_of(event.timer) if isinstance(event, e.TimerFired) else None
     timed_out = isinstance(timer, RunTimeout) or (isinstance(timer, WaitLimit) and timer.item in run.parked)
