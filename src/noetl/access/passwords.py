@@ -26,7 +26,7 @@ def hashed(password: str) -> str:
 
 
 def matches(hash: str, password: str) -> bool:
-    """Whether it is the password. An empty hash stands for a user who does not exist, and takes as long."""
+    """Whether the password is correct. An empty hash means an unknown user: False, after the same time."""
     from argon2.exceptions import InvalidHashError, VerificationError
 
     try:

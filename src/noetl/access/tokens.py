@@ -1,4 +1,4 @@
-"""Secrets of tokens and sessions. They are random and long, so the store keeps and finds them by a plain SHA-256."""
+"""Secrets of tokens and sessions. They are long and random, so the store needs only their plain SHA-256."""
 
 from __future__ import annotations
 

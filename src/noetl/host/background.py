@@ -33,8 +33,8 @@ async def keep_running(seconds: float, once: Callable[[], Awaitable[object]], on
 
 
 class BackgroundCommands:
-    """Sends commands without a caller. An execution that cannot handle one is left alone for a while, so that it does
-    not delay the others."""
+    """Sends commands without a caller. An execution that fails is retried with a backoff, so that it does not
+    delay the others."""
 
     def __init__(self, committer: Committer, backoff: Backoff, on_error: OnError) -> None:
         self.committer, self.backoff, self.on_error = committer, backoff, on_error

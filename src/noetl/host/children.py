@@ -1,6 +1,6 @@
 """Child executions: each is started once, its end is delivered to its parent, and it is cancelled with its parent.
 
-Nothing is remembered here. What is to be done follows from the logs of both, so it can be done again after a crash.
+There is no state here: every action follows from the two logs, so it is repeated after a crash.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_DEPTH = 20
 MAX_DIGESTS = 10_000
 
 FindPlaybook = Callable[[Execution, dict[str, Any]], Awaitable[str]]
-"""Finds the playbook of a child, and stores it: the digest. NoetlError if there is none."""
+"""Finds and stores the playbook of a child; returns its digest. NoetlError if there is none."""
 CONCERNS_CHILDREN = frozenset(
     [e.PlaybookProcessed, e.PlaybookPaused, e.PlaybookResumed, e.PlaybookCancelled, e.StepFailed]
 )
@@ -39,8 +39,8 @@ class Families:
         """Executions that could not be synced."""
         self.changed = asyncio.Event()
         self.starts_others: dict[str, bool] = {}
-        """By digest: whether executions of a playbook may start others. Outlasts the playbook in memory, since every
-        scan asks it of all open executions."""
+        """By digest: whether executions of a playbook may start others. Cached apart from loaded playbooks, since every
+        scan needs it for all open executions."""
 
     def on_events(self, state: Execution, events: list[e.Event]) -> None:
         parental = self.starts_others.get(state.digest)
@@ -54,7 +54,7 @@ class Families:
         self.changed.set()
 
     def take(self) -> set[str]:
-        """The executions to sync, which are forgotten."""
+        """Remove and return the executions to sync."""
         self.changed.clear()
         executions, self.to_sync = self.to_sync, set()
         return executions
@@ -83,7 +83,7 @@ class ChildExecutions:
         """Start the children of an execution, deliver their ends and its own, and let them follow their parents."""
         executions = self.runtime.executions
         state = await executions.state(execution)
-        if state.parent is not None:  # another server may know more of a parent that is to hear of an end
+        if state.parent is not None:  # an ended child reads the stored parent: the state in memory may be older
             read = self.committer.stored_state if state.over else executions.state
             parent = await read(state.parent[0])
             for parked in [parked for parked in waits_for_children(parent) if parked.key == execution]:
@@ -101,7 +101,7 @@ class ChildExecutions:
         if await self.committer.has_ended(parent):
             await self.committer.handle(child.id, Cancel("the playbook that started it has ended"))
         elif not await self._is_awaited(parent, child.id):
-            await self.committer.handle(child.id, Cancel("nobody waits for it any more"))
+            await self.committer.handle(child.id, Cancel("its parent no longer waits for it"))
         elif parent.status == "paused" and child.status == "running":
             await self.committer.handle(child.id, Pause())
         elif parent.status == "running" and child.status == "paused":
@@ -148,7 +148,7 @@ class ChildExecutions:
 
 
 def waits_for_children(state: Execution) -> Iterator[Parked]:
-    """What each run that waits for a child has parked."""
+    """The parked tasks of an execution that wait for a child."""
     for run in state.runs.values():
         for parked in run.parked.values():
             if parked.until == "child":

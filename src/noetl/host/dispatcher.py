@@ -1,7 +1,7 @@
-"""Hands ready work to workers, in turn from all executions that have some, and takes their reports.
+"""Grants ready work to workers, round-robin over the executions, and handles their reports.
 
 Any number of servers may do this on one store. Each decision is committed at the seq it was made from, so if two
-servers grant the same work at once, one commit is refused and decided again. Nothing that matters is kept here.
+servers grant the same work at once, one commit is rejected and decided again. All state here can be lost.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ SCAN_LIMIT = 100
 """Executions that a scan for a claim adds to the queue."""
 SCAN_PAGE = 1_000
 TURN_SECONDS = 0.1
-"""Time for which a worker goes on with one execution while others wait. Short runs are done by then: a step that ends
-and the next one that is granted are one commit, and nothing waits in the queue at each step."""
+"""Time for which a worker stays with one execution while others wait. Short runs end within it: the end of a step and
+the grant of the next one are one commit, without a wait in the queue."""
 MAX_CLAIMS = 1_000
 """Answered claims that are remembered."""
 MAX_ENDED_LEASES = 10_000
@@ -65,21 +65,21 @@ class Dispatcher:
         self.clock = runtime.clock
         self.closing = False
         self.scan_cursor: dict[str, str] = {}
-        """By pool, up to which execution the source was scanned."""
+        """By pool, the last execution of the latest scan."""
         self.last_scan: dict[str, float] = {}
         self.turn_started_at: dict[str, float] = {}
         self.answered_claims: dict[tuple[str, str], None] = {}
         """The latest claims that received work here, by worker and id."""
         self.ended_leases: dict[tuple[str, int], int] = {}
-        """Leases that have ended lately with a report, and how many facts had been reported by then."""
+        """Leases that a report has ended lately, with the number of their reported facts."""
 
     # -- claims -----------------------------------------------------------------------------------------------------
 
     async def claim(self, command: Claim, seconds: float = 0.0, *, again: bool = False) -> list[Work]:
         """Leases on ready work of a pool; waits for work if there is none.
 
-        `again` says that the worker may have made the claim before. Then it gets the leases that it got then, also from
-        another server, as far as they are still its own and nothing was reported under them.
+        `again` says that this claim may be a repeated request. Then the worker gets the same leases again, also those
+        granted by another server, as far as it still holds them and has reported nothing under them.
         """
         pool = command.pool or self.queue.default_pool
         give_up = self.clock.now() + seconds if seconds else 0.0
@@ -99,7 +99,7 @@ class Dispatcher:
                 del self.answered_claims[next(iter(self.answered_claims))]
 
     async def _granted(self, command: Claim) -> list[Work]:
-        """The work of leases that the claim received before; the store knows which of them are alive."""
+        """The work of leases that the claim received before; the store has the live ones."""
         works: list[Work] = []
         for execution, fence, *_ in await self.runtime.thread.ask(self.runtime.store.leases_of, command.worker):
             with suppress(NotFound):
@@ -127,7 +127,7 @@ class Dispatcher:
             self.queue.idle_claims[pool] -= 1
 
     async def _claim(self, command: Claim, pool: str) -> list[Work]:
-        """Leases from each execution in turn until the slots are full; all decided together, committed together."""
+        """Leases from each execution in turn until the slots are full, in one batch of decisions and commits."""
         queue = self.queue.by_pool.setdefault(pool, {})
         works: list[Work] = []
         if not queue and self.clock.now() - self.last_scan.get(pool, 0.0) > SCAN_SECONDS:
@@ -164,10 +164,10 @@ class Dispatcher:
             self.queue.by_pool[pool].setdefault(execution)
 
     async def find_ready(self, pool: str, enough: int = 0) -> None:
-        """Queue executions with ready work that only the source may know, until `enough` are queued (or SCAN_LIMIT).
+        """Queue executions with ready work from the source, until `enough` are queued (or SCAN_LIMIT).
 
-        Each scan continues where the last one ended, so the turn of every execution comes, however many there are, and
-        also if those that are served do not stop being ready.
+        Each scan continues where the last one ended, so every execution gets its turn, even if the executions before it
+        never stop being ready.
         """
         queue, enough = self.queue.by_pool.setdefault(pool, {}), enough or SCAN_LIMIT
         self.last_scan[pool] = self.clock.now()
@@ -196,8 +196,8 @@ class Dispatcher:
     # -- reports ----------------------------------------------------------------------------------------------------
 
     async def report(self, execution: str, report: Report, *, again: bool = False) -> tuple[Answer, list[Work]]:
-        """Facts from a worker, and its next work. It goes on with the same execution, unless its turn is over and
-        others wait. `again` says that the report may have arrived before, and brought work then."""
+        """Handle a report, and grant the next work: of the same execution, unless its turn is over and others wait.
+        `again` says that this may be a repeated request, which was answered with work before."""
         claim = report.claim
         if claim is not None and (again or self._is_turn_over(claim.pool or self.queue.default_pool, execution)):
             report = replace(report, claim=None)
@@ -228,7 +228,7 @@ class Dispatcher:
         return long_ago and self.queue.is_anyone_waiting(pool, execution)
 
     def close(self) -> None:
-        """Let waiting claims go: the server is about to stop."""
+        """Answer the waiting claims: the server is about to stop."""
         self.closing = True
         for arrived in self.queue.arrived.values():
             arrived.set()

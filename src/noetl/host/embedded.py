@@ -1,6 +1,6 @@
 """The whole engine in one process, for `noetl run`: a runtime, a worker, timers and child executions.
 
-Nothing that matters lives here: after a crash, `drive` carries on from the log.
+All state is in the log: after a crash, `drive` continues from there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from noetl.nats.objects import ObjectBuckets
 
 FOREIGN_CHANGES_SECONDS = 0.1
-"""How often the store is asked whether another process has written to it."""
+"""Interval of the checks for changes by other processes."""
 ALL = 1_000_000
 
 
@@ -69,7 +69,7 @@ class Embedded:
         return await self.runtime.start(digest, payload, ctx, execution)
 
     async def adopt(self, execution: str) -> Execution:
-        """Take over an execution whose process is gone, and the open ones below it: their leases are void.
+        """Take over an execution whose process has ended, with its open descendants: their leases are void.
 
         A child may have outlived its parent; `drive` cancels it then.
         """
@@ -82,7 +82,7 @@ class Embedded:
         return self.runtime.executions[execution].state
 
     async def drive(self, execution: str) -> Execution:
-        """Run until the execution is over, or can only go on after somebody acts on a pause."""
+        """Run until the execution has ended, or is paused and idle."""
         committer = self.runtime.committer
         while True:
             committed = committer.committed
@@ -106,7 +106,7 @@ class Embedded:
                 await self._sleep(committed)
 
     async def close(self) -> None:
-        """Stop the worker and close the store; what is unfinished can be resumed."""
+        """Stop the worker and close the store; unfinished executions can be resumed."""
         await self.worker.stop()
         await self.worker.registry.close()
         with suppress(StoreError):  # `drive` has raised what is wrong with the store
@@ -114,7 +114,7 @@ class Embedded:
         self.runtime.close()
 
     async def _sleep(self, committed: asyncio.Event) -> None:
-        """Until something is committed, a timer is due, or it is time to look at the store."""
+        """Wait until the next commit, the next timer, or the next check for changes by other processes."""
         limit, due = FOREIGN_CHANGES_SECONDS, self.next_due()
         if due is not None:
             limit = min(limit, max(0.0, due - self.clock.now()))

@@ -20,13 +20,13 @@ class Heartbeats:
     def __init__(self, runtime: Runtime, commands: BackgroundCommands, stall: StallDetector) -> None:
         self.runtime, self.commands, self.stall = runtime, commands, stall
         self.latest: dict[str, tuple[float, int]] = {}
-        """By worker, when its process was started, and the number of its latest heartbeat."""
+        """By worker, the start time of its process and the number of its latest heartbeat."""
 
     async def record(self, session: WorkerSession, number: int = 0) -> tuple[list[tuple[str, int]], list[str]]:
         """Record a heartbeat; return revoked leases and paused executions.
 
-        `number` counts the heartbeats of a process. One that was overtaken on its way says nothing about leases that
-        were granted since. Conflict if a process that was started later has the name of this one.
+        `number` counts the heartbeats of a process. A heartbeat that arrives after a later one revokes nothing, since
+        it does not name newer leases. Conflict if a process that was started later has the same worker name.
         """
         store, ask = self.runtime.store, self.runtime.thread.ask
         previous = await ask(store.worker_session, session.worker)
@@ -62,7 +62,7 @@ class Heartbeats:
         return number < latest
 
     async def _revoke(self, session: WorkerSession, held: Iterable[HeldLease], seconds: float) -> None:
-        """Expire leases that were granted longer ago than that and that the worker does not name."""
+        """Expire leases that the worker does not name, if they were granted more than `seconds` ago."""
         long_ago = self.runtime.clock.now() - seconds
         await self.commands.send(
             (lease.execution, Lost(lease.fence))

@@ -1,4 +1,4 @@
-"""The heartbeat of a worker that lives in the process of its server."""
+"""The heartbeat of a worker in the process of its server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHECK_SECONDS = 0.5
 
 
 class LocalHeartbeat:
-    """Needs no thread, unlike that of a remote worker: where the event loop is busy, the server is as well."""
+    """Runs in the event loop, unlike that of a remote worker: while the loop is busy, so is the server."""
 
     def __init__(
         self, worker: Worker, link: LocalLink, session: WorkerSession, heartbeats: Heartbeats, on_error: OnError

@@ -1,4 +1,4 @@
-"""The link of a worker that lives in the process of the engine."""
+"""The link of a worker in the process of the engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POLL_SECONDS = 20.0
 
 class LocalLink:
     """Connects a worker to the dispatcher beside it. Without a pool it claims work of all pools, does not wait for
-    work, and leaves it to others to store output."""
+    work, and does not store output before a report."""
 
     most_content: int | None = None
 
@@ -97,8 +97,8 @@ class LocalLink:
         return await self.runtime.credential(name)
 
     def revoke_void(self, worker: Worker) -> None:
-        """Stop work whose lease has ended, as far as is known in memory. Without a pool, an execution is unloaded only
-        after its end; with one, the heartbeat knows about those that are not loaded."""
+        """Stop work whose lease has ended, according to the executions in memory. Without a pool, an execution that is
+        not loaded has ended; with a pool, the heartbeat checks executions that are not loaded."""
         for execution, fence in list(worker.leases):
             loaded = self.runtime.executions.get(execution)
             void = self.pool is None if loaded is None else fence not in loaded.state.leases

@@ -1,4 +1,4 @@
-"""Executions with ready work, in the order in which they are served. A hint only: the store knows all of them."""
+"""Executions with ready work, in the order in which they are served. A cache only: the store has all of them."""
 
 from __future__ import annotations
 

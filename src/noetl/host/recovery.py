@@ -1,4 +1,4 @@
-"""Finds what a crashed server left behind: ready work, children to start, ends of children to deliver."""
+"""Finds the unfinished work of a crashed server: ready work, children to start, ends of children to deliver."""
 
 from __future__ import annotations
 

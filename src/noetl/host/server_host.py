@@ -36,7 +36,7 @@ TICK_SECONDS = 0.1
 REAP_SECONDS = 1.0
 """Interval of the scan for lost leases."""
 RECOVER_SECONDS = 1.5
-"""Interval of the scan for what a crashed server left behind."""
+"""Interval of the scan for unfinished work of crashed servers."""
 SWEEP_SECONDS = 30.0
 OBSERVE_SECONDS = 1.0
 """How often the server observes that it is not stalled."""
@@ -113,10 +113,10 @@ class ServerHost:
         self.stall.observe()
 
     async def wait(self, execution: str, seconds: float) -> Execution:
-        """The state when the execution has ended, at whichever server, or when the time is over."""
+        """The state when the execution has ended, at any server, or after the timeout."""
         return await self.waiters.wait(self.runtime, execution, seconds)
 
-    def let_go(self) -> None:
+    def release_waiters(self) -> None:
         """Answer all callers that wait for an execution or for work: the server is about to stop."""
         self.waiters.close()
         self.dispatcher.close()

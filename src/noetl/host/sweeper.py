@@ -1,4 +1,4 @@
-"""Queues ready work that everything else has missed, and unloads idle executions."""
+"""Queues ready work that other scans have missed, and unloads idle executions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from noetl.host.dispatcher import Dispatcher
 from noetl.host.waiters import Waiters
 
 MAX_IDLE_EXECUTIONS = 1_000
-"""Executions without leases that stay in memory; the others are loaded again when something happens to them."""
+"""Executions without leases that stay in memory; the others are loaded again at their next command."""
 
 
 class Sweeper:

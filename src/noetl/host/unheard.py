@@ -81,7 +81,7 @@ class UnheardChildren:
                         state.seq, frozenset(parked.key for parked in waits_for_children(state))
                     )
 
-    async def _all(self, verb: Callable[..., object], *arguments: object) -> list:  # type: ignore[type-arg]
-        rows = await self.ask(verb, *arguments)
+    async def _all(self, query: Callable[..., object], *arguments: object) -> list:  # type: ignore[type-arg]
+        rows = await self.ask(query, *arguments)
         assert isinstance(rows, list)
         return rows

@@ -12,7 +12,7 @@ from noetl.runtime.runtime import Runtime
 
 
 class Waiters:
-    """The executions that somebody waits for."""
+    """Executions with waiting callers."""
 
     def __init__(self) -> None:
         self.ended: dict[str, asyncio.Event] = {}
@@ -27,7 +27,7 @@ class Waiters:
             ended.set()
 
     async def wait(self, runtime: Runtime, execution: str, seconds: float) -> Execution:
-        """The state when the execution has ended, at whichever server, or when the time is over."""
+        """The state when the execution has ended, at any server, or after the timeout."""
         ended = self.ended.setdefault(execution, asyncio.Event())
         self.counts[execution] = self.counts.get(execution, 0) + 1
         try:
@@ -50,7 +50,7 @@ class Waiters:
                 self.ended[name].set()
 
     def close(self) -> None:
-        """Let all callers go: the server is about to stop."""
+        """Answer all callers: the server is about to stop."""
         self.closing = True
         for event in self.ended.values():
             event.set()

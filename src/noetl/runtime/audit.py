@@ -44,8 +44,8 @@ class Unresolved(NoetlError):
     """The object store did not report whether a result exists."""
 
 
-class _Moment(NamedTuple):
-    """A snapshot of what a store has of an execution."""
+class _Stored(NamedTuple):
+    """The rows of an execution, read in one snapshot of the store."""
 
     seq: int
     status: str
@@ -76,42 +76,42 @@ class Audit:
         """Verify an execution in batches of events. A running execution may grow meanwhile."""
         execution = summary.execution_id
         try:
-            moment = self._moment(execution)
-            if moment is None:
+            stored = self._stored(execution)
+            if stored is None:
                 return []  # removed meanwhile
-            log, rows = self._begin(summary, moment, part)
+            log, rows = self._begin(summary, stored, part)
         except (NoetlError, msgspec.MsgspecError) as error:
-            return [Violation(execution, 0, "replay", f"it can't be looked at: {error}")]
+            return [Violation(execution, 0, "replay", f"the log cannot be checked: {error}")]
         try:
             while rows:
                 log.take(rows)
-                yield AuditProgress(min(log.seq, moment.seq), moment.seq)
-                rows = self._read(execution, log.seq, moment.seq)
+                yield AuditProgress(min(log.seq, stored.seq), stored.seq)
+                rows = self._read(execution, log.seq, stored.seq)
         except Unresolved as error:
-            return [Violation(execution, 0, "references", f"they can't be looked at: {error}")]
+            return [Violation(execution, 0, "references", f"stored results cannot be checked: {error}")]
         if not self.store.summaries(prefix=execution, limit=1):
             return []  # removed meanwhile
-        return log.end(moment.status, moment.derived)
+        return log.end(stored.status, stored.derived)
 
-    def _moment(self, execution: str) -> _Moment | None:
-        """None if there is no such execution."""
+    def _stored(self, execution: str) -> _Stored | None:
+        """None if the execution does not exist."""
         store = self.store
         with store.read_snapshot():
             listed = store.summaries(prefix=execution, limit=1)
             if not listed:
                 return None
             snapshot = readable(store.snapshot(execution))
-            return _Moment(store.seq(execution), listed[0].status, snapshot, store.derived(execution))
+            return _Stored(store.seq(execution), listed[0].status, snapshot, store.derived(execution))
 
-    def _begin(self, summary: Summary, moment: _Moment, part: Part) -> tuple[Log, list[Row]]:
+    def _begin(self, summary: Summary, stored: _Stored, part: Part) -> tuple[Log, list[Row]]:
         """The checks, and the first rows."""
         execution, net = summary.execution_id, self._net(summary.digest)
-        snapshot, frozen = moment.snapshot, None
+        snapshot, frozen = stored.snapshot, None
         if snapshot is not None and part != "rows":
             frozen = Frozen(snapshot.seq, snapshot.hash, thaw(snapshot.data, net))
-        rows = self._read(execution, 0, moment.seq)
-        begun_with = self._first(rows, summary.digest)
-        return Log(execution, begun_with, codec, self._content, frozen, self._net, part), rows
+        rows = self._read(execution, 0, stored.seq)
+        first_net = self._first(rows, summary.digest)
+        return Log(execution, first_net, codec, self._content, frozen, self._net, part), rows
 
     def _read(self, execution: str, after: int, until: int) -> list[Row]:
         return self.store.read(execution, after, min(BATCH, until - after)) if after < until else []
@@ -120,7 +120,7 @@ class Audit:
         """The playbook at the start of the log; a fork may continue with another one."""
         try:
             requested = codec.decode(rows[0].type, rows[0].data) if rows else None
-        except NoetlError:  # `verify` reports what is wrong with the row
+        except NoetlError:  # `verify` reports the invalid row
             requested = None
         return self._net(requested.playbook if isinstance(requested, ExecutionRequested) else digest)
 

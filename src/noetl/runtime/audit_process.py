@@ -40,18 +40,17 @@ def verify_large(db: str, store: Store, summary: Summary, report: Report | None)
             other.stdin.write(msgspec.json.encode(AuditRequest(db, summary.execution_id)))
             other.stdin.close()
             violations = Audit(store).of(summary, report, "fold")
-            answer = other.stdout.read()
+            output = other.stdout.read()
         finally:
             if other.poll() is None:
                 other.kill() if sys.exc_info()[0] is not None else other.wait()
     if other.returncode != 0:
         raise NoetlError(f"the second verification process exited with code {other.returncode}")
-    violations += msgspec.json.decode(answer, type=list[Violation])
+    violations += msgspec.json.decode(output, type=list[Violation])
     return sorted(set(violations), key=attrgetter("seq"))
 
 
 def main() -> None:
-    """The second process."""
     gc.freeze()
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=AuditRequest)
     store = open_store(request.db, mode="read")

@@ -48,17 +48,17 @@ class PlaybookSource:
 
 
 class Catalog:
-    """The playbooks of a process, and the playbooks of child executions. `nats` says whether there is NATS here."""
+    """The playbooks of a process, and the playbooks of child executions. `nats` says whether NATS is available."""
 
     def __init__(self, playbooks: LoadedPlaybooks, *, nats: bool = False) -> None:
         self.playbooks, self.store, self.nats = playbooks, playbooks.store, nats
         self.sources: OrderedDict[str, PlaybookSource] = OrderedDict()
-        """By digest: those that were used last."""
+        """By digest: the most recently used ones."""
         self.digests: dict[str, str] = {}
         """By file: a playbook that is called a thousand times is read once."""
 
     async def find(self, parent: Execution, request: dict[str, Any]) -> str:
-        """The digest of the playbook a child is to run; NoetlError says why there is none."""
+        """The digest of the playbook of a child; NoetlError if there is none."""
         path, version = str(request.get("path") or ""), request.get("version")
         number = version if isinstance(version, int) else None
         digest = self._ask(self.store.find, path, number) if number == version else None
@@ -66,7 +66,7 @@ class Catalog:
             self.ensure_playbook(digest)
             return digest
         if version is not None:
-            raise NoetlError(f"{path}: no version {version} is registered, and files have none")
+            raise NoetlError(f"{path}: version {version} is not registered, and files have no versions")
         file = beside(self.source(parent.digest).file, path)
         if file not in self.digests:
             source = read(file)
@@ -105,7 +105,7 @@ class Catalog:
                 raise AuthError("; ".join(faults))
 
     def source(self, digest: str) -> PlaybookSource:
-        """Text and places of a playbook that is known here or in the store."""
+        """Text and places of a playbook, from memory or the store; NotFound if there is none."""
         source = self.sources.get(digest)
         if source is None:
             stored = self._ask(self.store.playbook, digest)
@@ -122,12 +122,12 @@ class Catalog:
             self.sources.popitem(last=False)
 
     def _ask(self, query: Callable[..., Value], *arguments: Any) -> Value:
-        """Query the store in its thread, and block."""
+        """Query the store in its thread; blocks."""
         return self.playbooks.thread.submit(query, *arguments).result()
 
 
 def read(file: str) -> PlaybookSource:
-    """Read, check and compile a file; PlaybookInvalid is left to whoever needs the playbook."""
+    """Read, check and compile a file; PlaybookInvalid is raised when the playbook is used."""
     text = read_file(file)
     name = "<stdin>" if file == STDIN else file.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return PlaybookSource(name, text, load(name, text, KINDS))

@@ -2,7 +2,7 @@
 
 Commands of all executions go through one committer. Those that arrive while a transaction is under way are decided
 together and committed together, and each command is answered after its events are durable. If the log of an execution
-has grown meanwhile (another process wrote to it), its state is dropped, loaded again, and the command decided anew.
+has grown meanwhile (another process wrote to it), its state is loaded again and the command is decided again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from noetl.store.snapshot import freeze
 from noetl.worker.work import Work, work_of
 
 BATCH_SECONDS = 0.05
-"""Time for which commands are decided before their events are stored; the event loop does nothing else meanwhile."""
+"""Maximum time for which commands are decided before their events are stored; it blocks the event loop."""
 MAX_ERROR_CHARACTERS = 1_000
 SNAPSHOT_EVENTS = 10_000
 """Events after which a snapshot is stored."""
@@ -99,7 +99,7 @@ class Batch:
         self.changes: dict[str, Change] = {}
 
     def change(self, loaded: LoadedExecution, before: int) -> Change:
-        """The change of an execution, which starts with the events that a fork has from its source."""
+        """The change of an execution; that of a new fork starts with the events of its source."""
         execution = loaded.state.id
         if execution not in self.changes:
             self.changes[execution] = loaded.fork_prefix or Change(execution, before, [], blobs=[])
@@ -110,8 +110,8 @@ class Batch:
 class Committer:
     """Handles commands of any number of executions on one store.
 
-    `shared` says that other processes grant work of the same executions: then also an answer without events is checked
-    against the store, since the state it was made from may be old.
+    `shared` says that other processes grant work of the same executions: then even an answer without events is checked
+    against the store, since its state may be stale.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Committer:
     async def handle(self, execution: str, command: Command | Refresh) -> Answer:
         """Decide a command and store its events; returns when they are durable. NotFound if there is no execution.
 
-        An execution is loaded before its command joins a batch: that may take long, and batches come one by one.
+        An execution is loaded before its command joins a batch, since loading may take long and would delay the batch.
         """
         if execution not in self.executions:
             await self.executions.require(execution)
@@ -209,7 +209,7 @@ class Committer:
         return change
 
     def _reject(self, batch: Batch, error: Exception) -> None:
-        """Nothing was stored: the states are wrong."""
+        """Fail the commands of a batch that was not stored, and drop its states."""
         for execution, answers in batch.answers.items():
             self.executions.pop(execution, None)
             for pending, _ in answers:
@@ -233,7 +233,7 @@ class Committer:
                     self.executions.pop(execution, None)
 
     def _note_stored(self, execution: str, state: Execution) -> None:
-        """Nothing was decided since: the next batch waits for this one."""
+        """Record the last stored event; no later one can be decided yet, since the next batch waits for this one."""
         loaded = self.executions.get(execution)
         if loaded is not None and loaded.state is state:
             loaded.stored_seq = state.seq
@@ -275,7 +275,7 @@ class Committer:
         batch.answers.setdefault(execution, []).append((pending, Answer(events, works, loaded.state)))
 
     def _discard(self, execution: str, batch: Batch) -> None:
-        """A command left the state half changed: drop it, and decide the commands of this batch again."""
+        """Drop a state that a command left half changed, and decide its other commands of this batch again."""
         self.executions.pop(execution, None)
         batch.changes.pop(execution, None)
         self.pending += [pending for pending, _ in batch.answers.pop(execution, [])]
@@ -292,7 +292,7 @@ class Committer:
         self.pending.append(pending._replace(command=remedy))
 
     async def _decision(self, state: Execution, command: Command, now: float) -> Decision:
-        """Decide, and load the content that templates need on the way."""
+        """Decide a command, and load the content that templates read."""
         decision = Decision(state, now)
         contents = DecisionContents()
         step = decide

@@ -1,7 +1,7 @@
-"""The past of executions: their state after any event, why things went so, and forks that go on from there.
+"""History of executions: the state after any event, explanations, replays and forks.
 
-A log is read in parts, and others are served in between. A fork is written in one transaction: the events it has from
-its source, and what follows from leaving it.
+A log is read in pages, and the event loop serves other callers in between. A fork is written in one transaction: the
+events of its source, and its own first events.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from noetl.store.codec import decode
 from noetl.store.ports import Change, Derived, Row, Snapshot, Store
 from noetl.store.snapshot import readable, thaw
 
-AT_ONCE = 1_000
+ROWS_PER_READ = 1_000
 Value = TypeVar("Value")
 
 
 class Edit(NamedTuple):
-    """What is to be different in a fork."""
+    """Changes of a fork against its source."""
 
     digest: str = ""
-    """An edited playbook, which is known to the runtime."""
+    """An edited playbook, which the runtime has loaded; empty: that of the source."""
     ctx: dict[str, Any] = {}
 
 
 class Forked(NamedTuple):
-    """A new execution, and how it came about."""
+    """A new execution, and its source."""
 
     execution_id: str
     source_id: str
     source_seq: int
     again: list[dict[str, Any]]
-    """What was under way at that point, and goes on: run, step, task or number of items, and whether it had failed."""
+    """Runs in progress at that event, which continue: run, step, task or number of items, and whether it had failed."""
     done: list[str]
     """Steps whose results are kept."""
 
@@ -63,13 +63,13 @@ class Cut(NamedTuple):
     payload: dict[str, Any]
 
 
-# -- looking back ---------------------------------------------------------------------------------------------------
+# -- states ---------------------------------------------------------------------------------------------------------
 
 
 async def rows_of(runtime: Runtime, execution: str, after: int = 0, until: int | None = None) -> AsyncIterator[Row]:
-    """The rows of a log behind one seq and up to another; NotFound if there are none at all."""
+    """The rows of a log after one seq, up to another; NotFound if the log is empty."""
     while until is None or after < until:
-        most = AT_ONCE if until is None else min(AT_ONCE, until - after)
+        most = ROWS_PER_READ if until is None else min(ROWS_PER_READ, until - after)
         rows = await runtime.thread.ask(runtime.store.read, execution, after, most)
         if not rows:
             break
@@ -81,9 +81,9 @@ async def rows_of(runtime: Runtime, execution: str, after: int = 0, until: int |
 
 
 async def state_at(runtime: Runtime, execution: str, seq: int) -> tuple[Execution, float]:
-    """The state after an event, and when that happened."""
+    """The state after an event, and the time of the event."""
     snapshot, digest = await runtime.thread.ask(_snapshot, runtime.store, execution)
-    state, moment = None, None
+    state, at = None, None
     if snapshot is not None and snapshot.seq <= seq:
         state = thaw(snapshot.data, await runtime.playbooks.load(digest))
     async for row in rows_of(runtime, execution, state.seq if state else 0, seq):
@@ -91,16 +91,16 @@ async def state_at(runtime: Runtime, execution: str, seq: int) -> tuple[Executio
         event = decode(row.type, row.data)
         await runtime.executions.change_net(state, event)
         evolve(state, event, row.at)
-        moment = row.at
+        at = row.at
     assert state is not None
-    if moment is None:  # the snapshot is of that very event
-        moment = [row.at async for row in rows_of(runtime, execution, seq - 1, seq)][-1]
-    return state, moment
+    if at is None:  # the snapshot is of this event
+        at = [row.at async for row in rows_of(runtime, execution, seq - 1, seq)][-1]
+    return state, at
 
 
 def _snapshot(store: Store, execution: str) -> tuple[Snapshot | None, str]:
     """The latest snapshot, and the digest of the playbook it belongs to."""
-    digest = next((one.digest for one in store.summaries(prefix=execution, limit=1)), "")
+    digest = next((summary.digest for summary in store.summaries(prefix=execution, limit=1)), "")
     return (readable(store.snapshot(execution)) if digest else None), digest
 
 
@@ -108,9 +108,9 @@ def _snapshot(store: Store, execution: str) -> tuple[Snapshot | None, str]:
 
 
 async def explain(runtime: Runtime, execution: str, step: str, run: str | None) -> tuple[Explanation, Execution]:
-    """Why everything about a step, or about one run of it, went as it did; and the execution as it is now."""
+    """Explain the decisions about a step, or about one run of it; also returns the current execution."""
     if run is not None and step_of(run) != step:
-        raise UsageError(f"{run!r} is no run of the step {step!r}: runs are called {step}#1, {step}#2 and so on")
+        raise UsageError(f"{run!r} is not a run of step {step!r}: its runs are {step}#1, {step}#2 and so on")
     explainer = Explainer(step, run)
     state, at = None, 0.0
     async for row in rows_of(runtime, execution):
@@ -130,7 +130,7 @@ async def explain(runtime: Runtime, execution: str, step: str, run: str | None) 
 
 
 async def _evaluated(runtime: Runtime, evaluate: Callable[[], Value]) -> Value:
-    """Evaluate guards once more, loading what they look into on the way."""
+    """Evaluate guards again, and load the stored values that they read."""
     contents = DecisionContents()
     while True:
         try:
@@ -152,13 +152,13 @@ class Replayed(NamedTuple):
 
 
 async def replay(runtime: Runtime, execution: str) -> Replayed:
-    """Fold the whole log, and compare with what is stored: the latest snapshot with what came behind it, the status in
-    lists, and the rows of ready work, leases and timers."""
+    """Fold the whole log and compare it with the stored state: the latest snapshot and the events after it, the
+    status in lists, and the rows of ready work, leases and timers."""
     while True:
         whole = (await _cut(runtime, execution, None)).state
         stored = (await runtime.executions.load(execution)).state
         status, seq, derived = await runtime.thread.ask(_listed, runtime.store, execution)
-        if whole.seq == stored.seq == seq:  # else it goes on while it is looked at
+        if whole.seq == stored.seq == seq:  # else events were committed meanwhile
             break
     names = [name for name in Execution.__struct_fields__ if name not in LIVE_ONLY]
     leases = {fence: (lease.run, lease.worker) for fence, lease in whole.leases.items()}
@@ -172,32 +172,32 @@ async def replay(runtime: Runtime, execution: str) -> Replayed:
 
 
 def _listed(store: Store, execution: str) -> tuple[str, int, Derived]:
-    """How lists show it, how many events it has, and its rows, all at one moment."""
+    """Status, number of events and derived rows, from one snapshot of the store."""
     with store.read_snapshot():
         listed = store.summaries(prefix=execution, limit=1)[0]
         return listed.status, store.seq(execution), store.derived(execution)
 
 
 async def replay_with(runtime: Runtime, execution: str, digest: str) -> Replayed:
-    """Decide the log anew under another playbook, up to the first difference."""
-    one, difference, seq, at = None, None, 0, 0.0
+    """Decide the log again with another playbook, up to the first difference."""
+    replayer, difference, seq, at = None, None, 0, 0.0
     async for row in rows_of(runtime, execution):
         event = decode(row.type, row.data)
-        if one is None:
-            ctx = await _given_ctx(runtime, execution)
-            one = Replay(Execution(execution, await runtime.playbooks.load(digest), digest), ctx)
+        if replayer is None:
+            ctx = await _requested_ctx(runtime, execution)
+            replayer = Replay(Execution(execution, await runtime.playbooks.load(digest), digest), ctx)
         seq, at = row.seq, row.at
-        difference = await _evaluated(runtime, partial(one.take, event, seq, at))
+        difference = await _evaluated(runtime, partial(replayer.take, event, seq, at))
         if difference is not None:
             break
-    assert one is not None
+    assert replayer is not None
     if difference is None:
-        difference = await _evaluated(runtime, partial(one.end, seq, at))
-    return Replayed(one.state, difference is None, difference)
+        difference = await _evaluated(runtime, partial(replayer.end, seq, at))
+    return Replayed(replayer.state, difference is None, difference)
 
 
-async def _given_ctx(runtime: Runtime, execution: str) -> dict[str, Any]:
-    """What the request has set in `ctx`: the patch before the first token."""
+async def _requested_ctx(runtime: Runtime, execution: str) -> dict[str, Any]:
+    """The `ctx` of the request: the patch before the first token."""
     async for row in rows_of(runtime, execution):
         event = decode(row.type, row.data)
         if isinstance(event, e.CtxPatched):
@@ -211,30 +211,30 @@ async def _given_ctx(runtime: Runtime, execution: str) -> dict[str, Any]:
 
 
 async def fork(runtime: Runtime, source: str, name: str, at: int | None, edit: Edit) -> Forked:
-    """A new execution that begins with the source's events up to `at`, all of them if it is None."""
+    """Start an execution with the events of the source up to `at`, or with all of them."""
     cut = await _cut(runtime, source, at)
     if at is None and cut.state.over:
         raise Conflict(
-            f"{source} has ended after {cut.state.seq} events: say which event to fork it at, from 1 on"
+            f"{source} has ended after {cut.state.seq} events: fork it at an earlier event (`--at SEQ`)"
             + (", or retry it" if cut.state.status != "succeeded" else "")
         )
     if cut.state.over or cut.state.status == "cancelling":
         raise Conflict(f"{source} had {_ended(cut.state)} at event {cut.state.seq}: fork it at an earlier one")
-    return await _go_on(runtime, source, name, cut, edit, None)
+    return await _start_fork(runtime, source, name, cut, edit, None)
 
 
 async def retry(runtime: Runtime, source: str, name: str, edit: Edit) -> Forked:
-    """A fork just before what failed, or was cancelled."""
+    """Fork an execution just before it failed or was cancelled."""
     retrace = Retrace()
     whole = await _cut(runtime, source, None, retrace.see)
     if not whole.state.over:
-        raise Conflict(f"{source} is {whole.state.shown_status}: only what has failed or was cancelled can be retried")
+        raise Conflict(f"{source} is {whole.state.shown_status}: only a failed or cancelled execution can be retried")
     if whole.state.status == "succeeded":
         raise Conflict(f"{source} has succeeded: there is nothing to retry")
     seq, run = retrace.point()
     if not seq:
-        raise Conflict(f"{source} failed before anything ran: start it anew")
-    return await _go_on(runtime, source, name, await _cut(runtime, source, seq), edit, run)
+        raise Conflict(f"{source} failed before its first step ran: start a new execution")
+    return await _start_fork(runtime, source, name, await _cut(runtime, source, seq), edit, run)
 
 
 def _ended(state: Execution) -> str:
@@ -244,7 +244,7 @@ def _ended(state: Execution) -> str:
 async def _cut(
     runtime: Runtime, source: str, at: int | None, see: Callable[[Execution, e.Event], None] | None = None
 ) -> Cut:
-    """The log up to an event, and behind it what the engine said in the same breath."""
+    """The log up to an event, and the other events of the same decision."""
     state, rows, payload = None, [], {}
     async for row in rows_of(runtime, source):
         event = decode(row.type, row.data)
@@ -260,7 +260,7 @@ async def _cut(
             break
     assert state is not None
     if at is not None and at > state.seq:
-        raise UsageError(f"{source} has {state.seq} events, and none numbered {at}")
+        raise UsageError(f"{source} has {state.seq} events: there is no event {at}")
     chunks = {chunk.key for run in state.runs.values() if run.loop is not None for chunk in run.loop.chunks}
     blobs = await runtime.thread.ask(_blobs, runtime.store, chunks)
     return Cut(state, rows, blobs, payload)
@@ -270,7 +270,7 @@ def _blobs(store: Store, keys: Iterable[str]) -> dict[str, bytes]:
     return {key: content for key in keys if (content := store.blob(key)) is not None}
 
 
-async def _go_on(runtime: Runtime, source: str, name: str, cut: Cut, edit: Edit, failed: str | None) -> Forked:
+async def _start_fork(runtime: Runtime, source: str, name: str, cut: Cut, edit: Edit, failed: str | None) -> Forked:
     state, last = cut.state, cut.rows[-1]
     state.id = name
     again, done = under_way(state, failed or ""), list(state.steps)

@@ -29,7 +29,7 @@ class LoadedExecution:
         self.stored_seq = state.seq
         """The last event that is known to be stored."""
         self.fork_prefix: Change | None = None
-        """The events that a fork has from its source, until they are stored with its first own ones."""
+        """Events that a fork copies from its source, until they are stored with its own first events."""
 
 
 class LoadedExecutions(dict[str, LoadedExecution]):
@@ -100,7 +100,7 @@ class LoadedExecutions(dict[str, LoadedExecution]):
         return Execution(execution, await self.playbooks.load(requested.playbook), requested.playbook)
 
     async def change_net(self, state: Execution, event: e.Event) -> None:
-        """Call it before an event is folded: a fork may go on with an edited playbook."""
+        """Load the playbook of a fork, which may be an edited one. Call it before each event is folded."""
         if isinstance(event, e.ExecutionForked):
             state.net = await self.playbooks.load(event.playbook or state.digest)
 

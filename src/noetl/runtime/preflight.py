@@ -10,7 +10,7 @@ from noetl.results.stores import fault, named_stores
 from noetl.tools.registry import KINDS
 
 INTERPRETED = frozenset(["iterator", "workbook"])
-"""Kinds that no tool runs: the pipeline itself does, or the compiler has put something else in their place."""
+"""Kinds without a tool: the pipeline runs them itself, or the compiler has replaced them."""
 
 
 class Obstacle(NamedTuple):
@@ -21,7 +21,7 @@ class Obstacle(NamedTuple):
 
 
 def obstacles(playbook: Playbook, *, nats: bool = False) -> Iterator[Obstacle]:
-    """The parts that cannot run here. `nats` says whether there is NATS."""
+    """The parts that cannot run here. `nats` says whether NATS is available."""
     for place, store in named_stores(playbook):
         if (reason := fault(store, nats=nats)) is not None:
             yield Obstacle(place, reason)

@@ -15,7 +15,7 @@ BUSY = ("held", "scheduled", "waiting", "running")
 
 
 def report(state: Execution, file: str, places: dict[str, Mark], duration: float) -> dict[str, Any]:
-    """The outcome of an execution, with the place in the playbook of what went wrong."""
+    """The outcome of an execution; an error has its place in the playbook."""
     return {
         "execution_id": state.id,
         "status": state.shown_status,
@@ -30,20 +30,20 @@ def report(state: Execution, file: str, places: dict[str, Mark], duration: float
 
 def steps(state: Execution) -> dict[str, dict[str, Any]]:
     """Every step that was entered, in the order of the playbook."""
-    found: dict[str, dict[str, Any]] = {}
+    views: dict[str, dict[str, Any]] = {}
     live = _live(state)
     for name in state.net.steps:
         runs, last = state.entries.get(name, 0), state.steps.get(name)
         if name in live:
-            found[name] = {"status": live[name], "runs": runs, "result": None, "error": None}
+            views[name] = {"status": live[name], "runs": runs, "result": None, "error": None}
         elif last is not None:
-            found[name] = {"status": last.status, "runs": runs, "result": last.result, "error": last.error}
-    return found
+            views[name] = {"status": last.status, "runs": runs, "result": last.result, "error": last.error}
+    return views
 
 
 def _live(state: Execution) -> dict[str, str]:
-    """How far the steps are that something is going on at; of several runs of a step the busiest counts."""
-    found = {state.tokens[token].step: "held" for token in state.held}
+    """The status of each step with tokens or runs; of several runs of a step the busiest counts."""
+    statuses = {state.tokens[token].step: "held" for token in state.held}
     for run in state.runs.values():
         if any(lease.run == run.id for lease in state.leases.values()):
             status = "running"
@@ -51,8 +51,8 @@ def _live(state: Execution) -> dict[str, str]:
             status = "waiting"
         else:
             status = "scheduled" if run.started is None else "running"
-        found[run.step] = max(status, found.get(run.step, "held"), key=BUSY.index)
-    return found
+        statuses[run.step] = max(status, statuses.get(run.step, "held"), key=BUSY.index)
+    return statuses
 
 
 def located(error: dict[str, Any] | None, file: str, places: dict[str, Mark]) -> dict[str, Any] | None:
@@ -74,44 +74,44 @@ def located(error: dict[str, Any] | None, file: str, places: dict[str, Mark]) ->
 
 
 def explained(
-    found: Explanation, state: Execution, run: str | None, file: str, places: Mapping[str, Mark]
+    explanation: Explanation, state: Execution, run: str | None, file: str, places: Mapping[str, Mark]
 ) -> dict[str, Any]:
-    """Why a step went as it did, as `noetl explain -o json` and the API show it."""
-    step = steps(state).get(found.step)
+    """The explanation of a step as `noetl explain -o json` and the API show it."""
+    step = steps(state).get(explanation.step)
     return {
         "execution_id": state.id,
-        "step": found.step,
+        "step": explanation.step,
         "run": run,
         "status": step["status"] if step else None,
-        "runs": state.entries.get(found.step, 0),
-        **_place(file, places.get(found.step)),
-        "decisions": [_decision(one, file, places) for one in found.decisions],
-        "left_out": found.left_out,
-        "stands": found.stands,
+        "runs": state.entries.get(explanation.step, 0),
+        **_place(file, places.get(explanation.step)),
+        "decisions": [_decision(decision, file, places) for decision in explanation.decisions],
+        "left_out": explanation.left_out,
+        "stands": explanation.stands,
     }
 
 
-def _decision(one: ExplainedDecision, file: str, places: Mapping[str, Mark]) -> dict[str, Any]:
+def _decision(decision: ExplainedDecision, file: str, places: Mapping[str, Mark]) -> dict[str, Any]:
     return {
-        "seq": one.seq,
-        "timestamp": rfc3339(one.at),
-        "kind": one.kind,
-        "about": one.about,
-        "says": one.says,
-        "reasons": [_reason(reason, file, places) for reason in one.reasons],
-        "differs": one.differs or None,
+        "seq": decision.seq,
+        "timestamp": rfc3339(decision.at),
+        "kind": decision.kind,
+        "about": decision.about,
+        "says": decision.says,
+        "reasons": [_reason(reason, file, places) for reason in decision.reasons],
+        "differs": decision.differs or None,
     }
 
 
-def _reason(one: Reason, file: str, places: Mapping[str, Mark]) -> dict[str, Any]:
+def _reason(reason: Reason, file: str, places: Mapping[str, Mark]) -> dict[str, Any]:
     return {
-        "leads_to": one.leads_to,
-        "when": one.when,
-        "verdict": one.verdict,
-        "values": one.values,
-        "missing": one.missing,
-        "note": one.note or None,
-        **_place(file, places.get(one.place)),
+        "leads_to": reason.leads_to,
+        "when": reason.when,
+        "verdict": reason.verdict,
+        "values": reason.values,
+        "missing": reason.missing,
+        "note": reason.note or None,
+        **_place(file, places.get(reason.place)),
     }
 
 

@@ -25,7 +25,6 @@ OpenCredential = Callable[[str], StoredCredential]
 
 
 def no_credentials(name: str) -> StoredCredential:
-    """For engines without stored credentials."""
     raise NotFound(f"credential {name!r} not found")
 
 

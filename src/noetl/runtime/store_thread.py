@@ -1,8 +1,7 @@
-"""The one thread in which a store is asked.
+"""The thread in which all calls of a store run.
 
-A hop to another thread and back costs more than most questions do. So what is asked while the thread is busy is taken
-along in one go, and the answers come back together. What many ask at once, such as which playbook a path means, is
-looked up once for all of them.
+A switch to another thread and back costs more than most queries. So calls that arrive while the thread is busy run in
+one batch, and their results are delivered together. Equal reads of a batch, such as many lookups of one path, run once.
 """
 
 from __future__ import annotations
@@ -16,100 +15,101 @@ from typing import Any, NamedTuple, TypeVar
 
 Value = TypeVar("Value")
 
-SOON_SECONDS = 0.001
-"""Answers wait no longer than this for those of other questions."""
+MAX_DELAY_SECONDS = 0.001
+"""Maximum time for which a result waits for other results of its batch."""
 
 
-class Question(NamedTuple):
-    """A call on its way to the thread."""
+class StoreCall(NamedTuple):
+    """A call that has not run yet."""
 
-    call: Callable[..., Any]
+    function: Callable[..., Any]
     arguments: tuple[Any, ...]
-    answer: asyncio.Future[Any]
+    future: asyncio.Future[Any]
     shared: bool
 
 
-class Answered(NamedTuple):
-    """A call on its way back."""
+class StoreResult(NamedTuple):
+    """The result of a call, not delivered yet."""
 
-    answer: asyncio.Future[Any]
+    future: asyncio.Future[Any]
     value: Any
     error: BaseException | None
 
 
 class StoreThread(ThreadPoolExecutor):
-    """Asks in one thread, in the order of the questions. Belongs to one event loop."""
+    """Runs calls in one thread, in their order. Belongs to one event loop."""
 
     def __init__(self) -> None:
         super().__init__(1, "noetl-store")
-        self._asked: deque[Question] = deque()
+        self._calls: deque[StoreCall] = deque()
 
-    async def ask(self, call: Callable[..., Value], *arguments: Any) -> Value:
-        """What the call returns."""
-        return await self._put(call, arguments, shared=False)
+    async def ask(self, function: Callable[..., Value], *arguments: Any) -> Value:
+        """Call a function in the thread; returns its result, or raises its error."""
+        return await self._put(function, arguments, shared=False)
 
-    async def look(self, call: Callable[..., Value], *arguments: Any) -> Value:
-        """The same for a call that only reads: if others ask the same meanwhile, they share an answer that is no older
-        than their questions."""
-        return await self._put(call, arguments, shared=True)
+    async def ask_shared(self, function: Callable[..., Value], *arguments: Any) -> Value:
+        """The same for a function that only reads: equal calls that wait at the same time share one result, which is
+        never older than the call."""
+        return await self._put(function, arguments, shared=True)
 
-    def _put(self, call: Callable[..., Value], arguments: tuple[Any, ...], *, shared: bool) -> asyncio.Future[Value]:
+    def _put(
+        self, function: Callable[..., Value], arguments: tuple[Any, ...], *, shared: bool
+    ) -> asyncio.Future[Value]:
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Value] = loop.create_future()
-        self._asked.append(Question(call, arguments, answer, shared))
-        if len(self._asked) == 1:  # else the thread has not taken an earlier one yet, and will find this one behind it
+        future: asyncio.Future[Value] = loop.create_future()
+        self._calls.append(StoreCall(function, arguments, future, shared))
+        if len(self._calls) == 1:  # else the thread still has to take an earlier call, and takes this one with it
             try:
-                self.submit(self._answer_all, loop)
-            except RuntimeError:  # it was shut down
-                self._asked.clear()
+                self.submit(self._run_all, loop)
+            except RuntimeError:  # the thread was shut down
+                self._calls.clear()
                 raise
-        return answer
+        return future
 
-    def _answer_all(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._asked:
-            self._answer_some(loop, len(self._asked))
+    def _run_all(self, loop: asyncio.AbstractEventLoop) -> None:
+        while self._calls:
+            self._run_batch(loop, len(self._calls))
 
-    def _answer_some(self, loop: asyncio.AbstractEventLoop, count: int) -> None:
-        known: dict[tuple[Any, ...], Answered] = {}
-        done: list[Answered] = []
+    def _run_batch(self, loop: asyncio.AbstractEventLoop, count: int) -> None:
+        shared: dict[tuple[Any, ...], StoreResult] = {}
+        results: list[StoreResult] = []
         since = perf_counter()
         for _ in range(count):
-            question = self._asked.popleft()
-            done.append(_answered(question, known))
-            if perf_counter() - since > SOON_SECONDS:
-                _bring(loop, done)
-                done, since = [], perf_counter()
-        _bring(loop, done)
+            results.append(_result_of(self._calls.popleft(), shared))
+            if perf_counter() - since > MAX_DELAY_SECONDS:
+                _send(loop, results)
+                results, since = [], perf_counter()
+        _send(loop, results)
 
 
-def _answered(question: Question, known: dict[tuple[Any, ...], Answered]) -> Answered:
-    """The answer, which may be known: whoever asked later in the same go has asked before it was found."""
-    call, arguments, answer, shared = question
-    if not shared:
-        return _tried(call, arguments, answer)
-    key = (call, *arguments)
-    if key not in known:
-        known[key] = _tried(call, arguments, answer)
-    return known[key]._replace(answer=answer)
+def _result_of(call: StoreCall, shared: dict[tuple[Any, ...], StoreResult]) -> StoreResult:
+    """The result of a call, or of an equal shared call of the batch: the whole batch was waiting before it ran."""
+    function, arguments, future, is_shared = call
+    if not is_shared:
+        return _run(function, arguments, future)
+    key = (function, *arguments)
+    if key not in shared:
+        shared[key] = _run(function, arguments, future)
+    return shared[key]._replace(future=future)
 
 
-def _tried(call: Callable[..., Any], arguments: tuple[Any, ...], answer: asyncio.Future[Any]) -> Answered:
+def _run(function: Callable[..., Any], arguments: tuple[Any, ...], future: asyncio.Future[Any]) -> StoreResult:
     try:
-        return Answered(answer, call(*arguments), None)
-    except BaseException as error:  # whoever asked has to deal with it, as with an executor
-        return Answered(answer, None, error)
+        return StoreResult(future, function(*arguments), None)
+    except BaseException as error:  # raised to the caller, as by any executor
+        return StoreResult(future, None, error)
 
 
-def _bring(loop: asyncio.AbstractEventLoop, done: list[Answered]) -> None:
-    if done and not loop.is_closed():
-        loop.call_soon_threadsafe(_deliver, done)
+def _send(loop: asyncio.AbstractEventLoop, results: list[StoreResult]) -> None:
+    if results and not loop.is_closed():
+        loop.call_soon_threadsafe(_deliver, results)
 
 
-def _deliver(done: list[Answered]) -> None:
-    for answer, value, error in done:
-        if answer.done():  # nobody waits any more
+def _deliver(results: list[StoreResult]) -> None:
+    for future, value, error in results:
+        if future.done():  # the caller was cancelled
             continue
         if error is None:
-            answer.set_result(value)
+            future.set_result(value)
         else:
-            answer.set_exception(error)
+            future.set_exception(error)

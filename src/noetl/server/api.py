@@ -106,7 +106,7 @@ class Api:
         self.closing.set()
         self.streams.wake_all()
         self.playbooks.stop()
-        self.host.let_go()
+        self.host.release_waiters()
 
     def close(self) -> None:
         self.stop()

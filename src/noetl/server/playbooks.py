@@ -65,7 +65,7 @@ class Playbooks:
 
     async def registered(self, path: str, version: int | None) -> str:
         """The digest of a registered playbook, which is loaded; NotFound if it does not exist."""
-        digest = None if "\0" in path else await self.thread.look(self.store.find, path, version)
+        digest = None if "\0" in path else await self.thread.ask_shared(self.store.find, path, version)
         if digest is None:
             raise unknown(path, version)
         self._check((await self.loaded.load(digest)).playbook)

@@ -1,4 +1,4 @@
-"""The life of a schedule: it is created, changed, checked when it is due, and triggered. Each function returns the next
+"""State changes of a schedule: created, changed, checked when due, triggered. Each function returns the next
 revision of its row; `server/scheduler.py` starts the executions.
 
 A firing goes through three states, each of which is stored before the next begins: it is due (`next`), decided
@@ -24,7 +24,7 @@ from noetl.timestamps import rfc3339
 from noetl.triggers import timing
 
 GRACE_SECONDS = 60.0
-"""A firing that starts later than this was missed; so was one that the next one has overtaken."""
+"""A firing that starts later than this is missed; so is a firing whose successor is due."""
 TAKEN_SECONDS = 5.0
 """How long other servers ignore a schedule whose firings are being started."""
 QUEUE_SECONDS = 1.0
@@ -48,7 +48,7 @@ class ScheduleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
     Exactly one of: `cron` (five fields, in `timezone`), `every` (seconds, or a duration such as `15m`), `at` (a single
     time, in `timezone` if it has no offset). `overlap` is the policy for firings while an execution of the schedule is
-    open, `missed` the policy for firings that no server was there to start.
+    open, `missed` the policy for firings while no server was running.
     """
 
     path: str

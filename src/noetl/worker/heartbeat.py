@@ -1,7 +1,7 @@
-"""The heartbeat of a worker: a thread of its own, so that it goes on while the event loop is busy.
+"""The heartbeat of a worker: a separate thread, so that it continues while the event loop is busy.
 
 Each heartbeat names the leases that the worker holds; the reply says which of them are void and which executions are
-paused. While the server does not answer, running tool calls go on, since only the server may be down; but no call
+paused. While the server does not answer, running tool calls continue, since only the server may be down; but no call
 starts under a lease that the server may have granted to others meanwhile (`terms.py`).
 """
 
@@ -62,7 +62,7 @@ class Heartbeat(Thread):
         with self.client:
             while not self.stopped.is_set():
                 self._pause(self.seconds if self._send() else min(self.seconds, RETRY_SECONDS))
-            self._send()  # the last output, and that no lease is held any more
+            self._send()  # sends the last output, and releases all leases
 
     def stop(self) -> None:
         """Send a last heartbeat and stop."""
@@ -99,7 +99,7 @@ class Heartbeat(Thread):
         if self.unanswered:
             self.unanswered = False
             self.write_log("info", "the server answers again")
-        self._in_loop(lambda: self._obey(request, reply, sent))
+        self._in_loop(lambda: self._apply(request, reply, sent))
         return True
 
     def _post(self, request: wire.HeartbeatRequest) -> wire.HeartbeatReply:
@@ -135,7 +135,7 @@ class Heartbeat(Thread):
         for execution, fence in list(self.worker.leases):
             self.worker.revoke(execution, fence)
 
-    def _obey(self, request: wire.HeartbeatRequest, reply: wire.HeartbeatReply, sent: float) -> None:
+    def _apply(self, request: wire.HeartbeatRequest, reply: wire.HeartbeatReply, sent: float) -> None:
         named = {(execution, fence) for execution, fences in request.leases.items() for fence in fences}
         self.link.terms.renew(named.difference(reply.revoked), sent)
         self.link.registered.set()

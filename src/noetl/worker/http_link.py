@@ -101,7 +101,7 @@ class HttpLink:
         repeated = msgspec.structs.replace(request, again=True)
         requested = uptime()
         works = await self.call("POST", "/claim", wire.encode(request), again=wire.encode(repeated), limits=POLL)
-        return await self.arrived(wire.decode_works(works), requested)
+        return await self._accept(wire.decode_works(works), requested)
 
     async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
         """Send large content first; the rest shares a request with other reports."""
@@ -120,7 +120,7 @@ class HttpLink:
             requested = uptime()
             verdicts = await self._send(execution, msgspec.structs.replace(report, claim=claim, blobs=blobs))
         works = [wire.decode_work(work) for work in verdicts.works]
-        return verdicts.held, await self.arrived(works, requested)
+        return verdicts.held, await self._accept(works, requested)
 
     async def _send(self, execution: str, report: Report) -> wire.Verdicts:
         lines = self.output.take()
@@ -132,9 +132,9 @@ class HttpLink:
             self.output.put_back(lines)
             raise
 
-    async def arrived(self, works: list[Work], requested: float) -> list[Work]:
+    async def _accept(self, works: list[Work], requested: float) -> list[Work]:
         """Load the playbooks of granted work. A step that cannot run here fails with the reason."""
-        if not self.registered.is_set():  # another process has the name of this worker since
+        if not self.registered.is_set():  # another process has taken the name of this worker
             for work in works:
                 await self.report(work.execution, Report(work.fence, (), hand_back=True))
             return []
@@ -282,8 +282,7 @@ class HttpLink:
         limits: httpx2.Timeout = CALL,
         kind: str = "application/json",
     ) -> bytes:
-        """The content of the response, however long it takes to get one. `again` replaces the content of repeated
-        requests."""
+        """The content of the response; retries until there is one. `again` is the content of repeated requests."""
         server_errors, pause = 0, FIRST_PAUSE_SECONDS
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What a worker needs from the engine."""
+"""The interface of a worker to the engine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Link(Protocol):
         """The compiled pipeline of a step."""
 
     def paused(self, execution: str) -> bool:
-        """Whether an execution must start nothing new, as far as is known here."""
+        """Whether an execution must start nothing new, according to the latest heartbeat."""
 
     async def fetch(self, reference: Reference) -> Any:
         """The value behind a reference, or TooLarge."""
@@ -49,7 +49,7 @@ class Link(Protocol):
         """The file and line of a part of a playbook, if known."""
 
     async def put_in_bucket(self, bucket: str, key: str, content: bytes) -> None:
-        """Copy content of the next report to a bucket of NATS, if there is NATS."""
+        """Copy content of the next report to a bucket of NATS, if NATS is available."""
 
     async def credential(self, execution: str, name: str) -> StoredCredential:
         """A stored credential, decrypted; NoetlError if there is none."""

@@ -53,7 +53,7 @@ class Output:
     def _show_gaps(self) -> None:
         """Add a line for those that were dropped, now that there is room."""
         for (execution, name, stream), count in self._dropped.items():
-            gap = f"[{count:,} lines are missing here: they came faster than they could be sent]"
+            gap = f"[{count:,} lines dropped: the task wrote faster than the worker could send]"
             self._lines.append((execution, name, self.clock.now(), stream, gap))
         self._dropped.clear()
 

@@ -10,11 +10,11 @@ from noetl.worker.link import Link
 from noetl.worker.work import Work
 
 MAX_FACTS = 200
-"""Facts after which a report is sent, also where the playbook asks for one commit per step."""
+"""Facts after which a report is sent, even if the playbook commits only once per step."""
 
 
 class Rejected(Exception):
-    """The worker does not hold the lease any more: drop the work."""
+    """The worker no longer holds the lease, and drops the work."""
 
 
 class Reporter:
@@ -24,7 +24,7 @@ class Reporter:
         self.blobs: dict[str, bytes] = {}
         """Content that the facts refer to, by key."""
         self.more: list[Work] = []
-        """Work that claims of reports have brought."""
+        """Work that reports were answered with."""
         self._reported = 0
         self._sending = asyncio.Lock()
         self._void = False
@@ -34,7 +34,7 @@ class Reporter:
         return len(self.facts) > MAX_FACTS
 
     def blob(self, key: str) -> bytes | None:
-        """Content that only this lease has yet."""
+        """Content that is not reported yet."""
         return self.blobs.get(key)
 
     async def send(self, *, claim: Claim | None = None, last: bool = False, hand_back: bool = False) -> None:

@@ -35,7 +35,7 @@ class Reports:
         self.post = post
         self.pending: list[PendingReport] = []
         self.senders = 0
-        """Senders at work. One that has nothing more to send does not count, though its task may still live."""
+        """Active senders. A sender without pending reports does not count, even if its task has not ended yet."""
         self.tasks: set[asyncio.Task[None]] = set()
 
     async def send(self, request: wire.ReportRequest) -> wire.Verdicts:
@@ -53,7 +53,7 @@ class Reports:
             while batch := self._next_batch():
                 try:
                     await self._post(batch)
-                except (NotFound, RequestRejected) as error:  # one invalid report must not take others with it
+                except (NotFound, RequestRejected) as error:  # an invalid report must not fail the others
                     for report in batch:
                         await self._post_alone(report, error if len(batch) == 1 else None)
                 except Exception as error:
@@ -81,7 +81,7 @@ class Reports:
                 report.answer.set_result(verdict)
 
     def _next_batch(self) -> list[PendingReport]:
-        """The oldest reports, without those that nobody waits for any more."""
+        """The oldest reports, without those whose caller was cancelled."""
         waiting = [report for report in self.pending if not report.answer.done()]
         size, count = 0, 0
         most = min(len(waiting), MAX_REPORTS)

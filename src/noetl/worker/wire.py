@@ -35,8 +35,8 @@ LARGEST = 2**53
 PREVIEW_BYTES = 8_192
 
 Verdict = Literal["accepted", "duplicate", "rejected"]
-"""Of a report: it counts; it arrived before and counts once; the worker does not hold the lease, or the facts do not
-follow from it, and nothing was stored."""
+"""Of a report: accepted; a repeated report, stored once; or rejected and not stored, because the worker does not hold
+the lease or the facts do not follow from it."""
 
 HASH = re.compile(r"[0-9a-f]{64}")
 PATH = re.compile(r"(?:[^/#]+/)?(?:[^/]+#[0-9]{1,9}\[[0-9]{1,9}\]/)*[^/]+#[0-9]{1,9}")
@@ -60,7 +60,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReportRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What happened under one lease."""
+    """The facts of one lease."""
 
     execution: str
     fence: int

@@ -1,4 +1,4 @@
-"""What a worker gets with a lease: everything it needs to run, and nothing it has to ask for."""
+"""The work of a lease, with all data that the worker needs to run it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Work(msgspec.Struct):
     workload: dict[str, Any]
     ctx: dict[str, Any]
     parallel: bool
-    """Whether each item sees `ctx` as it is here and its own writes only."""
+    """Whether each item sees only this `ctx` and its own writes."""
     steps: dict[str, StepResult]
     progress: dict[str, Progress] = {}
     """Pipelines of the run, by prefix."""
@@ -43,21 +43,21 @@ class Work(msgspec.Struct):
     items: list[Any] | None = None
     """The items of the lane, the first of which has the index `first`; None without a loop."""
     kept: bool = False
-    """Whether this worker keeps the items, however long they take."""
+    """Whether this worker keeps the items (`exec: local`), however long they take."""
     pool: str = "default"
     durability: str = "task"
     inline_bytes: int = 65_536
     result_store: dict[str, Any] = {}
     after_call: AfterCallProgress | None = msgspec.field(default=None, name="tail")
-    """How far a classic step has come after its call."""
+    """Progress of a classic step after its call."""
     handles: list[str] = []
-    """Keys of the handles that the execution has resolved, on any worker: their values are hidden here too."""
+    """Keys of the handles that the execution has resolved, on any worker: their values are redacted here too."""
     entries: list[str] = []
     """Keychain entries of external providers that other workers may have resolved."""
 
 
 def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[Any] | None) -> Work:
-    """The work that a grant hands out, as of now. `items` are all items of the loop."""
+    """The work of a grant. `items` are all items of the loop."""
     run = state.runs[event.run]
     loop = state.net.steps[run.step].step.loop
     lane = None if items is None or event.items is None else items[event.items[0] : event.items[1]]
@@ -93,7 +93,7 @@ _USED: WeakKeyDictionary[Net, dict[str, frozenset[str]]] = WeakKeyDictionary()
 
 
 def _entries_used(state: Execution) -> list[str]:
-    """The keychain entries of steps that were entered, those of other servers: nearby ones are learned anyway."""
+    """Keychain entries of external providers in the steps that were entered; nearby entries are learned anyway."""
     net = state.net
     far = {entry.name for entry in net.playbook.keychain if entry.provider not in NEARBY}
     if not far:
@@ -109,13 +109,13 @@ def _named(step: Step, names: set[str]) -> Iterator[str]:
         yield from names & {task.kind}
         todo: list[Any] = [task.inputs, task.args]
         while todo:
-            one = todo.pop()
-            if isinstance(one, dict):
-                todo += one.values()
-            elif isinstance(one, list | tuple):
-                todo += one
-            elif isinstance(one, str):
-                yield from names if "{{" in one and KEYCHAIN in one else names & {one}
+            value = todo.pop()
+            if isinstance(value, dict):
+                todo += value.values()
+            elif isinstance(value, list | tuple):
+                todo += value
+            elif isinstance(value, str):
+                yield from names if "{{" in value and KEYCHAIN in value else names & {value}
 
 
 def _copied_after_call(after: AfterCallProgress | None) -> AfterCallProgress | None:

@@ -1,7 +1,7 @@
-"""The worker: slots that run work under leases and report what happened.
+"""The worker: slots that run work under leases and report the outcomes.
 
-Each slot runs one lease at a time. The report that ends a lease claims the next one, so a chain of steps costs one
-commit a step.
+Each slot runs one lease at a time. The report that ends a lease claims the next one, so a sequence of steps costs one
+commit per step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_REDACTORS = 1_000
 
 
 class Worker:
-    """Runs slots until it is told to stop."""
+    """Runs slots until `stop`."""
 
     def __init__(
         self, name: str, link: Link, registry: Registry, clock: Clock, slots: int, write_output: WriteOutput

@@ -1,4 +1,4 @@
-"""Claims work for a worker as long as it has free slots; at the end finishes what it can and returns the rest."""
+"""Claims work while a worker has free slots; after `stop` it finishes running tasks and returns the other leases."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from noetl.worker.worker import Worker
 GRACE_SECONDS = 30.0
 """Time in which running tasks may finish after `stop`."""
 HAND_BACK_SECONDS = 5.0
-"""Maximum time for the server to answer that it has the leases again."""
+"""Maximum time for the server to confirm returned leases."""
 RETRY_SECONDS = 1.0
 """Pause after a failed claim."""
 
 
 class WorkerLoop:
-    """Runs a worker until it is told to stop. `on_error` is called with errors that it survives."""
+    """Runs a worker until `stop`. `on_error` is called with errors that do not stop it."""
 
     def __init__(self, worker: Worker, on_error: Callable[[str], None], grace: float = GRACE_SECONDS) -> None:
         self.worker, self.on_error, self.grace = worker, on_error, grace
@@ -40,7 +40,7 @@ class WorkerLoop:
         self.stopped.set()
 
     async def run(self) -> None:
-        """Until it is told to stop and the work is done or returned; AuthError if the server rejects the token."""
+        """Run until `stop`, then until the work is done or returned. AuthError if the server rejects the token."""
         claiming = asyncio.create_task(self._claim())
         await self.stopped.wait()
         claiming.cancel()

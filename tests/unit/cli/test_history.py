@@ -85,7 +85,7 @@ def test_what_can_not_be_forked_says_why(tmp_path: Path) -> None:
     wrong = file(tmp_path, HEAD + "workflow: [{step: else, tool: {kind: nope}}]\n", "wrong.yaml")
     for args, code, words in (
         ([], 6, "has ended after"),
-        (["--at", "999"], 2, "none numbered 999"),
+        (["--at", "999"], 2, "there is no event 999"),
         (["--at", at, "--playbook", other], 6, "which it does not have"),
         (["--at", at, "--playbook", wrong], 3, "nope"),
         (["--at", at, "--playbook", "nothing.yaml"], 4, "nothing.yaml"),

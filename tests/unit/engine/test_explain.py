@@ -341,7 +341,7 @@ def test_of_several_runs_one_can_be_asked_for() -> None:
     assert found.decisions[2].reasons[0].values == {"ctx.n": 2}
     with pytest.raises(NotFound, match="no run 'a#9': the step was entered 3 times"):
         explained(stage, "a", "a#9")
-    with pytest.raises(UsageError, match="is no run of the step 'a'"):
+    with pytest.raises(UsageError, match="is not a run of step 'a'"):
         explained(stage, "a", "b#1")
     with pytest.raises(NotFound, match="no step 'aa'"):
         explained(stage, "aa")

@@ -219,7 +219,7 @@ def test_after_the_end_there_is_nothing_to_fork() -> None:
         forked(stage)
     with pytest.raises(Conflict, match="had ended at event"):
         forked(stage, len(stage.events))
-    with pytest.raises(UsageError, match="none numbered 999"):
+    with pytest.raises(UsageError, match="there is no event 999"):
         forked(stage, 999)
     with pytest.raises(NotFound):
         forked(stage, 1, source="00000000-0000-7000-8000-000000000099")
@@ -502,14 +502,14 @@ def test_what_can_not_be_retried() -> None:
     with pytest.raises(Conflict, match="has succeeded"):
         forked(stage, retry=True)
     stage = play(CHAIN, head="workload: {x: '{{ 1 / 0 }}'}\n")
-    with pytest.raises(Conflict, match="failed before anything ran"):
+    with pytest.raises(Conflict, match="failed before its first step ran"):
         forked(stage, retry=True)
 
 
 def test_a_run_that_goes_on_is_not_retried() -> None:
     async def during(stage: Stage) -> None:
         await stage.handle(Pause())
-        with pytest.raises(Conflict, match="is paused: only what has failed or was cancelled"):
+        with pytest.raises(Conflict, match="is paused: only a failed or cancelled execution"):
             await history.retry(stage.engine.runtime, EXECUTION, FORK, Edit())
         await stage.handle(Cancel())
 

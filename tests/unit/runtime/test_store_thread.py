@@ -1,4 +1,4 @@
-"""The thread of a store: questions in order, answers together, and one look for all who ask the same."""
+"""The thread of a store: calls run in order, results are delivered together, equal shared calls run once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ran(story: Coroutine[Any, Any, None]) -> None:
     asyncio.run(in_time())
 
 
-def test_questions_are_answered_in_order() -> None:
+def test_calls_run_in_order() -> None:
     heard: list[int] = []
 
     def hear(number: int) -> int:
@@ -36,7 +36,7 @@ def test_questions_are_answered_in_order() -> None:
     assert heard == list(range(100))
 
 
-def test_what_many_ask_while_the_thread_is_busy_is_looked_up_once() -> None:
+def test_equal_shared_calls_run_once_while_the_thread_is_busy() -> None:
     go_on, looks = threading.Event(), []
 
     def look(what: str) -> str:
@@ -47,11 +47,11 @@ def test_what_many_ask_while_the_thread_is_busy_is_looked_up_once() -> None:
         thread = StoreThread()
         busy = asyncio.create_task(thread.ask(go_on.wait, 30))
         await asyncio.sleep(0)
-        asked = [asyncio.create_task(thread.look(look, name)) for name in "aabab"]
+        asked = [asyncio.create_task(thread.ask_shared(look, name)) for name in "aabab"]
         await asyncio.sleep(0)
         go_on.set()
         assert await asyncio.gather(*asked) == list("AABAB")
-        assert await thread.look(look, "a") == "A"
+        assert await thread.ask_shared(look, "a") == "A"
         await busy
         thread.shutdown()
 
@@ -59,7 +59,7 @@ def test_what_many_ask_while_the_thread_is_busy_is_looked_up_once() -> None:
     assert looks == ["a", "b", "a"]
 
 
-def test_an_error_is_for_who_asked() -> None:
+def test_an_error_is_raised_to_its_caller() -> None:
     def fail() -> None:
         raise ValueError("no")
 
@@ -74,7 +74,7 @@ def test_an_error_is_for_who_asked() -> None:
     ran(story())
 
 
-def test_who_does_not_wait_any_more_is_in_nobodys_way() -> None:
+def test_a_cancelled_caller_does_not_block_others() -> None:
     go_on = threading.Event()
 
     async def story() -> None:

@@ -422,11 +422,11 @@ def test_another_pool_does_not_get_the_work(store: Store) -> None:
     play(store, story)
 
 
-def test_who_waits_for_work_is_let_go_when_the_server_ends(store: Store) -> None:
+def test_a_waiting_claim_is_answered_when_the_server_stops(store: Store) -> None:
     async def story(house: House) -> None:
         waiting = asyncio.create_task(house.host.dispatcher.claim(Claim("w1", 4, "default"), 10 * PATIENCE_SECONDS))
         await _until(lambda: house.host.dispatcher.queue.idle_claims["default"] == 1)
-        house.host.let_go()
+        house.host.release_waiters()
         assert await waiting == []
         assert await house.host.dispatcher.claim(Claim("w1", 4, "default"), 10 * PATIENCE_SECONDS) == []
 

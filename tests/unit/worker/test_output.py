@@ -44,7 +44,7 @@ def test_lines_that_find_no_room_are_counted_and_the_gap_is_shown(lines: Output)
         lines.write("e1|t", "stdout", str(number))
     lines.take()
     lines.write("e1|t", "stdout", "after")
-    gap = "[3 lines are missing here: they came faster than they could be sent]"
+    gap = "[3 lines dropped: the task wrote faster than the worker could send]"
     assert [line[4] for line in (*lines.take(), *lines.take())] == ["3", "4", gap, "after"]
 
 
