@@ -1,0 +1,147 @@
+"""Each background loop of a server, one pass at a time: no loop runs here, so nothing happens but what a test calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from test_server_host import CHAIN, CHILD, PARENT, WAITS, House
+from tests.conformance.memory import MemoryStore
+
+from noetl.engine import leases as lease_rules
+from noetl.engine.commands import Cancel, Claim
+from noetl.host import sweeper
+from noetl.store.ports import WorkerSession
+
+SECONDS = 60
+
+
+def play(story: Callable[[House], Awaitable[None]], store: MemoryStore | None = None) -> None:
+    async def whole() -> None:
+        house = House(store or MemoryStore())
+        try:
+            async with asyncio.timeout(SECONDS):
+                await story(house)
+        finally:
+            await house.close()
+            house.host.runtime.thread.shutdown()
+
+    asyncio.run(whole())
+
+
+async def work_off(house: House) -> None:
+    """Run what is ready, until nothing is."""
+    while works := await house.host.dispatcher.claim(Claim("w1", 8, "default")):
+        house.worker.take(works)
+        await asyncio.gather(*house.worker.tasks)
+
+
+def test_the_ticker_fires_a_timer_that_is_due_and_no_other() -> None:
+    async def story(house: House) -> None:
+        host = house.host
+        late = await host.runtime.start(house.add(WAITS), {}, {})
+        state = await host.runtime.start(house.add(WAITS.replace("timeout: 60", "timeout: 0.01")), {}, {})
+        await work_off(house)
+        await asyncio.sleep(0.05)
+        await host.ticker.tick_once(host.runtime.clock.now())
+        await work_off(house)
+        assert (await host.runtime.executions.state(late.id)).shown_status == "waiting"
+        assert (await host.runtime.executions.state(state.id)).status == "failed"
+
+    play(story)
+
+
+def test_the_reaper_expires_leases_of_a_silent_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_rules, "LEASE_SECONDS", 0.01)
+
+    async def story(house: House) -> None:
+        host = house.host
+        host.stall.__init__(iter([0.0, *[2.0] * 100]).__next__)  # type: ignore[misc]
+        state = await host.runtime.start(house.add(CHAIN), {}, {})
+        await host.heartbeats.record(WorkerSession("gone", "default", 1))
+        (work,) = await host.dispatcher.claim(Claim("gone", 1, "default"))
+        await asyncio.sleep(0.05)
+        assert work.fence in (await host.runtime.executions.state(state.id)).leases
+        await host.reaper.reap_once()
+        assert not (await host.runtime.executions.state(state.id)).leases
+        await host.runtime.committer.handle(state.id, Cancel("enough"))
+
+    play(story)
+
+
+def test_the_syncer_starts_children_and_delivers_their_ends() -> None:
+    async def story(house: House) -> None:
+        host = house.host
+        parent = await host.runtime.start(house.add(PARENT), {}, {})
+        await work_off(house)
+        assert len(host.runtime.store.summaries()) == 1
+        await host.children.sync_once()
+        assert len(host.runtime.store.summaries()) == 4
+        await work_off(house)
+        await host.children.sync_once()
+        await work_off(house)
+        assert (await host.runtime.executions.state(parent.id)).result == [2, 4, 6]
+
+    play(story)
+
+
+def test_a_recovery_finds_what_another_server_left_behind() -> None:
+    store = MemoryStore()
+
+    async def crash(house: House) -> None:
+        await house.host.runtime.start(house.add(PARENT), {}, {})
+        await work_off(house)  # the children are requested, and nobody starts them
+
+    async def recover(house: House) -> None:
+        house.add(PARENT), house.add(CHILD)
+        for _ in range(3):  # a parent is read when its log has not changed between two scans
+            await house.host.recovery.recover_once()
+        await house.host.children.sync_once()
+        await work_off(house)
+        await house.host.children.sync_once()
+        await work_off(house)
+        assert sorted(summary.status for summary in store.summaries()) == ["succeeded"] * 4
+
+    play(crash, store)
+    play(recover, store)
+
+
+def test_the_sweeper_queues_ready_work_and_unloads_idle_executions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeper, "MAX_IDLE_EXECUTIONS", 2)
+    store = MemoryStore()
+
+    async def crash(house: House) -> None:
+        for _ in range(5):
+            await house.host.runtime.start(house.add(CHAIN), {}, {})
+
+    async def sweep(house: House) -> None:
+        house.add(CHAIN)
+        await house.host.sweeper.sweep_once()
+        assert len(house.host.dispatcher.queue.by_pool["default"]) == 5
+        await work_off(house)
+        await house.host.sweeper.sweep_once()
+        assert len(house.host.runtime.executions) == 2
+        assert {summary.status for summary in store.summaries()} == {"succeeded"}
+
+    play(crash, store)
+    play(sweep, store)
+
+
+def test_a_waiter_notices_an_end_at_another_server() -> None:
+    store = MemoryStore()
+
+    async def story(house: House) -> None:
+        state = await house.host.runtime.start(house.add(CHAIN), {}, {})
+        waiting = asyncio.create_task(house.host.wait(state.id, SECONDS))
+        while state.id not in house.host.waiters:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        other = House(store)
+        other.add(CHAIN)
+        await work_off(other)
+        other.host.runtime.thread.shutdown()
+        assert not waiting.done()
+        await house.host.waiters.check_once(house.host.runtime)
+        assert (await waiting).status == "succeeded"
+
+    play(story, store)
