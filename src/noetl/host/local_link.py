@@ -19,11 +19,13 @@ from noetl.worker.work import Work
 from noetl.worker.worker import Worker
 
 POLL_SECONDS = 20.0
+MAX_WAITING_LINES = 5_000
+"""Lines of output that a report without a pool leaves to others to store."""
 
 
 class LocalLink:
     """Connects a worker to the dispatcher beside it. Without a pool it claims work of all pools, does not wait for
-    work, and does not store output before a report."""
+    work, and stores output before a report only if there is much of it."""
 
     most_content: int | None = None
 
@@ -40,6 +42,8 @@ class LocalLink:
 
     async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
         if self.pool is None:
+            if len(self.output) >= MAX_WAITING_LINES:  # else they would gather while steps follow each other quickly
+                await self.store_output()
             answer, works = await self.dispatcher.report(execution, report)
             return report.fence in answer.state.leases, works
         if report.claim is not None:

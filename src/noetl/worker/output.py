@@ -30,6 +30,9 @@ class Output:
         """Lines that found no room, by execution, task and stream."""
         self._lock = Lock()
 
+    def __len__(self) -> int:
+        return len(self._lines)
+
     def write(self, task: str, stream: str, line: str) -> None:
         """A line of a task, which is named `EXECUTION|TASK`."""
         execution, _, name = task.partition("|")

@@ -13,10 +13,12 @@ from stage import EXECUTION, Cuts, Stage, play, text_of
 from noetl.engine.commands import Cancel, Lost, Pause, Resume, Signal
 from noetl.engine.evolve import evolve
 from noetl.engine.state import Execution
+from noetl.host import local_link
 from noetl.model.identity import TaskId, action_id
 from noetl.model.outcome import Error, Outcome, failed
 from noetl.reference import Reference
 from noetl.store import codec
+from noetl.tools.base import Context
 
 BIG = {"rows": [{"i": i, "text": "x" * 50} for i in range(2000)], "more": True}
 """More than 64 KiB."""
@@ -1836,3 +1838,35 @@ def test_the_cost_of_a_signal_does_not_grow_with_signals_times_waiting_items() -
         f'- {{step: start, loop: {loop}, tool: {{kind: wait, signal: "s{{{{ iter.i }}}}"}}}}', during=during, limit=60
     )
     assert end.state.status == "cancelled"
+
+
+def test_output_does_not_gather_in_memory_while_items_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_link, "MAX_WAITING_LINES", 10)
+    sizes: list[int] = []
+
+    class Recorder(Cuts):
+        def append_output(self, lines: Any) -> None:
+            sizes.append(len(lines))
+            super().append_output(lines)
+
+    def talk(context: Context) -> None:
+        for number in range(6):
+            context.log("stdout", str(number))
+
+    workflow = """
+        - step: start
+          loop: {in: "{{ range(500) }}", iterator: n}
+          tool: {kind: python, code: talk}
+    """
+    stage = Stage(text_of(workflow), {"talk": talk}, {}, Recorder())
+
+    async def whole() -> None:
+        await stage.engine.start(EXECUTION, stage.digest, {}, {})
+        await stage.drive()
+        await stage.engine.close()
+
+    asyncio.run(whole())
+    assert max(sizes) < 1_000
+    assert [line[4] for line in stage.store.output(EXECUTION)] == [
+        str(number) for _ in range(500) for number in range(6)
+    ]
