@@ -3,10 +3,10 @@
     errors                              imported by all, imports nothing of ours
     model, printable, timestamps, durable   text of others on a terminal, RFC 3339, writes that survive a crash
     clock, settings, log                time, the environment, lines on standard error
-    classic.state                       how far a classic step has come after its call: data that the engine stores
+    classic.state                       progress of a classic step after its call: data that the engine stores
     file_access, addresses              which files a playbook may name, and which addresses
     expression                          templates
-    scope, reference                    what a template sees, values stored elsewhere
+    scope, reference                    names visible to templates, values stored elsewhere
     sql, shell_text                     templates whose values are bound and never spliced
     dsl, engine                         text to playbook; commands to events. The engine asks classic steps through
                                         `engine.after_call`, whose implementation a `Net` receives as an argument
@@ -26,7 +26,7 @@
     runtime                             the shell around the engine
     host                                claims, timers, lost leases, children: the engine in a process
     server, testing                     the server; helpers for people who test playbooks and tools
-    client                              what the command line asks of a database or a server
+    client                              the client of the command line, on a database or a server
     cli                                 the command line
 
 To add a part, give it a line below. If an import has to point the other way, the thing it wants lives in the wrong

@@ -39,5 +39,5 @@ class Leftovers(list[Leftover]):
             with suppress(TemplateSyntax):
                 for read in parse(text).reads:
                     if read.path[0] in names or ".".join(map(str, read.path[:2])) in names:
-                        hint = "keep what it reads in `vars`, or read `steps.NAME.result`"
+                        hint = "store the value in `vars`, or read `steps.NAME.result`"
                         self.refuse(holder, at, f"`{read.path[0]}` {where}", hint)

@@ -90,8 +90,8 @@ class _Rewriter:
             self.leftovers.refuse(step, "sink", construct, "move it to a step that follows the loop")
         chained = [item for branch in step.get("case", []) for item in chain_items(branch) if item.name != "next"]
         if "sink" in step and chained:
-            construct = "`sink` of a step whose branches do something (it runs behind their chains)"
-            self.leftovers.refuse(step, "sink", construct, "move it to a step of its own, or into the chains")
+            construct = "`sink` of a step whose branches have chains (it runs after them)"
+            self.leftovers.refuse(step, "sink", construct, "move it to a separate step, or into the chains")
         if "loop" in step and "vars" in step:
             construct = "`vars` of a loop step (they read the results of all items)"
             self.leftovers.refuse(step, "vars", construct, "move them to a step that follows the loop")

@@ -53,7 +53,7 @@ def arcs_of(holder: Map, names: Names, leftovers: Leftovers) -> list[Map]:
         at, key = holder["next"], "to"
         delay = as_map(at.get("spec")).get("delay")
         if at.get("policy") == "defer":
-            construct = "`policy: defer` (the chain goes on behind `next`)"
+            construct = "`policy: defer` (the chain continues after `next`)"
             leftovers.refuse(at, "policy", construct, "move `next` to the end of the chain, without a policy")
     arcs = []
     following = at[key]
@@ -116,7 +116,7 @@ class Credentials:
         name = re.sub(r"\W", "_", credential)
         declared = {entry.get("name") for entry in as_list(self.root.get("keychain"))}
         if name not in declared and kind not in CREDENTIALS:
-            construct = f"`auth: {credential}` without a keychain entry (its kind is not known)"
+            construct = f"`auth: {credential}` without a keychain entry (its kind is unknown)"
             self.leftovers.refuse(holder, "auth", construct, f"add `keychain: [{{name: {name}, kind: ...}}]`")
             return
         if name not in declared:

@@ -115,7 +115,7 @@ class Writer:
         return self._written(at).strip("'\"") == key
 
     def _is_line(self, at: Span, key: str) -> bool:
-        """True if a key of this name stands first on its line, or behind dashes, and its value behind a colon."""
+        """Whether the key is the first text on its line, except dashes, and a colon follows."""
         if self.layout.before(at.start).strip(" -") or not self._is_key(at, key):
             return False
         return _COLON.match(self.layout.text, at.end) is not None
@@ -190,7 +190,7 @@ class Writer:
         return [" " * column + first, *(_moved(line, column - base) for line in rest)]
 
     def _above(self, at: Span | None, column: int) -> list[str]:
-        """The comments and blank lines above a key or item, if it stands first on its line."""
+        """The comments and blank lines above a key or item, if it is the first text on its line."""
         layout = self.layout
         if at is None or layout.before(at.start).strip(" -"):
             return []

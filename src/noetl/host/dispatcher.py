@@ -79,7 +79,7 @@ class Dispatcher:
         """Leases on ready work of a pool; waits for work if there is none.
 
         `again` says that this claim may be a repeated request. Then the worker gets the same leases again, also those
-        granted by another server, as far as it still holds them and has reported nothing under them.
+        granted by another server, if it still holds them and has reported nothing under them.
         """
         pool = command.pool or self.queue.default_pool
         give_up = self.clock.now() + seconds if seconds else 0.0

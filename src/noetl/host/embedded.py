@@ -109,7 +109,7 @@ class Embedded:
         """Stop the worker and close the store; unfinished executions can be resumed."""
         await self.worker.stop()
         await self.worker.registry.close()
-        with suppress(StoreError):  # `drive` has raised what is wrong with the store
+        with suppress(StoreError):  # `drive` has raised the error of the store
             await self.link.store_output()
         self.runtime.close()
 

@@ -17,7 +17,7 @@ from noetl.store.snapshot import readable, thaw
 
 
 class LoadedExecution:
-    """The state of an execution, and what the next commit of its events needs."""
+    """The state of an execution, and the data for its next commit."""
 
     __slots__ = ("fork_prefix", "head", "items", "snapshot_seq", "state", "stored_seq", "summary")
 

@@ -102,7 +102,7 @@ def refreshed(store: Store, schedule: Schedule) -> Schedule:
 
 
 def made(name: str, request: ScheduleRequest, now: float) -> Schedule:
-    """A new schedule; UsageError says what is wrong with it."""
+    """A new schedule; UsageError if the request is invalid."""
     if not is_name(name):
         raise UsageError(f"{name[:100]!r} is not a valid name of a schedule: use letters, digits and _ . @ -")
     blank = Schedule(name, secrets.token_hex(8), request.path, created=now, anchor=round(now, 3))

@@ -19,7 +19,7 @@ WriteOutput = Callable[[str, str, str], None]
 
 
 class Output:
-    """Lines that wait to be sent; without `max_lines`, as many as there are."""
+    """Lines that wait to be sent, at most `max_lines`; None: no limit."""
 
     def __init__(self, clock: Clock, max_lines: int | None = MAX_LINES) -> None:
         self.clock, self.max_lines = clock, max_lines
@@ -27,7 +27,7 @@ class Output:
         """Set while there are lines."""
         self._lines: list[LogLine] = []
         self._dropped: Counter[tuple[str, str, str]] = Counter()
-        """Lines that found no room, by execution, task and stream."""
+        """Number of dropped lines, by execution, task and stream."""
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -40,7 +40,7 @@ class Output:
             if self.max_lines is not None and len(self._lines) >= self.max_lines:
                 self._dropped[execution, name, stream] += 1
                 return
-            self._show_gaps()
+            self._add_gap_lines()
             self._lines.append((execution, name, self.clock.now(), stream, line))
             self.waits.set()
 
@@ -48,13 +48,13 @@ class Output:
         """The oldest lines; the caller sends them, or puts them back."""
         with self._lock:
             lines, self._lines = self._lines[:LINES_PER_MESSAGE], self._lines[LINES_PER_MESSAGE:]
-            self._show_gaps()
+            self._add_gap_lines()
             if not self._lines:
                 self.waits.clear()
             return lines
 
-    def _show_gaps(self) -> None:
-        """Add a line for those that were dropped, now that there is room."""
+    def _add_gap_lines(self) -> None:
+        """Add a line with the number of dropped lines of each task."""
         for (execution, name, stream), count in self._dropped.items():
             gap = f"[{count:,} lines dropped: the task wrote faster than the worker could send]"
             self._lines.append((execution, name, self.clock.now(), stream, gap))

@@ -65,7 +65,7 @@ class WorkerLoop:
             self._check_fault()
 
     def _check_fault(self) -> None:
-        """A lease that failed is dropped, and expires; the worker goes on."""
+        """Report the error of a dropped lease, which expires; stop if the server rejected the token."""
         fault, self.worker.fault = self.worker.fault, None
         if isinstance(fault, AuthError):
             self.reject(fault)
