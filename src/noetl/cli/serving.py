@@ -106,13 +106,13 @@ async def running(store: Store, listener: socket.socket, options: HostOptions) -
     app = create_app(store, SystemClock(), server_settings)
     api: Api = app.api
     ended = asyncio.Event()
-    scheduling = keep_running(0.0, api.scheduler.run, api.host.on_error)
-    background = [asyncio.create_task(loop) for loop in (api.host.run(), scheduling, api.health.run())]
+    loops = [api.scheduler.run, api.health.run]
+    if options.retention is not None:
+        loops.append(Pruner(api.upkeep, api.clock, options.retention, api.log, api.metrics).run)
+    background = [asyncio.create_task(keep_running(0.0, loop, api.host.on_error)) for loop in loops]
+    background.append(asyncio.create_task(api.host.run()))
     if bus is not None:
         background.append(asyncio.create_task(bus.run()))
-    if options.retention is not None:
-        pruner = Pruner(api.upkeep, api.clock, options.retention, api.log, api.metrics)
-        background.append(asyncio.create_task(pruner.run()))
     serving = asyncio.create_task(listen(app, listener, ended, proxies=options.proxies))
     serving.add_done_callback(lambda _: ended.set())
     try:

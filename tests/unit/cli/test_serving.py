@@ -1,0 +1,42 @@
+"""The background loops of a server."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+
+import pytest
+
+from noetl.cli.serving import HostOptions, running
+from noetl.host import background
+from noetl.log import Log
+from noetl.server.health import Health
+from noetl.server.listen import bound
+from noetl.server.pruner import Pruner
+from noetl.server.scheduler import Scheduler
+from noetl.store.sqlite import SqliteStore
+
+
+@pytest.mark.parametrize("loop", [Health, Pruner, Scheduler])
+def test_a_loop_that_fails_is_logged_and_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: type) -> None:
+    monkeypatch.setattr(background, "RESTART_SECONDS", 0.01)
+    calls, again = [], asyncio.Event()
+
+    async def failing(self: object) -> None:
+        calls.append(self)
+        if len(calls) == 1:
+            raise RuntimeError("a defect")
+        again.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(loop, "run", failing)
+    stream = io.StringIO()
+
+    async def story() -> None:
+        options = HostOptions((), 60.0, Log(stream=stream), None, None)
+        async with running(SqliteStore(tmp_path / "noetl.db"), bound("127.0.0.1", 0), options), asyncio.timeout(60):
+            await again.wait()
+
+    asyncio.run(story())
+    assert "background task failed, restarting in 0.01 s: RuntimeError in failing" in stream.getvalue()
