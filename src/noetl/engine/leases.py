@@ -92,14 +92,14 @@ def count_fact(state: Execution, event: e.Event) -> None:
     run = state.runs.get(place.run)
     if run is None:
         return
-    rules = state.net.steps[run.step].after_call if state.observers else None
-    if rules is not None and rules.is_server_event(state, event):
-        return
+    if state.observers:
+        rules = state.net.steps[run.step].after_call
+        if rules is not None and rules.is_server_event(state, event):
+            return
     fence = run.fence
     if run.loop is not None and fence is None:
         fence = run.loop.lane_at(getattr(place, "index", None))
-    lease = None if fence is None else state.leases.get(fence)
-    if lease is not None:
+    if fence is not None and (lease := state.leases.get(fence)) is not None:
         lease.facts += 1
 
 

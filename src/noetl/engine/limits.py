@@ -23,6 +23,7 @@ KEPT_TEXTS = frozenset(["message", "reason", "type", "key"])
 
 Path = tuple[str | int, ...]
 Blobs = list[tuple[str, bytes]]
+SIZED = (str, list, dict)
 
 
 class EventTooLarge(Exception):
@@ -103,7 +104,7 @@ def _rebuilt(value: Any, path: Path, smaller: dict[Path, Any]) -> Any:
 
 def encoded_size(value: Any, enough: int) -> int:
     """Bytes that a value takes in JSON. A value that is plainly larger than `enough` is not encoded."""
-    if isinstance(value, str | list | dict) and len(value) > enough:
+    if isinstance(value, SIZED) and len(value) > enough:
         return len(value)
     try:
         return len(_encode(value))

@@ -71,7 +71,10 @@ def _targets(state: Execution, fact: e.TaskDone) -> Iterator[tuple[dict[str, Any
 
 
 def _writes(state: Execution, fact: e.TaskDone) -> bool:
-    return bool(fact.set_ctx or fact.set_iter) or is_iterator(state, state.runs[fact.task.run], fact.task)
+    if fact.set_ctx or fact.set_iter:
+        return True
+    run = state.runs[fact.task.run]
+    return bool(state.net.steps[run.step].iterators) and is_iterator(state, run, fact.task)
 
 
 def _wanted(state: Execution, fact: e.TaskDone) -> Iterator[Reference]:
@@ -145,12 +148,12 @@ def _done(state: Execution, event: e.TaskDone, at: float) -> None:
     prefix, label, visit = split_path(event.task)
     progress = run.progress_of(event.task.index, prefix)
     progress.started, progress.delivered = False, None
-    writes = event.set_ctx
-    if is_iterator(state, run, event.task):
+    writes, step = event.set_ctx, state.net.steps[run.step]
+    if step.iterators and is_iterator(state, run, event.task):
         writes = (*inner_writes(run, event.task), *writes)
         _leave_inner(run, event.task, again=event.do == "retry")
     progress.visits[label] = visit
-    if state.net.steps[run.step].gives_handles:
+    if step.gives_handles:
         state.note_handles(event.outcome.result)
     if not event.skipped and not sink:
         progress.tasks[label] = event.outcome.as_data({"attempt": event.attempt, "duration_ms": event.duration_ms})

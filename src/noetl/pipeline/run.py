@@ -68,7 +68,7 @@ class Pipeline:
         while label is not None:
             if label not in plans:
                 end = await self.visit_other(label)
-                if not isinstance(end, str | None):
+                if end is not None and not isinstance(end, str):
                     return end
                 label = end
                 continue
@@ -80,7 +80,7 @@ class Pipeline:
                 limit = Error("limit", f"task {label!r} was visited more than {plan.max_visits:,} times")
                 return Failed(limit, label, 1)
             end = await Visit(self, plan, TaskId(self.run_id, f"{self.prefix}{label}#{visit}", self.index)).run()
-            if not isinstance(end, str | None):
+            if end is not None and not isinstance(end, str):
                 return end
             label, fresh = end, True
             if label is not None:

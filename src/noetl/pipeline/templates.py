@@ -12,6 +12,8 @@ from noetl.model.outcome import Error, Outcome
 from noetl.pipeline.host import Host, Value
 from noetl.reference import KEYCHAIN, Need, Reference, TooLarge, loaded
 
+OPENED = (Reference, Sealed)
+
 
 class Templates:
     """Evaluates templates with the stored values that a task has read."""
@@ -64,7 +66,7 @@ def has_references(value: Any) -> bool:
     """Whether a rendered value contains a reference or a secret."""
     if isinstance(value, dict):
         return any(map(has_references, value.values()))
-    return any(map(has_references, value)) if isinstance(value, list) else isinstance(value, Reference | Sealed)
+    return any(map(has_references, value)) if isinstance(value, list) else isinstance(value, OPENED)
 
 
 def is_of_keychain(value: Any) -> bool:

@@ -47,7 +47,7 @@ class ToolCaller:
             context = await self._context(call)
         except (msgspec.ValidationError, TemplateFailed) as error:
             return failed("input", f"{plan.kind.name}: {error}")
-        limit = plan.timeout if isinstance(plan.timeout, int | float) else None
+        limit = plan.timeout if isinstance(plan.timeout, (int, float)) else None
         if not await self.link.holds(self.work.execution, self.work.fence):
             raise Rejected
         try:
