@@ -62,7 +62,8 @@ class Heartbeat(Thread):
         with self.client:
             while not self.stopped.is_set():
                 self._pause(self.seconds if self._send() else min(self.seconds, RETRY_SECONDS))
-            self._send()  # sends the last output, and releases all leases
+            while self._send() and len(self.link.output):  # sends the last output, and releases all leases
+                pass
 
     def stop(self) -> None:
         """Send a last heartbeat and stop."""

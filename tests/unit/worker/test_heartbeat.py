@@ -15,6 +15,7 @@ from scripted_server import Answer, Asked, Scripted, plain
 from noetl.clock import SystemClock
 from noetl.errors import AuthError
 from noetl.tools.registry import KINDS
+from noetl.worker import output
 from noetl.worker.heartbeat import Heartbeat
 from noetl.worker.http_link import HttpLink
 from noetl.worker.output import Output
@@ -250,6 +251,20 @@ def test_lines_that_did_not_get_through_are_sent_again(server: Scripted) -> None
     lines = [line[4] for one in server.of("/heartbeat") for line in one.json["lines"]]
     assert set(lines) == {"hello"}
     assert len(lines) > 1
+
+
+def test_all_lines_are_sent_before_the_heartbeat_stops(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "LINES_PER_MESSAGE", 2)
+
+    async def run() -> None:
+        async with Bench(server, beat=60) as bench:
+            await until(lambda: server.of("/heartbeat"))
+            for number in range(9):
+                bench.link.output.write(f"{EXECUTION}|x", "stdout", str(number))
+
+    asyncio.run(run())
+    lines = [line[4] for one in server.of("/heartbeat") for line in one.json["lines"]]
+    assert lines == [str(number) for number in range(9)]
 
 
 def test_the_last_beat_says_that_nothing_is_held(server: Scripted) -> None:
