@@ -149,7 +149,7 @@ class HttpStand(LocalStand):
     async def claim(self, command: Claim, again: bool = False) -> list[Work]:
         asked = wire.ClaimRequest(command.worker, command.pool or "", command.slots, command.id, again=again)
         link = self.link(command.worker)
-        return await link.arrived(wire.decode_works(await link.call("POST", "/claim", wire.encode(asked))), uptime())
+        return await link._accept(wire.decode_works(await link.call("POST", "/claim", wire.encode(asked))), uptime())
 
     async def beat(self, worker: str, leases: dict[str, list[int]]) -> tuple[list[tuple[str, int]], list[str]]:
         message = wire.encode(wire.HeartbeatRequest(worker, "default", 4, leases))

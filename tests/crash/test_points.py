@@ -35,8 +35,6 @@ BY_NO_PLAYBOOK = {
     "host.local_link:LocalLink.report:1": "a task that writes thousands of lines: stored as at the other points",
     "runtime.committer:Committer._decide:1": "a process that only sends a command (`runs cancel`)",
     "host.local_link:LocalLink.holds:1": "the state of a lease that runs here is in memory",
-    "runtime.committer:Committer.handle:1": "as for a process that only sends a command",
-    "runtime.loaded_executions:LoadedExecutions.require": "the same",
     "runtime.contents:Contents.read:1": "an object store: content is there before a fact speaks of it",
     "runtime.contents:Contents.read_json:1": "the same",
     "worker.result_store:ResultStore._put:2": "the same",
@@ -46,6 +44,11 @@ BY_NO_PLAYBOOK = {
     "worker.terms:LeaseTerms.current:1": "only a worker of a server waits for heartbeats",
 }
 """Places that no reference playbook comes by, and why that has to be so."""
+BY_CHANCE = {
+    "runtime.committer:Committer.handle:1": "a child that has ended is unloaded while a command to it is on its way",
+    "runtime.loaded_executions:LoadedExecutions.require": "the same",
+}
+"""Places that a playbook comes by, or not, depending on what happens side by side."""
 
 SAMPLE = """
 class Shell:
@@ -139,7 +142,8 @@ def test_every_point_is_come_by(nursery: Nursery) -> None:
     every = points.all_points()
     excused = {point for point in every if set(_names(point)) & BY_NO_PLAYBOOK.keys()}
     assert hit <= set(every)
-    missing, needless = set(every) - hit - excused, excused & hit
+    by_chance = {point for point in every if set(_names(point)) & BY_CHANCE.keys()}
+    missing, needless = set(every) - hit - excused - by_chance, excused & hit
     for _ in range(SURVEYS):  # what happens side by side takes turns as it likes, on a busy machine above all
         if missing or needless:
             again = points_of(surveyed(nursery, case) for case in CASES.values())

@@ -88,7 +88,7 @@ def test_a_keychain_value_can_not_be_kept() -> None:
         head=KEYCHAIN,
     )
     assert end.state.status == "failed"
-    assert "can't be kept" in end.state.error["message"]
+    assert "cannot be stored" in end.state.error["message"]
 
 
 def test_a_guard_can_not_look_into_a_secret() -> None:

@@ -142,7 +142,7 @@ class Runner:
         response = b""
         try:
             response = self.encode(self.evaluate(file, call))
-        except self.plain.Unstorable as error:
+        except self.plain.NotPlain as error:
             fault = as_fault("python", str(error))
         except BaseException as error:
             out_of_memory = isinstance(error, MemoryError)
