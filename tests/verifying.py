@@ -24,7 +24,7 @@ from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
 
 ALL = 1_000_000
-UNKNOWN_KIND = "NTL202 no tool kind is called"
+UNKNOWN_KIND = "NTL202 unknown tool kind"
 """The log of a playbook that uses a plug-in cannot be read where the plug-in is not installed."""
 OUTSIDE = "its object store is not that of this process"
 """An object store is found by the environment of the process that wrote to it. No other is asked."""
