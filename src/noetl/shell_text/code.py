@@ -106,6 +106,18 @@ def rejections(words: Sequence[str], *, fed: bool = False) -> Iterator[Rejection
     yield from _by_assignment(words, len(words) - len(command) + 1)
 
 
+def integer_rejection(words: Sequence[str]) -> Rejection | None:
+    """Why no template may stand in a text with this command: it declares an integer, and the shell evaluates whatever
+    is assigned to that variable later, commands included. None if it does not."""
+    starts = [0, *(number + 1 for number, word in enumerate(words) if word == "{")]  # the body of a function as well
+    for start in starts:
+        name, *rest = [*dropwhile(lambda word: word in COMMAND_PREFIXES or ASSIGNMENT.match(word), words[start:]), ""]
+        if name in DECLARATION_BUILTINS and any(re.match(r"-[A-Za-z]*i", word) for word in rest):
+            message = f"{name} -i makes the shell evaluate all that is assigned to the variable as code"
+            return Rejection(message, "declare it without -i, and calculate with $(( ))")
+    return None
+
+
 def by_programs(words: Sequence[str], *, fed: bool = False) -> Iterator[Rejection]:
     """The same, without what a shell itself would execute."""
     for number, word in enumerate(words):

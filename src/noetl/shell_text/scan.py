@@ -6,7 +6,15 @@ import re
 from typing import NamedTuple
 
 from noetl.errors import TemplateSyntax
-from noetl.shell_text.code import AS_NUMBER, OUTPUT, TEMPLATE, rejections, subscript_rejection, tainted
+from noetl.shell_text.code import (
+    AS_NUMBER,
+    OUTPUT,
+    TEMPLATE,
+    integer_rejection,
+    rejections,
+    subscript_rejection,
+    tainted,
+)
 from noetl.shell_text.reader import Command, Context, Part, Plan, Reader, TemplateUse
 
 SEPARATORS = " \t\n;&|()<>"
@@ -340,6 +348,8 @@ class Scanner(Reader):
     # -- programs that read a value as code ---------------------------------------------------------------------------
 
     def check(self, command: Command) -> None:
+        if (rejection := integer_rejection(command.words)) is not None:
+            self.reject(rejection, self.offsets[0])
         if command.offset is None:
             return
         if command.expanded_twice:
