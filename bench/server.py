@@ -30,9 +30,9 @@ from noetl.engine.commands import Claim
 from noetl.engine.state import Execution
 from noetl.host.server_host import ServerHost
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
-from noetl.store.ports import Store, WorkerSession
 from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
+from noetl.store.store import Store, WorkerSession
 from noetl.tools.registry import KINDS
 
 RUNS = 300

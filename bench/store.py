@@ -20,9 +20,9 @@ from tests.servers import postgres
 from bench.measure import Figure, print_figures
 from noetl.model.identity import uuid7
 from noetl.store.codec import ZERO
-from noetl.store.ports import Change, Leased, Row, Store, Summary
 from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
+from noetl.store.store import Change, Leased, Row, Store, Summary
 
 DATA = b'{"run":"fetch#1","result":{"status":200,"text":"' + b"x" * 120 + b'"}}'
 SINGLE, ROWS = 1_500, 50_000

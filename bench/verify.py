@@ -24,8 +24,8 @@ from noetl.engine import events as e
 from noetl.model.identity import TaskId, uuid7
 from noetl.model.outcome import Outcome
 from noetl.store import codec
-from noetl.store.ports import Change, Store, Summary
 from noetl.store.sqlite import SqliteStore
+from noetl.store.store import Change, Store, Summary
 from noetl.tools.registry import KINDS
 
 EVENTS = 400_000

@@ -16,8 +16,8 @@ from noetl.runtime import history
 from noetl.runtime.audit import Audit
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
-from noetl.store.ports import Summary
 from noetl.store.sqlite import SqliteStore
+from noetl.store.store import Summary
 
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.db.xz"))
 ALL = 10_000

@@ -19,9 +19,9 @@ from noetl.engine.net import Net
 from noetl.errors import FileMissing, NotFound, StoreError
 from noetl.runtime.audit import Audit, Unresolved
 from noetl.runtime.runtime import Runtime
-from noetl.store.ports import Store
 from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
+from noetl.store.store import Store
 
 ALL = 1_000_000
 UNKNOWN_KIND = "NTL202 unknown tool kind"

@@ -14,8 +14,8 @@ from noetl.host.embedded import Embedded
 from noetl.runtime.audit import Audit
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store.codec import decode
-from noetl.store.ports import Row
 from noetl.store.sqlite import SqliteStore
+from noetl.store.store import Row
 from noetl.tools.registry import KINDS
 
 EXECUTION = "0198a000-0000-7000-8000-000000000001"

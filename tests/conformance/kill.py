@@ -11,7 +11,7 @@ from typing import Any
 
 from conformance.suites import PROCESSES, A, B, Opener, events, sound, summary
 from noetl.store.codec import ZERO, rows_of
-from noetl.store.ports import Change, Store
+from noetl.store.store import Change, Store
 
 ROWS = 7
 ACK = struct.Struct("<q")

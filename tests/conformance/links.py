@@ -40,7 +40,7 @@ from noetl.server.app import create_app
 from noetl.server.listen import bound, listen, url_of
 from noetl.server.options import ServerSettings
 from noetl.store import codec
-from noetl.store.ports import Store, WorkerSession
+from noetl.store.store import Store, WorkerSession
 from noetl.tools.registry import KINDS
 from noetl.worker import wire
 from noetl.worker.http_link import HttpLink

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from noetl.store.access import ApiToken, Session, User
 from noetl.store.commits import check_gapless, parts_of, used_keys
 from noetl.store.credentials import SealedCredential
-from noetl.store.ports import (
+from noetl.store.store import (
     DAY,
     Backlog,
     CatalogVersion,

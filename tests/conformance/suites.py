@@ -22,7 +22,7 @@ from noetl.engine.events import Event, IterationStarted, StepDone
 from noetl.reference import canonical, refer, reference_to
 from noetl.store.codec import ZERO, chained, decode, rows_of
 from noetl.store.credentials import SealedCredential
-from noetl.store.ports import DAY, Change, Derived, Leased, Row, Snapshot, Store, Summary, WorkerSession
+from noetl.store.store import DAY, Change, Derived, Leased, Row, Snapshot, Store, Summary, WorkerSession
 from noetl.store.triggers import Fired, Firing, Hook, Schedule
 
 A = "0198c0de-0000-7000-8000-00000000000a"

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from tests.conformance.memory import MemoryStore
 
 from noetl.store.access import ApiToken, Session, User
-from noetl.store.ports import Store
 from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
+from noetl.store.store import Store
 
 ONE = ApiToken("t1", b"\0" * 32, "worker", "the shop's ä", 1.5, "shop", 9.5)
 TWO = ApiToken("t2", b"\xff" * 32, "admin", "", 1.0)

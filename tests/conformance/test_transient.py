@@ -14,9 +14,9 @@ from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.host.embedded import Embedded
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
-from noetl.store.ports import Store
 from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
+from noetl.store.store import Store
 from noetl.tools.registry import KINDS
 
 EXECUTION = "0198c0de-0000-7000-8000-000000000042"

@@ -19,8 +19,8 @@ from noetl.engine.state import Execution
 from noetl.errors import FileMissing
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store.codec import decode, rows_of
-from noetl.store.ports import Change
 from noetl.store.sqlite import SqliteStore
+from noetl.store.store import Change
 
 EXECUTION = "0198c0de-0000-7000-8000-0000000000cc"
 SOURCE = "0198c0de-0000-7000-8000-0000000000dd"

@@ -28,8 +28,8 @@ from noetl.model.identity import action_id
 from noetl.runtime.audit import Audit
 from noetl.runtime.report import report
 from noetl.store.codec import decode
-from noetl.store.ports import Row
 from noetl.store.sqlite import SqliteStore
+from noetl.store.store import Row
 
 TESTS = Path(__file__).parent.parent
 TRIES = 20

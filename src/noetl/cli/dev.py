@@ -22,7 +22,7 @@ from noetl.host.local_link import LocalLink
 from noetl.log import Log
 from noetl.server.listen import bound, url_of
 from noetl.settings import nats_settings, traces_endpoint
-from noetl.store.ports import Store, WorkerSession
+from noetl.store.store import Store, WorkerSession
 from noetl.tools.registry import KINDS
 from noetl.worker.output import Output
 from noetl.worker.worker import Worker

@@ -17,7 +17,7 @@ from noetl.engine import events as e
 from noetl.model.identity import TaskId
 from noetl.printable import printable
 from noetl.store.codec import decode
-from noetl.store.ports import Row
+from noetl.store.store import Row
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -23,7 +23,7 @@ from noetl.log import Log
 from noetl.server.listen import bound, url_of
 from noetl.server.options import check_address
 from noetl.settings import nats_settings, traces_endpoint, trusted_proxies
-from noetl.store.ports import Store
+from noetl.store.store import Store
 from noetl.worker.worker_loop import GRACE_SECONDS
 
 PORT = 8082

@@ -27,8 +27,8 @@ from noetl.server.pruner import Pruner
 from noetl.settings import NatsSettings, retention, settings
 from noetl.store.access import Role
 from noetl.store.open import open_store
-from noetl.store.ports import Store
 from noetl.store.sqlite import Owner, SqliteStore
+from noetl.store.store import Store
 
 if TYPE_CHECKING:
     from noetl.nats.connection import NatsConnection

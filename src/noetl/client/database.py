@@ -14,8 +14,8 @@ from noetl.errors import Conflict, NotFound, UsageError
 from noetl.settings import master_key_settings, settings
 from noetl.store.database import Mode
 from noetl.store.open import SQLITE, is_file, open_store
-from noetl.store.ports import Store, Summary
 from noetl.store.sqlite import Owner, SqliteStore
+from noetl.store.store import Store, Summary
 
 if TYPE_CHECKING:
     from noetl.keychain.safe import Safe

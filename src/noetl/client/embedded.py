@@ -20,7 +20,7 @@ from noetl.runtime.catalog import Catalog
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
 from noetl.settings import NatsSettings, nats_settings
-from noetl.store.ports import Row, Store, Summary
+from noetl.store.store import Row, Store, Summary
 from noetl.tools.registry import KINDS
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from noetl.clock import SystemClock
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.server.record_views import CredentialView, NewToken, TokenItem, UserView
 from noetl.store.access import Role, User
-from noetl.store.ports import CatalogVersion
+from noetl.store.store import CatalogVersion
 from noetl.timestamps import rfc3339
 
 if TYPE_CHECKING:

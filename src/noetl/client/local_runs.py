@@ -42,8 +42,8 @@ from noetl.runtime.committer import Answer
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
 from noetl.settings import retention, settings
-from noetl.store.ports import Store, Summary
 from noetl.store.sqlite import Owner, SqliteStore
+from noetl.store.store import Store, Summary
 
 PRUNE_BATCH = 100
 PRUNED_AFTER_RUN = 20

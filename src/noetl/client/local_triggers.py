@@ -14,7 +14,7 @@ from noetl.client.ports import ALL, Items, Json
 from noetl.client.run_views import plain
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.server.record_views import HookView, schedule_view
-from noetl.store.ports import Store
+from noetl.store.store import Store
 from noetl.store.triggers import Firing, Schedule
 from noetl.triggers import hooks, schedules
 from noetl.triggers.schedules import ScheduleRequest

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from noetl.client.http import HttpClient
     from noetl.client.local import LocalClient
     from noetl.runtime.catalog import PlaybookSource
-    from noetl.store.ports import Row
+    from noetl.store.store import Row
 
 Client: TypeAlias = "LocalClient | HttpClient"
 Json = dict[str, Any]

@@ -24,8 +24,8 @@ from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.report import report
 from noetl.runtime.runtime import Runtime
 from noetl.store.codec import ZERO, chained, encode
-from noetl.store.ports import Change, Row
 from noetl.store.sqlite import InMemoryStore
+from noetl.store.store import Change, Row
 
 Contents = Callable[[Sequence[str]], dict[str, bytes]]
 COMPARED = ("status", "workload", "ctx", "steps", "progress", "result")

@@ -14,7 +14,7 @@ from noetl.runtime.catalog import PlaybookSource
 from noetl.runtime.loaded_playbooks import File
 from noetl.server.execution_views import ExecutionView, StateView, encode_reference, execution_item
 from noetl.store.codec import decode
-from noetl.store.ports import Row, Summary
+from noetl.store.store import Row, Summary
 from noetl.timestamps import rfc3339
 
 

@@ -25,7 +25,7 @@ from noetl.host.work_source import LoadedWork
 from noetl.model.status import OPEN
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import OpenCredential, Runtime, no_credentials
-from noetl.store.ports import Store
+from noetl.store.store import Store
 from noetl.tools.registry import Registry
 from noetl.worker.output import Output
 from noetl.worker.worker import Worker

@@ -10,7 +10,7 @@ from noetl.errors import Conflict
 from noetl.host.background import BackgroundCommands
 from noetl.host.stall import StallDetector
 from noetl.runtime.runtime import Runtime
-from noetl.store.ports import HeldLease, WorkerSession
+from noetl.store.store import HeldLease, WorkerSession
 from noetl.worker.terms import GRANT_SECONDS
 
 MAX_SESSIONS = 10_000

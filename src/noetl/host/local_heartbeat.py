@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from noetl.host.background import OnError, described
 from noetl.host.heartbeats import Heartbeats
 from noetl.host.local_link import LocalLink
-from noetl.store.ports import WorkerSession
+from noetl.store.store import WorkerSession
 from noetl.worker.terms import HEARTBEAT_SECONDS
 from noetl.worker.worker import Worker
 

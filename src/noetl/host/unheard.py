@@ -13,7 +13,7 @@ from typing import NamedTuple
 from noetl.clock import uptime
 from noetl.engine.state import Execution
 from noetl.host.children import waits_for_children
-from noetl.store.ports import Store
+from noetl.store.store import Store
 
 READ_SECONDS = 30.0
 """Maximum time until a parent whose log keeps changing is read."""

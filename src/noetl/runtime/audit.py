@@ -19,8 +19,8 @@ from noetl.engine.net import Net
 from noetl.errors import NoetlError, NotFound
 from noetl.results.read import read_content
 from noetl.store import codec
-from noetl.store.ports import Derived, Row, Snapshot, Store, Summary
 from noetl.store.snapshot import readable, thaw
+from noetl.store.store import Derived, Row, Snapshot, Store, Summary
 from noetl.tools.registry import KINDS
 
 BATCH = 1_000

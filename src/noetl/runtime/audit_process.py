@@ -17,7 +17,7 @@ from noetl.engine.history.verify import Violation
 from noetl.errors import NoetlError
 from noetl.runtime.audit import Audit, Report
 from noetl.store.open import open_store
-from noetl.store.ports import Store, Summary
+from noetl.store.store import Store, Summary
 
 LARGE = 200_000
 """Number of events above which a second process is faster."""

@@ -24,8 +24,8 @@ from noetl.reference import Need, Reference, loaded
 from noetl.runtime.contents import Contents, DecisionContents
 from noetl.runtime.loaded_executions import LoadedExecution, LoadedExecutions, summary_of
 from noetl.store.codec import rows_of
-from noetl.store.ports import Change, Leased, Row
 from noetl.store.snapshot import freeze
+from noetl.store.store import Change, Leased, Row
 from noetl.worker.work import Work, work_of
 
 BATCH_SECONDS = 0.05

@@ -10,7 +10,7 @@ from noetl.errors import NatsUnavailable
 from noetl.reference import Gone, Reference, TooLarge
 from noetl.results.read import Admit, Damaged, admit_all, read_json, read_value
 from noetl.runtime.store_thread import StoreThread
-from noetl.store.ports import Store
+from noetl.store.store import Store
 
 if TYPE_CHECKING:
     from noetl.nats.objects import ObjectBuckets

@@ -26,8 +26,8 @@ from noetl.runtime.contents import DecisionContents
 from noetl.runtime.loaded_executions import LoadedExecution
 from noetl.runtime.runtime import Runtime
 from noetl.store.codec import decode
-from noetl.store.ports import Change, Derived, Row, Snapshot, Store
 from noetl.store.snapshot import readable, thaw
+from noetl.store.store import Change, Derived, Row, Snapshot, Store
 
 ROWS_PER_READ = 1_000
 Value = TypeVar("Value")

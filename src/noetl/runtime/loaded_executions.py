@@ -12,8 +12,8 @@ from noetl.engine.state import Execution
 from noetl.errors import NotFound
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks, single_flight
 from noetl.store.codec import ZERO, decode
-from noetl.store.ports import Change, Row, Snapshot, Summary
 from noetl.store.snapshot import readable, thaw
+from noetl.store.store import Change, Row, Snapshot, Summary
 
 
 class LoadedExecution:

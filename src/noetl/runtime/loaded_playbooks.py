@@ -16,7 +16,7 @@ from noetl.errors import NotFound
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan
 from noetl.runtime.store_thread import StoreThread
-from noetl.store.ports import Store
+from noetl.store.store import Store
 from noetl.tools.registry import KINDS
 from noetl.worker.playbook_cache import PlaybookCache
 

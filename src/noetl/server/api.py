@@ -28,7 +28,7 @@ from noetl.server.start_once import start_once
 from noetl.server.throttle import Throttle
 from noetl.server.traces import Traces, open_traces
 from noetl.server.upkeep import Upkeep
-from noetl.store.ports import Store, Summary
+from noetl.store.store import Store, Summary
 from noetl.triggers.hooks import Decoy
 
 Result = TypeVar("Result")

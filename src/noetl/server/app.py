@@ -23,7 +23,7 @@ from noetl.server.routes import (
     worker,
     workers,
 )
-from noetl.store.ports import Store
+from noetl.store.store import Store
 
 MODULES = (
     executions,

@@ -13,7 +13,7 @@ from noetl.runtime.loaded_playbooks import File
 from noetl.runtime.report import report
 from noetl.server.record_views import RecordView
 from noetl.store.codec import decode
-from noetl.store.ports import Row, Summary
+from noetl.store.store import Row, Summary
 from noetl.timestamps import optional_rfc3339, rfc3339
 
 Status = Literal["pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled"]

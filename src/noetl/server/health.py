@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetl.errors import NoetlError
 from noetl.log import Log
-from noetl.store.ports import Store
+from noetl.store.store import Store
 
 if TYPE_CHECKING:
     from noetl.nats.connection import NatsConnection

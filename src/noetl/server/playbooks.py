@@ -16,7 +16,7 @@ from noetl.runtime.preflight import obstacles
 from noetl.runtime.store_thread import StoreThread
 from noetl.server.compiler import Compiled, PlaybookCompiler
 from noetl.server.problems import Refused
-from noetl.store.ports import Store
+from noetl.store.store import Store
 
 MAX_DIGESTS = 1_000
 MAX_UNREADABLE = 100

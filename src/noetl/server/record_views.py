@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from noetl.store.access import Role
-from noetl.store.ports import CatalogVersion
+from noetl.store.store import CatalogVersion
 from noetl.store.triggers import Missed, Outcome, Overlap, Schedule
 from noetl.timestamps import optional_rfc3339
 

@@ -16,7 +16,7 @@ from noetl.clock import Clock
 from noetl.errors import NoetlError, StoreError
 from noetl.log import Log
 from noetl.runtime.store_thread import StoreThread
-from noetl.store.ports import Store
+from noetl.store.store import Store
 from noetl.store.triggers import Firing, Schedule
 from noetl.triggers import schedules
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from noetl.engine import events as e
 from noetl.model.identity import action_id, iteration_id, span_id, step_of
 from noetl.store.codec import decode
-from noetl.store.ports import Row
+from noetl.store.store import Row
 
 MOST_SPANS = 10_000
 """Maximum number of spans of an execution; its own span has the number of those left out."""

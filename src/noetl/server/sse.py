@@ -21,7 +21,7 @@ from noetl.engine.events import PlaybookProcessed
 from noetl.errors import NoetlError
 from noetl.server.execution_views import EventView, encode_reference
 from noetl.server.problems import Refused
-from noetl.store.ports import Row, Store
+from noetl.store.store import Row, Store
 
 if TYPE_CHECKING:
     from noetl.server.api import Api

@@ -20,7 +20,7 @@ from noetl.engine.state import Execution
 from noetl.errors import StoreError, UsageError
 from noetl.model.identity import span_id
 from noetl.server.spans import Spans, TraceSpan
-from noetl.store.ports import Store
+from noetl.store.store import Store
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from noetl.engine.history.verify import Violation
 from noetl.errors import NotFound
 from noetl.runtime.audit import Audit, Batches
-from noetl.store.ports import Store, Summary
+from noetl.store.store import Store, Summary
 
 VERIFY_SECONDS = 5.0
 """A page of verified executions ends after that time, with at least one."""

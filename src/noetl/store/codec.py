@@ -24,7 +24,7 @@ from noetl.engine.events import EVENTS, Event
 from noetl.errors import Unreadable, Unstorable
 from noetl.model.marks import MARK, escaped, may_hold_references
 from noetl.reference import Reference, revived
-from noetl.store.ports import Row
+from noetl.store.store import Row
 
 OPTIONAL = {"schema_hint": "", "preview": None}
 """Fields of a reference that events leave out if they have these values."""

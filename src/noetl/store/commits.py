@@ -12,7 +12,7 @@ from typing import Any
 
 from noetl.model.marks import KEY_PATTERN, MARK, referenced_keys
 from noetl.store.keys import key_of, readable, valid_key
-from noetl.store.ports import Change
+from noetl.store.store import Change
 
 _MARK = MARK.encode()
 _CHUNKS = b'{"chunks":['

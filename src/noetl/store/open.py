@@ -7,7 +7,7 @@ import re
 from noetl.errors import StoreError, UsageError
 from noetl.settings import Synchronous
 from noetl.store.database import Mode
-from noetl.store.ports import Store
+from noetl.store.store import Store
 
 SQLITE = "sqlite:"
 POSTGRES = ("postgresql://", "postgres://")

@@ -14,7 +14,7 @@ from noetl.engine.net import Net
 from noetl.engine.state import Execution
 from noetl.reference import Reference
 from noetl.store.codec import decode_value, encode_value
-from noetl.store.ports import Snapshot
+from noetl.store.store import Snapshot
 
 FORMAT = b'{"format":2,'
 """How a snapshot begins whose state this version can read. Others are ignored, and the log is folded instead."""

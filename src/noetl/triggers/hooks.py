@@ -28,7 +28,7 @@ from noetl.keychain.kinds import WEBHOOK
 from noetl.keychain.safe import Safe
 from noetl.keychain.sealed import Label, seal, unseal
 from noetl.model.identity import is_name
-from noetl.store.ports import Store
+from noetl.store.store import Store
 from noetl.store.triggers import Hook
 
 WINDOW_SECONDS = 300.0

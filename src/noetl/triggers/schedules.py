@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.model.identity import is_name
 from noetl.store.codec import check_value
-from noetl.store.ports import Store
+from noetl.store.store import Store
 from noetl.store.triggers import Fired, Firing, Missed, Overlap, Schedule
 from noetl.timestamps import rfc3339
 from noetl.triggers import timing

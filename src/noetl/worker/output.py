@@ -7,7 +7,7 @@ from collections.abc import Callable
 from threading import Event, Lock
 
 from noetl.clock import Clock
-from noetl.store.ports import LogLine
+from noetl.store.store import LogLine
 
 MAX_LINES = 20_000
 """Lines that wait while the server does not answer; further ones are counted and dropped."""

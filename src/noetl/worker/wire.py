@@ -19,8 +19,8 @@ from noetl.errors import NoetlError
 from noetl.model.identity import TaskId
 from noetl.reference import Reference
 from noetl.store import codec
-from noetl.store.ports import LogLine
 from noetl.store.snapshot import plain
+from noetl.store.store import LogLine
 from noetl.worker.work import Work
 
 CONTENT_BYTES = 64 << 20

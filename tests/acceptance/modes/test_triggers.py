@@ -14,7 +14,7 @@ from tests.acceptance.modes.stage import Served, database, served, until
 from tests.servers.postgres import PostgresServer
 
 from noetl.store.open import open_store
-from noetl.store.ports import Store
+from noetl.store.store import Store
 from noetl.store.triggers import Firing, Schedule
 
 PLAYBOOK = """\

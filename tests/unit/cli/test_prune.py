@@ -8,8 +8,8 @@ from pathlib import Path
 
 from command import GOOD, file, noetl
 
-from noetl.store.ports import Change, Summary
 from noetl.store.sqlite import SqliteStore
+from noetl.store.store import Change, Summary
 
 DAY = 86_400.0
 

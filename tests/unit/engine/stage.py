@@ -25,7 +25,7 @@ from noetl.host.embedded import Embedded
 from noetl.model.outcome import Outcome
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store import codec
-from noetl.store.ports import Change
+from noetl.store.store import Change
 from noetl.tools.base import Context
 from noetl.tools.registry import Registry
 

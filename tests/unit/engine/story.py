@@ -17,8 +17,8 @@ from noetl.engine.state import Execution
 from noetl.host.embedded import Embedded
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store.codec import decode
-from noetl.store.ports import Row
 from noetl.store.snapshot import freeze, thaw
+from noetl.store.store import Row
 from noetl.tools.registry import KINDS
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: story, path: tests/story}\n"

@@ -27,8 +27,8 @@ from noetl.model.outcome import Error
 from noetl.reference import refer
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store import codec
-from noetl.store.ports import Derived, Leased, Row
 from noetl.store.snapshot import freeze, thaw
+from noetl.store.store import Derived, Leased, Row
 from noetl.tools.registry import KINDS
 
 Events = list[tuple[e.Event, float]]

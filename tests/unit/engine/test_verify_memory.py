@@ -20,7 +20,7 @@ from noetl.engine.net import Net
 from noetl.model.identity import TaskId
 from noetl.model.outcome import Outcome
 from noetl.store import codec
-from noetl.store.ports import Row
+from noetl.store.store import Row
 from noetl.tools.registry import KINDS
 
 LOOP = """workflow:

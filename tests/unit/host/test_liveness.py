@@ -18,8 +18,8 @@ from noetl.host import background, heartbeats, server_host
 from noetl.host.backoff import FIRST_SECONDS, LAST_SECONDS, Backoff
 from noetl.host.local_link import LocalLink
 from noetl.host.stall import STALL_SECONDS, StallDetector
-from noetl.store.ports import Store, WorkerSession
 from noetl.store.sqlite import SqliteStore
+from noetl.store.store import Store, WorkerSession
 from noetl.worker import output
 
 

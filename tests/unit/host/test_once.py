@@ -12,7 +12,7 @@ from tests.conformance.memory import MemoryStore
 from noetl.engine import leases as lease_rules
 from noetl.engine.commands import Cancel, Claim
 from noetl.host import sweeper
-from noetl.store.ports import WorkerSession
+from noetl.store.store import WorkerSession
 
 SECONDS = 60
 

@@ -24,8 +24,8 @@ from noetl.host.local_link import LocalLink
 from noetl.host.server_host import ServerHost
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.store import codec
-from noetl.store.ports import Store, WorkerSession
 from noetl.store.sqlite import SqliteStore
+from noetl.store.store import Store, WorkerSession
 from noetl.tools.registry import KINDS
 from noetl.worker.output import Output
 from noetl.worker.work import Work

@@ -27,7 +27,7 @@ from noetl.server.connections import ConnectionLimits
 from noetl.server.listen import HttpServer, bound
 from noetl.server.options import ServerSettings
 from noetl.store.access import ROLES, Role
-from noetl.store.ports import Store
+from noetl.store.store import Store
 from noetl.tools.registry import KINDS
 from noetl.worker.output import Output
 from noetl.worker.worker import Worker

@@ -15,7 +15,7 @@ from noetl.keychain.safe import Safe
 from noetl.server.options import ServerSettings
 from noetl.settings import MasterKeySettings
 from noetl.store.open import open_store
-from noetl.store.ports import Store
+from noetl.store.store import Store
 
 KEY = MasterKeySettings("ab" * 32, "")
 

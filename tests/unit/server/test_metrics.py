@@ -8,7 +8,7 @@ from api_server import HELLO, WAITS, WRONG, ApiServer, begun, started, until
 from exposition import Family, parsed
 
 from noetl.server.metrics import METRICS, Metrics
-from noetl.store.ports import WorkerSession
+from noetl.store.store import WorkerSession
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from test_api_worker import claimed, reported, told
 from tests.servers.postgres import PASSWORD, PostgresServer, _program, postgres_fixture  # noqa: F401
 
 from noetl.engine import events as e
-from noetl.store.ports import Store
 from noetl.store.postgres import PostgresStore
 from noetl.store.sqlite import SqliteStore
 from noetl.store.sqlite.backup import copy_database
+from noetl.store.store import Store
 from noetl.worker import wire
 
 Copy = Callable[[], Callable[[], Store]]

@@ -21,8 +21,8 @@ from noetl.server import pruner as pruner_module
 from noetl.server.metrics import Metrics
 from noetl.server.pruner import Pruner
 from noetl.server.upkeep import Upkeep
-from noetl.store.ports import Store, Summary
 from noetl.store.sqlite import SqliteStore
+from noetl.store.store import Store, Summary
 
 DAY = 86_400.0
 
@@ -202,7 +202,7 @@ def admin_of(server: ApiServer, execution: str) -> object:
 
 def damage(store: Store, execution: str) -> None:
     """Say in the list what the log does not say."""
-    from noetl.store.ports import Change
+    from noetl.store.store import Change
 
     (found,) = store.summaries(prefix=execution)
     wrong = Summary(**{name: getattr(found, name) for name in Summary.__struct_fields__} | {"status": "failed"})

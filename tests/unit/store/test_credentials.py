@@ -9,8 +9,8 @@ import pytest
 from tests.conformance.memory import MemoryStore
 
 from noetl.store.credentials import SealedCredential
-from noetl.store.ports import Store
 from noetl.store.sqlite import SqliteStore
+from noetl.store.store import Store
 
 pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
 

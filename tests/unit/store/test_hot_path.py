@@ -26,8 +26,8 @@ from noetl.errors import NotFound
 from noetl.host.local_link import LocalLink
 from noetl.host.server_host import ServerHost
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
-from noetl.store.ports import WorkerSession
 from noetl.store.postgres import PostgresStore
+from noetl.store.store import WorkerSession
 from noetl.tools.registry import KINDS
 from noetl.worker.output import Output
 from noetl.worker.worker import Worker

@@ -13,11 +13,11 @@ from noetl.errors import DiskFull, NewerDatabase, NotFound, StoreError
 from noetl.store.codec import ZERO
 from noetl.store.database import Mode
 from noetl.store.open import open_store
-from noetl.store.ports import Change, Leased, Row, Summary
 from noetl.store.postgres import PostgresStore
 from noetl.store.postgres import store as module
 from noetl.store.postgres.database import MIGRATIONS as OURS
 from noetl.store.sqlite.database import MIGRATIONS as THEIRS
+from noetl.store.store import Change, Leased, Row, Summary
 
 pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
 

@@ -12,9 +12,9 @@ import pytest
 from noetl.engine.events import PlaybookStarted
 from noetl.errors import Conflict, StoreError
 from noetl.store.codec import ZERO, rows_of
-from noetl.store.ports import Change
 from noetl.store.sqlite import SqliteStore
 from noetl.store.sqlite.backup import copy_database
+from noetl.store.store import Change
 
 pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
 

@@ -15,11 +15,11 @@ import pytest
 
 from noetl.errors import DiskFull, FileMissing, NewerDatabase, StoreError, UsageError
 from noetl.store.codec import ZERO
-from noetl.store.ports import Change, Row, Summary
 from noetl.store.sql_files import SchemaMigration, migrations_in, pending
 from noetl.store.sqlite import SqliteStore, fair_lock
 from noetl.store.sqlite import database as module
 from noetl.store.sqlite.database import MIGRATIONS
+from noetl.store.store import Change, Row, Summary
 
 pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
 
@@ -227,7 +227,7 @@ LIMITED = """
 import resource, sys
 from noetl.errors import StoreError
 from noetl.store.codec import ZERO
-from noetl.store.ports import Change, Row
+from noetl.store.store import Change, Row
 from noetl.store.sqlite import SqliteStore
 store = SqliteStore(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
@@ -281,7 +281,7 @@ def test_a_writer_waits_its_turn(store: SqliteStore, path: Path) -> None:
 BUSY = """
 import sys
 from noetl.store.codec import ZERO
-from noetl.store.ports import Change, Row
+from noetl.store.store import Change, Row
 from noetl.store.sqlite import SqliteStore
 store = SqliteStore(sys.argv[1])
 print("begun", flush=True)

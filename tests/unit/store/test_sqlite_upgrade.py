@@ -9,10 +9,10 @@ import apsw
 import pytest
 
 from noetl.store.keys import key_of
-from noetl.store.ports import DAY, Leased
 from noetl.store.sql_files import migrations_in
 from noetl.store.sqlite import SqliteStore
 from noetl.store.sqlite.database import MIGRATIONS, QUERIES
+from noetl.store.store import DAY, Leased
 
 pytestmark = pytest.mark.damaged_log("the rows are made up: this tests stores, not the engine")
 

@@ -8,7 +8,7 @@ from noetl.engine.events import CtxPatched, Event, StepDone
 from noetl.reference import Reference, canonical, encode_inline, refer, reference_to
 from noetl.store.codec import ZERO, rows_of
 from noetl.store.commits import parts_of, used_keys
-from noetl.store.ports import Change
+from noetl.store.store import Change
 
 EXECUTION = "0198c0de-0000-7000-8000-00000000000a"
 ONE, ONE_BYTES = refer({"a": "x" * 10})

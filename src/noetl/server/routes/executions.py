@@ -21,7 +21,7 @@ from noetl.server.execution_views import EventView, ExecutionItem, ExecutionView
 from noetl.server.problems import Refused
 from noetl.server.roles import PREFIX, WRITE, is_id
 from noetl.server.start_once import IDEMPOTENCY_KEY, PREFER, execution_id, is_started
-from noetl.store.ports import Store, Summary
+from noetl.store.store import Store, Summary
 from noetl.timestamps import rfc3339
 
 routes = Routes()

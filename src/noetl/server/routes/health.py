@@ -17,7 +17,7 @@ from noetl.server.endpoint import JSON, Routes
 from noetl.server.health import TIMEOUT_SECONDS
 from noetl.server.metrics import Labels
 from noetl.server.roles import PREFIX
-from noetl.store.ports import Store
+from noetl.store.store import Store
 from noetl.timestamps import rfc3339
 
 routes = Routes(prefix="")

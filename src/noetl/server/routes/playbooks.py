@@ -14,7 +14,7 @@ from noetl.server.playbooks import check_path, unknown
 from noetl.server.problems import Finding, Refused
 from noetl.server.record_views import PlaybookItem, PlaybookVersion, version_view
 from noetl.server.roles import PREFIX
-from noetl.store.ports import Store
+from noetl.store.store import Store
 
 routes = Routes()
 

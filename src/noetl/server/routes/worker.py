@@ -29,7 +29,7 @@ from noetl.server.endpoint import BYTES, JSON, MIB, YAML, QueryString, Routes, t
 from noetl.server.problems import Refused
 from noetl.store import codec
 from noetl.store.access import ApiToken
-from noetl.store.ports import Change, LogLine, Store, WorkerSession
+from noetl.store.store import Change, LogLine, Store, WorkerSession
 from noetl.worker import wire
 from noetl.worker.work import Work
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from noetl.store.commits import parts_of, snapshot_rows, summary_rows, used_keys
 from noetl.store.keys import key_of, valid_key
-from noetl.store.ports import Change, Leased
 from noetl.store.postgres.arrays import Packed, bools, byteas, floats, ints, texts, uuids
+from noetl.store.store import Change, Leased
 
 Column = Callable[[Iterable[Any]], Packed]
 

@@ -22,12 +22,12 @@ from noetl.settings import Synchronous
 from noetl.store.commits import accepted, check_gapless
 from noetl.store.database import Mode
 from noetl.store.keys import valid_key
-from noetl.store.ports import Change, LogLine, Store, StoredLine
 from noetl.store.postgres.address import Address
 from noetl.store.postgres.arrays import byteas, floats, storable, texts, uuids
 from noetl.store.postgres.batch import arguments
 from noetl.store.postgres.database import PostgresDatabase
 from noetl.store.postgres.notifier import Notifier
+from noetl.store.store import Change, LogLine, Store, StoredLine
 
 MAX_BATCH_CHANGES = 1_000
 MAX_BATCH_BYTES = 128 << 20

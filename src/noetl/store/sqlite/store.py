@@ -16,8 +16,8 @@ from noetl.settings import Synchronous
 from noetl.store.commits import accepted, check_gapless, parts_of, snapshot_rows, summary_rows, used_keys
 from noetl.store.database import Mode
 from noetl.store.keys import key_of, readable, valid_key
-from noetl.store.ports import Change, LogLine, Store
 from noetl.store.sqlite.database import IN_MEMORY, QUERIES, SqliteDatabase
+from noetl.store.store import Change, LogLine, Store
 
 
 class SqliteCommits(Store):
