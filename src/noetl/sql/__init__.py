@@ -23,7 +23,8 @@ and a word, or directly beside a string, is an error: the server would read some
 from __future__ import annotations
 
 from noetl.sql.lexing import SNOWFLAKE, STANDARD, Dialect
-from noetl.sql.parts import (
+from noetl.sql.prepare import prepare_sql
+from noetl.sql.statements import (
     Empty,
     Identifier,
     InList,
@@ -31,31 +32,16 @@ from noetl.sql.parts import (
     Sql,
     Value,
     WrittenSql,
+    first_words,
+    is_quoted,
     quoted,
     simple_literal,
+    statements,
     write,
     written,
-)
-from noetl.sql.prepare import prepare_sql
-from noetl.sql.splitting import first_words, is_quoted, statements
+)  # fmt: skip
 
 __all__ = [
-    "SNOWFLAKE",
-    "STANDARD",
-    "Dialect",
-    "Empty",
-    "Identifier",
-    "InList",
-    "Part",
-    "Sql",
-    "Value",
-    "WrittenSql",
-    "first_words",
-    "is_quoted",
-    "prepare_sql",
-    "quoted",
-    "simple_literal",
-    "statements",
-    "write",
-    "written",
-]
+    "SNOWFLAKE", "STANDARD", "Dialect", "Empty", "Identifier", "InList", "Part", "Sql", "Value", "WrittenSql",
+    "first_words", "is_quoted", "prepare_sql", "quoted", "simple_literal", "statements", "write", "written",
+]  # fmt: skip

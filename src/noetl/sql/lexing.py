@@ -44,10 +44,9 @@ class SqlToken(NamedTuple):
         return self.kind in ("space", "comment")
 
 
-def unused_character(text: str, *, but: str = "") -> str:
-    """A character that does not occur in the text, to mark positions with."""
+def unused_character(text: str) -> str:
     for mark in MARKS:
-        if mark not in text and mark not in but:
+        if mark not in text:
             return mark
     raise ValueError("the SQL contains every control character")
 
@@ -94,31 +93,24 @@ def _token(text: str, start: int, dialect: Dialect) -> SqlToken:
             end = end_of_comment(text, start, dialect)
             return SqlToken("comment", start, end, text.endswith("*/", start + 4, end))
         case "string":
-            escaped = dialect.backslashes or text[start] in "Ee"
-            return _string(text, start, end, REST_OF_ESCAPED if escaped else REST_OF_STRING)
+            pattern = REST_OF_ESCAPED if dialect.backslashes or text[start] in "Ee" else REST_OF_STRING
+            while (rest := pattern.match(text, end)) is not None and rest[0].endswith("'"):
+                continued = CONTINUATION.match(text, rest.end() - 1)
+                if continued is None:
+                    return SqlToken(kind, start, rest.end())
+                end = continued.end()
+            return SqlToken(kind, start, len(text), False)  # no match: the last character is a backslash
         case "name":
             rest = REST_OF_NAME.match(text, end)
             assert rest is not None
             return SqlToken(kind, start, rest.end(), rest[0].endswith('"'))
         case "dollar":
             close = text.find(match[0], end)
-            return (
-                SqlToken(kind, start, len(text), False) if close < 0 else SqlToken(kind, start, close + len(match[0]))
-            )
+            end = close + len(match[0]) if close >= 0 else len(text)
+            return SqlToken(kind, start, end, close >= 0)
         case "symbol" if dialect.slashes and text.startswith("//", start):
             return SqlToken("comment", start, end_of_line(text, start))
     return SqlToken(kind, start, end)
-
-
-def _string(text: str, start: int, opened: int, rest: re.Pattern[str]) -> SqlToken:
-    while True:
-        match = rest.match(text, opened)
-        if match is None or not match[0].endswith("'"):  # there is no match if a backslash is the last character
-            return SqlToken("string", start, len(text), False)
-        more = CONTINUATION.match(text, match.end() - 1)
-        if more is None:
-            return SqlToken("string", start, match.end())
-        opened = more.end()
 
 
 def end_of_line(text: str, start: int) -> int:
@@ -158,16 +150,72 @@ def literal_text(written: str, escaped: bool) -> str:
     end = 0
     for match in ESCAPE.finditer(written):
         content += written[end : match.start()].encode(errors="replace")
-        content += _meant(match)
         end = match.end()
+        octal, hexadecimal, short, long, other = match.groups()
+        if octal or hexadecimal:
+            content.append(int(octal, 8) & 0xFF if octal else int(hexadecimal, 16))
+        elif short or long:
+            code = int(short or long, 16)
+            content += chr(code).encode(errors="replace") if code <= 0x10FFFF else b"?"
+        else:
+            content += NAMED.get(other, other or "").encode(errors="replace")
     return (content + written[end:].encode(errors="replace")).decode(errors="replace")
 
 
-def _meant(match: re.Match[str]) -> bytes:
-    octal, hexadecimal, short, long, other = match.groups()
-    if octal or hexadecimal:
-        return bytes([int(octal, 8) & 0xFF if octal else int(hexadecimal, 16)])
-    if short or long:
-        code = int(short or long, 16)
-        return chr(code).encode(errors="replace") if code <= 0x10FFFF else b"?"
-    return NAMED.get(other, other or "").encode(errors="replace")
+# -- comments ---------------------------------------------------------------------------------------------------------
+# They are found before the template is parsed, so that their content is never rendered. A quote inside `{{ }}` opens no
+# SQL string, and braces inside a comment open no template: the source is scanned once for both.
+
+OUTSIDE = re.compile(
+    r"""(?P<tag>\{[{%#])
+    | (?P<line>--|//)
+    | (?P<block>/\*)
+    | (?P<quote>(?<![\w$])[Ee]'|'|"|(?<![\w$])\$(?:[^\W\d]\w*)?\$)""",
+    re.VERBOSE,
+)
+INSIDE = {
+    "'": re.compile(r"(?P<tag>\{[{%#])|(?P<end>')"),
+    "e'": re.compile(r"(?P<tag>\{[{%#])|\\.|(?P<end>')", re.DOTALL),
+    '"': re.compile(r"(?P<tag>\{[{%#])|(?P<end>\")"),
+}
+IN_TAG = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[\[({\])}]|%(?=\})", re.DOTALL)
+CLOSING = {"{{": "}}", "{%": "%}"}
+
+
+def hide_comments(source: str, dialect: Dialect) -> tuple[str, str]:
+    """The source with every `{` in a comment replaced by a character that it does not contain, and that character."""
+    mark = unused_character(source)
+    copied = position = 0
+    pieces: list[str] = []
+    state = OUTSIDE
+    while (match := state.search(source, position)) is not None:
+        start, position = match.span()
+        match match.lastgroup:
+            case "tag":
+                position = _end_of_tag(source, start)
+            case "quote":
+                quote = "e'" if match[0] == "'" and dialect.backslashes else match[0].lower()
+                state = INSIDE.get(quote) or re.compile(rf"(?P<tag>\{{[{{%#])|(?P<end>{re.escape(match[0])})")
+            case "end":
+                state = OUTSIDE
+            case "line" | "block" if match[0] != "//" or dialect.slashes:
+                block = match.lastgroup == "block"
+                position = end_of_comment(source, start, dialect) if block else end_of_line(source, start)
+                pieces += (source[copied:start], source[start:position].replace("{", mark))
+                copied = position
+    return "".join(pieces) + source[copied:], mark
+
+
+def _end_of_tag(source: str, start: int) -> int:
+    """The end of the template tag that starts here. The parser reports one that is never closed."""
+    opening = source[start : start + 2]
+    if opening == "{#":
+        end = source.find("#}", start)
+        return end + 2 if end >= 0 else len(source)
+    closing, depth, position = CLOSING[opening], 0, start + 2
+    while (match := IN_TAG.search(source, position)) is not None:
+        if depth == 0 and source.startswith(closing, match.start()):
+            return match.start() + 2
+        depth = max(0, depth + (match[0] in "[({") - (match[0] in "])}"))
+        position = match.end()
+    return len(source)

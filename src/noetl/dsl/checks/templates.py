@@ -384,7 +384,7 @@ def _rendered_part(site: Site) -> str:
     """The text without what is never rendered: comments of SQL, blanked out so that places stay."""
     if site.bound not in ("sql", "snowflake") or not any(mark in site.value for mark in ("--", "/*", "//")):
         return site.value
-    from noetl.sql.comments import hide_comments
+    from noetl.sql.lexing import hide_comments
 
     return hide_comments(site.value, _dialect(site))[0]
 

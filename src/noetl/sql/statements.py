@@ -1,11 +1,11 @@
-"""SQL whose data is still data: pieces of text, between them values and names; and its text for a driver."""
+"""SQL whose data is still data: texts, values and names. Its text for a driver, and its statements."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
-from noetl.sql.lexing import STANDARD, Dialect
+from noetl.sql.lexing import STANDARD, Dialect, tokens, unused_character
 
 
 class Value(NamedTuple):
@@ -114,3 +114,74 @@ def simple_literal(value: bool | int | None) -> str:
 def quoted(*names: str) -> str:
     """A name in double quotes, part by part."""
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
+# -- statements -------------------------------------------------------------------------------------------------------
+
+
+def marked(sql: Sql) -> tuple[str, str]:
+    """The text with a mark in place of each value or name, and the mark."""
+    mark = unused_character("".join(part for part in sql.parts if isinstance(part, str)))
+    return "".join(part if isinstance(part, str) else mark for part in sql.parts), mark
+
+
+def statements(sql: Sql) -> list[Sql]:
+    """The statements of a text, without semicolons and without empty ones."""
+    text, mark = marked(sql)
+    data = iter([part for part in sql.parts if not isinstance(part, str)])
+    split: list[Sql] = []
+    start = 0
+    for end in _ends(text, sql.dialect):
+        statement = text[start:end].strip(" \t\n\r\f\v")
+        if any(not token.insignificant for token in tokens(statement, sql.dialect)):
+            line = sql.line + text.count("\n", 0, text.index(statement, start))
+            first, *others = statement.split(mark)
+            parts = [first, *(part for following in others for part in (next(data), following))]
+            split.append(Sql(tuple(part for part in parts if part != ""), sql.dialect, line))
+        start = end + 1
+    return split
+
+
+def _ends(text: str, dialect: Dialect) -> Iterator[int]:
+    """Where statements end: at a semicolon outside brackets and outside the body of a routine, and at the end.
+
+    `CREATE FUNCTION ... BEGIN ATOMIC ...; END` has semicolons inside, and `CASE ... END` may be among them.
+    """
+    brackets = blocks = 0
+    head: list[str] = []
+    for token in tokens(text, dialect):
+        if token.insignificant:
+            continue
+        written = text[token.start : token.end].upper()
+        if token.kind == "word":
+            if len(head) < 4:
+                head.append(written)
+            if head[0] == "CREATE" and {"FUNCTION", "PROCEDURE"} & set(head):
+                opens = written == "BEGIN" or (written == "CASE" and blocks > 0)
+                blocks = max(0, blocks + opens - (written == "END"))
+        elif token.kind == "symbol":
+            brackets = max(0, brackets + (written == "(") - (written == ")"))
+            if written == ";" and not brackets and not blocks:
+                yield token.start
+                head = []
+    yield len(text)
+
+
+def first_words(sql: Sql, count: int = 3) -> tuple[str, ...]:
+    """The first words of a statement in upper case."""
+    text, _ = marked(sql)
+    words: list[str] = []
+    for token in tokens(text, sql.dialect):
+        if token.kind == "word" and len(words) < count:
+            words.append(text[token.start : token.end].upper())
+        elif not token.insignificant and (words or text[token.start] != "("):
+            break
+    return tuple(words)
+
+
+def is_quoted(sql: Sql) -> bool:
+    """Whether a value or name is inside a string, a quoted name or a comment, where it would not be read as one.
+    `prepare_sql` never returns such SQL; the placeholders of `params` may cause it."""
+    text, mark = marked(sql)
+    quoting = (token for token in tokens(text, sql.dialect, mark) if token.kind != "mark")
+    return any(mark in text[token.start : token.end] for token in quoting)
