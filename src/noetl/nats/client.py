@@ -34,10 +34,7 @@ class ClientConnection:
     """
 
     def __init__(
-        self,
-        login: NatsSettings,
-        options: dict[str, Any] | None = None,
-        on_denied: Callable[[str], None] | None = None,
+        self, login: NatsSettings, options: dict[str, Any] | None = None, on_denied: Callable[[str], None] | None = None
     ) -> None:
         from nats.aio.client import Client
 

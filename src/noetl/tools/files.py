@@ -31,4 +31,4 @@ def open_task_file(path: str, where: str) -> BinaryIO:
     except FileNotFoundError:
         raise Failure("not_found", f"`{where}`: this worker has no file {path!r}") from None
     except (OSError, ValueError) as error:
-        raise Failure("input", f"`{where}`: {path!r} can't be read: {error}") from None
+        raise Failure("input", f"`{where}`: {path!r} cannot be read: {error}") from None

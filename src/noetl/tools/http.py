@@ -1,14 +1,13 @@
 """kind: http. One HTTP request.
 
 A text body is `data` as text, JSON as a value, and any other body as binary content, which is kept by reference;
-`outcome.http.encoding` says which of the three it was: `text`, `json` or `binary`. Messages and
-`error.details` contain neither the query string nor a credential that was sent.
-
-How a call is made is in `http_client`, which only a call imports: `noetl validate` reads this module and makes none.
+`outcome.http.encoding` says which of the three it was: `text`, `json` or `binary`. Messages and `error.details` contain
+neither the query string nor a credential that was sent.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct
@@ -35,8 +34,7 @@ class Upload(Struct, forbid_unknown_fields=True, kw_only=True):
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     method: Annotated[
-        Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"],
-        Meta(description="Method of the request"),
+        Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"], Meta(description="Method of the request")
     ] = "GET"
     url: Annotated[str, Meta(description="Full URL, including the scheme")]
     params: Annotated[
@@ -44,14 +42,10 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
         Meta(description="Query parameters; a list repeats its key, null leaves it out"),
     ] = {}
     headers: Annotated[dict[str, Scalar | None], Meta(description="Headers to send; null leaves one out")] = {}
-    body: Annotated[
-        Any,
-        Meta(description="Body: text and binary content as they are, a map or list as JSON"),
-    ] = None
+    body: Annotated[Any, Meta(description="Body: text and binary content as they are, a map or list as JSON")] = None
     json: Annotated[Any, Meta(description="Body that is always sent as JSON, also text and null")] = UNSET
     form: Annotated[
-        dict[str, Scalar | list[Scalar]] | None,
-        Meta(description="Fields of a form; a list repeats its field"),
+        dict[str, Scalar | list[Scalar]] | None, Meta(description="Fields of a form; a list repeats its field")
     ] = None
     files: Annotated[
         dict[str, str | Upload] | None,
@@ -79,9 +73,5 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
 
 
 async def close() -> None:
-    import sys
-
-    if "noetl.tools.http_client.client" in sys.modules:  # no request was made otherwise, and the import takes time
-        from noetl.tools.http_client.client import close_clients
-
-        await close_clients()
+    if (call := sys.modules.get("noetl.tools.http_client.call")) is not None:
+        await call.close_clients()

@@ -18,8 +18,4 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     ]
 
 
-KIND = Kind(
-    name="iterator",
-    summary="Runs a pipeline once per item, in the place of one task",
-    inputs=Inputs,
-)
+KIND = Kind(name="iterator", summary="Runs a pipeline once per item, in the place of one task", inputs=Inputs)

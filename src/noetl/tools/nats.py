@@ -64,8 +64,7 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     bucket: Annotated[str | None, Meta(description="Bucket of keys or of objects")] = None
     key: Annotated[str | None, Meta(description="Key, or name of the object")] = None
     data: Annotated[
-        Any,
-        Meta(description="Content to send or store: text as it is, a result reference as its bytes, else JSON"),
+        Any, Meta(description="Content to send or store: text as it is, a result reference as its bytes, else JSON")
     ] = UNSET
     file: Annotated[
         str | None, Meta(description="File on the worker that `object_put` reads, or that `object_get` writes")
@@ -138,10 +137,10 @@ def _check_names(inputs: Inputs) -> None:
     for name, pattern in patterns:
         value = getattr(inputs, name)
         if value is not None and not re.fullmatch(pattern, value):
-            raise Failure("input", f"{value!r} can't be a `{name}`")
+            raise Failure("input", f"{value!r} cannot be a `{name}`")
     for name, value in inputs.headers.items():
         if not re.fullmatch(HEADER_NAME, name) or re.search(CONTROL, value):
-            raise Failure("input", f"{name!r} can't be a header: names are one word, values one line")
+            raise Failure("input", f"{name!r} cannot be a header: names are one word, values one line")
 
 
 def _login(inputs: Inputs, fields: dict[str, Any]) -> NatsSettings:

@@ -17,11 +17,7 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     )
 
 
-KIND = Kind(
-    name="noop",
-    summary="Does nothing, so that rules can patch, jump or give a value",
-    inputs=Inputs,
-)
+KIND = Kind(name="noop", summary="Does nothing, so that rules can patch, jump or give a value", inputs=Inputs)
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:

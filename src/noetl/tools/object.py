@@ -23,12 +23,10 @@ __all__ = ["KIND", "Inputs", "close", "run"]
 
 class Inputs(ObjectInputs, forbid_unknown_fields=True, kw_only=True):
     url: Annotated[
-        str,
-        Meta(description="Store to work in: `s3://bucket`, `gs://bucket`, `az://container`, `file:///folder`"),
+        str, Meta(description="Store to work in: `s3://bucket`, `gs://bucket`, `az://container`, `file:///folder`")
     ]
     destination_auth: Annotated[
-        str | dict[str, Any] | None,
-        Meta(description="The same as `auth`, for a copy into a store of another kind"),
+        str | dict[str, Any] | None, Meta(description="The same as `auth`, for a copy into a store of another kind")
     ] = None
 
 

@@ -8,7 +8,7 @@ Without `auth` and `dsn` the call signs in with the keychain entry `postgres`. C
 their session state is discarded after each call.
 
 Several statements are one transaction, unless they begin and end transactions themselves. A single statement is
-committed by itself, so a statement that can't be in a transaction (VACUUM, CREATE DATABASE) works alone. With `table`
+committed by itself, so a statement that cannot be in a transaction (VACUUM, CREATE DATABASE) works alone. With `table`
 the rows are copied into it, all or none.
 
 In the result whole numbers, floats, booleans and JSON are JSON values, arrays are lists and bytea is binary content;
@@ -40,8 +40,7 @@ from noetl.tools.fields import Auth, SqlInputs, sql_kind
 class Inputs(SqlInputs, forbid_unknown_fields=True, kw_only=True):
     auth: Auth = None
     dsn: Annotated[
-        str | None,
-        Meta(description="Connection string, for classic playbooks; `auth` keeps it out of the text"),
+        str | None, Meta(description="Connection string, for classic playbooks; `auth` keeps it out of the text")
     ] = None
 
 
@@ -60,6 +59,6 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
 
 async def close() -> None:
     """Close the idle connections of this event loop."""
-    pool = sys.modules.get("noetl.tools.postgres_client.pool")
+    pool = sys.modules.get("noetl.tools.postgres_client.connections")
     if pool is not None:
         await pool.close_pools()

@@ -34,13 +34,9 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
         Meta(description="Version of the secret at `google`, `aws` or `vault`; the newest if not given"),
     ] = None
     map: Annotated[
-        dict[str, str],
-        Meta(description="Fields of the handle, each with the field of the secret that it stands for"),
+        dict[str, str], Meta(description="Fields of the handle, each with the field of the secret that it stands for")
     ] = {}
-    auth: Annotated[
-        str | None,
-        Meta(description="Name of the keychain entry to sign in with at the provider"),
-    ] = None
+    auth: Annotated[str | None, Meta(description="Name of the keychain entry to sign in with at the provider")] = None
 
 
 KIND = Kind(

@@ -2,7 +2,7 @@
 
 Each pair uses its fastest method, mostly COPY, and memory does not grow with the number of rows. A database target is
 written in one transaction: all rows or none. A file is written under another name and renamed at the end. Over HTTP
-each batch is a request of its own with an `Idempotency-Key`, and can't be rolled back.
+each batch is a request of its own with an `Idempotency-Key`, and cannot be rolled back.
 
 A missing table is created with the types of the source. Types that the target does not have become JSON or text. A row
 has at most 16 MiB. `replace` empties the table in the same transaction; `upsert` needs a `key` with a unique index,
@@ -171,7 +171,7 @@ async def _job(inputs: Inputs, context: Context) -> TransferJob:
 async def _auth(endpoint: Source | Target, context: Context) -> Any:
     """A connection string for postgres, the fields of the credential for snowflake."""
     if endpoint.kind == "postgres":
-        from noetl.tools.postgres_client.conninfo import conninfo_of
+        from noetl.tools.postgres_client.connections import conninfo_of
 
         return await conninfo_of(postgres.Inputs(auth=endpoint.auth), context)
     if endpoint.kind == "snowflake":

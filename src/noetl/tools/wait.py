@@ -15,11 +15,7 @@ class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
     signal: Annotated[str, Meta(description="Name of the signal to wait for; one sent earlier counts")]
 
 
-KIND = Kind(
-    name="wait",
-    summary="Waits for a signal and gives its payload, holding no worker",
-    inputs=Inputs,
-)
+KIND = Kind(name="wait", summary="Waits for a signal and gives its payload, holding no worker", inputs=Inputs)
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:

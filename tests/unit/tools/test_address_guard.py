@@ -25,7 +25,7 @@ from noetl.keychain.providers import PROVIDERS, google, vault
 from noetl.keychain.tokens import TokenCache
 from noetl.model.outcome import Failure, Outcome
 from noetl.model.playbook import Credential
-from noetl.tools.postgres_client.conninfo import with_addresses
+from noetl.tools.postgres_client.connections import with_addresses
 from noetl.tools.registry import BUILTIN
 
 SECONDS = 120

@@ -170,7 +170,7 @@ def test_copies_within_and_between_buckets(server: GcsServer, caller: Caller, bu
         ({"operation": "put", "key": "a"}, "needs either `data` or `file`"),
         ({"operation": "copy", "key": "a", "destination": "s3://b/k"}, "`kind: object` copies to other stores"),
         ({"operation": "copy", "key": "a", "destination": "gs://bucket"}, "gs://BUCKET/KEY"),
-        ({"operation": "list", "bucket": "we/ird"}, "can't be the name of a bucket"),
+        ({"operation": "list", "bucket": "we/ird"}, "cannot be the name of a bucket"),
         ({"operation": "list", "endpoint": "nonsense"}, "must start with http:// or https://"),
     ],
 )

@@ -42,8 +42,8 @@ from werkzeug import Request, Response
 
 from noetl.model.outcome import Outcome
 from noetl.tools import http
+from noetl.tools.http_client import call as http_call
 from noetl.tools.http_client import response as responses
-from noetl.tools.http_client import send
 
 
 @pytest.fixture(autouse=True)
@@ -179,7 +179,7 @@ def test_content_type_of_the_author_stands(echo: Echo) -> None:
 def test_there_is_one_body_at_most(several: dict[str, Any], says: str) -> None:
     error = failure(call("http://127.0.0.1:9/", method="POST", **several))
     assert error.kind == "input"
-    assert f"{says} can't all be the body" in error.message
+    assert f"{says} cannot all be the body" in error.message
 
 
 def test_what_is_no_json_is_refused() -> None:
@@ -678,7 +678,7 @@ def test_request_that_arrived_is_not_sent_again(status: str | None) -> None:
 
 
 def test_retries_come_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(send, "MAX_BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(http_call, "MAX_BACKOFF_SECONDS", 0.0)
     assert failure(call(f"http://127.0.0.1:{free_port()}/", given=context(retries=3))).kind == "connect"
 
 

@@ -13,7 +13,7 @@ from tests.servers.postgres_calls import Database, database_fixture  # noqa: F40
 
 from noetl.model.outcome import Outcome
 from noetl.tools import postgres as kind
-from noetl.tools.postgres_client import pool as pools
+from noetl.tools.postgres_client import connections as pools
 
 OURS = "FROM pg_stat_activity WHERE application_name = 'noetl'"
 

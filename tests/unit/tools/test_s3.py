@@ -109,7 +109,7 @@ def test_keys_may_hold_what_addresses_may_not(server: S3Server, caller: Caller, 
 @pytest.mark.parametrize("key", ["/a", "a/", "a//b", "../a", "a/./b"])
 def test_a_key_that_the_driver_would_change_is_refused(caller: Caller, key: str) -> None:
     kind, message, _ = caller.error(operation="put", key=key, data="x")
-    assert (kind, f"{key!r} can't be used as a key" in message) == ("input", True)
+    assert (kind, f"{key!r} cannot be used as a key" in message) == ("input", True)
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_an_object_above_the_limit_needs_a_file(
         ({"operation": "put", "file": "no/such"}, "not_found", "this worker has no file 'no/such'"),
         ({"operation": "put", "file": "/"}, "input", "'/' is not a file"),
         ({"operation": "get", "file": "no/such/x"}, "not_found", "this worker has no folder 'no/such'"),
-        ({"operation": "get", "file": "/"}, "input", "'/' can't be the name of a file"),
+        ({"operation": "get", "file": "/"}, "input", "'/' cannot be the name of a file"),
         ({"operation": "get", "file": "/proc/x"}, "input", "/proc, /sys and /dev are closed to playbooks"),
     ],
 )
@@ -249,7 +249,7 @@ def test_a_large_object_streams_to_another_bucket(server: S3Server, caller: Call
         ({"operation": "copy", "key": "a"}, "needs a `destination`"),
         ({"operation": "copy", "key": "a", "destination": "gs://b/k"}, "`kind: object` copies to other stores"),
         ({"operation": "copy", "key": "a", "destination": "s3://bucket"}, "s3://BUCKET/KEY"),
-        ({"operation": "list", "bucket": "we ird"}, "can't be the name of a bucket"),
+        ({"operation": "list", "bucket": "we ird"}, "cannot be the name of a bucket"),
         ({"operation": "list", "endpoint": "nonsense"}, "must start with http:// or https://"),
         ({"operation": "list", "endpoint": "ftp://x"}, "must start with http:// or https://"),
     ],

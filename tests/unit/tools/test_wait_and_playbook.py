@@ -76,7 +76,7 @@ def test_child_is_the_same_when_the_attempt_is_asked_for_again() -> None:
     first = waiting(playbook.run, inputs, context()).key
     assert waiting(playbook.run, inputs, context()).key == first
     assert str(UUID(first)) == first
-    assert first == "9b68d739-f6ea-5155-a3fd-65d6d0aedf52"  # stored executions refer to it: it can't change
+    assert first == "9b68d739-f6ea-5155-a3fd-65d6d0aedf52"  # stored executions refer to it: it cannot change
 
 
 def test_child_differs_by_action_and_attempt() -> None:

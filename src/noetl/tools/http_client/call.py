@@ -2,86 +2,232 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
+import re
+import ssl
+from asyncio import AbstractEventLoop
 from contextlib import ExitStack
 from errno import ECONNREFUSED
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from itertools import count
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import httpx2
-from httpx2 import Cookies, InvalidURL, Request, RequestError
+from httpx2 import URL, AsyncClient, Cookies, Limits, Request, Response
 from msgspec.structs import replace
 
+from noetl import __version__
 from noetl.model.outcome import Failure, Outcome, failed
 from noetl.tools.base import Context
-from noetl.tools.http import Inputs
-from noetl.tools.http_client.client import client_for
-from noetl.tools.http_client.credential import credential_for
-from noetl.tools.http_client.network import causes, is_forbidden_address
-from noetl.tools.http_client.redaction import Redaction
-from noetl.tools.http_client.request import build
-from noetl.tools.http_client.response import http_extra, no_response, outcome_of
-from noetl.tools.http_client.send import RedirectError, Sender, tls_failure
+from noetl.tools.http import Inputs, Tls
+from noetl.tools.http_client.network import causes, check_request, guard, is_forbidden_address
+from noetl.tools.http_client.request import HttpAuth, InputError, build, credential_for, has_port
+from noetl.tools.http_client.response import DISCARD_BYTES, Redaction, http_extra, no_response, outcome_of, read
+
+KEEP_ALIVE_SECONDS = 4.0
+"""Below the 5 seconds after which many servers close an idle connection, so that no request is sent on a closed one."""
+KEEP_ALIVE_CONNECTIONS = 256
+MAX_REDIRECTS = 20
+MAX_BACKOFF_SECONDS = 2.0
+CROSSES_HOSTS = re.compile(
+    r"accept(-encoding|-language)?|cache-control|connection|content-(length|type)|host|idempotency-key|if-[a-z-]+"
+    r"|range|transfer-encoding|user-agent"
+)
+"""Headers that follow a redirect to another host. Any other may be a credential: an API key has no fixed name."""
 
 
 async def call(inputs: Inputs, context: Context) -> Outcome:
     with ExitStack() as files:
         try:
             credential = await credential_for(inputs.auth, context)
-            client = client_for(inputs.tls)
+            client = _client(inputs.tls)
             request = build(client, inputs, credential, context, files)
         except Failure as failure:
             return replace(failure.outcome, extra=no_response(None))
         except UnicodeEncodeError as error:
-            return failed("input", f"http: text that can't be encoded: {error.reason}", extra=no_response(None))
+            return failed("input", f"http: text that cannot be encoded: {error.reason}", extra=no_response(None))
         redaction = Redaction(context.redact, credential.secrets)
         cookies = Cookies() if inputs.follow_redirects else None
-        return await _send(Sender(client, credential, redaction, cookies, context.retries), request, context.now)
-
-
-async def _send(sender: Sender, request: Request, now: float) -> Outcome:
-    redaction = sender.redaction
-    try:
-        response = await sender.run(request)
+        sender = Sender(client, credential, redaction, cookies, context.retries)
         try:
-            return await outcome_of(response, redaction, now)
-        finally:
-            await response.aclose()
-    except RedirectError as error:
-        status = error.response.status_code
-        message = f"{request.method} {redaction.url(request.url)}: {error}"
-        return failed("http_status", message, extra=http_extra(error.response, redaction), status=status)
-    except InvalidURL:  # the client parses `Location` even if it does not follow it
-        message = f"{request.method} {redaction.url(request.url)}: redirected to an invalid URL"
-        return failed("http_status", message, extra=no_response(redaction.url(request.url)))
-    except RequestError as error:
-        return _transport_failure(error, request, redaction)
+            response = await sender.run(request)
+            try:
+                return await outcome_of(response, redaction, context.now)
+            finally:
+                await response.aclose()
+        except RedirectError as error:
+            status, extra = error.response.status_code, http_extra(error.response, redaction)
+            message = f"{request.method} {redaction.url(request.url)}: {error}"
+            return failed("http_status", message, extra=extra, status=status)
+        except httpx2.InvalidURL:  # the client parses `Location` even if it does not follow it
+            message = f"{request.method} {redaction.url(request.url)}: redirected to an invalid URL"
+            return failed("http_status", message, extra=no_response(redaction.url(request.url)))
+        except httpx2.RequestError as error:
+            return _transport_failure(error, request, redaction)
 
 
-def _transport_failure(error: RequestError, first: Request, redaction: Redaction) -> Outcome:
+def _transport_failure(error: httpx2.RequestError, first: Request, redaction: Redaction) -> Outcome:
     """The outcome of an error, which names the failed request: the first, or one that it was redirected to."""
     request = error.request if error._request is not None else first
-    extra, call = no_response(redaction.url(request.url)), f"{request.method} {redaction.url(request.url)}"
     limits = request.extensions.get("timeout", {})
+    kind, retryable = "connect", True
     match error:
         case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
-            message = f"{call}: no connection within {limits.get('connect')} s"
-            return failed("timeout", message, retryable=True, extra=extra)
+            kind, reason = "timeout", f"no connection within {limits.get('connect')} s"
         case httpx2.TimeoutException():
-            return failed("timeout", f"{call}: no data for {limits.get('read')} s", retryable=True, extra=extra)
+            kind, reason = "timeout", f"no data for {limits.get('read')} s"
         case httpx2.LocalProtocolError() | httpx2.UnsupportedProtocol():
-            return failed("input", f"{call}: the request is not valid HTTP", extra=extra)
+            kind, reason, retryable = "input", "the request is not valid HTTP", False
         case httpx2.DecodingError():
-            return failed("connect", f"{call}: the body can't be decompressed", retryable=True, extra=extra)
-    if is_forbidden_address(error):
-        return failed("connect", f"{call}: {error}", extra=extra)
-    if (tls := tls_failure(error)) is not None:
-        hint = ": is it a server without TLS, at http:// rather than https://?"
-        hint = hint if "WRONG_VERSION_NUMBER" in str(tls) else ""
-        return failed("connect", f"{call}: TLS failed: {tls}{hint}", extra=extra)
-    return failed("connect", f"{call}: {_reason(error)}", retryable=True, extra=extra)
+            reason = "the body cannot be decompressed"
+        case _ if is_forbidden_address(error):
+            reason, retryable = str(error), False
+        case _ if (tls := _tls_failure(error)) is not None:
+            hint = ": is it a server without TLS, at http:// rather than https://?"
+            reason, retryable = f"TLS failed: {tls}{hint if 'WRONG_VERSION_NUMBER' in str(tls) else ''}", False
+        case _:  # the error of the operating system says more than those of the layers above
+            system = [cause for cause in causes(error) if isinstance(cause, OSError) and cause.errno]
+            reason = str(system[-1] if system else error) or type(error).__name__
+            if system and system[-1].errno == ECONNREFUSED:
+                reason = "the connection was refused: nothing listens there, or a firewall rejects it"
+    url = redaction.url(request.url)
+    return failed(kind, f"{request.method} {url}: {reason}", retryable=retryable, extra=no_response(url))
 
 
-def _reason(error: BaseException) -> str:
-    """The error of the operating system, which says more than those of the layers above."""
-    system_errors = [cause for cause in causes(error) if isinstance(cause, OSError) and cause.errno]
-    if system_errors and system_errors[-1].errno == ECONNREFUSED:
-        return "the connection was refused: nothing listens there, or a firewall rejects it"
-    return str(system_errors[-1] if system_errors else error) or type(error).__name__
+def _tls_failure(error: BaseException) -> ssl.SSLError | None:
+    return next((cause for cause in causes(error) if isinstance(cause, ssl.SSLError)), None)
+
+
+# -- redirects --------------------------------------------------------------------------------------------------------
+
+
+class RedirectError(Exception):
+    """A redirect that is not followed."""
+
+    def __init__(self, message: str, response: Response) -> None:
+        super().__init__(message)
+        self.response = response
+
+
+class Sender(NamedTuple):
+    """Sends the requests of one call. Without `cookies` it follows no redirect."""
+
+    client: AsyncClient
+    credential: HttpAuth
+    redaction: Redaction
+    cookies: Cookies | None
+    retries: int
+
+    async def run(self, request: Request) -> Response:
+        """The last response, whose body is not read yet."""
+        for hops in count():
+            response = await self._send(request)
+            following = response.next_request
+            if self.cookies is None or following is None:
+                return response
+            url, same_host = following.url, _same_host(request.url, following.url)
+            try:
+                if hops == MAX_REDIRECTS:
+                    raise RedirectError(f"redirected more than {MAX_REDIRECTS} times", response)
+                if url.scheme not in ("http", "https") or not has_port(url):
+                    raise RedirectError("redirected to a URL that is not http", response)
+                if not same_host and self.redaction.reveals_secret(str(url)):
+                    raise RedirectError("redirected to another host with the credential in the URL", response)
+                await read(response, DISCARD_BYTES)  # the connection is reused when the body has been read
+            finally:
+                await response.aclose()
+            self._prepare(following, response, self.cookies, same_host)
+            request = following
+        raise AssertionError("unreachable")
+
+    async def _send(self, request: Request) -> Response:
+        """Send one request; retry if it did not reach a server."""
+        check_request(request)
+        for attempt in range(self.retries):
+            try:
+                return await self.client.send(request, stream=True)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                if _tls_failure(error) is not None or is_forbidden_address(error):
+                    raise
+            await asyncio.sleep(min(0.1 * 2**attempt, MAX_BACKOFF_SECONDS))
+        return await self.client.send(request, stream=True)
+
+    def _prepare(self, request: Request, response: Response, cookies: Cookies, same_host: bool) -> None:
+        """Remove the headers that must not leave the host. Cookies keep to their own rules."""
+        sent = response.request
+        if not same_host:
+            for name in [name for name in request.headers if not CROSSES_HOSTS.fullmatch(name)]:
+                del request.headers[name]
+        elif missing := {k: v for k, v in self.credential.params.items() if k not in request.url.params}:
+            request.url = request.url.copy_merge_params(missing)
+        cookies.extract_cookies(response)
+        cookies.set_cookie_header(request)
+        if same_host and "cookie" in sent.headers:
+            headers = (message.headers.get("cookie", "") for message in (sent, request))
+            pairs = [pair.strip() for header in headers for pair in header.split(";")]
+            request.headers["Cookie"] = "; ".join({pair.partition("=")[0]: pair for pair in pairs if pair}.values())
+
+
+def _same_host(here: URL, there: URL) -> bool:
+    """Whether two URLs have the same origin, or the second is its upgrade to TLS."""
+    old, new = here.origin, there.origin
+    upgrade = (old.scheme, old.port, new.scheme, new.port) == ("http", 80, "https", 443)
+    return old == new or (upgrade and old.host == new.host)
+
+
+# -- clients ----------------------------------------------------------------------------------------------------------
+
+_clients: WeakKeyDictionary[AbstractEventLoop, dict[Any, AsyncClient]] = WeakKeyDictionary()
+"""Each holds the connections of one event loop that share their TLS options."""
+
+
+def _client(tls: Tls | None) -> AsyncClient:
+    """The client of this event loop for these options and the age of their files: a renewed certificate takes effect
+    at once. InputError if they cannot be used."""
+    identity: list[Any] = []
+    if tls is not None:
+        identity.append(tls.verify)
+        for file in (tls.ca, tls.cert, tls.key):
+            try:
+                identity.append(None if file is None else (file, os.stat(file).st_mtime_ns))
+            except (OSError, ValueError):
+                raise InputError(f"`tls`: this worker has no file {file!r}", "not_found") from None
+    clients, key = _clients.setdefault(asyncio.get_running_loop(), {}), tuple(identity)
+    if key not in clients:
+        clients[key] = _new_client(tls or Tls())
+    return clients[key]
+
+
+def _new_client(tls: Tls) -> AsyncClient:
+    for name in ("httpx2", "httpcore2"):  # both log URLs and headers, and with them secrets
+        logging.getLogger(name).setLevel(logging.WARNING)
+    if tls.key is not None and tls.cert is None:
+        raise InputError("`tls.key` needs `tls.cert`")
+    try:
+        if tls.verify and tls.ca is not None:
+            context = ssl.create_default_context(cafile=tls.ca)
+        else:
+            context = httpx2.create_ssl_context(verify=tls.verify)
+        if tls.cert is not None:
+            context.load_cert_chain(tls.cert, tls.key, password="")  # without one OpenSSL would ask on the terminal
+    except OSError as error:
+        raise InputError(f"`tls`: the files cannot be used: {error}") from None
+    # The slots of the worker limit how many requests run at once.
+    limits = Limits(max_keepalive_connections=KEEP_ALIVE_CONNECTIONS, keepalive_expiry=KEEP_ALIVE_SECONDS)
+    client = AsyncClient(
+        verify=context,
+        limits=limits,
+        headers={"User-Agent": f"noetl/{__version__}", "Accept-Encoding": "gzip, deflate"},
+        # Unrelated executions share the client: it stores no cookie.
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+        timeout=None,
+    )
+    return guard(client)
+
+
+async def close_clients() -> None:
+    for client in _clients.pop(asyncio.get_running_loop(), {}).values():
+        await client.aclose()

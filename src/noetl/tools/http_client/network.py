@@ -29,21 +29,21 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - the client's own credential
+        timeout: float | None = None,  # noqa: ASYNC109 - as in the base class
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        if not anything_is_forbidden():
-            return Stream(await self._inner.connect_tcp(host, port, timeout, local_address, socket_options))
-        for address in await _addresses(host, port, timeout):
-            _check(host, address)
-        stream = await self._inner.connect_tcp(host, port, timeout, local_address, socket_options)
-        try:
-            _check(host, stream.get_extra_info("server_addr")[0])
-        except httpcore2.ConnectError:
-            await stream.aclose()
-            raise
-        return Stream(stream)
+        if anything_is_forbidden():
+            for address in await _addresses(host, port, timeout):
+                _check(host, address)
+        stream = Stream(await self._inner.connect_tcp(host, port, timeout, local_address, socket_options))
+        if anything_is_forbidden():
+            try:
+                _check(host, stream.get_extra_info("server_addr")[0])
+            except httpcore2.ConnectError:
+                await stream.aclose()
+                raise
+        return stream
 
     async def sleep(self, seconds: float) -> None:
         await self._inner.sleep(seconds)
@@ -66,7 +66,7 @@ class Stream(httpcore2.AsyncNetworkStream):
         self,
         ssl_context: ssl.SSLContext,
         server_hostname: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - the client's own credential
+        timeout: float | None = None,  # noqa: ASYNC109 - as in the base class
     ) -> httpcore2.AsyncNetworkStream:
         return Stream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
 
@@ -78,15 +78,14 @@ class Stream(httpcore2.AsyncNetworkStream):
 
 async def _addresses(host: str, port: int, limit: float | None) -> set[str]:
     """The addresses of a name; empty if it does not resolve, which the client reports itself."""
-    loop = asyncio.get_running_loop()
+    entries: list[Any] = []
     try:
         async with asyncio.timeout(limit):
             with suppress(OSError):
-                entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-                return {str(entry[4][0]) for entry in entries}
+                entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except TimeoutError:
         raise httpcore2.ConnectTimeout(f"the name {host} was not resolved in time") from None
-    return set()
+    return {str(entry[4][0]) for entry in entries}
 
 
 def _check(host: str, address: str) -> None:
@@ -116,7 +115,6 @@ def check_request(request: Request) -> None:
 
 
 def is_forbidden_address(error: BaseException | None) -> bool:
-    """Whether the address guard refused the connection."""
     return any(isinstance(cause, ForbiddenAddress) for cause in causes(error))
 
 

@@ -1,28 +1,35 @@
-"""A response as an outcome."""
+"""A response as an outcome, without credentials and query strings in its messages."""
 
 from __future__ import annotations
 
 import re
+from base64 import b64decode
+from collections.abc import Iterable
 from contextlib import aclosing, suppress
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from itertools import chain
+from json import dumps
 from math import ceil
 from typing import Any
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 import msgspec
-from httpx2 import RequestError, Response
+from httpx2 import URL, Request, RequestError, Response
 
 from noetl.model.outcome import Outcome, failed
-from noetl.tools.base import RETRYABLE_STATUSES
-from noetl.tools.http_client.redaction import HIDDEN, Redaction
+from noetl.tools.base import RETRYABLE_STATUSES, Redact
 
 MAX_BODY_BYTES = 50 * 2**20
 MAX_ERROR_BYTES = 4 * 2**10
 """The most that an outcome has of the body of a 4xx or 5xx."""
 DISCARD_BYTES = 64 * 2**10
 """The most that is read of a body that is not the result: of an error, of a redirect."""
+MIN_SECRET_LENGTH = 6
+MAX_PATH = 500
+HIDDEN = "***"
+SECRET_NAME = re.compile(r"(?i)auth|cookie|token|secret|api.?key|passw|credential|session|signature")
 BOM = b"\xef\xbb\xbf"
-
 REQUEST_IDS = ("x-request-id", "request-id", "x-correlation-id", "x-amzn-requestid", "x-ms-request-id")
 TEXT_TYPE = re.compile(
     r"text/.+|.+\+xml|application/((x-)?(javascript|ndjson|yaml)|graphql|jsonl|sql|toml|x-www-form-urlencoded|xml)"
@@ -30,17 +37,58 @@ TEXT_TYPE = re.compile(
 CHARSET = re.compile(r"(?i)charset\s*=\s*[\"']?([^\s;\"']+)")
 
 
+class Redaction:
+    """Hides the secrets of one call: those of its credential, and others by the names of their headers."""
+
+    def __init__(self, redact: Redact, secrets: Iterable[str] = ()) -> None:
+        self._redact, self._secrets = redact, tuple(secrets)
+
+    def redact(self, text: str, request: Request) -> str:
+        """The text without the secrets of the request. Redact before truncating: half a secret is not recognised."""
+        text = self._redact(text)
+        secrets = {secret for secret in (*self._secrets, *_secrets_of(request)) if len(secret) >= MIN_SECRET_LENGTH}
+        encodings = [(secret, dumps(secret)[1:-1], quote(secret, safe=""), quote_plus(secret)) for secret in secrets]
+        for encoded in sorted(chain.from_iterable(encodings), key=len, reverse=True):
+            text = text.replace(encoded, HIDDEN)
+        return text
+
+    def url(self, url: URL) -> str:
+        """The URL without user, password and query string."""
+        path, mark, _ = self._redact(url.raw_path.decode("ascii")).partition("?")
+        return f"{url.scheme}://{self._redact(url.netloc.decode('ascii'))}{path[:MAX_PATH]}{'?...' * bool(mark)}"
+
+    def reveals_secret(self, url: str) -> bool:
+        """Whether a URL contains a secret of the call, in any encoding."""
+        decoded = {url, unquote(url), unquote_plus(url)} if url else ()
+        return any(self._redact(text) != text or any(secret in text for secret in self._secrets) for text in decoded)
+
+
+def _secrets_of(request: Request) -> list[str]:
+    """The secrets of a request by the names of its parameters and headers."""
+    secrets = [request.url.password]
+    secrets += [value for name, value in request.url.params.multi_items() if SECRET_NAME.search(name)]
+    for name, value in request.headers.items():
+        if SECRET_NAME.search(name):
+            scheme, _, token = value.partition(" ")
+            secrets += [value, token, *(pair.partition("=")[2].strip() for pair in value.split(";"))]
+            if scheme.lower() == "basic":
+                with suppress(ValueError):
+                    secrets.append(b64decode(token).decode().partition(":")[2])
+    return secrets
+
+
 async def outcome_of(response: Response, redaction: Redaction, now: float) -> Outcome:
     """The outcome of a response whose body is not read yet."""
-    status, extra = response.status_code, http_extra(response, redaction)
+    status, extra, sent = response.status_code, http_extra(response, redaction), response.request
     if status >= 400:
         return await _status_error(response, extra, redaction, now)
-    bodiless = response.request.method == "HEAD" or status in (204, 304)
-    if not bodiless and int(response.headers.get("content-length", 0)) > MAX_BODY_BYTES:
-        return _too_large(response, extra, redaction)
-    body, whole = await read(response, MAX_BODY_BYTES)
+    bodiless = sent.method == "HEAD" or status in (204, 304)
+    body, whole = b"", bodiless or int(response.headers.get("content-length", 0)) <= MAX_BODY_BYTES
+    if whole:
+        body, whole = await read(response, MAX_BODY_BYTES)
     if not whole:
-        return _too_large(response, extra, redaction)
+        message = f"{sent.method} {redaction.url(sent.url)}: the body is above {MAX_BODY_BYTES >> 20} MiB"
+        return failed("too_large", message, extra=extra, status=status, limit=MAX_BODY_BYTES)
     data, extra["http"]["encoding"] = _data(body, response.headers.get("content-type", ""))
     return Outcome(result={"status": status, "headers": dict(response.headers), "data": data}, extra=extra)
 
@@ -65,55 +113,38 @@ def http_extra(response: Response, redaction: Redaction) -> dict[str, Any]:
         headers["set-cookie"] = HIDDEN
     if redaction.reveals_secret(headers.get("location", "")):
         headers["location"] = HIDDEN
-    return {
-        "http": {
-            "status": response.status_code,
-            "headers": headers,
-            "request_id": next((headers[name] for name in REQUEST_IDS if name in headers), None),
-            "url": redaction.url(response.request.url),
-            "version": response.http_version,
-            "encoding": None,
-        }
-    }
+    http = no_response(redaction.url(response.request.url))["http"]
+    http |= {"status": response.status_code, "headers": headers, "version": response.http_version}
+    http["request_id"] = next((headers[name] for name in REQUEST_IDS if name in headers), None)
+    return {"http": http}
 
 
 def no_response(url: str | None) -> dict[str, Any]:
     return {"http": {"status": None, "headers": {}, "request_id": None, "url": url, "version": None, "encoding": None}}
 
 
-# -- the body ---------------------------------------------------------------------------------------------------------
-
-
 def _data(body: bytes, content_type: str) -> tuple[Any, str | None]:
     """The decoded body and its encoding: `json`, `text`, `binary`, or None if it is empty."""
     if not body:
         return None, None
-    if _is_json(content_type):
+    encoding = _encoding(body, content_type)
+    if encoding == "json":
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return msgspec.json.decode(body.removeprefix(BOM)), "json"
-    if _is_json(content_type) or _is_text(body, content_type):
-        return _decode_text(body, content_type), "text"
-    return body, "binary"
+    return (body, "binary") if encoding == "binary" else (_decode_text(body, content_type), "text")
 
 
-def _is_json(content_type: str) -> bool:
-    media = _media(content_type)
-    return media in ("application/json", "text/json") or media.endswith("+json")
-
-
-def _is_text(body: bytes, content_type: str) -> bool:
-    media = _media(content_type)
+def _encoding(body: bytes, content_type: str) -> str:
+    media = content_type.partition(";")[0].strip().lower()
+    if media in ("application/json", "text/json") or media.endswith("+json"):
+        return "json"
     if media:
-        return TEXT_TYPE.fullmatch(media) is not None
+        return "text" if TEXT_TYPE.fullmatch(media) else "binary"
     try:
         body.decode()
     except UnicodeDecodeError:
-        return False
-    return b"\0" not in body
-
-
-def _media(content_type: str) -> str:
-    return content_type.partition(";")[0].strip().lower()
+        return "binary"
+    return "binary" if b"\0" in body else "text"
 
 
 def _decode_text(body: bytes, content_type: str) -> str:
@@ -125,9 +156,6 @@ def _decode_text(body: bytes, content_type: str) -> str:
         return body.decode("utf-8", "replace") if charset else body.decode("latin-1")
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
-
-
 async def _status_error(response: Response, extra: dict[str, Any], redaction: Redaction, now: float) -> Outcome:
     """The outcome of a 4xx or 5xx, also if its body breaks off."""
     status, sent = response.status_code, response.request
@@ -136,8 +164,8 @@ async def _status_error(response: Response, extra: dict[str, Any], redaction: Re
     except RequestError:
         body, whole = b"", False
     details: dict[str, Any] = {"status": status}
-    if (wait := _retry_after(response.headers.get("retry-after"), now)) is not None:
-        details["retry_after"] = wait
+    if (seconds := _retry_after(response.headers.get("retry-after", ""), now)) is not None:
+        details["retry_after"] = seconds
     if (excerpt := _excerpt(response, body, whole, redaction)) is not None:
         details["body"] = excerpt
     reason = redaction.redact(response.reason_phrase, sent)[:80]
@@ -148,7 +176,8 @@ async def _status_error(response: Response, extra: dict[str, Any], redaction: Re
 def _excerpt(response: Response, body: bytes, whole: bool, redaction: Redaction) -> Any:
     """The body of an error: small JSON as a value, or else the beginning of the text."""
     content_type = response.headers.get("content-type", "")
-    if not body or not (_is_json(content_type) or _is_text(body, content_type)):
+    encoding = _encoding(body, content_type)
+    if not body or encoding == "binary":
         return None
     text = redaction.redact(_decode_text(body, content_type), response.request)
     raw = text.encode("utf-8", "replace")
@@ -156,13 +185,11 @@ def _excerpt(response: Response, body: bytes, whole: bool, redaction: Redaction)
         return raw[:MAX_ERROR_BYTES].decode("utf-8", "ignore")
     if not whole:
         return None  # nearly all of it was secret, and it may end with half of a secret
-    return _data(raw, content_type)[0] if _is_json(content_type) else text
+    return _data(raw, content_type)[0] if encoding == "json" else text
 
 
-def _retry_after(value: str | None, now: float) -> int | None:
+def _retry_after(value: str, now: float) -> int | None:
     """Seconds to wait, from a number of them or a date."""
-    if value is None:
-        return None
     if value.isdecimal():
         return int(value) if len(value) < 10 else None
     try:
@@ -170,9 +197,3 @@ def _retry_after(value: str | None, now: float) -> int | None:
         return max(0, ceil((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now))
     except (ValueError, OverflowError):
         return None
-
-
-def _too_large(response: Response, extra: dict[str, Any], redaction: Redaction) -> Outcome:
-    call = f"{response.request.method} {redaction.url(response.request.url)}"
-    message = f"{call}: the body is above {MAX_BODY_BYTES >> 20} MiB"
-    return failed("too_large", message, extra=extra, status=response.status_code, limit=MAX_BODY_BYTES)

@@ -51,7 +51,7 @@ def encode(value: Any) -> tuple[bytes, str]:
     try:
         return msgspec.json.encode(value), "application/json"
     except (TypeError, ValueError, RecursionError) as error:
-        raise Failure("input", f"`data` can't be written as JSON: {error}") from None
+        raise Failure("input", f"`data` cannot be written as JSON: {error}") from None
 
 
 def decode(content: bytes, content_type: str, key: str, encoding: str | None = None) -> Any:
@@ -93,7 +93,7 @@ def incoming(name: str) -> Iterator[BinaryIO]:
     """A file that gets its name when it is complete, and is removed if anything fails before."""
     path = Path(name)
     if not path.name or "\0" in name:
-        raise Failure("input", f"`file`: {name!r} can't be the name of a file")
+        raise Failure("input", f"`file`: {name!r} cannot be the name of a file")
     task_file(name, "file")
     part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
@@ -105,7 +105,7 @@ def incoming(name: str) -> Iterator[BinaryIO]:
             raise
         if isinstance(error, FileNotFoundError):
             raise Failure("not_found", f"`file`: this worker has no folder {str(path.parent)!r}") from None
-        raise Failure("input", f"`file`: {name!r} can't be written: {error.strerror}") from None
+        raise Failure("input", f"`file`: {name!r} cannot be written: {error.strerror}") from None
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)

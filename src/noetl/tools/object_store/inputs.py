@@ -34,8 +34,7 @@ class ObjectInputs(Struct, forbid_unknown_fields=True, kw_only=True):
         DEFAULT_LIMIT
     )
     data: Annotated[
-        Any,
-        Meta(description="Content to put: text as it is, a result reference as its bytes, any other value as JSON"),
+        Any, Meta(description="Content to put: text as it is, a result reference as its bytes, any other value as JSON")
     ] = UNSET
     file: Annotated[str | None, Meta(description="File on the worker that `put` reads, or that `get` writes")] = None
     destination: Annotated[

@@ -40,7 +40,7 @@ class Location(NamedTuple):
         path = f"{self.folder}/{key}" if self.folder else key
         if any(part in ("", ".", "..") for part in path.split("/")):
             reason = "a `/` at its beginning or end, or an empty, `.` or `..` part"
-            raise Failure("input", f"{key!r} can't be used as a key here: it has {reason}")
+            raise Failure("input", f"{key!r} cannot be used as a key here: it has {reason}")
         if self.local:
             task_file(f"{self.name.removeprefix('file://')}/{path}", "key")
         return path

@@ -42,7 +42,7 @@ class StoreAddress(NamedTuple):
     def checked(self) -> StoreAddress:
         """This address; Failure if its bucket, which becomes a part of URLs, has an invalid name."""
         if not re.fullmatch(BUCKET, self.bucket):
-            raise Failure("input", f"{self.bucket!r} can't be the name of a bucket")
+            raise Failure("input", f"{self.bucket!r} cannot be the name of a bucket")
         return self
 
     def url(self, key: str | None) -> str:

@@ -67,7 +67,7 @@ async def open_store(
         except BaseError:
             if "service_account_key" not in config:
                 raise
-            raise Failure("auth", "the key of the service account can't be used: is `private_key` whole?") from None
+            raise Failure("auth", "the key of the service account cannot be used: is `private_key` whole?") from None
     return Location(store, f"{address.scheme}://{address.bucket}", address.folder)
 
 

@@ -44,22 +44,46 @@ def connect_failure(error: Exception) -> Failure:
     text = str(error).strip() or type(error).__name__
     matches = ((kind, state) for phrase, kind, state in PHRASES if phrase.search(text))
     kind, state = next(matches, ("connect", getattr(error, "sqlstate", None)))
-    pg = {"code": state, "sqlstate": state}
+    extra = {"pg": {"code": state, "sqlstate": state}}
     message = f"no connection to PostgreSQL: {text}"
-    return Failure(kind, message, retryable=kind == "connect", extra={"pg": pg}, sqlstate=state)
+    return Failure(kind, message, retryable=kind == "connect", extra=extra, sqlstate=state)
 
 
 def statement_failure(error: psycopg.Error, sent: SentStatement | None, safe: bool) -> Failure:
-    """The failure of a statement. `safe`: it can't have been committed."""
-    state = error.sqlstate
-    if state is None:
-        return _lost(error, safe)
-    kind, retryable = _kind(state, error)
-    fields = _fields(error, sent)
+    """The failure of a statement. `safe`: it cannot have been committed."""
+    if error.sqlstate is None:
+        text = str(error).strip() or type(error).__name__
+        if not isinstance(error, psycopg.OperationalError):
+            return Failure("sql", f"the driver cannot read the response: {text}", extra=NO_ERROR)
+        doubt = "" if safe else "; it is unknown whether the statement was committed"
+        message = f"the connection to PostgreSQL was lost: {text}{doubt}"
+        return Failure("connect", message, retryable=safe, extra=NO_ERROR)
+    kind, retryable = _kind(error.sqlstate, error)
+    diag = error.diag
+    fields: dict[str, Any] = {"code": error.sqlstate, "sqlstate": error.sqlstate}
+    fields["severity"] = diag.severity_nonlocalized or diag.severity
+    fields |= {name.removesuffix("_name"): getattr(diag, name) for name in FIELDS}
+    fields = {name: value for name, value in fields.items() if value is not None}
+    places, advice = [], None
+    if sent is not None and sent.of > 1:
+        places.append(f"statement {sent.number}")
+    if diag.statement_position is not None:
+        fields["position"] = int(diag.statement_position)
+        if sent is not None:
+            fields["line"], part = sent.sql.place(fields["position"])
+            places.append(f"line {fields['line']}")
+            if error.sqlstate == "42601" and isinstance(part, Value | InList):
+                advice = "a template is one value; a name is written {{ name | ident }}"
+    if error.sqlstate == "25001":
+        advice = "it cannot be part of a transaction: give it a task of its own, without `exactly_once`"
+    text = diag.message_primary or str(error)
+    text += f" ({', '.join(places)} of the SQL)" if places else ""
+    more = [diag.message_detail, diag.message_hint, diag.context, advice]
+    message = "; ".join([text, *(part.strip() for part in more if part)])
     details = {name: value for name, value in fields.items() if name != "code"}
     if sent is not None and sent.of > 1:
         details["statement"] = sent.number
-    return Failure(kind, _message(error, sent, fields), retryable=retryable, extra={"pg": fields}, **details)
+    return Failure(kind, message, retryable=retryable, extra={"pg": fields}, **details)
 
 
 def _kind(state: str, error: psycopg.Error) -> tuple[str, bool]:
@@ -73,47 +97,3 @@ def _kind(state: str, error: psycopg.Error) -> tuple[str, bool]:
     if state.startswith("28"):
         return "auth", False
     return "sql", state.startswith(TRANSIENT)
-
-
-def _lost(error: psycopg.Error, safe: bool) -> Failure:
-    text = str(error).strip() or type(error).__name__
-    if not isinstance(error, psycopg.OperationalError):
-        return Failure("sql", f"the driver can't read the response: {text}", extra=NO_ERROR)
-    doubt = "" if safe else "; it is unknown whether the statement was committed"
-    return Failure("connect", f"the connection to PostgreSQL was lost: {text}{doubt}", retryable=safe, extra=NO_ERROR)
-
-
-def _fields(error: psycopg.Error, sent: SentStatement | None) -> dict[str, Any]:
-    diag = error.diag
-    fields: dict[str, Any] = {"code": error.sqlstate, "sqlstate": error.sqlstate}
-    fields["severity"] = diag.severity_nonlocalized or diag.severity
-    fields |= {name.removesuffix("_name"): getattr(diag, name) for name in FIELDS}
-    if diag.statement_position is not None:
-        fields["position"] = int(diag.statement_position)
-        if sent is not None:
-            fields["line"], _ = sent.sql.place(fields["position"])
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _message(error: psycopg.Error, sent: SentStatement | None, fields: dict[str, Any]) -> str:
-    diag = error.diag
-    text = diag.message_primary or str(error)
-    places = []
-    if sent is not None and sent.of > 1:
-        places.append(f"statement {sent.number}")
-    if "line" in fields:
-        places.append(f"line {fields['line']}")
-    if places:
-        text += f" ({', '.join(places)} of the SQL)"
-    more = [diag.message_detail, diag.message_hint, diag.context, _advice(error, sent, fields)]
-    return "; ".join([text, *(part.strip() for part in more if part)])
-
-
-def _advice(error: psycopg.Error, sent: SentStatement | None, fields: dict[str, Any]) -> str | None:
-    if error.sqlstate == "25001":
-        return "it can't be part of a transaction: give it a task of its own, without `exactly_once`"
-    if error.sqlstate == "42601" and sent is not None and "position" in fields:
-        _, part = sent.sql.place(fields["position"])
-        if isinstance(part, Value | InList):
-            return "a template is one value; a name is written {{ name | ident }}"
-    return None

@@ -13,9 +13,8 @@ from msgspec import UNSET
 from noetl.model.outcome import Failure
 from noetl.sql import Part, Sql, Value, first_words, is_quoted, quoted, statements
 from noetl.tools.postgres_client.errors import statement_failure
-from noetl.tools.postgres_client.literals import array_text, encoded, json_text, plain_text
-from noetl.tools.postgres_client.results import RowBuffer
-from noetl.tools.postgres_client.session import PostgresSession, StatementResult
+from noetl.tools.postgres_client.session import PostgresSession
+from noetl.tools.postgres_client.values import RowBuffer, array_text, encoded, json_text, plain_text
 from noetl.tools.rows.values import changed
 
 BLOCK_BYTES = 1 << 17
@@ -24,43 +23,30 @@ READING = {("SELECT",), ("VALUES",), ("TABLE",), ("SHOW",)}
 PLACEHOLDER = re.compile(r"%(?:(?P<percent>%)|\((?P<name>[^)]+)\)[sbt]|(?P<position>[sbt]))|(?P<stray>%)")
 
 
-class Job:
-    """The work of a call, checked before the connection is opened."""
-
-    transactional = False
-    """Whether it runs in one transaction; otherwise each statement commits by itself, or the SQL has its own."""
-    controls = False
-    """Whether the SQL itself begins and ends transactions."""
-    repeatable = False
-    """Whether it is idempotent."""
-
-    async def run(self, session: PostgresSession) -> Any:
-        raise NotImplementedError
-
-
-class StatementsJob(Job):
+class StatementsJob:
     def __init__(self, sql: Sql, params: list[Any] | dict[str, Any] | None) -> None:
-        bound = sql if params is None else with_params(sql, params)
+        bound = sql if params is None else _with_params(sql, params)
         if is_quoted(bound):
             raise Failure("input", "a placeholder is inside quotes or a comment: remove the quotes around it")
         self.statements = statements(bound)
         if not self.statements:
             raise Failure("input", "the SQL has no statement")
         words = [first_words(statement) for statement in self.statements]
-        control = [_is_control(statement_words) for statement_words in words]
-        self.controls = any(control)
-        self.transactional = len(self.statements) > 1 and not self.controls
+        others = [number for number, statement_words in enumerate(words) if not _is_control(statement_words)]
+        self.controls = len(others) < len(words)
+        """Whether the SQL itself begins and ends transactions."""
+        self.transactional = len(words) > 1 and not self.controls
+        """Whether it runs in one transaction; otherwise each statement commits by itself, or the SQL has its own."""
         self.repeatable = len(words) == 1 and words[0][:1] in READING
-        others = [number for number, is_control in enumerate(control) if not is_control]
-        self.last = others[-1] if others else len(control) - 1
+        self.last = others[-1] if others else len(words) - 1
         """The statement whose rows are the result."""
 
     async def run(self, session: PostgresSession) -> Any:
-        rows = RowBuffer()
-        results: list[StatementResult] = []
-        for number, statement in enumerate(self.statements):
-            buffer = rows if number == self.last else None
-            results.append(await session.execute(statement, buffer, number + 1, len(self.statements)))
+        rows, count = RowBuffer(), len(self.statements)
+        results = [
+            await session.execute(statement, rows if number == self.last else None, number + 1, count)
+            for number, statement in enumerate(self.statements)
+        ]
         last = results[self.last]
         fields: dict[str, Any] = {"row_count": last.row_count, "columns": last.columns}
         if len(results) > 1:
@@ -73,7 +59,7 @@ def _is_control(words: tuple[str, ...]) -> bool:
     return (words[:1] in CONTROL and "TO" not in words) or words[:2] == ("PREPARE", "TRANSACTION")
 
 
-def with_params(sql: Sql, params: list[Any] | dict[str, Any]) -> Sql:
+def _with_params(sql: Sql, params: list[Any] | dict[str, Any]) -> Sql:
     """The SQL with `params` in place of the placeholders `%s` and `%(name)s`; `%%` is a percent sign."""
     by_name = params if isinstance(params, dict) else {}
     in_order = iter(params if isinstance(params, list) else [])
@@ -106,11 +92,13 @@ def with_params(sql: Sql, params: list[Any] | dict[str, Any]) -> Sql:
     return Sql(parts, sql.dialect, sql.line)
 
 
-class CopyJob(Job):
+class CopyJob:
+    transactional = controls = repeatable = False
+
     def __init__(self, table: str, columns: list[str], rows: list[list[Any]]) -> None:
         self.table, self.columns, self.rows = tuple(table.split(".")), columns, rows
         if not all(self.table):
-            raise Failure("input", f"{table!r} can't be the name of a table: write `table` or `schema.table`")
+            raise Failure("input", f"{table!r} cannot be the name of a table: write `table` or `schema.table`")
 
     async def run(self, session: PostgresSession) -> Any:
         """One COPY, which is atomic."""

@@ -14,15 +14,14 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import AsyncConnection, capabilities, generators
 from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
 from psycopg.pq import Escaping, ExecStatus, TransactionStatus
-from psycopg.pq.abc import PGresult
 
 from noetl.model.outcome import Failure
 from noetl.sql import Sql, written
 from noetl.tools.base import Context
 from noetl.tools.postgres_client.errors import SentStatement, statement_failure
-from noetl.tools.postgres_client.literals import EMPTY_LIST, encoded, literals
-from noetl.tools.postgres_client.results import RowBuffer
+from noetl.tools.postgres_client.values import EMPTY_LIST, RowBuffer, encoded, literals
 from noetl.tools.rows.values import distinct_names
 
 CHUNK_ROWS = 100
@@ -77,8 +76,8 @@ class PostgresSession:
         await self.command("COMMIT")
         self.safe = True
 
-    async def command(self, text: str) -> StatementResult:
-        return await self.execute(Sql((text,)), RowBuffer())
+    async def command(self, text: str) -> None:
+        await self.execute(Sql((text,)), None)
 
     async def values(self, sql: Sql) -> list[dict[str, Any]]:
         rows = RowBuffer()
@@ -102,52 +101,32 @@ class PostgresSession:
         else:
             self.pgconn.set_single_row_mode()
         await self.connection.wait(generators.send(self.pgconn))
-        reader = _ResultReader(self.connection, rows)
+        columns: list[str] = []
+        error: psycopg.Error | None = None
+        transformer, tag, row_count = Transformer(self.connection), b"", 0
         try:
             while (result := await self.connection.wait(generators.fetch(self.pgconn))) is not None:
-                reader.take(result)
+                if result.status == ExecStatus.FATAL_ERROR:
+                    error = error_from_result(result, self.encoding)
+                    continue
+                if result.status in COPYING:
+                    raise Failure("input", "COPY from STDIN or to STDOUT is not available: give `table` and `rows`")
+                tag = result.command_status or tag  # any of the results may have it, depending on the last chunk
+                first = not columns
+                if first and result.nfields:
+                    fields = range(result.nfields)
+                    columns = distinct_names((result.fname(field) or b"").decode(errors="replace") for field in fields)
+                    if rows is not None:
+                        rows.binary = bool({result.ftype(field) for field in fields} & {BYTEA, BYTEA_ARRAY})
+                row_count += result.ntuples if columns else result.command_tuples or 0
+                if rows is not None and columns and result.ntuples:
+                    transformer.set_pgresult(result, set_loaders=first)
+                    loaded = transformer.load_rows(0, result.ntuples, tuple)
+                    rows.add([dict(zip(columns, row, strict=True)) for row in loaded])
                 await asyncio.sleep(0)  # buffered results are fetched without a pause
         except psycopg.OperationalError:
-            if reader.error is None:  # or else the server sent the reason before it closed the connection
+            if error is None:  # or else the server sent the reason before it closed the connection
                 raise
-        return reader.done()
-
-
-class _ResultReader:
-    def __init__(self, connection: AsyncConnection[Any], rows: RowBuffer | None) -> None:
-        self.connection, self.rows = connection, rows
-        self.columns: list[str] = []
-        self.transformer = Transformer(connection)
-        self.rows_read = self.rows_changed = 0
-        self.tag = b""
-        self.error: psycopg.Error | None = None
-
-    def take(self, result: PGresult) -> None:
-        if result.status == ExecStatus.FATAL_ERROR:
-            self.error = psycopg.errors.error_from_result(result, self.connection.info.encoding)
-            return
-        if result.status in COPYING:
-            raise Failure("input", "COPY from STDIN or to STDOUT is not available: give `table` and `rows`")
-        if result.command_status:  # any of the results may have it, depending on the last chunk
-            self.tag, self.rows_changed = result.command_status, result.command_tuples or 0
-        if result.nfields:
-            self._read(result)
-
-    def _read(self, result: PGresult) -> None:
-        self.rows_read += result.ntuples
-        first = not self.columns
-        if first:
-            fields = range(result.nfields)
-            self.columns = distinct_names((result.fname(field) or b"").decode(errors="replace") for field in fields)
-            if self.rows is not None:
-                self.rows.binary = bool({result.ftype(field) for field in fields} & {BYTEA, BYTEA_ARRAY})
-        if self.rows is not None and result.ntuples:
-            self.transformer.set_pgresult(result, set_loaders=first)
-            rows = self.transformer.load_rows(0, result.ntuples, tuple)
-            self.rows.add([dict(zip(self.columns, row, strict=True)) for row in rows])
-
-    def done(self) -> StatementResult:
-        if self.error is not None:
-            raise self.error
-        row_count = self.rows_read if self.columns else self.rows_changed
-        return StatementResult(self.tag.decode().rstrip(" 0123456789"), self.columns, row_count)
+        if error is not None:
+            raise error
+        return StatementResult(tag.decode().rstrip(" 0123456789"), columns, row_count)

@@ -194,7 +194,7 @@ def table_name(name: str) -> str:
     """`schema.table` with each part in quotes."""
     parts = tuple(name.split("."))
     if not all(parts) or "\0" in name:
-        raise Failure("input", f"{name!r} can't be the name of a table")
+        raise Failure("input", f"{name!r} cannot be the name of a table")
     return quoted(*parts)
 
 
@@ -252,7 +252,7 @@ def duckdb_extra(code: str | None) -> dict[str, Any]:
 
 def open_failure(path: str, error: Error) -> Failure:
     parsed = parse_error(error)
-    kind, message = "input", f"the database {path} can't be opened: {parsed.message}"
+    kind, message = "input", f"the database {path} cannot be opened: {parsed.message}"
     if "lock on file" in parsed.message:
         kind, message = "connect", f"the database {path} is open in another process: try again when that has ended"
     elif "does not exist" in parsed.message or "No such file" in parsed.message:

@@ -146,7 +146,7 @@ class FileTarget(TargetEndpoint):
         if not os.path.isdir(folder):
             raise Failure("not_found", f"the folder {folder} does not exist")
         if self.appends and form == "json":
-            raise Failure("input", "rows can't be appended to a JSON list: use jsonl, or `mode: replace`")
+            raise Failure("input", "rows cannot be appended to a JSON list: use jsonl, or `mode: replace`")
 
     def write(self, staging: Staging, rows: StagedRows, progress: TransferProgress) -> int:
         query, options = rows.select(lambda column: for_file(column, self.form)), COPY_OPTIONS[self.form]

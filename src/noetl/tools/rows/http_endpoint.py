@@ -42,7 +42,7 @@ def http_source(staging: Staging, rows: list[dict[str, Any]]) -> SourceEndpoint:
 
 
 class HttpTarget(TargetEndpoint):
-    """A URL that receives each batch as a JSON list. A batch that was sent can't be rolled back."""
+    """A URL that receives each batch as a JSON list. A batch that was sent cannot be rolled back."""
 
     def __init__(self, send: Send, batch_size: int, cancellation: Cancellation) -> None:
         self.send, self.batch_size, self.cancellation = send, batch_size, cancellation

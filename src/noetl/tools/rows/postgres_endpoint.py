@@ -20,9 +20,9 @@ from psycopg.pq.abc import PGconn
 
 from noetl.model.outcome import Failure
 from noetl.sql import Sql, write
-from noetl.tools.postgres_client.conninfo import with_addresses
+from noetl.tools.postgres_client.connections import with_addresses
 from noetl.tools.postgres_client.errors import connect_failure, statement_failure
-from noetl.tools.postgres_client.literals import EMPTY_LIST, literals
+from noetl.tools.postgres_client.values import EMPTY_LIST, literals
 from noetl.tools.rows.blocking import Cancellation
 from noetl.tools.rows.columns import Column, from_postgres, to_postgres
 from noetl.tools.rows.duckdb_database import table_name
@@ -124,7 +124,7 @@ def postgres_text(connection: TransferConnection, sql: Sql, params: Any) -> str:
     try:
         return psycopg.ClientCursor(connection.driver).mogrify(text, params).strip().rstrip(";")
     except (psycopg.DataError, psycopg.ProgrammingError) as error:
-        raise Failure("input", f"`source.params` can't be sent to postgres: {error}") from None
+        raise Failure("input", f"`source.params` cannot be sent to postgres: {error}") from None
 
 
 def describe(connection: TransferConnection, query: str) -> list[Column]:

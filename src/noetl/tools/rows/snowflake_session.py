@@ -224,7 +224,7 @@ def _login_failure(error: Error, where: str) -> Failure:
     refused = str(error.errno or "").startswith(("390", "394")) or (error.sqlstate or "").startswith("28")
     if refused or "Incorrect username" in text:
         return Failure("auth", f"Snowflake rejected the credential: {text}", extra=extra)
-    return Failure("connect", f"Snowflake can't be reached at {where}: {text}", retryable=True, extra=extra)
+    return Failure("connect", f"Snowflake cannot be reached at {where}: {text}", retryable=True, extra=extra)
 
 
 def _message(error: Error) -> str:

@@ -71,7 +71,7 @@ def quoted_name(text: str) -> str:
     """The quoted name that Snowflake makes of an unquoted one: `sales.orders` is `"SALES"."ORDERS"`."""
     parts = text.split(".")
     if not all(parts) or "\0" in text:
-        raise Failure("input", f"{text!r} can't be the name of a table or column")
+        raise Failure("input", f"{text!r} cannot be the name of a table or column")
     return quoted(*map(folded, parts))
 
 

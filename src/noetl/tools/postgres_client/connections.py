@@ -1,4 +1,4 @@
-"""Connections that calls share, for each event loop and connection string.
+"""The connection string of a call, and the connections that calls share, for each event loop and connection string.
 
 A connection returns to the pool clean or not at all: its transaction is rolled back, and settings, role, temporary
 tables and locks are discarded, so that no call sees the session state of another.
@@ -15,20 +15,95 @@ from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import AsyncConnection
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
-from noetl.addresses import anything_is_forbidden
-from noetl.tools.postgres_client.conninfo import with_addresses
+from noetl.addresses import anything_is_forbidden, check_address, checked_addresses
+from noetl.model.outcome import Failure
+from noetl.tools.base import Context
+from noetl.tools.postgres import Inputs
 from noetl.tools.postgres_client.errors import connect_failure
-from noetl.tools.postgres_client.results import ADAPTERS
+from noetl.tools.postgres_client.values import ADAPTERS
 
 SIZE = 16
 IDLE_SECONDS = 60
 CLEAN_SECONDS = 5
+CONNECT_SECONDS = 10
 RETRY_SECONDS = 0.2
 """Before a second attempt to connect; doubled each time."""
+DEFAULT_PORT = "5432"
+NAMES = {"database": "dbname", "username": "user"}
+"""Fields of a credential with another name in libpq."""
+DEFAULTS = {"connect_timeout": CONNECT_SECONDS, "application_name": "noetl", "password": "", "passfile": ""}
+"""Empty passwords keep libpq from sending those of the worker's own environment and files to a server."""
 
 Connection = AsyncConnection[Any]
+
+
+# -- connection strings -----------------------------------------------------------------------------------------------
+
+
+async def conninfo_of(inputs: Inputs, context: Context) -> str:
+    """The connection string, which has the password: no part of it may occur in a message."""
+    dsn = inputs.dsn
+    fields: dict[str, Any] = {}
+    if dsn is None:
+        credential = await context.credential("postgres" if inputs.auth is None else inputs.auth)
+        fields = {NAMES.get(name, name): value for name, value in credential.items() if value is not None}
+        fields.pop("kind", None)
+        dsn = str(fields.pop("dsn", ""))
+        if not dsn and not fields:
+            message = "the credential has no fields: it needs `dsn`, or `host`, `user`, `password`, `database`"
+            raise Failure("auth", message)
+    try:
+        dsn_fields = conninfo_to_dict(dsn)
+    except psycopg.Error:
+        message = "the dsn is invalid: write postgresql://user@host:5432/database, or `host=... dbname=...`"
+        raise Failure("input", message) from None
+    try:
+        return make_conninfo(**{**DEFAULTS, **dsn_fields, **fields, "client_encoding": "utf8"})
+    except psycopg.Error:
+        valid = "host, port, user, password, database, sslmode and the other keywords of libpq"
+        names = ", ".join(sorted(fields))
+        raise Failure("auth", f"the credential has a field that is not one of {valid} (it has {names})") from None
+
+
+def with_addresses(target: str) -> str:
+    """The connection string with a checked address for each host, which is repeated for each of its addresses.
+    ForbiddenAddress or OSError if there is none. Blocks.
+
+    libpq accepts an address beside a name (`hostaddr` beside `host`): it connects to the address and verifies the
+    certificate of the name. So it connects only to checked addresses, even if a DNS response changes meanwhile.
+    """
+    if not anything_is_forbidden():
+        return target
+    fields = conninfo_to_dict(target)
+    hosts, addresses, ports = (
+        [part.strip() for part in str(fields[name]).split(",")] if fields.get(name) else []
+        for name in ("host", "hostaddr", "port")
+    )
+    count = max(len(hosts), len(addresses))
+    if count == 0:  # a socket of this machine, or a host from the worker's environment
+        return target
+    columns = (  # as in libpq, a single port is used for all hosts
+        parts * count if len(parts) == 1 else [*parts, *[""] * (count - len(parts))]
+        for parts in (hosts, addresses, ports or [DEFAULT_PORT])
+    )
+    endpoints = []
+    for host, address, port in zip(*columns, strict=True):
+        checked = [address]
+        if address:
+            check_address(host or address, address)
+        elif host and host[0] not in "/@":
+            checked = checked_addresses(host, port or DEFAULT_PORT)
+        endpoints += [(host, checked_address, port) for checked_address in checked]
+    host, hostaddr, port = (",".join(part) for part in zip(*endpoints, strict=True))
+    return make_conninfo(target, host=host, hostaddr=hostaddr, port=port)
+
+
+# -- pools ------------------------------------------------------------------------------------------------------------
+
+
 _pools: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, ConnectionPool]] = WeakKeyDictionary()
 
 
@@ -42,7 +117,10 @@ def pool_of(target: str) -> ConnectionPool:
 
 async def close_pools() -> None:
     for pool in _pools.pop(asyncio.get_running_loop(), {}).values():
-        await pool.close()
+        while pool.idle:
+            connection, timer = pool.idle.popitem()
+            timer.cancel()
+            await connection.close()
 
 
 class ConnectionPool:
@@ -88,7 +166,7 @@ class ConnectionPool:
         delay = RETRY_SECONDS
         while True:
             try:
-                return await _connect(self.target)
+                return await _open(self.target)
             except (psycopg.Error, OSError, ValueError) as error:  # the last for an invalid host name
                 failure = connect_failure(error)
             reason = failure.outcome.error
@@ -126,14 +204,13 @@ class ConnectionPool:
         connection.pgconn.finish()
         self._remove_if_empty()
 
-    async def close(self) -> None:
-        while self.idle:
-            connection, timer = self.idle.popitem()
-            timer.cancel()
-            await connection.close()
+
+class _AdaptContext:
+    adapters = ADAPTERS
+    connection = None
 
 
-async def _connect(target: str) -> Connection:
+async def _open(target: str) -> Connection:
     if anything_is_forbidden():
         target = await asyncio.to_thread(with_addresses, target)
     connection = await AsyncConnection.connect(
@@ -148,13 +225,6 @@ async def _connect(target: str) -> Connection:
         await connection.close()
         raise
     return connection
-
-
-class _AdaptContext:
-    """Passes our loaders to psycopg."""
-
-    adapters = ADAPTERS
-    connection = None
 
 
 async def _set_formats(connection: Connection) -> None:
