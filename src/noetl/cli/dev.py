@@ -73,8 +73,10 @@ async def _serve(store: Store, listener: socket.socket, token: str, options: Hos
         await asyncio.gather(working, return_exceptions=True)
         beating.cancel()
         await asyncio.gather(beating, return_exceptions=True)
-        await heartbeat.link.store_output()
-        await KINDS.close()
+        try:
+            await heartbeat.link.store_output()
+        finally:
+            await KINDS.close()
 
 
 def _worker(host: RunningServer, log: Log) -> tuple[WorkerLoop, LocalHeartbeat]:
