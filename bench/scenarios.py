@@ -34,8 +34,9 @@ from noetl.server.options import ServerSettings
 from noetl.store.access import Role
 from noetl.store.sqlite import SqliteStore
 from noetl.tools.registry import KINDS
-from noetl.worker.http_link import HttpLink, api, headers
+from noetl.worker.http_link import HttpLink
 from noetl.worker.output import Output
+from noetl.worker.server_client import base_url, headers
 from noetl.worker.wire import HeartbeatRequest, encode
 from noetl.worker.worker import Worker
 from noetl.worker.worker_loop import WorkerLoop
@@ -121,12 +122,12 @@ async def connected(store: SqliteStore, transport: httpx2.AsyncBaseTransport) ->
     """The link of a worker that the server has heard of."""
     secret, clock = token(store, "worker"), SystemClock()
     link = HttpLink(URL, secret, NAME, "default", Output(clock))
-    await link.client.aclose()
-    link.client = httpx2.AsyncClient(base_url=api(URL), headers=headers(secret), transport=transport)
-    await link.call(
+    await link.server.http.aclose()
+    link.server.http = httpx2.AsyncClient(base_url=base_url(URL), headers=headers(secret), transport=transport)
+    await link.server.call(
         "POST", "/heartbeat", encode(HeartbeatRequest(NAME, "default", 1, {}, "localhost", clock.now(), "0"))
     )
-    link.registered.set()
+    link.terms.registered.set()
     return link
 
 

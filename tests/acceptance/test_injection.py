@@ -122,7 +122,7 @@ class Range:
 def _loaded(store: SqliteStore, outcome: Outcome) -> Outcome:
     def whole(value: Any) -> Any:
         if isinstance(value, Reference):
-            return whole(read_value(store, value))
+            return whole(read_value(store.blob, value))
         return {key: whole(item) for key, item in value.items()} if isinstance(value, dict) else value
 
     return Outcome(outcome.status, whole(outcome.result), outcome.error, outcome.extra)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from tests.conformance.memory import MemoryStore
 
 from noetl.access.tokens import new_token
-from noetl.clock import SystemClock, uptime
+from noetl.clock import SystemClock
 from noetl.dsl.compile import load
 from noetl.engine import events as e
 from noetl.engine import leases as lease_rules
@@ -142,18 +142,17 @@ class HttpStand(LocalStand):
 
     def link(self, worker: str = "w1", pool: str = "default") -> HttpLink:
         made = HttpLink(self.url, self.token, worker, pool, self.output)
-        made.registered.set()
+        made.terms.registered.set()
         self.links.append(made)
         return made
 
     async def claim(self, command: Claim, again: bool = False) -> list[Work]:
         asked = wire.ClaimRequest(command.worker, command.pool or "", command.slots, command.id, again=again)
-        link = self.link(command.worker)
-        return await link._accept(wire.decode_works(await link.call("POST", "/claim", wire.encode(asked))), uptime())
+        return wire.decode_works(await self.link(command.worker).server.call("POST", "/claim", wire.encode(asked)))
 
     async def beat(self, worker: str, leases: dict[str, list[int]]) -> tuple[list[tuple[str, int]], list[str]]:
         message = wire.encode(wire.HeartbeatRequest(worker, "default", 4, leases))
-        reply = wire.decode_as(wire.HeartbeatReply, await self.link(worker).call("POST", "/heartbeat", message))
+        reply = wire.decode_as(wire.HeartbeatReply, await self.link(worker).server.call("POST", "/heartbeat", message))
         return reply.revoked, reply.paused
 
 
@@ -394,10 +393,10 @@ class LinkSuite:
             assert more.steps["one"].result == reference
             heavy = Reference(**reference.as_data() | {"size": 1 << 40})
             for one in (link, stand.link("w2")):
-                assert await one.fetch(reference) == value
-                assert await one.fetch_bytes(reference) == content
-                assert isinstance(await one.fetch(heavy), TooLarge)
-                assert isinstance(await one.fetch_bytes(heavy), TooLarge)
+                assert await one.contents.read(reference) == value
+                assert await one.contents.read_json(reference) == content
+                assert isinstance(await one.contents.read(heavy), TooLarge)
+                assert isinstance(await one.contents.read_json(heavy), TooLarge)
             await link.report(execution, done(more))
 
         play(opening, story)

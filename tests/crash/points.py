@@ -24,7 +24,10 @@ PACKAGES = ("host", "runtime", "worker")
 """The parts of noetl that wait for the world."""
 SERVER = ("background", "child_syncer", "heartbeats", "local_heartbeat", "reaper", "recovery", "server_host")
 REMOTE = frozenset(
-    [*SERVER, "stored_work", "sweeper", "unheard", "waiters", "heartbeat", "http_link", "reports", "worker_loop"]
+    [
+        *(*SERVER, "stored_work", "sweeper", "unheard", "waiters"),
+        *("heartbeat", "http_link", "remote_contents", "reports", "server_client", "worker_loop"),
+    ]
 )
 """Modules of servers and their workers: those are killed from outside, in tests/acceptance/modes."""
 AWAIT = ("before", "after")

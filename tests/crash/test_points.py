@@ -27,7 +27,6 @@ BY_NO_PLAYBOOK = {
     "host.dispatcher:Dispatcher.claim:3": "the same",
     "host.dispatcher:Dispatcher.find_all_ready": "only a server scans the store",
     "host.dispatcher:Dispatcher.on_hint": "NATS, which tests/acceptance/modes takes away and brings back",
-    "host.local_link:LocalLink.put_in_bucket": "the same",
     "runtime.contents:Contents.put_in_bucket": "the same",
     "host.local_link:LocalLink.claim:2": "the worker of `noetl dev`, which is killed in tests/acceptance/modes",
     "host.local_link:LocalLink.report:3": "the same",

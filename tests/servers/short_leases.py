@@ -10,7 +10,7 @@ import httpx2
 from noetl.cli.start import main
 from noetl.engine import leases as lease_rules
 from noetl.host import heartbeats, stall
-from noetl.worker import heartbeat, http_link, terms
+from noetl.worker import heartbeat, http_link, server_client, terms
 
 LEASE_SECONDS, GRANT_SECONDS, MARGIN_SECONDS = 6.0, 4.0, 1.0
 BEAT_SECONDS, POLL_SECONDS, STALL_SECONDS = 1.0, 2.0, 1.5
@@ -26,7 +26,7 @@ def shorten() -> None:
     heartbeat.TIMEOUT = httpx2.Timeout(1.0)
     http_link.POLL_SECONDS = POLL_SECONDS
     http_link.POLL = httpx2.Timeout(POLL_SECONDS + 1.0, connect=2.0)
-    http_link.HttpLink.call.__kwdefaults__["limits"] = httpx2.Timeout(3.0, connect=2.0)
+    server_client.ServerClient.call.__kwdefaults__["limits"] = httpx2.Timeout(3.0, connect=2.0)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -13,7 +12,6 @@ from noetl.host.dispatcher import Dispatcher
 from noetl.keychain.keychain import StoredCredential
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan
-from noetl.reference import Reference, TooLarge
 from noetl.worker.output import Output
 from noetl.worker.work import Work
 from noetl.worker.worker import Worker
@@ -31,6 +29,7 @@ class LocalLink:
 
     def __init__(self, dispatcher: Dispatcher, output: Output, pool: str | None = None) -> None:
         self.dispatcher, self.runtime, self.output, self.pool = dispatcher, dispatcher.runtime, output, pool
+        self.contents = self.runtime.contents
         self.reporting: set[tuple[str, int]] = set()
         """Leases with a report in flight; the worker may not list them any more."""
         self._storing = asyncio.Lock()
@@ -87,15 +86,6 @@ class LocalLink:
         file = self.runtime.playbooks.get(digest).file
         mark = file.places.get(part)
         return None if mark is None else (file.name, mark.line)
-
-    async def fetch(self, reference: Reference) -> Any:
-        return await self.runtime.contents.read(reference)
-
-    async def fetch_bytes(self, reference: Reference) -> bytes | TooLarge:
-        return await self.runtime.contents.read_json(reference)
-
-    async def put_in_bucket(self, bucket: str, key: str, content: bytes) -> None:
-        await self.runtime.contents.put_in_bucket(bucket, key, content)
 
     async def credential(self, execution: str, name: str) -> StoredCredential:
         return await self.runtime.credential(name)

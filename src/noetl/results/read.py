@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from hashlib import sha256
 from stat import S_ISREG
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -23,18 +23,14 @@ MAX_HOLES = 1_000_000
 """Maximum items of a loop without a result, which have failed. The engine keeps the error of each in memory, so no loop
 has as many."""
 
+ReadBlob = Callable[[str], bytes | None]
+"""Reads stored bytes by key, such as `Store.blob`."""
 Admit = Callable[[bytes], None]
 """Called with each content before it is decoded; raises to refuse it."""
 
 
 def admit_all(content: bytes) -> None:
     """For readers without a limit beyond the size of the reference."""
-
-
-class BlobReader(Protocol):
-    """Reads stored bytes by key, such as a store."""
-
-    def blob(self, key: str) -> bytes | None: ...
 
 
 class Damaged(NoetlError):
@@ -50,7 +46,7 @@ class Manifest(msgspec.Struct):
     """Chunks whose content contains references."""
 
 
-def read_content(store: BlobReader, kind: str, key: str, size: int | None = None) -> bytes | None:
+def read_content(read_blob: ReadBlob, kind: str, key: str, size: int | None = None) -> bytes | None:
     """The unverified bytes of a reference; None if there are none. A file of another size is not read."""
     match kind:
         case "file":
@@ -61,8 +57,8 @@ def read_content(store: BlobReader, kind: str, key: str, size: int | None = None
             _check_address(key)
             return read_object(key)
         case "nats_object":  # a copy of what is in the database
-            return store.blob(key.rpartition("/")[2])
-    return store.blob(key)
+            return read_blob(key.rpartition("/")[2])
+    return read_blob(key)
 
 
 def _read_file(name: str, size: int | None) -> bytes | None:
@@ -86,14 +82,14 @@ def _check_address(address: str) -> None:
         raise NoetlError("the reference does not point to a stored result")
 
 
-def read_bytes(store: BlobReader, reference: Reference) -> bytes:
-    return _verified(store, reference, reference.size)
+def read_bytes(read_blob: ReadBlob, reference: Reference) -> bytes:
+    return _verified(read_blob, reference, reference.size)
 
 
-def _verified(store: BlobReader, reference: Reference, size: int | None) -> bytes:
+def _verified(read_blob: ReadBlob, reference: Reference, size: int | None) -> bytes:
     name = f"the stored value {reference.digest[:12]}"
     try:
-        content = read_content(store, reference.store, reference.key, size)
+        content = read_content(read_blob, reference.store, reference.key, size)
     except (NoetlError, OSError) as error:
         raise Damaged(f"cannot read {name}: {error}") from error
     if content is None:
@@ -105,26 +101,26 @@ def _verified(store: BlobReader, reference: Reference, size: int | None) -> byte
     return content
 
 
-def read_value(store: BlobReader, reference: Reference, admit: Admit = admit_all) -> Any:
+def read_value(read_blob: ReadBlob, reference: Reference, admit: Admit = admit_all) -> Any:
     """The value; the results of a large loop are joined from their chunks."""
-    content = read_bytes(store, reference)
+    content = read_bytes(read_blob, reference)
     admit(content)
     try:
         if reference.schema_hint == CHUNKS:
-            return _joined(store, msgspec.json.decode(content, type=Manifest), admit)
+            return _joined(read_blob, msgspec.json.decode(content, type=Manifest), admit)
         return decoded(content, reference)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, ValueError) as error:
         raise Damaged(f"cannot decode the stored value {reference.digest[:12]}: {error}") from error
 
 
-def _joined(store: BlobReader, manifest: Manifest, admit: Admit) -> list[Any]:
+def _joined(read_blob: ReadBlob, manifest: Manifest, admit: Admit) -> list[Any]:
     """Results by index; None for items without one."""
     pairs: dict[int, Any] = {}
     marked = set(manifest.marked)
     for key in dict.fromkeys(manifest.chunks):
         hint = HOLDS_REFERENCES if key in marked else ""
         chunk = Reference("db", key, 0, f"sha256:{key}", hint)
-        content = _verified(store, chunk, None)
+        content = _verified(read_blob, chunk, None)
         admit(content)
         pairs.update(decoded(content, chunk))
     if not all(type(index) is int and 0 <= index < manifest.total for index in pairs):
@@ -134,8 +130,8 @@ def _joined(store: BlobReader, manifest: Manifest, admit: Admit) -> list[Any]:
     return [pairs.get(index) for index in range(manifest.total)]
 
 
-def read_json(store: BlobReader, reference: Reference) -> bytes:
+def read_json(read_blob: ReadBlob, reference: Reference) -> bytes:
     """The value as JSON, without decoding it if it is stored in one piece."""
     if reference.schema_hint == CHUNKS or reference.schema_hint.endswith(HOLDS_REFERENCES):
-        return msgspec.json.encode(read_value(store, reference), enc_hook=Reference.as_data)
-    return read_bytes(store, reference)
+        return msgspec.json.encode(read_value(read_blob, reference), enc_hook=Reference.as_data)
+    return read_bytes(read_blob, reference)

@@ -136,6 +136,6 @@ class Audit:
 
     def _content(self, store: str, key: str) -> bytes | None:
         try:
-            return read_content(self.store, store, key)
+            return read_content(self.store.blob, store, key)
         except (NoetlError, OSError) as error:
             raise Unresolved(str(error)) from error

@@ -76,16 +76,16 @@ class Contents:
         if reference.size > limit:
             return TooLarge(f"limit {limit:,}")
         if reference.store == "object":  # an object store must not delay the users of this store
-            return await asyncio.to_thread(read_value, self, reference, admit)
-        return await self.thread.ask(read_value, self, reference, admit)
+            return await asyncio.to_thread(read_value, self.blob, reference, admit)
+        return await self.thread.ask(read_value, self.blob, reference, admit)
 
     async def read_json(self, reference: Reference) -> bytes | TooLarge:
         """The JSON of the value behind a reference."""
         if reference.size > WORKER_BYTES:
             return TooLarge(f"limit {WORKER_BYTES:,}")
         if reference.store == "object":
-            return await asyncio.to_thread(read_json, self.store, reference)
-        return await self.thread.ask(read_json, self.store, reference)
+            return await asyncio.to_thread(read_json, self.store.blob, reference)
+        return await self.thread.ask(read_json, self.store.blob, reference)
 
     async def put_in_bucket(self, bucket: str, key: str, content: bytes) -> None:
         """Copy content that a report is going to store into a bucket of NATS, if there is NATS."""

@@ -177,7 +177,7 @@ class _Trial:
         """The value, with contents in place of references."""
         match value:
             case Reference():
-                return self._resolved(read_value(self.store, value))
+                return self._resolved(read_value(self.store.blob, value))
             case dict():
                 return {key: self._resolved(item) for key, item in value.items()}
             case list() | tuple():

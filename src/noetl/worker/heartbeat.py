@@ -8,7 +8,6 @@ starts under a lease that the server may have granted to others meanwhile (`term
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from threading import Event, Thread
 
@@ -19,7 +18,8 @@ from noetl.clock import uptime
 from noetl.errors import AuthError, Conflict
 from noetl.log import Level
 from noetl.worker import wire
-from noetl.worker.http_link import HttpLink, api, error_of, headers
+from noetl.worker.http_link import HttpLink
+from noetl.worker.server_client import base_url, error_of, headers
 from noetl.worker.terms import HEARTBEAT_SECONDS
 from noetl.worker.worker import Worker
 
@@ -47,54 +47,44 @@ class Heartbeat(Thread):
         seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
         super().__init__(name="noetl-heartbeat", daemon=True)
-        self.client = httpx2.Client(base_url=api(url), headers=headers(token), timeout=TIMEOUT)
-        self.worker, self.link, self.session, self.seconds = worker, link, session, seconds
+        self.client = httpx2.Client(base_url=base_url(url), headers=headers(token), timeout=TIMEOUT)
+        self.worker, self.terms, self.output = worker, link.terms, link.output
+        self.session, self.seconds = session, seconds
         self.on_rejected, self.write_log = on_rejected, write_log
         self.loop = asyncio.get_running_loop()
-        self.unanswered = False
-        self.stopped, self.urgent = Event(), Event()
-        """Whether to stop, and whether to send the next heartbeat at once."""
-        self.number = 0
-        """Heartbeats sent."""
-        link.terms.request_heartbeat = self.send_now
+        self.stopped, self.unanswered = Event(), False
 
     def run(self) -> None:
         with self.client:
             while not self.stopped.is_set():
-                self._pause(self.seconds if self._send() else min(self.seconds, RETRY_SECONDS))
-            while self._send() and len(self.link.output):  # sends the last output, and releases all leases
+                pause = self.seconds if self._send() else min(self.seconds, RETRY_SECONDS)
+                if not self.stopped.is_set() and self.output.waits.wait(pause):
+                    self.output.urgent.wait(min(pause, OUTPUT_SECONDS))
+            while self._send() and len(self.output):  # sends the last output, and releases all leases
                 pass
 
     def stop(self) -> None:
         """Send a last heartbeat and stop."""
         self.stopped.set()
-        self.send_now()
-
-    def send_now(self) -> None:
-        self.urgent.set()
-        self.link.output.waits.set()
-
-    def _pause(self, seconds: float) -> None:
-        """Until the next heartbeat; shorter while output waits."""
-        end = time.monotonic() + seconds
-        while not self.stopped.is_set() and (remaining := end - time.monotonic()) > 0:
-            if self.link.output.waits.wait(remaining):
-                self.urgent.wait(min(remaining, OUTPUT_SECONDS))
-                return
+        self.output.send_now()
 
     def _send(self) -> bool:
         """Whether the server has answered."""
-        self.urgent.clear()
-        lines = self.link.output.take()
+        self.output.urgent.clear()
+        lines = self.output.take()
         leases: dict[str, list[int]] = {}
-        for execution, fence in sorted({*list(self.worker.leases), *list(self.link.held)}):
+        for execution, fence in sorted({*list(self.worker.leases), *list(self.terms.in_flight)}):
             leases.setdefault(execution, []).append(fence)
-        self.number += 1
-        sent, request = uptime(), replace(self.session, leases=leases, lines=lines, number=self.number)
+        self.session = replace(self.session, number=self.session.number + 1)
+        sent, request = uptime(), replace(self.session, leases=leases, lines=lines)
         try:
-            reply = self._post(request)
+            content, kind = wire.encode(request), {"Content-Type": "application/json"}
+            response = self.client.post("/heartbeat", content=content, headers=kind)
+            if not response.is_success:
+                raise error_of(response)
+            reply = wire.decode_as(wire.HeartbeatReply, response.content)
         except Exception as error:  # any error: the next heartbeat may succeed
-            self.link.output.put_back(lines)
+            self.output.put_back(lines)
             self._missed(error)
             return False
         if self.unanswered:
@@ -103,26 +93,17 @@ class Heartbeat(Thread):
         self._in_loop(lambda: self._apply(request, reply, sent))
         return True
 
-    def _post(self, request: wire.HeartbeatRequest) -> wire.HeartbeatReply:
-        content, kind = wire.encode(request), {"Content-Type": "application/json"}
-        response = self.client.post("/heartbeat", content=content, headers=kind)
-        if not response.is_success:
-            raise error_of(response)
-        reply: wire.HeartbeatReply = wire.decode_as(wire.HeartbeatReply, response.content)
-        return reply
-
     def _missed(self, error: Exception) -> None:
         if isinstance(error, AuthError):
             self._in_loop(lambda: self.on_rejected(error))
             return
-        if isinstance(error, Conflict):
+        conflict = isinstance(error, Conflict)
+        if conflict:
             self._in_loop(self._yield)
         if not self.unanswered:
             self.unanswered = True
             reason = str(error) or type(error).__name__
-            self.write_log(
-                "warning", reason if isinstance(error, Conflict) else f"the server does not answer: {reason}"
-            )
+            self.write_log("warning", reason if conflict else f"the server does not answer: {reason}")
 
     # -- in the event loop ------------------------------------------------------------------------------------------
 
@@ -132,15 +113,15 @@ class Heartbeat(Thread):
 
     def _yield(self) -> None:
         """Another process has the worker's name and its leases: drop all work and claim none until it is gone."""
-        self.link.registered.clear()
+        self.terms.registered.clear()
         for execution, fence in list(self.worker.leases):
             self.worker.revoke(execution, fence)
 
     def _apply(self, request: wire.HeartbeatRequest, reply: wire.HeartbeatReply, sent: float) -> None:
         named = {(execution, fence) for execution, fences in request.leases.items() for fence in fences}
-        self.link.terms.renew(named.difference(reply.revoked), sent)
-        self.link.registered.set()
-        self.link.paused_executions = frozenset(reply.paused)
+        self.terms.renew(named.difference(reply.revoked), sent)
+        self.terms.registered.set()
+        self.terms.paused = frozenset(reply.paused)
         for execution, fence in reply.revoked:
             if (execution, fence) in self.worker.leases:  # else the report that ended it is still in flight
                 self.write_log("info", f"lease {fence} of execution {execution} was revoked")

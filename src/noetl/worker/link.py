@@ -12,11 +12,27 @@ from noetl.reference import Reference, TooLarge
 from noetl.worker.work import Work
 
 
+class StoredContents(Protocol):
+    """The content behind references."""
+
+    async def read(self, reference: Reference) -> Any:
+        """The value, its checksum verified, or TooLarge."""
+
+    async def read_json(self, reference: Reference) -> bytes | TooLarge:
+        """The JSON of the value, or TooLarge."""
+
+    async def put_in_bucket(self, bucket: str, key: str, content: bytes) -> None:
+        """Copy content of the next report to a bucket of NATS, if NATS is available."""
+
+
 class Link(Protocol):
     """The engine, in the same process or over HTTP."""
 
     most_content: int | None
     """Maximum size of one content of a report; None: no limit."""
+
+    @property
+    def contents(self) -> StoredContents: ...
 
     async def claim(self, command: Claim) -> list[Work]:
         """Leases on ready work, at most `slots`."""
@@ -33,12 +49,6 @@ class Link(Protocol):
     def paused(self, execution: str) -> bool:
         """Whether an execution must start nothing new, according to the latest heartbeat."""
 
-    async def fetch(self, reference: Reference) -> Any:
-        """The value behind a reference, or TooLarge."""
-
-    async def fetch_bytes(self, reference: Reference) -> bytes | TooLarge:
-        """The JSON of the value behind a reference, or TooLarge."""
-
     def playbook(self, digest: str) -> Playbook:
         """The playbook that a lease belongs to."""
 
@@ -47,9 +57,6 @@ class Link(Protocol):
 
     def place(self, digest: str, part: str) -> tuple[str, int] | None:
         """The file and line of a part of a playbook, if known."""
-
-    async def put_in_bucket(self, bucket: str, key: str, content: bytes) -> None:
-        """Copy content of the next report to a bucket of NATS, if NATS is available."""
 
     async def credential(self, execution: str, name: str) -> StoredCredential:
         """A stored credential, decrypted; NoetlError if there is none."""

@@ -13,7 +13,6 @@ MAX_LINES = 20_000
 """Lines that wait while the server does not answer; further ones are counted and dropped."""
 LINES_PER_MESSAGE = 5_000
 
-
 WriteOutput = Callable[[str, str, str], None]
 """Takes a line of a task: `EXECUTION|TASK`, the stream and the line."""
 
@@ -23,8 +22,8 @@ class Output:
 
     def __init__(self, clock: Clock, max_lines: int | None = MAX_LINES) -> None:
         self.clock, self.max_lines = clock, max_lines
-        self.waits = Event()
-        """Set while there are lines."""
+        self.waits, self.urgent = Event(), Event()
+        """Set while there are lines to send, and while the next message must be sent at once."""
         self._lines: list[LogLine] = []
         self._dropped: Counter[tuple[str, str, str]] = Counter()
         """Number of dropped lines, by execution, task and stream."""
@@ -33,8 +32,12 @@ class Output:
     def __len__(self) -> int:
         return len(self._lines)
 
+    def send_now(self) -> None:
+        """Wake the sender, even if there are no lines."""
+        self.urgent.set()
+        self.waits.set()
+
     def write(self, task: str, stream: str, line: str) -> None:
-        """A line of a task, which is named `EXECUTION|TASK`."""
         execution, _, name = task.partition("|")
         with self._lock:
             if self.max_lines is not None and len(self._lines) >= self.max_lines:

@@ -25,8 +25,6 @@ Compiled = TypeVar("Compiled", bound=Sized)
 
 
 class PlaybookCache(Generic[Compiled]):
-    """Compiled playbooks by digest."""
-
     def __init__(self, playbooks: int = MAX_PLAYBOOKS, size: int = MAX_PLAYBOOK_BYTES) -> None:
         self.max_playbooks, self.max_bytes, self.bytes = playbooks, size, 0
         self.in_memory: WeakValueDictionary[str, Compiled] = WeakValueDictionary()

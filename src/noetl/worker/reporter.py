@@ -33,10 +33,6 @@ class Reporter:
     def is_full(self) -> bool:
         return len(self.facts) > MAX_FACTS
 
-    def blob(self, key: str) -> bytes | None:
-        """Content that is not reported yet."""
-        return self.blobs.get(key)
-
     async def send(self, *, claim: Claim | None = None, last: bool = False, hand_back: bool = False) -> None:
         """Report the collected facts, after the report in flight; Rejected if the lease is void. After the `last`
         report the lease may have ended."""

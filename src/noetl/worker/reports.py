@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from noetl.errors import NoetlError, NotFound
+from noetl.errors import NotFound
 from noetl.worker import wire
+from noetl.worker.server_client import RequestRejected
 
 MAX_REQUESTS = 2
 """Requests in flight at the same time."""
@@ -15,17 +16,9 @@ MAX_REPORTS, MAX_REPORT_BYTES = 200, 2 << 20
 """Reports in one request, and their total size."""
 
 
-class RequestRejected(NoetlError):
-    """The server rejects the request, and would reject it again."""
-
-
 class PendingReport(NamedTuple):
     data: bytes
     answer: asyncio.Future[wire.Verdicts]
-
-    def fail(self, error: Exception) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
 
 
 class Reports:
@@ -51,31 +44,25 @@ class Reports:
     async def _send_all(self) -> None:
         try:
             while batch := self._next_batch():
-                try:
-                    await self._post(batch)
-                except (NotFound, RequestRejected) as error:  # an invalid report must not fail the others
-                    for report in batch:
-                        await self._post_alone(report, error if len(batch) == 1 else None)
-                except Exception as error:
-                    for report in batch:
-                        report.fail(error)
+                await self._post(batch)
         finally:
             self.senders -= 1
 
-    async def _post_alone(self, report: PendingReport, error: Exception | None) -> None:
-        """Send a report of a rejected batch again, unless it was alone there."""
-        try:
-            if error is not None:
-                raise error
-            await self._post([report])
-        except Exception as failure:
-            report.fail(failure)
-
     async def _post(self, batch: Sequence[PendingReport]) -> None:
-        data = await self.post(b"[%b]" % b",".join(report.data for report in batch))
-        verdicts: list[wire.Verdicts] = wire.decode_as(list[wire.Verdicts], data)
-        if len(verdicts) != len(batch):
-            raise wire.BadMessage(f"{len(verdicts)} answers to {len(batch)} reports")
+        try:
+            data = await self.post(b"[%b]" % b",".join(report.data for report in batch))
+            verdicts = wire.decode_as(list[wire.Verdicts], data)
+            if len(verdicts) != len(batch):
+                raise wire.BadMessage(f"{len(verdicts)} answers to {len(batch)} reports")
+        except Exception as error:  # the callers handle it
+            if len(batch) > 1 and isinstance(error, NotFound | RequestRejected):
+                for report in batch:  # an invalid report must not fail the others
+                    await self._post([report])
+                return
+            for report in batch:
+                if not report.answer.done():
+                    report.answer.set_exception(error)
+            return
         for report, verdict in zip(batch, verdicts, strict=True):
             if not report.answer.done():
                 report.answer.set_result(verdict)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import msgspec
 
@@ -36,8 +35,7 @@ class ResultStore:
         try:
             if isinstance(outcome.result, msgspec.Raw):
                 return await self._store_result(plan, outcome)
-            if _has_bytes(outcome.result):
-                outcome = await self._store_bytes(plan, outcome)
+            outcome = await self._store_bytes(plan, outcome)
             limit = plan.task.spec.get("results", {}).get("inline_bytes", self.work.inline_bytes)
             if encoded_size(outcome.result, limit) > limit:
                 return await self._store_result(plan, outcome)
@@ -54,6 +52,8 @@ class ResultStore:
         """Store bytes whatever their size: JSON has none."""
         result = outcome.result
         parts = result if isinstance(result, dict) else {"": result}
+        if not any(isinstance(value, bytes) for value in parts.values()):
+            return outcome
         stored = {
             key: await self._put(plan, reference_to(value, hint=BINARY), value) if isinstance(value, bytes) else value
             for key, value in parts.items()
@@ -80,25 +80,15 @@ class ResultStore:
                 if (fault := fault_of(store["url"])) is not None:
                     raise Failure("not_found", fault)
                 return await asyncio.to_thread(write_object, store["url"], reference, content)
-        most = self.link.most_content
-        if most is not None and len(content) > most:
-            raise _too_large(plan, len(content), most)
+        size, most = len(content), self.link.most_content
+        if most is not None and size > most:
+            message = (
+                f"the result of {plan.kind.name} has {size:,} bytes, and a server accepts at most {most:,} from a "
+                "worker: store it elsewhere (`spec.results.store` of kind `file` or `object`), or return less"
+            )
+            raise Failure("too_large", message, size=size, limit=most)
         self.blobs[reference.key] = content
         if store.get("kind") != "nats_object":
             return reference
-        await self.link.put_in_bucket(bucket_of(store), reference.key, content)
+        await self.link.contents.put_in_bucket(bucket_of(store), reference.key, content)
         return in_bucket(reference, bucket_of(store))
-
-
-def _has_bytes(result: Any) -> bool:
-    if isinstance(result, dict):
-        return any(isinstance(value, bytes) for value in result.values())
-    return isinstance(result, bytes)
-
-
-def _too_large(plan: TaskPlan, size: int, most: int) -> Failure:
-    message = (
-        f"the result of {plan.kind.name} has {size:,} bytes, and a server accepts at most {most:,} from a worker: "
-        "store it elsewhere (`spec.results.store` of kind `file` or `object`), or return less"
-    )
-    return Failure("too_large", message, size=size, limit=most)

@@ -9,7 +9,8 @@ suspended.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from noetl.clock import uptime
 from noetl.engine.leases import LEASE_SECONDS
@@ -28,17 +29,34 @@ Key = tuple[str, int]
 class LeaseTerms:
     """Renewal deadlines of leases, counted from when the worker sent its request, so the server expires them later."""
 
-    def __init__(self, now: Callable[[], float] = uptime) -> None:
-        self.now = now
+    def __init__(self, request_heartbeat: Callable[[], None], now: Callable[[], float] = uptime) -> None:
+        self.request_heartbeat, self.now = request_heartbeat, now
         self.until: dict[Key, float] = {}
-        self.request_heartbeat: Callable[[], None] = lambda: None
-        """Called when a heartbeat is needed at once."""
+        self.in_flight: dict[Key, int] = {}
+        """Leases on their way to the worker or back, which it does not list itself; with a count."""
+        self.paused: frozenset[str] = frozenset()
+        """Executions that must start nothing new."""
+        self.registered = asyncio.Event()
+        """Set when the server has answered a heartbeat. Nothing is claimed before: the first heartbeat revokes the
+        leases of an earlier process of that name."""
         self.answered = asyncio.Event()
 
     def grant(self, leases: Iterable[Key], requested: float) -> None:
         """Add the leases from the response to a request that was sent at that time."""
+        self.until |= dict.fromkeys(leases, requested + GRANT_SECONDS - MARGIN_SECONDS)
+
+    @contextmanager
+    def holding(self, leases: Sequence[Key]) -> Iterator[None]:
+        """Heartbeats inside name these leases."""
         for lease in leases:
-            self.until[lease] = requested + GRANT_SECONDS - MARGIN_SECONDS
+            self.in_flight[lease] = self.in_flight.get(lease, 0) + 1
+        try:
+            yield
+        finally:
+            for lease in leases:
+                self.in_flight[lease] -= 1
+                if not self.in_flight[lease]:
+                    del self.in_flight[lease]
 
     def renew(self, leases: Iterable[Key], sent: float) -> None:
         """Renew the leases that were confirmed by the response to a heartbeat that was sent at that time."""

@@ -12,10 +12,9 @@ from noetl.clock import Clock
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.expression import Sealed, revealed
 from noetl.keychain.keychain import Keychain, open_handle
-from noetl.model.identity import TaskId, action_id
+from noetl.model.identity import action_id
 from noetl.model.outcome import Failure, Outcome, failed
 from noetl.pipeline.host import ParkedCall, ToolCall
-from noetl.pipeline.plan import TaskPlan
 from noetl.pipeline.templates import has_references
 from noetl.reference import BINARY, KEYCHAIN, Reference, TooLarge
 from noetl.results.read import read_json, read_value
@@ -72,7 +71,10 @@ class ToolCaller:
         plan, task, args, redact = call.plan, call.task, call.scope["args"], self.keychain.redactor.redact
         if plan.kind.takes_args:
             args = await self._opened(args)
-        action = action_id(self.work.execution, task)
+        action, source = action_id(self.work.execution, task), None
+        if plan.kind.verbatim:  # where the program text begins, for tracebacks
+            labels = "/".join(part.partition("#")[0] for part in task.path.split("/"))
+            source = self.link.place(self.work.digest, f"{self.work.step}/{labels}/{plan.kind.verbatim[0]}")
         return Context(
             execution=self.work.execution,
             action=action,
@@ -90,18 +92,11 @@ class ToolCaller:
             redact=redact,
             keychain=self.keychain,
             folder=self.folder,
-            source=self._source(plan, task),
+            source=source,
             retries=plan.task.spec.get("retry", 0),
             now=self.clock.now(),
             log=lambda stream, line: self.write_output(f"{self.work.execution}|{task}", stream, redact(line)),
         )
-
-    def _source(self, plan: TaskPlan, task: TaskId) -> tuple[str, int] | None:
-        """Where the task's program text begins, for tracebacks."""
-        if not plan.kind.verbatim:
-            return None
-        labels = "/".join(part.partition("#")[0] for part in task.path.split("/"))
-        return self.link.place(self.work.digest, f"{self.work.step}/{labels}/{plan.kind.verbatim[0]}")
 
     async def _opened(self, value: Any) -> Any:
         """Args with stored values as JSON, which is passed on without decoding it."""
@@ -111,7 +106,7 @@ class ToolCaller:
             if value.schema_hint == BINARY:
                 return value
             local = value.digest in self.reporter.blobs
-            content = read_json(self.reporter, value) if local else await self.link.fetch_bytes(value)
+            content = read_json(self.reporter.blobs.get, value) if local else await self.link.contents.read_json(value)
             return value if isinstance(content, TooLarge) else msgspec.Raw(content)
         if isinstance(value, Sealed):
             return revealed(value)
@@ -125,8 +120,8 @@ class ToolCaller:
         """The value behind a reference; TemplateFailed if it cannot be read."""
         try:
             if reference.digest in self.reporter.blobs:
-                return read_value(self.reporter, reference)
-            return await self.link.fetch(reference)
+                return read_value(self.reporter.blobs.get, reference)
+            return await self.link.contents.read(reference)
         except NoetlError as error:
             raise TemplateFailed(str(error)) from error
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from noetl.engine.commands import Claim, Report
-from noetl.engine.events import Event
 from noetl.errors import NoetlError
 from noetl.model.identity import TaskId
 from noetl.reference import Reference
@@ -25,7 +24,6 @@ from noetl.worker.work import Work
 
 CONTENT_BYTES = 64 << 20
 """Maximum size of one content from a worker, and of one request."""
-
 MOST_FACTS = 30_000
 """Maximum number of events, and of contents, in one report."""
 LONGEST_PATH = 2_000
@@ -34,6 +32,7 @@ LARGEST = 2**53
 """Exclusive upper limit of fences and counts."""
 PREVIEW_BYTES = 8_192
 
+Message = TypeVar("Message")
 Verdict = Literal["accepted", "duplicate", "rejected"]
 """Of a report: accepted; a repeated report, stored once; or rejected and not stored, because the worker does not hold
 the lease or the facts do not follow from it."""
@@ -60,8 +59,6 @@ class ClaimRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReportRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The facts of one lease."""
-
     execution: str
     fence: int
     facts: list[tuple[str, msgspec.Raw]] = []
@@ -83,8 +80,6 @@ class Verdicts(msgspec.Struct, frozen=True):
 
 
 class HeartbeatRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A worker and the leases that it holds."""
-
     worker: str
     pool: str
     slots: int
@@ -107,8 +102,6 @@ class SecretRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HeartbeatReply(msgspec.Struct, frozen=True):
-    """Void leases, and paused executions."""
-
     revoked: list[tuple[str, int]] = []
     paused: list[str] = []
 
@@ -148,8 +141,12 @@ def report_of(request: ReportRequest) -> Report:
         blobs = tuple((key, b64decode(content, validate=True)) for key, content in request.blobs)
     except (NoetlError, ValueError) as error:
         raise BadMessage(f"invalid report: {error}") from None
-    for fact in facts:
-        _check_fact(fact)
+    for fact in facts:  # the engine checks it against the lease later
+        if fact.source != "worker" and fact.name != "step.paused":
+            raise BadMessage(f"workers must not report {fact.name}")
+        task = getattr(fact, "task", None)
+        if isinstance(task, TaskId) and (len(task.path) > LONGEST_PATH or PATH.fullmatch(task.path) is None):
+            raise BadMessage(f"{fact.name}: {task.path[:100]!r} is not the path of a task")
     return Report(
         request.fence,
         facts,
@@ -159,15 +156,6 @@ def report_of(request: ReportRequest) -> Report:
         blobs,
         foreign=True,
     )
-
-
-def _check_fact(fact: Event) -> None:
-    """An event that workers may report. The engine checks it against the lease later."""
-    if fact.source != "worker" and fact.name != "step.paused":
-        raise BadMessage(f"workers must not report {fact.name}")
-    task = getattr(fact, "task", None)
-    if isinstance(task, TaskId) and (len(task.path) > LONGEST_PATH or PATH.fullmatch(task.path) is None):
-        raise BadMessage(f"{fact.name}: {task.path[:100]!r} is not the path of a task")
 
 
 def references_in(value: Any) -> Iterator[Reference]:
@@ -195,11 +183,10 @@ def _check_reference(reference: Reference) -> None:
         raise BadMessage("invalid reference: the key does not end with the hash of the content")
 
 
-def encode(message: Any) -> bytes:
-    return msgspec.json.encode(message)
+encode = msgspec.json.encode
 
 
-def decode_as(kind: Any, data: bytes) -> Any:
+def decode_as(kind: type[Message], data: bytes) -> Message:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError as error:
@@ -207,7 +194,7 @@ def decode_as(kind: Any, data: bytes) -> Any:
 
 
 def encode_works(works: Sequence[Work]) -> bytes:
-    return msgspec.json.encode([encode_work(work) for work in works])
+    return encode([encode_work(work) for work in works])
 
 
 def decode_works(data: bytes) -> list[Work]:

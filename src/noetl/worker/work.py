@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec.structs import replace
 
 from noetl.classic.state import AfterCallProgress
-from noetl.engine.events import Interval, StepRegranted, StepStarted
+from noetl.engine.events import StepRegranted, StepStarted
 from noetl.engine.loops import is_parallel
 from noetl.engine.net import Net, all_tasks
-from noetl.engine.state import Execution, Progress, Run, StepResult
+from noetl.engine.state import Execution, Progress, StepResult
 from noetl.keychain.keychain import NEARBY
 from noetl.model.playbook import Step
 from noetl.reference import KEYCHAIN
+
+Copied = TypeVar("Copied", Progress, AfterCallProgress)
 
 
 class Work(msgspec.Struct):
@@ -58,9 +60,10 @@ class Work(msgspec.Struct):
 
 def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[Any] | None) -> Work:
     """The work of a grant. `items` are all items of the loop."""
-    run = state.runs[event.run]
-    loop = state.net.steps[run.step].step.loop
-    lane = None if items is None or event.items is None else items[event.items[0] : event.items[1]]
+    run, steps = state.runs[event.run], state.steps
+    plan, executor = state.net.steps[run.step], state.net.playbook.executor
+    first, end = event.items or (0, 0)
+    started = ((index, run.item_progress[index]) for index in run.item_progress if first <= index < end)
     return Work(
         execution=state.id,
         digest=state.digest,
@@ -72,21 +75,31 @@ def work_of(state: Execution, event: StepStarted | StepRegranted, items: list[An
         workload=state.workload,
         ctx=dict(run.ctx),
         parallel=is_parallel(state, run),
-        steps=_steps_read(state, run.step),
-        progress=_copied(run.progress) if event.items is None else {},
-        item_progress=_copied_items(run, event.items) if event.items is not None else {},
-        first=event.items[0] if event.items else 0,
-        iterator=loop.iterator if loop else "",
-        items=lane,
-        kept=state.net.steps[run.step].local,
-        pool=state.net.steps[run.step].pool or state.net.playbook.executor.pool,
-        durability=state.net.playbook.executor.durability,
-        inline_bytes=state.net.playbook.executor.inline_bytes,
-        result_store=state.net.playbook.executor.result_store,
-        after_call=_copied_after_call(run.after_call),
+        steps=dict(steps) if plan.reads is None else {name: steps[name] for name in plan.reads if name in steps},
+        progress=_copied_all(run.progress) if event.items is None else {},
+        item_progress={index: _copied_all(pipelines) for index, pipelines in started},
+        first=first,
+        iterator=plan.step.loop.iterator if plan.step.loop else "",
+        items=None if items is None or event.items is None else items[first:end],
+        kept=plan.local,
+        pool=plan.pool or executor.pool,
+        durability=executor.durability,
+        inline_bytes=executor.inline_bytes,
+        result_store=executor.result_store,
+        after_call=None if run.after_call is None else _copied(run.after_call),
         handles=list(state.handles),
         entries=_entries_used(state),
     )
+
+
+def _copied_all(pipelines: dict[str, Progress]) -> dict[str, Progress]:
+    return {prefix: _copied(progress) for prefix, progress in pipelines.items()}
+
+
+def _copied(progress: Copied) -> Copied:
+    """It belongs to the fold; a worker changes its own copy."""
+    fields = ((name, getattr(progress, name)) for name in progress.__struct_fields__)
+    return replace(progress, **{name: value.copy() for name, value in fields if isinstance(value, dict | list)})
 
 
 _USED: WeakKeyDictionary[Net, dict[str, frozenset[str]]] = WeakKeyDictionary()
@@ -116,43 +129,3 @@ def _named(step: Step, names: set[str]) -> Iterator[str]:
                 todo += value
             elif isinstance(value, str):
                 yield from names if "{{" in value and KEYCHAIN in value else names & {value}
-
-
-def _copied_after_call(after: AfterCallProgress | None) -> AfterCallProgress | None:
-    """It belongs to the fold; a worker changes its own copy."""
-    if after is None:
-        return None
-    return replace(
-        after,
-        fired=list(after.fired),
-        batches=list(after.batches),
-        requests=list(after.requests),
-        suppressed=list(after.suppressed),
-    )
-
-
-def _steps_read(state: Execution, step: str) -> dict[str, StepResult]:
-    """The results that the step's tasks read, and no others."""
-    reads = state.net.steps[step].reads
-    if reads is None:
-        return dict(state.steps)
-    return {name: state.steps[name] for name in reads if name in state.steps}
-
-
-def _copied_items(run: Run, items: Interval) -> dict[int, dict[str, Progress]]:
-    return {index: _copied(run.item_progress[index]) for index in run.item_progress if items[0] <= index < items[1]}
-
-
-def _copied(pipelines: dict[str, Progress]) -> dict[str, Progress]:
-    """Progress belongs to the fold; a worker changes its own copy."""
-    return {
-        prefix: replace(
-            progress,
-            visits=dict(progress.visits),
-            iter=dict(progress.iter),
-            tasks=dict(progress.tasks),
-            writes=list(progress.writes),
-            polls=dict(progress.polls),
-        )
-        for prefix, progress in pipelines.items()
-    }

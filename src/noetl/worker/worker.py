@@ -22,8 +22,6 @@ MAX_REDACTORS = 1_000
 
 
 class Worker:
-    """Runs slots until `stop`."""
-
     def __init__(
         self, name: str, link: Link, registry: Registry, clock: Clock, slots: int, write_output: WriteOutput
     ) -> None:
@@ -41,7 +39,6 @@ class Worker:
         """By execution, the latest ones: a secret that one lease has opened may reappear in another."""
 
     def redactor(self, execution: str) -> Redactor:
-        """Redacts the secrets of an execution in this process."""
         redactor = self.redactors.pop(execution, None) or Redactor()
         self.redactors[execution] = redactor
         while len(self.redactors) > MAX_REDACTORS:
@@ -68,20 +65,20 @@ class Worker:
 
     def take(self, works: list[Work]) -> None:
         """Run each piece of work in a slot of its own."""
+
+        def free_slot(task: asyncio.Task[None]) -> None:
+            self.tasks.discard(task)
+            if not task.cancelled() and task.exception() is not None:
+                self.fault = self.fault or task.exception()
+
         for work in works:
             task = asyncio.create_task(self._slot(work))
             self.tasks.add(task)
-            task.add_done_callback(self._free_slot)
-
-    def _free_slot(self, task: asyncio.Task[None]) -> None:
-        self.tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self.fault = self.fault or task.exception()
+            task.add_done_callback(free_slot)
 
     def revoke(self, execution: str, fence: int) -> None:
         """Stop working on a void lease."""
-        task = self.leases.get((execution, fence))
-        if task is not None:
+        if (task := self.leases.get((execution, fence))) is not None:
             task.cancel()
 
     async def stop(self) -> None:

@@ -85,13 +85,8 @@ class WorkerLoop:
         await self.worker.stop()
         self._check_fault()
         if self.rejection is None:
-            await self._hand_back(leases)
-
-    async def _hand_back(self, leases: list[tuple[str, int]]) -> None:
-        report = self.worker.link.report
-        with suppress(TimeoutError, NoetlError):
-            async with asyncio.timeout(HAND_BACK_SECONDS):
-                await asyncio.gather(
-                    *(report(execution, Report(fence, (), hand_back=True)) for execution, fence in leases),
-                    return_exceptions=True,
-                )
+            report = self.worker.link.report
+            returned = (report(execution, Report(fence, (), hand_back=True)) for execution, fence in leases)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HAND_BACK_SECONDS):
+                    await asyncio.gather(*returned, return_exceptions=True)

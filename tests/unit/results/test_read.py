@@ -18,9 +18,6 @@ from noetl.results.stores import in_bucket, is_named, write_file
 class Blobs(dict[str, bytes]):
     """Contents by their keys."""
 
-    def blob(self, key: str) -> bytes | None:
-        return self.get(key)
-
     def keep(self, content: bytes, hint: str = "") -> Reference:
         reference = reference_to(content, hint=hint)
         self[reference.key] = content
@@ -40,15 +37,15 @@ def test_chunks_make_the_list_of_their_loop() -> None:
     reference, content = refer([[1, reference_to(b"1")]])
     blobs[reference.key] = content
     manifest = {"total": 5, "chunks": [plain.key, reference.key], "marked": [reference.key]}
-    found = read_value(blobs, chunked(blobs, manifest))
+    found = read_value(blobs.get, chunked(blobs, manifest))
     assert found == ["a", reference_to(b"1"), None, "d", None]
-    assert b'"a"' in read_json(blobs, chunked(blobs, manifest))
+    assert b'"a"' in read_json(blobs.get, chunked(blobs, manifest))
 
 
 def test_items_that_failed_are_holes() -> None:
     blobs = Blobs()
     one = blobs.keep(canonical([[0, 1]]))
-    assert len(read_value(blobs, chunked(blobs, {"total": MAX_HOLES + 1, "chunks": [one.key]}))) == MAX_HOLES + 1
+    assert len(read_value(blobs.get, chunked(blobs, {"total": MAX_HOLES + 1, "chunks": [one.key]}))) == MAX_HOLES + 1
 
 
 @pytest.mark.parametrize(
@@ -86,7 +83,7 @@ def test_a_manifest_that_makes_no_sense_is_damage(manifest: Any) -> None:
     try:
         for read in (read_value, read_json):
             with pytest.raises(Damaged):
-                read(blobs, reference)
+                read(blobs.get, reference)
         assert tracemalloc.get_traced_memory()[1] < 50 << 20
     finally:
         tracemalloc.stop()
@@ -97,7 +94,7 @@ def test_the_size_of_a_reference_is_that_of_its_content() -> None:
     reference = blobs.keep(b"[1, 2, 3]")
     small = Reference("db", reference.key, 2, reference.checksum)
     with pytest.raises(Damaged, match="9 bytes instead of 2"):
-        read_value(blobs, small)
+        read_value(blobs.get, small)
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -106,7 +103,7 @@ def test_the_size_of_a_reference_is_that_of_its_content() -> None:
 def test_a_file_is_read_where_results_are_written(tmp_path: Path) -> None:
     content = b'{"large": true}'
     reference = write_file(str(tmp_path), reference_to(content), content)
-    assert read_value(Blobs(), reference) == {"large": True}
+    assert read_value(Blobs().get, reference) == {"large": True}
 
 
 def test_a_file_of_another_size_is_not_read(tmp_path: Path) -> None:
@@ -115,7 +112,7 @@ def test_a_file_of_another_size_is_not_read(tmp_path: Path) -> None:
     with open(reference.key, "wb") as file:
         file.truncate(1 << 40)  # a terabyte, of which nothing is on the disk
     with pytest.raises(Damaged, match="1,099,511,627,776 bytes"):
-        read_bytes(Blobs(), reference)
+        read_bytes(Blobs().get, reference)
 
 
 @pytest.mark.parametrize("name", ["secret.txt", "ab/secret.txt", "{hash}", "ab/{hash}", "{two}/{hash}.txt", "pipe"])
@@ -131,14 +128,14 @@ def test_no_other_file_is_read(tmp_path: Path, name: str) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
     with pytest.raises(Damaged):
-        read_bytes(Blobs(), Reference("file", str(path), len(content), known.checksum))
+        read_bytes(Blobs().get, Reference("file", str(path), len(content), known.checksum))
 
 
 @pytest.mark.parametrize("address", ["s3://bucket/secret.txt", "file:///etc/passwd", "http://127.0.0.1/x", "", "x"])
 def test_no_other_object_is_read(address: str) -> None:
     known = reference_to(b"s3cret")
     with pytest.raises(Damaged, match="does not point to a stored result"):
-        read_bytes(Blobs(), Reference("object", address, 6, known.checksum))
+        read_bytes(Blobs().get, Reference("object", address, 6, known.checksum))
 
 
 # -- where a playbook has results written ------------------------------------------------------------------------------

@@ -49,13 +49,13 @@ def test_a_value_is_an_object_named_by_its_hash(s3: S3Server) -> None:
     assert (found.store, found.key) == ("object", f"s3://{bucket}/{listed['Key']}")
     assert (found.size, found.schema_hint) == (listed["Size"], "map")
     assert found.preview == {"keys": ["rows"], "count": 1}
-    assert read_value(MemoryStore(), found) == VALUE
+    assert read_value(MemoryStore().blob, found) == VALUE
 
 
 def test_a_folder_is_a_store_too(tmp_path: Path) -> None:
     found = kept_at(f"file://{tmp_path}/new/large%20ones")
     assert Path(tmp_path, "new", "large ones", found.digest[:2], found.digest).stat().st_size == found.size
-    assert read_value(MemoryStore(), found) == VALUE
+    assert read_value(MemoryStore().blob, found) == VALUE
     assert kept_at(f"file://{tmp_path}/new/large%20ones") == found
 
 
@@ -64,11 +64,11 @@ def test_what_is_missing_or_was_changed_is_noticed(tmp_path: Path) -> None:
     path = Path(found.key.removeprefix("file://"))
     path.write_bytes(path.read_bytes().replace(b"17", b"71", 1))
     with pytest.raises(Damaged, match="checksum"):
-        read_value(MemoryStore(), found)
+        read_value(MemoryStore().blob, found)
     path.unlink()
     assert read_object(found.key) is None
     with pytest.raises(Damaged, match="missing"):
-        read_value(MemoryStore(), found)
+        read_value(MemoryStore().blob, found)
 
 
 def test_a_bucket_that_is_not_there_is_told(s3: S3Server) -> None:
@@ -93,7 +93,7 @@ def test_a_store_that_does_not_answer_is_worth_another_try(s3: S3Server, monkeyp
     with pytest.raises(NoetlError):
         read_object(found.key)
     with pytest.raises(Damaged, match="cannot read"):
-        read_value(MemoryStore(), found)
+        read_value(MemoryStore().blob, found)
 
 
 @pytest.mark.parametrize(

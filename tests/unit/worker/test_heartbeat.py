@@ -75,8 +75,8 @@ def test_a_beat_names_the_worker_and_its_leases(server: Scripted) -> None:
     async def run() -> None:
         async with Bench(server) as bench:
             bench.hold(3)
-            bench.link.held[EXECUTION, 5] = 1
-            bench.link.held["other", 2] = 1
+            bench.link.terms.in_flight[EXECUTION, 5] = 1
+            bench.link.terms.in_flight["other", 2] = 1
             await until(lambda: len(server.of("/heartbeat")) > 2)
 
     asyncio.run(run())
@@ -209,14 +209,14 @@ def test_a_worker_whose_name_another_process_has_drops_its_work_until_that_is_go
     async def run() -> None:
         async with Bench(server) as bench:
             task = bench.hold(3)
-            await until(bench.link.registered.is_set)
+            await until(bench.link.terms.registered.is_set)
             server.answer = lambda asked: (409, {"detail": "another process runs as worker 'w1'"})
             await until(task.done)
             assert task.cancelled()
-            assert not bench.link.registered.is_set()
+            assert not bench.link.terms.registered.is_set()
             bench.worker.leases.clear()
             server.answer = pulse()
-            await until(bench.link.registered.is_set)
+            await until(bench.link.terms.registered.is_set)
             assert bench.log == ["another process runs as worker 'w1'", "the server answers again"]
 
     server.answer = pulse()
@@ -270,10 +270,10 @@ def test_all_lines_are_sent_before_the_heartbeat_stops(server: Scripted, monkeyp
 def test_the_last_beat_says_that_nothing_is_held(server: Scripted) -> None:
     async def run() -> None:
         bench = Bench(server, beat=60)
-        bench.link.held[EXECUTION, 1] = 1
+        bench.link.terms.in_flight[EXECUTION, 1] = 1
         async with bench:
             await until(lambda: server.of("/heartbeat"))
-            bench.link.held.clear()
+            bench.link.terms.in_flight.clear()
 
     asyncio.run(run())
     assert [one.json["leases"] for one in server.of("/heartbeat")] == [{EXECUTION: [1]}, {}]

@@ -22,7 +22,7 @@ from noetl.results.read import Damaged
 from noetl.tools.registry import KINDS
 from noetl.worker.http_link import SEPARATE_BYTES, HttpLink
 from noetl.worker.output import Output
-from noetl.worker.reports import RequestRejected
+from noetl.worker.server_client import RequestRejected
 
 EXECUTION = "0198a000-0000-7000-8000-000000000001"
 TEXT = b"""\
@@ -43,7 +43,7 @@ def with_link(server: Scripted, act: Act) -> Any:
 
     async def run() -> Any:
         link = HttpLink(server.url, "noetl_token", "w1", "blue", Output(SystemClock()))
-        link.registered.set()
+        link.terms.registered.set()
         try:
             async with asyncio.timeout(30):
                 return await act(link)
@@ -136,7 +136,7 @@ def test_one_report_that_makes_no_sense_does_not_take_others_with_it(server: Scr
 
 
 def test_a_defect_of_the_server_is_not_waited_for_for_ever(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noetl.worker.http_link.LAST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("noetl.worker.server_client.LAST_PAUSE_SECONDS", 0.01)
     server.answer = lambda asked: (500, {"title": "A defect of the server"})
     with pytest.raises(RequestRejected, match="answered 500: A defect"):
         with_link(server, lambda link: link.report(EXECUTION, report()))
@@ -158,7 +158,7 @@ def test_what_nobody_waits_for_any_more_is_not_sent(server: Scripted) -> None:
         late.cancel()
         server.start()
         await asyncio.gather(*telling)
-        assert link.held == {}
+        assert link.terms.in_flight == {}
 
     with_link(server, act)
     assert {one["first"] for asked in server.asked for one in asked.json} == {0, 1}
@@ -176,10 +176,10 @@ def test_the_lease_is_named_as_long_as_its_report_is_on_its_way(server: Scripted
     async def act(link: HttpLink) -> None:
         telling = asyncio.create_task(link.report(EXECUTION, report()))
         await asyncio.sleep(0.1)
-        assert list(link.held) == [(EXECUTION, 7)]
+        assert list(link.terms.in_flight) == [(EXECUTION, 7)]
         go_on.set()
         await telling
-        assert link.held == {}
+        assert link.terms.in_flight == {}
 
     with_link(server, act)
 
@@ -231,7 +231,8 @@ def test_stored_values_are_fetched_once_and_verified(server: Scripted) -> None:
     server.answer = lambda asked: (200, content)
 
     async def act(link: HttpLink) -> list[Any]:
-        return [await link.fetch(reference), await link.fetch(reference), await link.fetch_bytes(reference)]
+        contents = link.contents
+        return [await contents.read(reference), await contents.read(reference), await contents.read_json(reference)]
 
     assert with_link(server, act) == [{"rows": [1, 2, 3]}, {"rows": [1, 2, 3]}, content]
     assert [asked.path for asked in server.asked] == [f"/blobs/{reference.key}"]
@@ -239,10 +240,10 @@ def test_stored_values_are_fetched_once_and_verified(server: Scripted) -> None:
 
 def test_stored_values_that_are_missing_or_another_are_said_to_be(server: Scripted) -> None:
     with pytest.raises(Damaged, match="missing"):
-        with_link(server, lambda link: link.fetch(reference_to(b"[1]")))
+        with_link(server, lambda link: link.contents.read(reference_to(b"[1]")))
     server.answer = lambda asked: (200, b"[2]")
     with pytest.raises(Damaged, match="checksum"):
-        with_link(server, lambda link: link.fetch(reference_to(b"[1]")))
+        with_link(server, lambda link: link.contents.read(reference_to(b"[1]")))
 
 
 def test_results_of_a_large_loop_are_put_together_from_their_chunks(server: Scripted) -> None:
@@ -252,13 +253,13 @@ def test_results_of_a_large_loop_are_put_together_from_their_chunks(server: Scri
     stored = dict(zip([*keys, sha256(whole).hexdigest()], [*chunks, whole], strict=True))
     server.answer = lambda asked: (200, stored[asked.path.removeprefix("/blobs/")])
     reference = reference_to(whole, hint="chunks")
-    assert with_link(server, lambda link: link.fetch(reference)) == ["a", "b", "c"]
+    assert with_link(server, lambda link: link.contents.read(reference)) == ["a", "b", "c"]
 
 
 def test_a_value_that_is_too_large_is_not_fetched(server: Scripted) -> None:
     large = Reference("db", "0" * 64, 1 << 40, "")
-    assert isinstance(with_link(server, lambda link: link.fetch(large)), TooLarge)
-    assert isinstance(with_link(server, lambda link: link.fetch_bytes(large)), TooLarge)
+    assert isinstance(with_link(server, lambda link: link.contents.read(large)), TooLarge)
+    assert isinstance(with_link(server, lambda link: link.contents.read_json(large)), TooLarge)
     assert server.asked == []
 
 
@@ -323,7 +324,7 @@ def test_work_that_comes_after_another_process_took_the_name_is_returned(server:
     async def act(link: HttpLink) -> None:
         claiming = asyncio.create_task(link.claim(Claim("w1", 2)))
         await asyncio.sleep(0)
-        link.registered.clear()
+        link.terms.registered.clear()
         assert await claiming == []
 
     with_link(server, act)

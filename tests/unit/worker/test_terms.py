@@ -35,7 +35,7 @@ def is_current(terms: LeaseTerms, lease: tuple[str, int]) -> bool:
 
 def test_a_granted_lease_is_relied_on_until_a_server_may_think_that_it_never_arrived() -> None:
     now = Hand()
-    terms = LeaseTerms(now)
+    terms = LeaseTerms(lambda: None, now)
     terms.grant([LEASE], 1000.0)
     assert (is_current(terms, LEASE), is_current(terms, OTHER)) == (True, False)
     now.at += GRANT_SECONDS - MARGIN_SECONDS
@@ -44,7 +44,7 @@ def test_a_granted_lease_is_relied_on_until_a_server_may_think_that_it_never_arr
 
 def test_a_heartbeat_renews_the_leases_that_it_names_from_when_it_was_sent() -> None:
     now = Hand()
-    terms = LeaseTerms(now)
+    terms = LeaseTerms(lambda: None, now)
     terms.grant([LEASE, OTHER], 1000.0)
     now.at = 1020.0
     terms.renew([LEASE], 1001.0)
@@ -55,7 +55,7 @@ def test_a_heartbeat_renews_the_leases_that_it_names_from_when_it_was_sent() -> 
 
 def test_leases_that_ended_are_forgotten() -> None:
     now = Hand()
-    terms = LeaseTerms(now)
+    terms = LeaseTerms(lambda: None, now)
     for number in range(1000):
         terms.grant([("e1", number)], now.at)
         now.at += 1
@@ -65,11 +65,10 @@ def test_leases_that_ended_are_forgotten() -> None:
 
 def test_whoever_waits_asks_for_a_heartbeat_until_one_renews_the_lease() -> None:
     now = Hand()
-    terms = LeaseTerms(now)
     asked: list[float] = []
+    terms = LeaseTerms(lambda: asked.append(now.at), now)
 
     async def run() -> None:
-        terms.request_heartbeat = lambda: asked.append(now.at)
         waiting = asyncio.create_task(terms.current(LEASE))
         await asyncio.sleep(0)
         terms.renew([OTHER], now.at)

@@ -85,10 +85,9 @@ class Desk:
     def place(self, digest: str, part: str) -> None:
         return None
 
-    async def fetch(self, reference: Any) -> Any:
+    @property
+    def contents(self) -> Any:
         raise AssertionError
-
-    fetch_bytes = fetch
 
     async def credential(self, execution: str, name: str) -> Any:
         raise AssertionError

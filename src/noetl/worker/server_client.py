@@ -1,0 +1,83 @@
+"""Requests of a worker to its server. All are idempotent, so each is repeated until the server answers it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import httpx2
+import msgspec
+
+from noetl.errors import AuthError, Conflict, NoetlError, NotFound
+
+CALL = httpx2.Timeout(15.0, connect=5.0)
+"""Seconds without data after which a connection is dropped and the request is sent again on a new one."""
+FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.05, 2.0
+"""Pause before a request is repeated; doubled each time."""
+MAX_SERVER_ERRORS = 8
+"""Internal server errors after which a request is not repeated."""
+TRANSIENT = frozenset([408, 425, 429, 502, 503, 504])
+"""Status codes after which a request is repeated."""
+
+
+class RequestRejected(NoetlError):
+    """The server rejects the request, and would reject it again."""
+
+
+class ServerClient:
+    def __init__(self, url: str, token: str) -> None:
+        self.http = httpx2.AsyncClient(base_url=base_url(url), headers=headers(token), timeout=CALL)
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None = None,
+        *,
+        again: bytes | None = None,
+        limits: httpx2.Timeout = CALL,
+        kind: str = "application/json",
+    ) -> bytes:
+        """The content of the response; retries until there is one. `again` is the content of repeated requests."""
+        server_errors, pause = 0, FIRST_PAUSE_SECONDS
+        headers = {} if content is None else {"Content-Type": kind}
+        while True:
+            try:
+                response = await self.http.request(method, path, content=content, headers=headers, timeout=limits)
+            except httpx2.TransportError:
+                response = None
+            if response is not None and response.is_success:
+                return response.content
+            if response is not None and response.status_code not in TRANSIENT:
+                server_errors += 1
+                if response.status_code < 500 or server_errors >= MAX_SERVER_ERRORS:
+                    raise error_of(response)
+            await asyncio.sleep(pause * (1 + random.random()))
+            pause = min(LAST_PAUSE_SECONDS, pause * 2)
+            content = again or content
+
+
+def base_url(url: str) -> str:
+    """The URL of the worker protocol."""
+    return f"{url.rstrip('/')}/api/v1/worker"
+
+
+def headers(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def error_of(response: httpx2.Response) -> NoetlError:
+    """The error of a response that is not a success, with the detail of its problem document."""
+    try:
+        problem = msgspec.json.decode(response.content)
+        detail = str(problem.get("detail") or problem["title"])
+    except (msgspec.DecodeError, KeyError, AttributeError):
+        detail = response.text[:200] or response.reason_phrase
+    match response.status_code:
+        case 401 | 403:
+            return AuthError(f"the server rejected this worker's token: {detail}")
+        case 404 | 410:
+            return NotFound(detail)
+        case 409:
+            return Conflict(detail)
+    return RequestRejected(f"the server answered {response.status_code}: {detail}")
