@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.engine.events import Event, target_views
+from noetl.engine.events import RunEvent, target_views
 from noetl.model.outcome import Error
 from noetl.model.playbook import Target
 
 
-class CaseStarted(Event, frozen=True):
+class CaseStarted(RunEvent, frozen=True):
     """The branches of a run are about to be evaluated."""
 
     name, source, entity, status = "case.started", "worker", "case", "in_progress"
 
-    run: str
     trigger_event: str
     """`call.done` or `call.error`, then `step.exit` if nothing has routed by then, or the name of another event."""
     error: Error | None = None
@@ -25,12 +24,11 @@ class CaseStarted(Event, frozen=True):
     """Whether the server found the failure, and revoked the leases of the run."""
 
 
-class CaseEvaluated(Event, frozen=True):
+class CaseEvaluated(RunEvent, frozen=True):
     """Branches were chosen; their chains run in this order."""
 
     name, source, entity = "case.evaluated", "worker", "case"
 
-    run: str
     matched: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
     case_mode: str = ""
@@ -45,22 +43,20 @@ class CaseEvaluated(Event, frozen=True):
         return {"matched": [], "order": [], **payload}
 
 
-class BranchSuppressed(Event, frozen=True):
+class BranchSuppressed(RunEvent, frozen=True):
     """A chosen branch will not run: a `next` before it has ended the step."""
 
     name, source, entity, status = "case.branch.suppressed", "worker", "case", "skipped"
 
-    run: str
     branch: str
     winner_branch: str = ""
 
 
-class NextRequested(Event, frozen=True):
+class NextRequested(RunEvent, frozen=True):
     """A chain has reached a `next`. The server routes when the step ends."""
 
     name, source, entity = "next.requested", "worker", "next"
 
-    run: str
     branch: str
     action: str
     """The label of the `next` in its chain."""

@@ -363,7 +363,7 @@ def _named(links: Sequence[Link], label: str) -> Link | None:
 def _split(task: TaskId) -> tuple[str, str, int]:
     """Prefix, label and visit of a path, which must have the format of the pipeline."""
     try:
-        prefix, label, visit = split_path(task)
+        prefix, label, visit = split_path(task.path)
     except ValueError:
         refuse(f"{task.path[:200]!r} is not the path of a task")
     if f"{prefix}{label}#{visit}" != task.path:

@@ -32,11 +32,26 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        EVENTS[cls.name] = cls
+        if cls.name:
+            EVENTS[cls.name] = cls
 
     def view(self, payload: dict[str, Any]) -> dict[str, Any]:
         """The payload of an envelope, made of the fields that differ from their defaults."""
         return payload
+
+
+class RunEvent(Event, frozen=True):
+    """Base of the events of a step run."""
+
+    run: str
+
+
+class TaskEvent(Event, frozen=True):
+    """Base of the events of a task."""
+
+    source = "worker"
+
+    task: TaskId
 
 
 def target_views(targets: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -178,23 +193,21 @@ class TokenDenied(Event, frozen=True):
     """An admission rule that could not be evaluated; the execution fails."""
 
 
-class StepScheduled(Event, frozen=True):
+class StepScheduled(RunEvent, frozen=True):
     """Tokens were consumed, and the step can run."""
 
     name, entity, status = "step.scheduled", "step", "in_progress"
 
-    run: str
     tokens: tuple[int, ...] = ()
     args: dict[str, Any] = {}
     """Of the final step, which has no token."""
 
 
-class StepStarted(Event, frozen=True):
+class StepStarted(RunEvent, frozen=True):
     """A worker got a lease on the run, or on some of its iterations."""
 
     name, entity, status = "step.started", "step", "in_progress"
 
-    run: str
     fence: int
     worker: str = ""
     items: Interval | None = None
@@ -206,12 +219,11 @@ class StepStarted(Event, frozen=True):
     """Of a loop: the lane length from here on."""
 
 
-class StepRegranted(Event, frozen=True):
+class StepRegranted(RunEvent, frozen=True):
     """A lease was lost, and its work was granted again."""
 
     name, entity, status = "step.regranted", "step", "in_progress"
 
-    run: str
     fence: int
     reason: str
     worker: str = ""
@@ -224,7 +236,7 @@ class StepRegranted(Event, frozen=True):
     """Of a loop: the lane length from here on."""
 
 
-class StepPaused(Event, frozen=True):
+class StepPaused(RunEvent, frozen=True):
     """A lease ended before its run: it was lost or returned, or the run waits for something.
 
     `until` says for what: `signal`, `child` or `retry`; then `index` is the iteration that waits, and `chain` the
@@ -233,7 +245,6 @@ class StepPaused(Event, frozen=True):
 
     name, entity, status = "step.paused", "step", "paused"
 
-    run: str
     fence: int
     reason: Literal["lost", "returned", "waiting"]
     index: int | None = None
@@ -246,12 +257,11 @@ class StepPaused(Event, frozen=True):
     chain: str = ""
 
 
-class StepResumed(Event, frozen=True):
+class StepResumed(RunEvent, frozen=True):
     """A run has received what it waited for, and can be granted again."""
 
     name, entity, status = "step.resumed", "step", "in_progress"
 
-    run: str
     index: int | None = None
     outcome: Outcome | None = None
     """The outcome of the waiting task; None if it is retried."""
@@ -259,21 +269,19 @@ class StepResumed(Event, frozen=True):
     """The id of the signal that was consumed."""
 
 
-class StepDone(Event, frozen=True):
+class StepDone(RunEvent, frozen=True):
     """A run succeeded."""
 
     name, source, entity = "step.done", "worker", "step"
 
-    run: str
     result: Any = None
 
 
-class StepFailed(Event, frozen=True):
+class StepFailed(RunEvent, frozen=True):
     """A run failed."""
 
     name, source, entity, status = "step.failed", "worker", "step", "error"
 
-    run: str
     error: Error
     task: str | None = None
     attempt: int = 0
@@ -281,12 +289,11 @@ class StepFailed(Event, frozen=True):
     """The step handled the failure itself."""
 
 
-class NextEvaluated(Event, frozen=True):
+class NextEvaluated(RunEvent, frozen=True):
     """Where a run leads was decided: along the arcs listed. The fields after `error` belong to classic steps."""
 
     name, entity = "next.evaluated", "next"
 
-    run: str
     on: str
     selected: tuple[int, ...] = ()
     error: dict[str, Any] | None = None
@@ -308,12 +315,11 @@ class NextEvaluated(Event, frozen=True):
 # -- loops ----------------------------------------------------------------------------------------------------------
 
 
-class LoopStarted(Event, frozen=True):
+class LoopStarted(RunEvent, frozen=True):
     """The collection of a loop was evaluated and stored."""
 
     name, entity, status = "loop.started", "loop", "in_progress"
 
-    run: str
     total: int
     items: Any = None
     """The collection itself if it is small, else a reference."""
@@ -321,45 +327,41 @@ class LoopStarted(Event, frozen=True):
     """The first lane length."""
 
 
-class IterationStarted(Event, frozen=True):
+class IterationStarted(RunEvent, frozen=True):
     """An item has started."""
 
     name, source, entity, status = "loop.iteration.started", "worker", "loop", "in_progress"
 
-    run: str
     index: int
 
 
-class IterationDone(Event, frozen=True):
+class IterationDone(RunEvent, frozen=True):
     """An item succeeded."""
 
     name, source, entity = "loop.iteration.done", "worker", "loop"
 
-    run: str
     index: int
     result: Any = None
     chunk: Any = None
     """A reference to the results that are stored as a chunk with this one."""
 
 
-class IterationFailed(Event, frozen=True):
+class IterationFailed(RunEvent, frozen=True):
     """An item failed."""
 
     name, source, entity, status = "loop.iteration.failed", "worker", "loop", "error"
 
-    run: str
     index: int
     error: Error
     task: str | None = None
     attempt: int = 0
 
 
-class LoopDone(Event, frozen=True):
+class LoopDone(RunEvent, frozen=True):
     """All items have ended."""
 
     name, entity = "loop.done", "loop"
 
-    run: str
     total: int
     ok: int
     failed: int
@@ -369,21 +371,19 @@ class LoopDone(Event, frozen=True):
 # -- tasks ----------------------------------------------------------------------------------------------------------
 
 
-class TaskStarted(Event, frozen=True):
+class TaskStarted(TaskEvent, frozen=True):
     """A tool is about to be called."""
 
-    name, source, entity, status = "task.started", "worker", "task", "in_progress"
+    name, entity, status = "task.started", "task", "in_progress"
 
-    task: TaskId
     attempt: int = 1
 
 
-class TaskDone(Event, frozen=True):
+class TaskDone(TaskEvent, frozen=True):
     """A call has its outcome (or was skipped), and the policy decided what follows."""
 
-    name, source, entity = "task.done", "worker", "task"
+    name, entity = "task.done", "task"
 
-    task: TaskId
     attempt: int
     outcome: Outcome
     do: str
@@ -409,44 +409,40 @@ class SinkProcessed(TaskDone, frozen=True):
     name, entity = "sink.processed", "sink"
 
 
-class TaskRetryScheduled(Event, frozen=True):
+class TaskRetryScheduled(TaskEvent, frozen=True):
     """The task will run again when it is due."""
 
-    name, source, entity, status = "task.retry.scheduled", "worker", "task", "in_progress"
+    name, entity, status = "task.retry.scheduled", "task", "in_progress"
 
-    task: TaskId
     attempt: int
     """The next attempt."""
     due: float = 0.0
 
 
-class PollStarted(Event, frozen=True):
+class PollStarted(TaskEvent, frozen=True):
     """A call is repeated until its result is ready."""
 
-    name, source, entity, status = "poll.started", "worker", "poll", "in_progress"
+    name, entity, status = "poll.started", "poll", "in_progress"
 
-    task: TaskId
     due: float | None = None
     """When it times out."""
 
 
-class PollIteration(Event, frozen=True):
+class PollIteration(TaskEvent, frozen=True):
     """The result of a call of a poll was evaluated."""
 
-    name, source, entity, status = "poll.iteration", "worker", "poll", "in_progress"
+    name, entity, status = "poll.iteration", "poll", "in_progress"
 
-    task: TaskId
     iteration: int
     """From 1."""
     ready: bool = False
 
 
-class PollFinished(Event, frozen=True):
+class PollFinished(TaskEvent, frozen=True):
     """A poll has ended: the result is ready, or it failed or timed out."""
 
-    name, source, entity = "poll.finished", "worker", "poll"
+    name, entity = "poll.finished", "poll"
 
-    task: TaskId
     iterations: int
     reason: Literal["ready", "exhausted", "deadline", "failed"] = "ready"
 

@@ -13,7 +13,6 @@ from noetl.engine.loops import lane_length, next_lane, return_lane, take_items
 from noetl.engine.state import WHOLE_RUN, Execution, Handlers, Lease, Parked, Run
 from noetl.engine.step_runs import has_room, refresh_ready
 from noetl.engine.timer_keys import RunTimeout, WaitLimit
-from noetl.model.identity import TaskId
 from noetl.model.outcome import Error
 
 if TYPE_CHECKING:
@@ -87,8 +86,7 @@ def lose_lease(decision: Decision, fence: int) -> None:
 
 def count_fact(state: Execution, event: e.Event) -> None:
     """Count a worker's event under its lease, so that a repeated report is accepted once."""
-    task: Any = getattr(event, "task", None)
-    place: Any = task if isinstance(task, TaskId) else event
+    place: Any = event.task if isinstance(event, e.TaskEvent) else event
     run = state.runs.get(place.run)
     if run is None:
         return
@@ -97,10 +95,10 @@ def count_fact(state: Execution, event: e.Event) -> None:
         if rules is not None and rules.is_server_event(state, event):
             return
     fence = run.fence
-    if run.loop is not None and fence is None:
+    if fence is None and run.loop is not None:
         fence = run.loop.lane_at(getattr(place, "index", None))
-    if fence is not None and (lease := state.leases.get(fence)) is not None:
-        lease.facts += 1
+    if fence in state.leases:
+        state.leases[fence].facts += 1
 
 
 def _granted(state: Execution, event: e.StepStarted | e.StepRegranted, at: float) -> None:

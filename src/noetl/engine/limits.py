@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from noetl.engine.events import Event
+from noetl.engine.events import Event, IterationStarted, TaskStarted
 from noetl.reference import Reference, refer
 
 EVENT_BYTES = 60_000
@@ -24,6 +24,8 @@ KEPT_TEXTS = frozenset(["message", "reason", "type", "key"])
 Path = tuple[str | int, ...]
 Blobs = list[tuple[str, bytes]]
 SIZED = (str, list, dict)
+SMALL = frozenset([IterationStarted, TaskStarted])
+"""Events that hold nothing but ids."""
 
 
 class EventTooLarge(Exception):
@@ -32,8 +34,7 @@ class EventTooLarge(Exception):
 
 def shrink(event: Event, blobs: Blobs) -> Event:
     """The event, its largest values replaced by references until it is small enough; `blobs` gets their content."""
-    size = encoded_size(event, EVENT_BYTES)
-    if size <= EVENT_BYTES:
+    if type(event) in SMALL or encoded_size(event, EVENT_BYTES) <= EVENT_BYTES:
         return event
     size = encoded_size(event, 1 << 62)
     parts = sorted(

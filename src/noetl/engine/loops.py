@@ -203,12 +203,15 @@ def _iteration_started(state: Execution, event: e.IterationStarted, at: float) -
 
 def _iteration_done(state: Execution, event: e.IterationDone, at: float) -> None:
     run, loop = _finish_iteration(state, event.run, event.index, at)
+    collect = state.net.steps[run.step].step.loop.collect  # type: ignore[union-attr]
+    if collect and loop.implied_chunks:
+        event = upcast.with_chunk(loop, event)
     loop.ok += 1
     if event.chunk is not None:
         loop.chunks.append(event.chunk)
         loop.results.clear()
         loop.bytes = 0
-    elif state.net.steps[run.step].step.loop.collect:  # type: ignore[union-attr]
+    elif collect:
         loop.results.append((event.index, event.result))
         loop.bytes += encoded_size(event.result, BYTES_PER_CHUNK)
 
@@ -230,17 +233,13 @@ def _finish_iteration(state: Execution, name: str, index: int, at: float) -> tup
         last = loop.lanes[fence][1]
         if index + 1 < last:
             loop.lanes[fence] = (index + 1, last)
-        else:
-            _end_lane(state, loop, fence, at)
+            return run, loop
+        del loop.lanes[fence]
+        lease = state.leases.pop(fence, None)
+        if lease is not None:
+            loop.lane_seconds.append(max(0.0, at - lease.since))
     refresh_ready(state, run)
     return run, loop
-
-
-def _end_lane(state: Execution, loop: LoopState, fence: int, at: float) -> None:
-    del loop.lanes[fence]
-    lease = state.leases.pop(fence, None)
-    if lease is not None:
-        loop.lane_seconds.append(max(0.0, at - lease.since))
 
 
 def is_parallel(state: Execution, run: Run) -> bool:

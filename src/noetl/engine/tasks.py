@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from noetl.engine import events as e
@@ -62,7 +63,7 @@ def accept_task(decision: Decision, fence: int, fact: e.TaskDone) -> None:
 def _targets(state: Execution, fact: e.TaskDone) -> Iterator[tuple[dict[str, Any], Sequence[Write]]]:
     """What the outcome is written to, and its writes there."""
     run, task = state.runs[fact.task.run], fact.task
-    progress = run.pipelines(task.index).get(split_path(task)[0])
+    progress = run.pipelines(task.index).get(split_path(task.path)[0])
     yield (progress.iter if progress is not None else {}), fact.set_iter
     yield state.ctx, fact.set_ctx
     inner = inner_writes(run, task) if is_iterator(state, run, task) else []
@@ -127,9 +128,10 @@ def _patch_problem(state: Execution, fact: e.TaskDone, contents: dict[str, Any])
 # -- events ---------------------------------------------------------------------------------------------------------
 
 
-def split_path(task: TaskId) -> tuple[str, str, int]:
+@lru_cache(1_024)
+def split_path(path: str) -> tuple[str, str, int]:
     """Prefix, label and visit of a task's path."""
-    prefix, slash, last = task.path.rpartition("/")
+    prefix, slash, last = path.rpartition("/")
     label, _, visit = last.rpartition("#")
     return prefix + slash, label, int(visit)
 
@@ -137,7 +139,7 @@ def split_path(task: TaskId) -> tuple[str, str, int]:
 def _started(state: Execution, event: e.TaskStarted, at: float) -> None:
     run = state.runs[event.task.run]
     run.losses.pop(WHOLE_RUN if event.task.index is None else event.task.index, None)
-    prefix, label, visit = split_path(event.task)
+    prefix, label, visit = split_path(event.task.path)
     progress = run.progress_of(event.task.index, prefix)
     progress.at, progress.attempt, progress.started, progress.due = label, event.attempt, True, None
     progress.visits[label] = visit
@@ -145,7 +147,7 @@ def _started(state: Execution, event: e.TaskStarted, at: float) -> None:
 
 def _done(state: Execution, event: e.TaskDone, at: float) -> None:
     run, sink = state.runs[event.task.run], isinstance(event, e.SinkProcessed)
-    prefix, label, visit = split_path(event.task)
+    prefix, label, visit = split_path(event.task.path)
     progress = run.progress_of(event.task.index, prefix)
     progress.started, progress.delivered = False, None
     writes, step = event.set_ctx, state.net.steps[run.step]
@@ -227,18 +229,18 @@ def _leave_inner(run: Run, task: TaskId, again: bool) -> None:
 
 
 def _retry_scheduled(state: Execution, event: e.TaskRetryScheduled, at: float) -> None:
-    prefix, label, _ = split_path(event.task)
+    prefix, label, _ = split_path(event.task.path)
     progress = state.runs[event.task.run].progress_of(event.task.index, prefix)
     progress.at, progress.attempt, progress.started, progress.due = label, event.attempt, False, event.due
 
 
 def _poll_started(state: Execution, event: e.PollStarted, at: float) -> None:
-    prefix, label, visit = split_path(event.task)
+    prefix, label, visit = split_path(event.task.path)
     state.runs[event.task.run].progress_of(event.task.index, prefix).polls[label] = PollState(visit, event.due)
 
 
 def _poll_finished(state: Execution, event: e.PollFinished, at: float) -> None:
-    prefix, label, _ = split_path(event.task)
+    prefix, label, _ = split_path(event.task.path)
     state.runs[event.task.run].progress_of(event.task.index, prefix).polls.pop(label, None)
 
 

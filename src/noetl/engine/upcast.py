@@ -48,13 +48,9 @@ def _lane(loop: LoopState) -> int:
     return length
 
 
-def _iteration_done(state: Execution, event: e.IterationDone, at: float) -> e.IterationDone:
-    loop = state.runs[event.run].loop
-    if event.chunk is not None or loop is None or not loop.implied_chunks:
-        return event
-    if not state.net.steps[state.runs[event.run].step].step.loop.collect:  # type: ignore[union-attr]
-        return event
-    if not implies_chunk(loop, event.result):
+def with_chunk(loop: LoopState, event: e.IterationDone) -> e.IterationDone:
+    """The event with the chunk that it completes."""
+    if event.chunk is not None or not implies_chunk(loop, event.result):
         return event
     pairs = [[index, result] for index, result in [*loop.results, (event.index, event.result)]]
     return replace(event, chunk=refer(pairs)[0])
@@ -70,6 +66,5 @@ def _timer_fired(state: Execution, event: e.TimerFired, at: float) -> e.TimerFir
 UPCASTERS: dict[type[e.Event], Callable[[Execution, Any, float], Any]] = {
     e.StepStarted: _grant,
     e.StepRegranted: _grant,
-    e.IterationDone: _iteration_done,
     e.TimerFired: _timer_fired,
 }

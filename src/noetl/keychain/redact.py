@@ -79,6 +79,10 @@ class Redactor:
             hidden: Any = failed("input", message) if isinstance(value, Outcome) else HIDDEN
             return cast(Value, hidden)
 
+    @property
+    def has_secrets(self) -> bool:
+        return bool(self._gates)
+
     async def redact_apart(self, value: Value, /) -> Value:
         """The same, in a thread where the value is large."""
         import asyncio

@@ -56,10 +56,11 @@ class Pipeline:
         """Run to the end, to a failure, or to a wait."""
         progress, plans = self.progress, self.plan.tasks
         label: str | None = progress.at or self.plan.first
-        try:
-            await self._resume()
-        except (TemplateError, BadPatch) as error:
-            return Failed(template_error(error), label or "", progress.attempt)
+        if progress.tasks or progress.iter or progress.writes or progress.due is not None:
+            try:
+                await self._resume()
+            except (TemplateError, BadPatch) as error:
+                return Failed(template_error(error), label or "", progress.attempt)
         fresh = not progress.started and progress.attempt == 1 and progress.delivered is None
         if progress.failure is not None:
             return Failed(*progress.failure)

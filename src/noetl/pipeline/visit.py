@@ -55,7 +55,10 @@ class Visit:
         first = self.attempt == 1 and not progress.started and progress.delivered is None
         while True:
             try:
-                await templates.evaluate(self._enter, inputs=True)
+                if plan.args is None:
+                    self._enter()
+                else:
+                    await templates.evaluate(self._enter, inputs=True)
                 if first and plan.skips:
                     skip = await templates.evaluate(lambda: first_match(plan.skips, scope))
                     if skip is not None:

@@ -161,6 +161,8 @@ def _encode_by_value(event: Event) -> bytes:
 
 def _checked(value: Any, path: Path) -> Any:
     """The value with references marked and keys escaped; Unstorable if a part cannot be stored."""
+    if type(value) is int and SMALLEST <= value <= LARGEST:
+        return value
     match value:
         case None | bool():
             return value

@@ -19,6 +19,8 @@ from noetl.store.store import Snapshot
 FORMAT = b'{"format":2,'
 """How a snapshot begins whose state this version can read. Others are ignored, and the log is folded instead."""
 
+SCALARS = frozenset([str, int, float, bool, type(None)])
+
 
 def freeze(state: Execution) -> bytes:
     """The state, ready to be stored. Its net comes from the playbook."""
@@ -48,7 +50,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple) and not isinstance(value, Reference):
-        return [plain(item) for item in value]
+        return [item if type(item) in SCALARS else plain(item) for item in value]
     return value
 
 

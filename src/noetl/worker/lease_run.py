@@ -15,7 +15,7 @@ from noetl.pipeline.run import Pipeline
 from noetl.reference import KeychainView
 from noetl.scope import Scope, StepsView
 from noetl.worker.reporter import Reporter
-from noetl.worker.result_store import ResultStore
+from noetl.worker.result_store import ResultStore, is_small
 from noetl.worker.tool_call import ToolCaller
 from noetl.worker.work import Work
 
@@ -45,6 +45,16 @@ class LeaseRun:
         self.content, self.secret = self.tools.content, self.tools.secret
         self.now, self.sleep = worker.clock.now, worker.clock.sleep
         self.add_fact, self.stored = self.reporter.facts.append, self.reporter.send
+        self.base = Scope(
+            workload=work.workload,
+            ctx=work.ctx,
+            args=work.args,
+            args_by=work.args_by,
+            steps=StepsView(work.steps),
+            keychain=KeychainView(),
+            execution_id=work.execution,
+        )
+        """What the templates of all its pipelines see."""
 
     async def _credential(self, name: str) -> StoredCredential:
         return await self.worker.link.credential(self.work.execution, name)
@@ -122,21 +132,14 @@ class LeaseRun:
 
     def _pipeline(self, index: int | None, iteration: dict[str, Any]) -> Pipeline:
         work = self.work
-        scope = Scope(
-            workload=work.workload,
-            ctx=dict(work.ctx) if work.parallel else work.ctx,
-            args=work.args,
-            args_by=work.args_by,
-            iter=iteration,
-            steps=StepsView(work.steps),
-            tasks={},
-            keychain=KeychainView(),
-            execution_id=work.execution,
-        )
-        pipelines = work.progress if index is None else work.item_progress.get(index, {})
+        scope = Scope(self.base, iter=iteration, tasks={})
+        if work.parallel:
+            scope["ctx"] = dict(work.ctx)
+        pipelines = work.progress if index is None else work.item_progress.get(index)
+        if not pipelines:
+            return Pipeline(self.plan, work.run, scope, Progress(), self, index)
         inner = {prefix: progress for prefix, progress in pipelines.items() if prefix}
-        progress = pipelines.get("") or Progress()
-        return Pipeline(self.plan, work.run, scope, progress, self, index, "", inner)
+        return Pipeline(self.plan, work.run, scope, pipelines.get("") or Progress(), self, index, "", inner)
 
     # -- host of pipelines ------------------------------------------------------------------------------------------
 
@@ -149,5 +152,7 @@ class LeaseRun:
 
     async def call(self, call: ToolCall) -> Outcome:
         """Call the tool; secrets in its outcome are redacted, and a large result becomes a reference."""
-        outcome = await self.keychain.redactor.redact_apart(await self.tools.call(call))
-        return await self.results.store(call.plan, outcome)
+        outcome = await self.tools.call(call)
+        if self.keychain.redactor.has_secrets:
+            outcome = await self.keychain.redactor.redact_apart(outcome)
+        return outcome if is_small(outcome.result) else await self.results.store(call.plan, outcome)

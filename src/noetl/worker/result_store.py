@@ -18,8 +18,11 @@ from noetl.worker.work import Work
 
 SHAPES = {b"{": "map", b"[": "list", b'"': "text"}
 """Hints about JSON by its first byte."""
-SCALARS = frozenset([bool, type(None)])
-"""Types of results that are small and storable as they are."""
+
+
+def is_small(result: object) -> bool:
+    """Whether a result is part of an event as it is."""
+    return result is None or type(result) is bool or (type(result) is int and -(2**63) <= result < 2**63)
 
 
 class ResultStore:
@@ -30,8 +33,6 @@ class ResultStore:
 
     async def store(self, plan: TaskPlan, outcome: Outcome) -> Outcome:
         """The outcome with a result that can be part of an event; an error if it cannot be stored."""
-        if type(outcome.result) in SCALARS:
-            return outcome
         try:
             if isinstance(outcome.result, msgspec.Raw):
                 return await self._store_result(plan, outcome)

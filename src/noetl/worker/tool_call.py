@@ -43,7 +43,13 @@ class ToolCaller:
             return failed("not_found", f"this version cannot run tools of kind {plan.kind.name!r}")
         try:
             inputs = msgspec.convert(call.inputs, plan.kind.inputs, strict=False)
-            context = await self._context(call)
+            args = call.scope["args"]
+            if plan.kind.takes_args:
+                args = await self._opened(args)
+            own_args = {key: args[key] for key in plan.task.args}
+            if own_args:
+                own_args = await self._opened(own_args)
+            context = self._context(call, args, own_args)
         except (msgspec.ValidationError, TemplateFailed) as error:
             return failed("input", f"{plan.kind.name}: {error}")
         limit = plan.timeout if isinstance(plan.timeout, (int, float)) else None
@@ -67,10 +73,8 @@ class ToolCaller:
             last = traceback.extract_tb(error.__traceback__)[-1]
             return failed("internal", f"{type(error).__name__}: {error} ({last.name}:{last.lineno})")
 
-    async def _context(self, call: ToolCall) -> Context:
-        plan, task, args, redact = call.plan, call.task, call.scope["args"], self.keychain.redactor.redact
-        if plan.kind.takes_args:
-            args = await self._opened(args)
+    def _context(self, call: ToolCall, args: dict[str, Any], own_args: dict[str, Any]) -> Context:
+        plan, task, redact = call.plan, call.task, self.keychain.redactor.redact
         action, source = action_id(self.work.execution, task), None
         if plan.kind.verbatim:  # where the program text begins, for tracebacks
             labels = "/".join(part.partition("#")[0] for part in task.path.split("/"))
@@ -85,7 +89,7 @@ class ToolCaller:
             timeout=plan.timeout,
             args=args,
             prev=call.scope["_prev"],
-            own_args=await self._opened({key: args[key] for key in plan.task.args}) if plan.task.args else {},
+            own_args=own_args,
             spec=plan.task.spec,
             bound=call.bound,
             credential=self.keychain.credential,

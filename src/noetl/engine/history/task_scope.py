@@ -56,7 +56,7 @@ def _find(tasks: Sequence[Task], labels: Sequence[str]) -> Task | None:
 def task_scope(state: Execution, event: e.TaskDone, at: float) -> Scope:
     """The names that rules could read, `outcome` among them."""
     run, task = state.runs[event.task.run], event.task
-    prefix, label, _ = split_path(task)
+    prefix, label, _ = split_path(task.path)
     scope = Scope(
         workload=state.workload,
         ctx=_ctx(state, run, task),
