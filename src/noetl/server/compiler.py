@@ -26,8 +26,7 @@ from noetl.errors import NoetlError, PlaybookInvalid, StoreError
 from noetl.runtime.loaded_playbooks import LoadedPlaybook
 from noetl.server.compile_process import READY, CompileRequest, Response
 from noetl.server.problems import Refused
-from noetl.tools.process.environment import start_python
-from noetl.tools.process.launcher import ending
+from noetl.tools.process.launcher import ending, start_python
 
 FILE = "playbook.yaml"
 """File name of a text from a request. Once compiled, the playbook's own path replaces it."""

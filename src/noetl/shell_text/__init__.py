@@ -13,7 +13,7 @@ A list that stands alone outside quotes is several words, one for each item and 
 list is its JSON, as a map is everywhere. Null is empty text, a boolean `true` or `false`. Inside `$(( ))` only a whole
 number can stand. In a comment nothing is rendered.
 
-Some places can't be safe however they are quoted, because what the shell hands on is read as code by someone else:
+Some places cannot be safe however they are quoted, because what the shell hands on is read as code by someone else:
 the argument of `eval` or of `sh -c`, a here-document for `bash`, a subscript of an array, the word behind `>&`, a
 command inside `$(( ))`. A template there is refused when it is prepared. Variables are not followed:
 `x={{ value }}; eval "$x"` is up to the author.
@@ -58,7 +58,7 @@ class ShellText(NamedTuple):
 
 
 def prepare_shell(source: str) -> Callable[[Scope], ShellText]:
-    """A function that binds values. TemplateSyntax for what does not parse or can't be safe."""
+    """A function that binds values. TemplateSyntax for what does not parse or cannot be safe."""
     template = parse(source)
     if template.is_constant:
         return lambda scope: ShellText(source, {})
@@ -169,7 +169,7 @@ def _marked(source: str, lexemes: list[Lexeme]) -> tuple[str, list[tuple[int, in
 def _check_statements(source: str, lexemes: list[Lexeme]) -> None:
     """Statements that take text as a value would capture our marks."""
     if BEGIN in source or END in source:
-        raise TemplateSyntax("a command can't have control characters", source, 0)
+        raise TemplateSyntax("a command cannot have control characters", source, 0)
     words = [lexeme for lexeme in lexemes if lexeme.type != "whitespace"]
     for number, lexeme in enumerate(words):
         if lexeme.type != "block_begin":
@@ -178,7 +178,7 @@ def _check_statements(source: str, lexemes: list[Lexeme]) -> None:
         rest = words[number : next(i for i in range(number, len(words)) if words[i].type == "block_end")]
         if tag.text == "filter" or (tag.text == "set" and not any(word.text == "=" for word in rest)):
             hint = "set a value, `{% set x = ... %}`, or use `if` and `for`"
-            raise TemplateSyntax(f"a block of '{tag.text}' can't be used in a command", source, tag.offset, hint)
+            raise TemplateSyntax(f"a block of '{tag.text}' cannot be used in a command", source, tag.offset, hint)
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -214,11 +214,11 @@ def _text(value: Any) -> str:
         try:
             value = value.decode()
         except UnicodeDecodeError:
-            message = "binary content can't be a word of a command"
+            message = "binary content cannot be a word of a command"
             raise Fault(message, "write it to a file, or use `stdin`") from None
     if isinstance(value, str):
         if "\0" in value:
-            raise Fault("a word of a command can't contain the character NUL")
+            raise Fault("a word of a command cannot contain the character NUL")
         return value
     if value is None:
         return ""

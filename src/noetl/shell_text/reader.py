@@ -99,7 +99,7 @@ class Reader:
     def refuse(self, what: str, hint: str, offset: int | None = None) -> NoReturn:
         if offset is None:
             offset = self.offsets[self.numbers[self.position]]
-        self.reject(Rejection(f"{what} can't be made safe", hint), offset)
+        self.reject(Rejection(f"{what} cannot be made safe", hint), offset)
 
     def reject(self, rejection: Rejection, offset: int) -> NoReturn:
         raise TemplateSyntax(rejection.message, self.source, offset, rejection.hint)

@@ -21,7 +21,7 @@ from noetl.tools.base import Context
 from noetl.tools.container import Inputs, Limits, Mount
 from noetl.tools.files import task_folder
 from noetl.tools.http_client.network import guard
-from noetl.tools.process.call import ProcessOutput, check_arguments, outcome_of, stdin_bytes, word
+from noetl.tools.process.call import ProcessOutput, call_variables, check_arguments, encoded, outcome_of, word
 from noetl.tools.process.program import Ending
 from noetl.tools.sandbox import PROCESSES
 
@@ -55,7 +55,7 @@ async def run_container(inputs: Inputs, context: Context) -> Outcome:
         message = f"the container engine did not respond within {RESPONSE_SECONDS:.0f} s"
         return failed("timeout", message, retryable=True, extra=extra)
     except httpx2.RequestError as error:
-        message = f"the container engine can't be reached: {error or type(error).__name__}"
+        message = f"the container engine cannot be reached: {error or type(error).__name__}"
         return failed("connect", message, retryable=True, extra=extra)
 
 
@@ -100,7 +100,7 @@ def _failure(response: Response, path: str, image: str = "") -> Failure:
     except (ValueError, KeyError, TypeError):
         message = image + (response.text[:300] or response.reason_phrase)
     if status != 404 and ("executable file not found" in message or "no such file or directory" in message):
-        return Failure("not_found", f"the container can't start: {message}")
+        return Failure("not_found", f"the container cannot start: {message}")
     if kind := ERROR_KINDS.get(status):
         return Failure(kind, f"the container engine says: {message}")
     message = f"the container engine responded with {status} to {path}: {message}"
@@ -146,8 +146,7 @@ async def _pull(engine: AsyncClient, inputs: Inputs, registry: dict[str, Any] | 
 def _body(inputs: Inputs, context: Context) -> dict[str, Any]:
     entrypoint, command, bound = _command(inputs, context)
     check_arguments(context, [*(entrypoint or ()), *(command or ())])
-    env = {"NOETL_ACTION_ID": context.action, "NOETL_EXECUTION_ID": context.execution}
-    env |= {"NOETL_ATTEMPT": str(context.attempt)} | bound
+    env = call_variables(context) | bound
     env |= {name: word(value) for name, value in inputs.env.items() if value is not None}
     removed = [name for name, value in inputs.env.items() if value is None]
     body: dict[str, Any] = {
@@ -214,7 +213,7 @@ def _bytes(size: int | str) -> int:
 
 
 async def _run(engine: AsyncClient, body: dict[str, Any], inputs: Inputs, context: Context) -> Outcome:
-    stdin = stdin_bytes(inputs.stdin)
+    stdin = None if inputs.stdin is None else encoded(inputs.stdin)
     params = {"platform": inputs.platform} if inputs.platform else {}
     container = (await _request(engine, "POST", "/containers/create", json=body, params=params)).json()["Id"]
     output = ProcessOutput(context)

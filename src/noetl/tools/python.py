@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
@@ -26,9 +26,6 @@ from noetl.model.kind import Kind
 from noetl.model.outcome import Failure, Outcome, failed
 from noetl.tools.base import Context
 from noetl.tools.sandbox import PROCESSES
-
-if TYPE_CHECKING:
-    from noetl.tools.python_child.child import ChildResponse
 
 MAX_CALL_BYTES = 200 * 1024 * 1024
 MEMORY_BYTES = 2 * 1024**3
@@ -63,22 +60,7 @@ KIND = Kind(
 )
 
 
-class CallRequest(Struct):
-    """A call as the child reads it."""
-
-    task: str
-    code: str
-    libs: list[str] | dict[str, str]
-    args: dict[str, Any]
-    action: str
-    auth: dict[str, Any] | None
-    file: str
-    line: int
-
-
 class ChildError(Struct):
-    """Why a call failed, as the child reports it."""
-
     kind: str
     message: str
     exception_type: str | None
@@ -89,7 +71,7 @@ def _foreign(value: Any) -> Any:
     """A value that is not plain data: a reference to a stored result is a map that describes it."""
     if hasattr(value, "as_data"):
         return value.as_data()
-    raise TypeError(f"a value of type {type(value).__name__} can't be passed to code")
+    raise TypeError(f"a value of type {type(value).__name__} cannot be passed to code")
 
 
 _encode = msgspec.json.Encoder(enc_hook=_foreign).encode
@@ -99,8 +81,7 @@ _decode_error = msgspec.json.Decoder(ChildError).decode
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
     """Run the code in a child of this execution. Cancelling kills that child and all its descendants."""
-    from noetl.tools.python_child.child import ChildDied
-    from noetl.tools.python_child.pool import POOLS
+    from noetl.tools.python_child.pool import POOLS, ChildDied
 
     try:
         auth: dict[str, Any] | None = None
@@ -113,17 +94,26 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
         return replace(failure.outcome, extra={"py": {"exception_type": None}})
     try:
         file, line = context.source or (f"<task {context.task}>", 1)
-        call = CallRequest(context.task, inputs.code, inputs.libs, context.args, context.action, auth, file, line)
-        frame = _encode(call)
+        call = {"code": inputs.code, "libs": inputs.libs, "args": context.args, "action": context.action, "auth": auth}
+        frame = _encode(call | {"file": file, "line": line})
     except (TypeError, ValueError, RecursionError) as error:
-        return _failed("input", f"the args can't be passed to the code: {error}")
+        return _failed("input", f"the args cannot be passed to the code: {error}")
     if len(frame) > MAX_CALL_BYTES:
         return _failed("too_large", f"code and args take {len(frame) >> 20} MiB, more than {MAX_CALL_BYTES >> 20} MiB")
     try:
-        response = await POOLS.get().call(name, settings, frame, context.log, context.redact)
+        ok, content = await POOLS.get().call(name, settings, frame, context.log, context.redact)
     except ChildDied as died:
         return _failed("python", str(died))
-    return _outcome(response)
+    try:
+        if ok:
+            large = len(content) >= LARGE_BYTES  # stored as it is
+            result = msgspec.json.decode(content, type=msgspec.Raw).copy() if large else _decode(content)
+            return Outcome(result=result, extra={"py": {"exception_type": None}})
+        child_error = _decode_error(content)
+    except msgspec.DecodeError as error:  # the code has written to a descriptor that is not its own
+        return _failed("python", f"the process sent an invalid response: {error}")
+    py = {"exception_type": child_error.exception_type, "traceback": child_error.traceback}
+    return failed(child_error.kind, child_error.message, extra={"py": py})
 
 
 def _lane(context: Context, auth: dict[str, Any] | None) -> tuple[str, dict[str, Any]]:
@@ -159,20 +149,6 @@ async def close() -> None:
     from noetl.tools.python_child.pool import POOLS
 
     POOLS.close()
-
-
-def _outcome(response: ChildResponse) -> Outcome:
-    try:
-        if response.ok:
-            content = response.content
-            large = len(content) >= LARGE_BYTES  # stored as it is
-            result = msgspec.json.decode(content, type=msgspec.Raw).copy() if large else _decode(content)
-            return Outcome(result=result, extra={"py": {"exception_type": None}})
-        child_error = _decode_error(response.content)
-    except msgspec.DecodeError as error:  # the code has written to a descriptor that is not its own
-        return _failed("python", f"the process sent an invalid response: {error}")
-    py = {"exception_type": child_error.exception_type, "traceback": child_error.traceback}
-    return failed(child_error.kind, child_error.message, extra={"py": py})
 
 
 def _failed(kind: str, message: str) -> Outcome:

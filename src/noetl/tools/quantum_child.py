@@ -27,7 +27,7 @@ HINT = "the parser of qiskit itself supports only a part of OpenQASM 3: pip inst
 
 
 class BadCircuit(Exception):
-    """The circuit can't be run; the first argument is the kind of the error."""
+    """The circuit cannot be run; the first argument is the kind of the error."""
 
 
 def main() -> None:
@@ -110,7 +110,7 @@ def _read(text: str, version: int, output: IO[bytes]) -> Any:
     except MissingOptionalLibraryError:
         return _read_part_of_3(text, qasm3.loads_experimental, output)
     except (qasm2.QASM2ParseError, qasm3.QASM3ImporterError) as error:
-        raise BadCircuit("input", f"the circuit can't be read: {error.message}") from None
+        raise BadCircuit("input", f"the circuit cannot be read: {error.message}") from None
 
 
 def _read_part_of_3(text: str, read: Callable[[str], Any], output: IO[bytes]) -> Any:
@@ -121,7 +121,7 @@ def _read_part_of_3(text: str, read: Callable[[str], Any], output: IO[bytes]) ->
         except BaseException as error:  # also a panic of its native code
             output.seek(0)
             message = output.read(MAX_MESSAGE_BYTES).decode(errors="replace").strip() or str(error)[:MAX_MESSAGE_BYTES]
-            raise BadCircuit("input", f"the circuit can't be read: {message} ({HINT})") from None
+            raise BadCircuit("input", f"the circuit cannot be read: {message} ({HINT})") from None
 
 
 if __name__ == "__main__":

@@ -172,7 +172,7 @@ def bound(circuit: str, parameters: dict[str, float]) -> str:
     """The circuit with values in place of its parameters, and the same line numbers."""
     for name in parameters:
         if not re.fullmatch(NAME, name) or name in ("pi", "U", "CX"):
-            raise Failure("input", f"{name!r} can't be the name of a parameter")
+            raise Failure("input", f"{name!r} cannot be the name of a parameter")
         if any(name in re.findall(NAME, formals) for formals in re.findall(FORMALS, circuit)):
             raise Failure("input", f"a gate of the circuit has a parameter {name!r} of its own: rename one of them")
     if missing := [name for name in re.findall(DECLARED, circuit) if name not in parameters]:
@@ -199,7 +199,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 def _number(value: float) -> str:
     if not isfinite(value):
-        raise Failure("input", f"a parameter can't be {value}")
+        raise Failure("input", f"a parameter cannot be {value}")
     return f"({float(value)!r})" if value < 0 else repr(float(value))
 
 

@@ -65,7 +65,7 @@ class Registry:
         return kind
 
     def runner(self, name: str) -> Run | None:
-        """The function that runs a kind; None if there is no such kind or it can't be run."""
+        """The function that runs a kind; None if there is no such kind or it cannot be run."""
         if name not in self._runners:
             if name in BUILTIN:
                 module: Any = import_module(BUILTIN[name])
@@ -131,7 +131,7 @@ def _owner(entry: EntryPoint) -> str:
 
 
 def _broken(entry: EntryPoint, reason: str) -> ToolKindBroken:
-    return ToolKindBroken(f"tool kind {entry.name!r} of {_owner(entry)} can't be used: {reason}")
+    return ToolKindBroken(f"tool kind {entry.name!r} of {_owner(entry)} cannot be used: {reason}")
 
 
 KINDS = Registry()

@@ -9,6 +9,7 @@ Environment, folder, output and outcome are those of kind `shell`.
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -18,8 +19,7 @@ from noetl.model.kind import Kind
 from noetl.model.outcome import Failure, Outcome
 from noetl.tools.base import Context
 from noetl.tools.fields import Cwd, Env, ProcessAuth, Scalar, Stdin
-
-SHELL = "/bin/sh"
+from noetl.tools.shell import close as close
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -47,11 +47,10 @@ KIND = Kind(
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    from noetl.tools.process.call import check_arguments, program_environment, stdin_bytes, word
+    from noetl.tools.process.call import check_arguments, program_environment, word
 
     try:
-        fields = await context.credential(inputs.auth) if inputs.auth else {}
-        async with program_environment("script", context, inputs.cwd, inputs.env, fields) as environment:
+        async with program_environment("script", context, inputs.cwd, inputs.env, inputs.auth) as environment:
             file, first = (
                 _from_file(inputs.path, context.folder)
                 if inputs.path is not None
@@ -59,22 +58,14 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
             )
             argv = [*_interpreter(inputs.interpreter, first), file, *map(word, inputs.argv)]
             check_arguments(context, argv)
-            return await environment.run(argv, stdin_bytes(inputs.stdin), read=[file])
+            return await environment.run(argv, inputs.stdin, read=[file])
     except Failure as failure:
         outcome = failure.outcome
         return outcome if outcome.extra else replace(outcome, extra={"script": {"exit_code": None}})
 
 
-async def close() -> None:
-    from noetl.tools.process.program import close
-
-    await close()
-
-
 def _from_file(path: str, folder: str) -> tuple[str, bytes]:
     """The file, and its first line."""
-    import os
-
     from noetl.tools.files import task_file
 
     path = os.path.join(folder, path)
@@ -84,13 +75,11 @@ def _from_file(path: str, folder: str) -> tuple[str, bytes]:
             return os.path.abspath(path), file.readline(256)
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise Failure("not_found", f"the script {path!r} can't be read on this worker: {reason}") from None
+        raise Failure("not_found", f"the script {path!r} cannot be read on this worker: {reason}") from None
 
 
 def _written(content: Any, folder: str, context: Context) -> tuple[str, bytes]:
     """The script of a result as a file, and its first line. A secret in it would outlast a killed worker."""
-    import os
-
     if isinstance(content, str | bytes) and context.redact(content) != content:
         message = "the script contains a secret, and a script is written to disk: pass it by `env`, `stdin` or `auth`"
         raise Failure("input", message)
@@ -108,8 +97,8 @@ def _interpreter(explicit: str | list[str] | None, first_line: bytes) -> list[st
     if isinstance(explicit, str):
         return [explicit]
     if explicit:
-        return list(explicit)
+        return explicit
     if not first_line.startswith(b"#!"):
-        return [SHELL]
+        return ["/bin/sh"]
     program, _, option = first_line[2:].decode("utf-8", "replace").strip().partition(" ")
     return [part for part in (program, option.strip()) if part]

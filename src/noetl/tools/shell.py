@@ -15,6 +15,7 @@ result says so in `cut`. An exit code other than 0 is an error of kind `exit_cod
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
@@ -58,16 +59,17 @@ KIND = Kind(
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
     """Run the commands in order, up to the first that fails. Cancelling ends all their processes."""
-    from noetl.tools.process.call import program_environment, stdin_bytes
+    from noetl.tools.process.call import check_arguments, program_environment
 
     extra = {"shell": {"exit_code": None}}
     try:
-        commands = _commands(inputs, context)
-        fields = await context.credential(inputs.auth) if inputs.auth else {}
+        commands = list(_commands(inputs, context))
+        for argv, _ in commands:
+            check_arguments(context, argv)
         outcome = failed("input", "no command to run", extra=extra)
-        async with program_environment("shell", context, inputs.cwd, inputs.env, fields) as environment:
+        async with program_environment("shell", context, inputs.cwd, inputs.env, inputs.auth) as environment:
             for argv, env in commands:
-                outcome = await environment.run(argv, stdin_bytes(inputs.stdin), env)
+                outcome = await environment.run(argv, inputs.stdin, env)
                 if not outcome.ok:
                     break
         return outcome
@@ -81,32 +83,24 @@ async def close() -> None:
     await close()
 
 
-def _commands(inputs: Inputs, context: Context) -> list[tuple[list[str], dict[str, str]]]:
-    """Each command as words, and the variables it refers to."""
-    from noetl.tools.process.call import check_arguments
-
+def _commands(inputs: Inputs, context: Context) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """Each command as words, and the variables it refers to. The templates of a text must be bound: spliced values
+    would not be safe."""
     texts: Any = inputs.command if inputs.cmds is None else inputs.cmds
     bound: Any = context.bound.get("command" if inputs.cmds is None else "cmds")
     if not isinstance(texts, list):
         texts, bound = [texts], bound if isinstance(bound, list) else [bound]
-    commands: list[tuple[list[str], dict[str, str]]] = []
     for number, text in enumerate(texts):
         if text == []:
             raise Failure("input", f"command {number + 1} is an empty list")
-        command = (
-            (text, {}) if isinstance(text, list) else _through_shell(inputs.shell, bound[number] if bound else None)
-        )
-        check_arguments(context, command[0])
-        commands.append(command)
-    return commands
-
-
-def _through_shell(shell: str, text: ShellText | None) -> tuple[list[str], dict[str, str]]:
-    """A command that is text, whose templates must be bound: spliced values would not be safe."""
-    if text is None:
-        raise Failure("internal", "the command was not prepared for a shell")
-    name = shell.rpartition("/")[2]
-    if text.env and name not in SHELLS:
-        message = f"templates in a command need a shell of the POSIX family, and {name!r} is none: use `env` or a list"
-        raise Failure("input", message)
-    return ([shell, "sh", "-c", text.text] if name == "busybox" else [shell, "-c", text.text]), text.env
+        if isinstance(text, list):
+            yield text, {}
+            continue
+        command: ShellText | None = bound[number] if bound else None
+        if command is None:
+            raise Failure("internal", "the command was not prepared for a shell")
+        name = inputs.shell.rpartition("/")[2]
+        if command.env and name not in SHELLS:
+            reason = f"templates in a command need a shell of the POSIX family, and {name!r} is none"
+            raise Failure("input", f"{reason}: use `env` or a list")
+        yield [inputs.shell, *(["sh"] if name == "busybox" else []), "-c", command.text], command.env

@@ -18,7 +18,7 @@ import pytest
 
 from noetl.model.outcome import Failure, Outcome
 from noetl.tools.base import Context
-from noetl.tools.process.environment import INHERITED, INTERPRETER
+from noetl.tools.process.launcher import INHERITED, INTERPRETER
 from noetl.tools.python import Inputs, close, run, warm
 from noetl.tools.python_child import pool
 
@@ -319,7 +319,7 @@ class TestResult:
     )
     def test_what_can_not_be_stored_and_where_it_is(self, code: str, why: str) -> None:
         found = message(outcome(f"result = {code}"))
-        assert found.startswith("the result can't be stored: result")
+        assert found.startswith("the result cannot be stored: result")
         assert why in found
 
     def test_surrogates_are_found_in_large_results_too(self) -> None:
@@ -408,12 +408,12 @@ class TestError:
             ("x = bytearray(3 * 1024**3)", "MemoryError (line 1)", "MemoryError"),
             (
                 "class E(Exception):\n  def __str__(self): raise ValueError\nraise E",
-                "E (it can't be shown: ValueError)",
+                "E (it cannot be shown: ValueError)",
                 "E",
             ),
             (
                 "class E(Exception):\n  def __str__(self): raise SystemExit\nraise E",
-                "E (it can't be shown: SystemExit)",
+                "E (it cannot be shown: SystemExit)",
                 "E",
             ),
             ("import os; os._exit(3)", "the process ended with exit code 3", None),
@@ -477,7 +477,7 @@ class TestError:
             code = f"import subprocess\nsubprocess.Popen(['sleep', '600'])\n{note(tmp_path)}\n{SLEEP_FOR_EVER}"
             running = asyncio.ensure_future(call(code))
             [pid] = await pids_in(tmp_path / "pids", 1)
-            os.kill(pool.POOLS.get().launcher.start().process.pid, signal.SIGKILL)
+            os.kill(pool.POOLS.get().launcher.start()[1].pid, signal.SIGKILL)
             found = await running
             await until(lambda: not exists(pid))
             assert (await call("result = 1")).result == 1

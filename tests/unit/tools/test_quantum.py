@@ -108,7 +108,7 @@ def test_what_is_wrong_with_a_circuit_is_told(caller: Caller) -> None:
         (f"{HEAD} qreg q[28]; creg c[28]; rx(1) q; measure q -> c;", "too_large", "28 qubits need too much memory"),
         (f"{HEAD} qreg q[50]; creg c[50]; rx(1) q; measure q -> c;", "too_large", "50 qubits are too many"),
         (f"{HEAD} qreg q[900]; qreg r[101];", "too_large", "has 1001 qubits"),
-        ("OPENQASM 3.0; nope x;", "input", "the circuit can't be read"),
+        ("OPENQASM 3.0; nope x;", "input", "the circuit cannot be read"),
         ('OPENQASM 2.0; include "/etc/passwd";', "input", "may include qelib1.inc and stdgates.inc"),
         ("OPENQASM 3.0; include '../x.inc';", "input", "may include qelib1.inc and stdgates.inc"),
         (f"{HEAD}{' ' * 2**20}", "too_large", "more than 1 MiB"),
@@ -154,10 +154,10 @@ def test_comments_are_no_place_for_parameters() -> None:
         ("rx(a) q;", {"a": 1, "b": 2}, "has no parameter 'b'"),
         ("input float a; rx(a) q;", {}, "parameter 'a' has no value"),
         ("gate g(a) x { rx(a) x; } g(a) q;", {"a": 1}, "rename one of them"),
-        ("rx(pi) q;", {"pi": 3}, "can't be the name of a parameter"),
-        ("rx(a) q;", {"a b": 3}, "can't be the name of a parameter"),
-        ("rx(a) q;", {"a": float("nan")}, "can't be nan"),
-        ("rx(a) q;", {"a": float("inf")}, "can't be inf"),
+        ("rx(pi) q;", {"pi": 3}, "cannot be the name of a parameter"),
+        ("rx(a) q;", {"a b": 3}, "cannot be the name of a parameter"),
+        ("rx(a) q;", {"a": float("nan")}, "cannot be nan"),
+        ("rx(a) q;", {"a": float("inf")}, "cannot be inf"),
     ],
 )
 def test_parameters_that_do_not_fit(circuit: str, parameters: dict[str, float], says: str) -> None:

@@ -106,8 +106,8 @@ def test_its_exit_code_is_the_error() -> None:
 @pytest.mark.parametrize(
     ("inputs", "kind", "says"),
     [
-        pytest.param({"path": "/no/script"}, "not_found", "can't be read on this worker", id="file"),
-        pytest.param({"path": "/etc"}, "not_found", "can't be read on this worker", id="folder"),
+        pytest.param({"path": "/no/script"}, "not_found", "cannot be read on this worker", id="file"),
+        pytest.param({"path": "/etc"}, "not_found", "cannot be read on this worker", id="folder"),
         pytest.param({"ref": {"rows": []}}, "input", "must be a text", id="no text"),
         pytest.param({"ref": "#!/no/such\n"}, "not_found", "program '/no/such' is not on", id="first line"),
         pytest.param(

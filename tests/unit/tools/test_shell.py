@@ -143,14 +143,14 @@ class TestCommands:
             pytest.param(
                 [["no-such-program", "a"]], {}, "not_found", "program 'no-such-program' is not on", id="program"
             ),
-            pytest.param([["/etc/passwd"]], {}, "input", "can't be run: permission denied", id="not executable"),
+            pytest.param([["/etc/passwd"]], {}, "input", "cannot be run: permission denied", id="not executable"),
             pytest.param("echo", {"shell": "/no/shell"}, "not_found", "program '/no/shell' is not on", id="shell"),
             pytest.param("echo", {"cwd": "/no/folder"}, "not_found", "'/no/folder' does not exist", id="folder"),
             pytest.param([[]], {}, "input", "command 1 is an empty list", id="empty list"),
             pytest.param([], {}, "input", "no command", id="no command"),
             pytest.param([["echo", "a\0b"]], {}, "input", "NUL", id="NUL in a word"),
             pytest.param("echo", {"env": {"A": "a\0b"}}, "input", "variable A has the character NUL", id="NUL"),
-            pytest.param("echo", {"env": {"A=B": "a"}}, "input", "can't be the name", id="name of a variable"),
+            pytest.param("echo", {"env": {"A=B": "a"}}, "input", "cannot be the name", id="name of a variable"),
             pytest.param("echo", {"env": {"A": "x" * 200_000}}, "too_large", "variable A", id="large variable"),
             pytest.param([["echo", "x" * 200_000]], {}, "too_large", "argument 1", id="large argument"),
             pytest.param("cat", {"stdin": "\ud800"}, "input", "a lone surrogate", id="input that is no text"),
@@ -349,7 +349,7 @@ asyncio.run(run(Inputs(command=text), context))
 def test_programs_die_with_an_engine_that_says_nothing(end: str, tmp_path: Path) -> None:
     mark = str(tmp_path)
     code = ENGINE.replace("{END}", end)
-    (tmp_path / "left").mkdir()  # an engine that is killed can't remove its folders
+    (tmp_path / "left").mkdir()  # an engine that is killed cannot remove its folders
     subprocess.run(
         [sys.executable, "-c", code],
         stdout=subprocess.DEVNULL,

@@ -117,7 +117,7 @@ class TestStatements:
 
     @pytest.mark.parametrize("block", ["{% filter upper %}{{ x }}{% endfilter %}", "{% set y %}{{ x }}{% endset %}"])
     def test_blocks_that_make_text_a_value_are_refused(self, block: str) -> None:
-        with pytest.raises(TemplateSyntax, match="can't be used in a command"):
+        with pytest.raises(TemplateSyntax, match="cannot be used in a command"):
             prepare_shell(block)
 
     def test_raw_text_and_comments_of_templates(self) -> None:

@@ -2,8 +2,8 @@
 
     engine                               zygote                       child
     program.py   one program, to its end inside/zygote.py             inside/supervisor.py  runs one program, or
-    forked.py    channel and pipes       forks, kills and reaps       python_child/inside   runs python calls
-    launcher.py  one zygote              children
+    launcher.py  one zygote, and the     forks, kills and reaps       python_child/inside   runs python calls
+                 pipes of its children   children
     output.py    lines and captures
 
 The zygote is a bare interpreter that does nothing but fork, so a child takes a millisecond or two instead of a start
@@ -13,7 +13,7 @@ and ends.
 No process escapes. A child is a subreaper: a process that has left its group and session, or whose parent has died, is
 still its descendant (`inside/descent.py`). To end a child, all descendants are stopped first, so that none can fork,
 and then killed. Remaining orphans become children of the zygote, which is a subreaper too. Only the zygote and the
-supervisors wait for processes, so a process id can't have been reused in between.
+supervisors wait for processes, so a process id cannot have been reused in between.
 
 No limit of the kernel counts the processes of one call (RLIMIT_NPROC counts those of a user, and not of root) or sums
 their memory, and control groups need rights that a worker seldom has. So both are checked twenty times a second, and a

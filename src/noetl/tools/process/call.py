@@ -14,7 +14,7 @@ import msgspec
 
 from noetl.model.outcome import Failure, Outcome, failed
 from noetl.tools.base import Context
-from noetl.tools.process.environment import inherited
+from noetl.tools.process.launcher import inherited
 from noetl.tools.process.output import Capture, Captured, LogBudget, OutputLines
 from noetl.tools.process.program import Ending, ProgramRequest, run_program
 from noetl.tools.sandbox import Sandbox, confined, landlock, sandbox_of
@@ -75,7 +75,7 @@ class ProgramEnvironment(NamedTuple):
     box: Sandbox
 
     async def run(
-        self, argv: list[str], stdin: bytes | None, more_env: Mapping[str, str] = {}, *, read: Iterable[str] = ()
+        self, argv: list[str], stdin: str | None, more_env: Mapping[str, str] = {}, *, read: Iterable[str] = ()
     ) -> Outcome:
         """Run a program until it ends. `read`: files that it can read in every sandbox."""
         env = {**self.env, **more_env}
@@ -85,7 +85,7 @@ class ProgramEnvironment(NamedTuple):
         request = ProgramRequest(command, env, self.cwd, self.box.limits(), landlock(self.box, folders, read=read))
         output = ProcessOutput(self.context)
         try:
-            ending = await run_program(request, stdin, output.feed)
+            ending = await run_program(request, None if stdin is None else encoded(stdin), output.feed)
         finally:
             output.end()
         captured = output.captured()
@@ -110,13 +110,14 @@ def _check_size(argv: list[str], env: Mapping[str, str]) -> None:
 
 @asynccontextmanager
 async def program_environment(
-    kind: str, context: Context, cwd: str | None, env: Mapping[str, Any], fields: Mapping[str, Any]
+    kind: str, context: Context, cwd: str | None, env: Mapping[str, Any], auth: str | Mapping[str, Any] | None
 ) -> AsyncIterator[ProgramEnvironment]:
-    """A new folder, which is removed at the end, and a clean environment."""
+    """A new folder, which is removed at the end, and a clean environment with the fields of a credential."""
+    fields = await context.credential(auth) if auth else {}
     box = sandbox_of(context.spec)
     scratch = mkdtemp(prefix="noetl-")
     try:
-        variables = _environment(context, scratch, env, fields)
+        variables = _variables(context, scratch, env, fields)
         yield ProgramEnvironment(kind, context, scratch, _folder(cwd) if cwd else scratch, variables, box)
     finally:
         try:
@@ -131,15 +132,12 @@ def _folder(cwd: str) -> str:
     return os.path.abspath(cwd)
 
 
-def _environment(context: Context, scratch: str, own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, str]:
-    env = inherited()
-    env.setdefault("PATH", os.defpath)
-    env |= {"TMPDIR": scratch, "NOETL_ACTION_ID": context.action, "NOETL_EXECUTION_ID": context.execution}
-    env["NOETL_ATTEMPT"] = str(context.attempt)
+def _variables(context: Context, scratch: str, own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, str]:
+    env = {"PATH": os.defpath} | inherited() | {"TMPDIR": scratch} | call_variables(context)
     env |= {f"NOETL_AUTH_{name.upper()}": word(value) for name, value in fields.items()}
     for name, value in own.items():
         if not name or "=" in name or "\0" in name:
-            raise Failure("input", f"{name!r} can't be the name of an environment variable")
+            raise Failure("input", f"{name!r} cannot be the name of an environment variable")
         if value is None:
             env.pop(name, None)
         else:
@@ -148,6 +146,12 @@ def _environment(context: Context, scratch: str, own: Mapping[str, Any], fields:
         if "\0" in value:
             raise Failure("input", f"the variable {name} has the character NUL, which is invalid in an environment")
     return env
+
+
+def call_variables(context: Context) -> dict[str, str]:
+    """The variables by which a program knows its call."""
+    ids = {"NOETL_ACTION_ID": context.action, "NOETL_EXECUTION_ID": context.execution}
+    return ids | {"NOETL_ATTEMPT": str(context.attempt)}
 
 
 def word(value: Any) -> str:
@@ -167,19 +171,12 @@ def check_arguments(context: Context, words: Iterable[str]) -> None:
         if "\0" in text:
             raise Failure("input", f"argument {place} has the character NUL, which is invalid in an argument")
         if context.redact(text) != text:
-            message = (
-                f"argument {place} has a secret, and other users of the machine can read arguments: "
-                "pass it by `env`, `stdin` or `auth`"
-            )
-            raise Failure("input", message)
-
-
-def stdin_bytes(text: str | bytes | None) -> bytes | None:
-    return encoded(text) if isinstance(text, str) else text
+            reason = f"argument {place} has a secret, and other users of the machine can read arguments"
+            raise Failure("input", f"{reason}: pass it by `env`, `stdin` or `auth`")
 
 
 def encoded(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise Failure("input", "a text has a lone surrogate, which can't be passed to a program") from None
+        raise Failure("input", "a text has a lone surrogate, which cannot be passed to a program") from None

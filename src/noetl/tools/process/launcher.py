@@ -1,4 +1,4 @@
-"""The zygote from the engine's side: forks and kills children, and receives their end."""
+"""The zygote and its children from the engine's side: fork, kill, output and end."""
 
 from __future__ import annotations
 
@@ -8,18 +8,50 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from json import dumps
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
-
-from noetl.tools.process.environment import start_python
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from noetl.tools.process.forked import ForkedChild
+    from multiprocessing.connection import Connection
+
+    Channel = socket.socket | Connection
 
 CLOSE_SECONDS = 5.0
+READ_BYTES = 65536
+DRAIN_READS = 64
+"""Reads of a pipe that is to be emptied: it holds no more."""
 INSIDE = os.path.join(os.path.dirname(__file__), "inside")
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Variables that every program gets. All others of this process may contain secrets."""
+INTERPRETER = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "TMPDIR")
+"""Variables that Python needs to start, to find modules and to create temporary files."""
+
+
+def inherited(*more: str) -> dict[str, str]:
+    """The inherited variables and the named ones, as far as this process has them."""
+    return {name: value for name in (*INHERITED, *more) if (value := os.environ.get(name)) is not None}
+
+
+def start_python(arguments: list[str], ours: Channel, theirs: Channel) -> subprocess.Popen[bytes]:
+    """Start a Python process in a session of its own. Its last argument is the file number of `theirs`, which is closed
+    here; if the start fails, `ours` is closed as well."""
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-P", *arguments, str(theirs.fileno())],
+            env=inherited(*INTERPRETER),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
 
 
 def program_of(modules: tuple[str, ...], code: str) -> str:
@@ -27,21 +59,9 @@ def program_of(modules: tuple[str, ...], code: str) -> str:
 
     The modules are removed by name: code in a child may have a `program` of its own.
     """
-    return "\n".join(
-        [
-            "import sys",
-            "sys.path[:0] = folders = sys.argv.pop(1).split(':')",
-            f"import {', '.join(modules)}",
-            "del sys.path[:len(folders)]",
-            *(f"del sys.modules[{name!r}]" for name in modules),
-            code,
-        ]
-    )
-
-
-class ZygoteProcess(NamedTuple):
-    channel: socket.socket
-    process: subprocess.Popen[bytes]
+    imports = f"import sys\nsys.path[:0] = folders = sys.argv.pop(1).split(':')\nimport {', '.join(modules)}"
+    removals = "\n".join(f"del sys.modules[{name!r}]" for name in modules)
+    return f"{imports}\ndel sys.path[:len(folders)]\n{removals}\n{code}"
 
 
 class Launcher:
@@ -56,33 +76,34 @@ class Launcher:
         code = f"zygote.main(lambda control: {serve}, confine, descent)"
         program = program_of(("zygote", "confine", "descent", *modules), code)
         self.loop, self.arguments = loop, ["-c", program, ":".join((INSIDE, *folders))]
-        self.zygote: ZygoteProcess | None = None
+        self.zygote: tuple[socket.socket, subprocess.Popen[bytes]] | None = None
         self.children: dict[int, ForkedChild] = {}
-        """All children, also those being killed."""
+        """By number, also those being killed."""
         self.last_number = 0
 
-    def start(self) -> ZygoteProcess:
+    def start(self) -> tuple[socket.socket, subprocess.Popen[bytes]]:
         """The zygote, started if it does not run."""
         if self.zygote is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.settimeout(CLOSE_SECONDS)
-            self.zygote = ZygoteProcess(ours, start_python(self.arguments, ours, theirs))
+            self.zygote = ours, start_python(self.arguments, ours, theirs)
             self.loop.add_reader(ours, self._receive)
         return self.zygote
 
-    def fork(self, child: ForkedChild, fds: list[int], settings: dict[str, Any]) -> int:
-        """Start a child with these descriptors for its channel, stdout, stderr and stdin; return its number."""
+    def fork(self, child: ForkedChild, settings: dict[str, Any], *stdin: int) -> None:
+        """Start the process of a child; OSError if that fails."""
         number = self.last_number + 1
         message = b"F" + number.to_bytes(8, "little") + dumps(settings).encode()
-        socket.send_fds(self.start().channel, [message], fds)
-        self.last_number, self.children[number] = number, child
-        return number
+        socket.send_fds(self.start()[0], [message], [*child.theirs, *stdin])
+        child.number = self.last_number = number
+        self.children[number] = child
+        child.close_theirs()
 
-    def kill(self, number: int) -> None:
+    def kill(self, child: ForkedChild) -> None:
         """Kill a child and all its descendants; its `ended` is called then."""
-        if self.zygote is not None:
+        if self.zygote is not None and child.number is not None:
             with suppress(OSError):  # the zygote has ended, and its children with it
-                self.zygote.channel.send(b"K" + number.to_bytes(8, "little"))
+                self.zygote[0].send(b"K" + child.number.to_bytes(8, "little"))
 
     def close(self) -> None:
         """End the zygote and all its descendants. Needs no running loop."""
@@ -92,7 +113,6 @@ class Launcher:
             child.ended("was closed", killed=False)
 
     def _end_zygote(self) -> int:
-        """End the zygote, if it runs; return its exit code."""
         if self.zygote is None:
             return 0
         (channel, process), self.zygote = self.zygote, None
@@ -108,7 +128,7 @@ class Launcher:
     def _receive(self) -> None:
         assert self.zygote is not None
         try:
-            message = self.zygote.channel.recv(4096)
+            message = self.zygote[0].recv(4096)
         except OSError:
             message = b""
         number = int.from_bytes(message[1:9], "little")
@@ -123,18 +143,16 @@ class Launcher:
             case b"E":
                 self._ended(number, f"no process could be started: {message[9:].decode(errors='replace')}")
             case _:
-                self._lost(ending(self._end_zygote()))
+                reason = ending(self._end_zygote())
+                for number, child in list(self.children.items()):
+                    if child.pid is not None:
+                        with suppress(ProcessLookupError, PermissionError):
+                            os.killpg(child.pid, signal.SIGKILL)
+                    self._ended(number, f"ended with the zygote, which {reason}")
 
     def _ended(self, number: int, reason: str, *, killed: bool = False) -> None:
         if child := self.children.pop(number, None):
             child.ended(reason, killed=killed)
-
-    def _lost(self, reason: str) -> None:
-        for number, child in list(self.children.items()):
-            if child.pid is not None:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(child.pid, signal.SIGKILL)
-            self._ended(number, f"ended with the zygote, which {reason}")
 
 
 def ending(code: int) -> str:
@@ -147,6 +165,78 @@ def ending(code: int) -> str:
         name = "a signal"
     why = ": out of memory, or killed from outside" if -code == signal.SIGKILL else ""
     return f"was killed by {name} (signal {-code}){why}"
+
+
+class ForkedChild:
+    """A child as the engine sees it: a channel, and the pipes of its output."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self.launcher, self.loop = launcher, launcher.loop
+        self.number: int | None = None
+        """Its number at the launcher, once it is forked."""
+        self.pid: int | None = None
+        self.streams: dict[int, str] = {}
+        """`stdout` and `stderr` by descriptor."""
+        self.channel, theirs = socket.socketpair()
+        self.channel.setblocking(False)
+        self.theirs = [theirs.detach()]
+        """The child's ends, until it is forked."""
+        try:
+            for name in ("stdout", "stderr"):
+                end, their_end = os.pipe2(os.O_CLOEXEC)
+                self.streams[end] = name
+                self.theirs.append(their_end)
+                os.set_blocking(end, False)
+                self.loop.add_reader(end, self.read, end)
+        except OSError:
+            self.close()
+            raise
+
+    def started(self, pid: int) -> None:
+        self.pid = pid
+
+    def ended(self, reason: str, *, killed: bool) -> None:
+        """The child has ended with all its descendants."""
+        raise NotImplementedError
+
+    def output(self, name: str, data: bytes) -> None:
+        """Receives output of a stream; empty when the child has closed it."""
+        raise NotImplementedError
+
+    def read(self, fd: int) -> bool:
+        """Read from a stream; return whether there may be more."""
+        try:
+            data = os.read(fd, READ_BYTES)
+        except BlockingIOError:
+            return False
+        self.output(self.streams[fd] if data else self._close_stream(fd), data)
+        return bool(data)
+
+    def drain(self) -> None:
+        for fd in list(self.streams):
+            for _ in range(DRAIN_READS):
+                if not self.read(fd):
+                    break
+
+    def close(self) -> None:
+        """Close all descriptors. Needs no running loop."""
+        for fd in list(self.streams):
+            self._close_stream(fd)
+        if not self.loop.is_closed():
+            self.loop.remove_reader(self.channel)
+            self.loop.remove_writer(self.channel)
+        self.channel.close()
+        self.close_theirs()
+
+    def _close_stream(self, fd: int) -> str:
+        if not self.loop.is_closed():
+            self.loop.remove_reader(fd)
+        os.close(fd)
+        return self.streams.pop(fd)
+
+    def close_theirs(self) -> None:
+        while self.theirs:
+            os.close(self.theirs.pop())
 
 
 class Closable(Protocol):

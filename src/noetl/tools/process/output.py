@@ -52,8 +52,7 @@ class OutputLines:
     __slots__ = ("decoder", "name", "rest")
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.rest = ""
+        self.name, self.rest = name, ""
         self.decoder = getincrementaldecoder("utf-8")("replace")
 
     def feed(self, data: bytes, budget: LogBudget) -> None:

@@ -6,14 +6,13 @@ import asyncio
 import errno
 import os
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
 
 import msgspec
 
 from noetl.model.outcome import Failure
-from noetl.tools.process.forked import READ_BYTES, ForkedChild
-from noetl.tools.process.launcher import Launcher, PerLoop, ending
+from noetl.tools.process.launcher import READ_BYTES, ForkedChild, Launcher, PerLoop, ending
 
 END_SECONDS = 5.0
 """How long a program may take to end: longer than the grace period of its supervisor."""
@@ -42,17 +41,22 @@ class Ending(NamedTuple):
 async def run_program(request: ProgramRequest, stdin: bytes | None, output: Callable[[str, bytes], None]) -> Ending:
     """Run a program to its end, with all that it has started. Cancelling ends it.
 
-    `output` takes `stdout` or `stderr` and what came. Failure if the program can't be started.
+    `output` takes `stdout` or `stderr` and what came. Failure if the program cannot be started.
     """
-    with Program(_LAUNCHERS.get(), output) as program:
+    program = Program(_LAUNCHERS.get(), output)
+    try:
+        program.start(stdin)
+        response = await program.response(request)
+    except asyncio.CancelledError:
+        await program.end()
+        raise
+    finally:
         try:
-            await program.start(request, stdin)
-            response = await program.response()
-        except asyncio.CancelledError:
-            await program.end()
-            raise
-        finally:
             program.drain()
+        finally:
+            program.close()
+            if not program.end_reason.done():
+                program.launcher.kill(program)
     if "start_error" in response:
         raise _start_failure(request, response["start_error"])
     return Ending(response["code"], response["broken"])
@@ -69,14 +73,6 @@ class Program(ForkedChild):
         self.end_reason: asyncio.Future[str] = self.loop.create_future()
         """How the supervisor ended."""
 
-    def __enter__(self) -> Program:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-        if not self.end_reason.done():
-            self.kill()
-
     def output(self, name: str, data: bytes) -> None:
         if data:
             self.on_output(name, data)
@@ -85,23 +81,24 @@ class Program(ForkedChild):
         if not self.end_reason.done() and not self.loop.is_closed():
             self.end_reason.set_result(reason)
 
-    async def start(self, request: ProgramRequest, stdin: bytes | None) -> None:
-        files: list[int] = []
+    def start(self, stdin: bytes | None) -> None:
         try:
-            if stdin is not None:
-                files.append(_file_of(stdin))
-            self.fork({}, *files)
+            with ExitStack() as stack:
+                files: list[int] = []
+                if stdin is not None:
+                    file = stack.enter_context(open(os.memfd_create("stdin"), "wb"))
+                    file.write(stdin)
+                    file.seek(0)
+                    files.append(file.fileno())
+                self.launcher.fork(self, {}, *files)
         except OSError as error:
             raise Failure("internal", f"no process could be started: {error}", retryable=True) from None
-        finally:
-            for fd in files:
-                os.close(fd)
-        frame = msgspec.json.encode(request)
-        with suppress(ConnectionError):  # it has died, which `response` reports
-            await self.loop.sock_sendall(self.channel, len(frame).to_bytes(4, "little") + frame)
 
-    async def response(self) -> dict[str, Any]:
-        """The response of the supervisor at the end."""
+    async def response(self, request: ProgramRequest) -> dict[str, Any]:
+        """The response of the supervisor, which it sends when the program has ended."""
+        frame = msgspec.json.encode(request)
+        with suppress(ConnectionError):  # it has died, which is reported below
+            await self.loop.sock_sendall(self.channel, len(frame).to_bytes(4, "little") + frame)
         data = b""
         while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "little"):
             try:
@@ -124,25 +121,11 @@ class Program(ForkedChild):
             self.channel.send(b"T")
         await asyncio.wait((self.end_reason,), timeout=END_SECONDS)
         if not self.end_reason.done():
-            self.kill()
+            self.launcher.kill(self)
             await asyncio.wait((self.end_reason,), timeout=END_SECONDS)
 
 
 _LAUNCHERS = PerLoop(lambda loop: Launcher(loop, ("supervisor",), "supervisor.serve(control, confine, descent)"))
-
-
-def _file_of(content: bytes) -> int:
-    """A descriptor of a file in memory with this content."""
-    fd = os.memfd_create("stdin", os.MFD_CLOEXEC)
-    try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(fd, view) :]
-        os.lseek(fd, 0, os.SEEK_SET)
-    except OSError:
-        os.close(fd)
-        raise
-    return fd
 
 
 def _start_failure(request: ProgramRequest, error: str) -> Failure:
@@ -154,10 +137,10 @@ def _start_failure(request: ProgramRequest, error: str) -> Failure:
         case errno.ENOENT | errno.ENOTDIR:
             return Failure("not_found", f"the program {program!r} is not on this worker: give its path, or install it")
         case errno.EACCES | errno.ENOEXEC:
-            return Failure("input", f"{file or program!r} can't be run: {text.lower()}")
+            return Failure("input", f"{file or program!r} cannot be run: {text.lower()}")
         case errno.E2BIG:
             message = "arguments and variables are larger than this system allows: use `stdin` or a file"
             return Failure("too_large", message)
         case code if code == errno.ENAMETOOLONG or not program:
-            return Failure("input", f"{program[:60]!r} can't be the name of a program")
+            return Failure("input", f"{program[:60]!r} cannot be the name of a program")
     return Failure("internal", f"the program could not be started: {text}")

@@ -1,6 +1,6 @@
 """The seccomp filter of the sandbox `landlock`: the kernel runs it before each system call.
 
-Landlock controls which files can be opened. It does not cover metadata (`chmod` of a file that can't be opened works),
+Landlock controls which files can be opened. It does not cover metadata (`chmod` of a file that cannot be opened works),
 covers TCP but not UDP, and does not cover calls that inspect other processes, create namespaces, or submit work that
 bypasses the filter (`io_uring`). This filter refuses them with EPERM:
 
@@ -10,7 +10,7 @@ bypasses the filter (`io_uring`). This filter refuses them with EPERM:
 - namespaces and mounts;
 - without `network`, sockets of any family but local ones and netlink, which cannot reach other machines.
 
-`clone3` returns ENOSYS, as on an older kernel: its flags are in memory, which a filter can't read, and the C library
+`clone3` returns ENOSYS, as on an older kernel: its flags are in memory, which a filter cannot read, and the C library
 then uses `clone`. Every call of another architecture (32 bit, x32) is refused, because its numbers mean other calls.
 
 A filter is an array of instructions of classic BPF, eight bytes each: see seccomp(2) and <linux/filter.h>.

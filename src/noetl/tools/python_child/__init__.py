@@ -1,11 +1,4 @@
-"""The processes in which `kind: python` runs code.
-
-    engine                               child (one or several per lane)
-    pool.py    which child runs what     inside/program.py  runs one call at a time
-    child.py   the engine's end of a     inside/plain.py    converts results to plain data
-               child
-
-`noetl.tools.process` forks, limits and kills the children.
+"""The processes in which `kind: python` runs code: `pool.py` is the engine's end, `inside` what a child runs.
 
 A child belongs to one lane: one execution, one set of credentials, one sandbox. What code leaves in modules never
 reaches another lane. A child runs one call at a time; calls without a free child wait in the engine, so a call is

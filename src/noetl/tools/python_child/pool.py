@@ -1,4 +1,4 @@
-"""Which child runs which call."""
+"""The children of `kind: python`: which of them runs which call."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import Any
 
 from noetl.tools.base import Redact
 from noetl.tools.process.launcher import INSIDE as PROCESS_INSIDE
-from noetl.tools.process.launcher import Launcher, PerLoop, program_of
-from noetl.tools.process.output import LogBudget
-from noetl.tools.python_child.child import ChildCall, ChildResponse, PythonChild
+from noetl.tools.process.launcher import READ_BYTES, ForkedChild, Launcher, PerLoop, program_of
+from noetl.tools.process.output import LogBudget, OutputLines
 
 CHILDREN_PER_LANE = min(len(os.sched_getaffinity(0)), 4)
 """Children that a lane gets at once, if it has as many calls."""
@@ -29,12 +28,35 @@ GROW_SECONDS = 0.005
 SURPLUS_SECONDS = 1.0
 IDLE_SECONDS = 30.0
 KILL_SECONDS = 10.0
+ENDING_SECONDS = 0.1
+"""Longer than it takes until the end of a child is reported."""
+MAX_RESPONSE_BYTES = 256 * 1024 * 1024
+"""More than a child ever sends."""
+HEAD_BYTES = 10
 INSIDE = os.path.join(os.path.dirname(__file__), "inside")
 SERVE = "program.serve(control, lambda: confine.LIBC.fflush(None), plain)"
 STANDALONE = program_of(
     ("program", "plain", "confine"), f"sys.argv = ['']\nsys.path.insert(0, '')\ncontrol = 3\n{SERVE}"
 )
 """The program of a child that is not forked from the zygote, because it runs in another sandbox."""
+
+
+class ChildDied(Exception):
+    """The process that ran a call ended before it responded."""
+
+
+class ChildCall:
+    """A call: its frame, the budget of its output, and the future of its response."""
+
+    __slots__ = ("budget", "child", "frame", "response")
+
+    def __init__(self, frame: bytes, budget: LogBudget, response: asyncio.Future[tuple[bool, bytearray]]) -> None:
+        self.frame, self.budget, self.response = frame, budget, response
+        self.child: PythonChild | None = None
+
+    def fail(self, message: str) -> None:
+        if not self.response.done():
+            self.response.set_exception(ChildDied(message))
 
 
 class Lane:
@@ -64,11 +86,9 @@ class ChildPool:
 
     async def call(
         self, name: str, settings: dict[str, Any], frame: bytes, log: Callable[[str, str], None], redact: Redact
-    ) -> ChildResponse:
-        """Run a call in a child of a lane with these settings; ChildDied if that child ends.
-
-        Cancelling kills the child and its descendants.
-        """
+    ) -> tuple[bool, bytearray]:
+        """Run a call in a child of a lane with these settings: whether it succeeded, and its result or error as JSON.
+        ChildDied if the child ends. Cancelling kills it and its descendants."""
         call = ChildCall(frame, LogBudget(log, redact), self.loop.create_future())
         lane = self.lanes.get(name)
         if lane is None:
@@ -122,13 +142,19 @@ class ChildPool:
             lane.timer = self.loop.call_later(GROW_SECONDS, self.grow, lane)
 
     def fork_child(self, lane: Lane) -> bool:
-        """Fork a child for the first waiting call; False at the limit."""
-        if self.alive >= MAX_CHILDREN and not self.evict():
-            return False
+        """Fork a child for the first waiting call; False at the limit, when no child is idle that could be killed."""
+        if self.alive >= MAX_CHILDREN:
+            if not (idle := self.idle_children()):
+                return False
+            self.kill(idle[0])
+        try:
+            folder = os.getcwd()
+        except FileNotFoundError:
+            folder = ""
         child: PythonChild | None = None
         try:
             child = PythonChild(self, lane)
-            child.fork(lane.settings | {"cwd": _folder()})
+            self.launcher.fork(child, lane.settings | {"cwd": folder})
         except OSError as error:
             if child is not None:
                 child.close()
@@ -141,13 +167,6 @@ class ChildPool:
         child.start(lane.waiting.popleft())
         return True
 
-    def evict(self) -> bool:
-        """Kill the child that is idle for the longest time, if there is one."""
-        for child in self.idle_children()[:1]:
-            self.kill(child)
-            return True
-        return False
-
     def idle_children(self) -> list[PythonChild]:
         """Of all lanes, those that are idle for the longest time first."""
         idle = [child for lane in self.lanes.values() for child in lane.idle]
@@ -159,22 +178,18 @@ class ChildPool:
         lane = child.lane
         if child not in lane.children:
             return  # it is being killed
-        if child.worn_out or child.calls >= MAX_CALLS or self.must_yield(lane):
+        spare = self.alive >= MAX_CHILDREN and not (lane.waiting and len(lane.children) == 1)
+        needed = spare and any(other.waiting and not other.children for other in self.lanes.values())
+        if child.worn_out or child.calls >= MAX_CALLS or needed:
             self.kill(child)
             self.add_children_everywhere()
-        else:
-            child.idle_since = self.loop.time()
-            lane.idle.append(child)
-            if lane.waiting:
-                self.pump(lane)
-            elif self.sweeper is None:
-                self.sweeper = self.loop.call_later(SURPLUS_SECONDS, self.sweep)
-
-    def must_yield(self, lane: Lane) -> bool:
-        """Whether another lane has no child at all, and this one has one to spare."""
-        if self.alive < MAX_CHILDREN or (lane.waiting and len(lane.children) == 1):
-            return False
-        return any(other.waiting and not other.children for other in self.lanes.values())
+            return
+        child.idle_since = self.loop.time()
+        lane.idle.append(child)
+        if lane.waiting:
+            self.pump(lane)
+        elif self.sweeper is None:
+            self.sweeper = self.loop.call_later(SURPLUS_SECONDS, self.sweep)
 
     def sweep(self) -> None:
         """Kill children that are idle for long, or surplus."""
@@ -193,7 +208,7 @@ class ChildPool:
     def kill(self, child: PythonChild) -> None:
         """Kill a child. It no longer counts; `ended` follows."""
         self.detach(child)
-        child.kill()
+        self.launcher.kill(child)
 
     def ended(self, child: PythonChild) -> None:
         self.detach(child)
@@ -237,17 +252,135 @@ class ChildPool:
         self.launcher.close()
 
 
+class PythonChild(ForkedChild):
+    """Runs one call at a time."""
+
+    def __init__(self, pool: ChildPool, lane: Lane) -> None:
+        super().__init__(pool.launcher)
+        self.pool, self.lane = pool, lane
+        self.call: ChildCall | None = None
+        self.calls = 0
+        self.worn_out = False
+        self.protocol_error: str | None = None
+        """Why it is being killed, if it violated the protocol."""
+        self.busy_since: float | None = None
+        """None while it is being forked."""
+        self.idle_since = 0.0
+        self.gone: asyncio.Future[None] = self.loop.create_future()
+        self.unsent = memoryview(b"")
+        """The part of the call that is not sent yet."""
+        self.received = bytearray()
+        """The part of the response that is received."""
+        self.lines = {name: OutputLines(name) for name in self.streams.values()}
+        self.loop.add_reader(self.channel, self._readable)
+
+    def start(self, call: ChildCall) -> bool:
+        """Send a call; False if the process has ended and has not received it."""
+        self.call, call.child = call, self
+        self.calls += 1
+        if self.pid is not None:
+            self.busy_since = self.loop.time()
+        head = len(call.frame).to_bytes(4, "little") + self.calls.to_bytes(4, "little")
+        try:
+            sent = os.writev(self.channel.fileno(), (head, call.frame))
+        except OSError:
+            self.call = call.child = None
+            return False
+        if sent < len(head) + len(call.frame):
+            self.unsent = memoryview(head + call.frame)[sent:]
+            self.loop.add_writer(self.channel, self._writable)
+        return True
+
+    def _writable(self) -> None:
+        try:
+            self.unsent = self.unsent[self.channel.send(self.unsent) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.unsent = memoryview(b"")
+        if not self.unsent:
+            self.loop.remove_writer(self.channel)
+
+    def _readable(self) -> None:
+        try:
+            chunk = self.channel.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            chunk = b""
+        self.received += chunk
+        if chunk and self._handle_response():
+            return
+        self.loop.remove_reader(self.channel)
+        if not chunk and self.call is not None:  # most likely it has just ended, which is reported soon
+            self.loop.call_later(ENDING_SECONDS, self._abort, "has closed its channel to the engine")
+        else:
+            self._abort("has written to its channel to the engine")
+
+    def _abort(self, reason: str) -> None:
+        if not self.gone.done():
+            self.protocol_error = reason
+            self.pool.kill(self)
+
+    def _handle_response(self) -> bool:
+        """Complete the call if the whole response is there; False if it is not a response."""
+        received, call = self.received, self.call
+        if len(received) < HEAD_BYTES:
+            return True
+        size = int.from_bytes(received[:4], "little")
+        expected = call is not None and int.from_bytes(received[4:8], "little") == self.calls
+        if call is None or not expected or size > MAX_RESPONSE_BYTES or len(received) > HEAD_BYTES + size:
+            return False
+        if len(received) < HEAD_BYTES + size:
+            return True
+        ok, worn_out = received[8] == 1, received[9] != 0
+        self.received = bytearray()
+        self.worn_out = self.worn_out or worn_out
+        try:
+            self._finish_output()
+        finally:
+            self.call = None
+            del received[:HEAD_BYTES]  # without a copy
+            if not call.response.done():
+                call.response.set_result((ok, received))
+            self.pool.released(self)
+        return True
+
+    def output(self, name: str, data: bytes) -> None:
+        if not data:  # closed by the code
+            self.worn_out = True
+        elif self.call is not None:
+            self.lines[name].feed(data, self.call.budget)
+
+    def _finish_output(self) -> None:
+        self.drain()
+        for lines in self.lines.values():
+            if self.call is not None:
+                lines.end(self.call.budget)
+
+    def started(self, pid: int) -> None:
+        super().started(pid)
+        self.busy_since = self.loop.time()
+
+    def ended(self, reason: str, *, killed: bool) -> None:
+        if self.loop.is_closed():
+            self.close()
+            return
+        try:
+            self._finish_output()
+        finally:
+            self.close()
+            self.gone.set_result(None)
+            call, self.call = self.call, None
+            if call is not None:
+                call.fail(f"the process {self.protocol_error if killed and self.protocol_error else reason}")
+            self.pool.ended(self)
+
+
 def interpreter() -> tuple[list[str], list[str]]:
     """The command line of a standalone child, and the folders it needs."""
     folders = [PROCESS_INSIDE, INSIDE]
     return [sys.executable, "-P", "-c", STANDALONE, ":".join(folders)], folders
-
-
-def _folder() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        return ""
 
 
 POOLS = PerLoop(ChildPool)

@@ -103,7 +103,7 @@ def landlock_version() -> int:
 
 def landlock(read: list[str], write: list[str], network: bool, calls: str) -> None:
     """Restrict this process and those below it to reading `read` and writing `write`, and to the system calls that the
-    filter `calls` (in hex, see `process/seccomp.py`) lets pass. OSError if that can't be."""
+    filter `calls` (in hex, see `process/seccomp.py`) lets pass. OSError if that fails."""
     version = landlock_version()
     writing = WRITE_FILE | REMOVE | MAKE | (REFER if version >= 2 else 0) | (TRUNCATE if version >= 3 else 0)
     reading = EXECUTE | READ_FILE | READ_DIR

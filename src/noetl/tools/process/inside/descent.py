@@ -54,7 +54,7 @@ def send(pid: int, number: int) -> None:
 
 
 def end_below(pid: int) -> None:
-    """Stop all descendants until no new ones appear, then kill them. A stopped process can't fork."""
+    """Stop all descendants until no new ones appear, then kill them. A stopped process cannot fork."""
     stopped: set[int] = set()
     until = time.monotonic() + STOP_SECONDS
     while time.monotonic() < until:

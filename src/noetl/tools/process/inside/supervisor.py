@@ -54,7 +54,10 @@ class Supervisor:
             try:
                 self.exec_program()
             except BaseException as error:
-                os.write(error_end, error_text(error).encode("utf-8", "replace"))
+                text = f"\0\0{type(error).__name__}: {error}"
+                if isinstance(error, OSError):
+                    text = f"{error.filename2 or error.filename or ''}\0{error.errno}\0{error.strerror}"
+                os.write(error_end, text.encode("utf-8", "replace"))
             finally:
                 os._exit(127)
         os.close(error_end)
@@ -73,13 +76,20 @@ class Supervisor:
         argv, env = self.request["argv"], self.request["env"]
         programs = [argv[0]]
         if "/" not in argv[0]:  # searched before the sandbox is active: Python's own search imports a module
-            programs = [
-                os.path.join(folder or ".", argv[0]) for folder in env.get("PATH", os.defpath).split(os.pathsep)
-            ]
+            folders = env.get("PATH", os.defpath).split(os.pathsep)
+            programs = [os.path.join(folder or ".", argv[0]) for folder in folders]
         rules = self.request["landlock"]
         if rules is not None:
             self.confine.landlock(**{**rules, "read": [*rules["read"], *filter(os.path.isfile, programs)]})
-        become(programs, argv, env)
+        reasons: list[OSError] = []  # a reason other than 'not found' is preferred
+        for program in programs:
+            try:
+                os.execve(program, argv, env)
+            except (FileNotFoundError, NotADirectoryError) as error:
+                reasons.append(error)
+            except OSError as error:
+                reasons.insert(0, error)
+        raise reasons[0]
 
     def watch(self) -> None:
         """Wait until the program ends, has to be ended, or exceeds a limit."""
@@ -130,25 +140,6 @@ class Supervisor:
                         code = os.waitstatus_to_exitcode(status)
                     pid, status = os.waitpid(-1, os.WNOHANG)
         return code
-
-
-def become(programs: list[str], argv: list[str], env: dict[str, str]) -> None:
-    """Run the first executable candidate. Otherwise raise, preferring other errors to 'not found'."""
-    reasons: list[OSError] = []
-    for program in programs:
-        try:
-            os.execve(program, argv, env)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            reasons.append(error)
-        except OSError as error:
-            reasons.insert(0, error)
-    raise reasons[0]
-
-
-def error_text(error: BaseException) -> str:
-    if isinstance(error, OSError):
-        return f"{error.filename2 or error.filename or ''}\0{error.errno}\0{error.strerror}"
-    return f"\0\0{type(error).__name__}: {error}"
 
 
 def serve(control: int, confine: Any, descent: Any) -> None:

@@ -39,7 +39,7 @@ HINTS = {
 
 
 class NotPlain(Exception):
-    """A part of a result that can't be stored, and its path."""
+    """A part of a result that cannot be stored, and its path."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -51,7 +51,7 @@ class NotPlain(Exception):
         path = "result"
         for key in reversed(self.path):
             path += f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]"
-        return f"the result can't be stored: {path} {self.reason}"
+        return f"the result cannot be stored: {path} {self.reason}"
 
 
 class Plain:
@@ -152,7 +152,7 @@ class Plain:
 
 
 def is_a(value: Any, module: str, *names: str) -> bool:
-    """Whether a value has one of these types, which it can't if their module was never imported."""
+    """Whether a value has one of these types, which it cannot if their module was never imported."""
     return any(isinstance(value, getattr(sys.modules.get(module), name, ())) for name in names)
 
 

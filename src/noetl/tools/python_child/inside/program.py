@@ -1,6 +1,7 @@
 """The loop of a child: read a call, run its code, respond, until the engine closes the channel.
 
-A call is a frame: four bytes of length, four bytes of serial number, and JSON: `task, code, libs, args, action, auth`.
+A call is a frame: four bytes of length, four bytes of serial number, and JSON: `code, libs, args, action, auth, file,
+line`.
 A response is a frame: four bytes of length, the serial number of the call (which data that code writes to the channel
 by mistake does not have), a byte for success, a byte that says whether to replace the child, and JSON: the result, or
 `kind, message, exception_type, traceback`.
@@ -72,7 +73,11 @@ class Process:
             sys.setrecursionlimit(self.recursion)
         for fd, name in ((1, "stdout"), (2, "stderr")):
             vars(sys)[name] = stream = self.streams[fd]  # what the code has put there goes, and may close ours
-            if is_closed(stream):
+            try:
+                closed = stream.closed
+            except ValueError:
+                closed = True  # detached
+            if closed:
                 stream = self.streams[fd] = open_text(fd)
             vars(sys)[name] = vars(sys)[f"__{name}__"] = stream
 
@@ -214,13 +219,6 @@ def serve(control: int, flush_c: Callable[[], None], plain: Any) -> None:
     Runner(control, flush_c, plain).run()
 
 
-def is_closed(stream: TextIO) -> bool:
-    try:
-        return stream.closed
-    except ValueError:
-        return True  # detached
-
-
 def open_text(fd: int) -> TextIO:
     return open(fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
@@ -312,7 +310,7 @@ def explain(error: BaseException, file: str, source: Any) -> dict[str, Any]:
         lines = "".join(TracebackException(type(error), error, trace, compact=True).format()).splitlines()
     except BaseException as another:  # the exception's own __str__ may fail, or the memory may not suffice
         kind = type(error).__name__
-        return as_fault("python", f"{kind} (it can't be shown: {type(another).__name__})", kind)
+        return as_fault("python", f"{kind} (it cannot be shown: {type(another).__name__})", kind)
     if len(lines) > TRACEBACK_LINES:
         half = TRACEBACK_LINES // 2
         lines = [*lines[:half], f"  ... {len(lines) - 2 * half} lines ...", *lines[-half:]]
