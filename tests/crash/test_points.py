@@ -37,7 +37,6 @@ BY_NO_PLAYBOOK = {
     "runtime.contents:Contents.read:1": "an object store: content is there before a fact speaks of it",
     "runtime.contents:Contents.read_json:1": "the same",
     "worker.result_store:ResultStore._put:2": "the same",
-    "runtime.store_thread:StoreThread.ask_shared:1": "only a server has concurrent equal calls",
     "worker.result_store:ResultStore._put:3": "NATS as well",
     "worker.lease_run:LeaseRun.run:2": "another worker has opened secrets: those of a server do, and are killed there",
     "worker.terms:LeaseTerms.current:1": "only a worker of a server waits for heartbeats",

@@ -12,7 +12,7 @@ from noetl.cli.start import collect_garbage
 from noetl.cli.target import client_and_output
 from noetl.client.ports import Client, Json, StartRequest
 from noetl.runtime.catalog import PlaybookSource, read
-from noetl.runtime.preflight import obstacles
+from noetl.runtime.loaded_playbooks import obstacles
 from noetl.settings import nats_settings
 
 timeout_option = click.option(

@@ -130,8 +130,7 @@ class LocalRuns:
             return asyncio.run(replay())
 
     def verify(self, run: str | None, on_progress: OnProgress | None = None) -> Json:
-        from noetl.runtime.audit import Audit
-        from noetl.runtime.audit_process import LARGE, verify_large
+        from noetl.runtime.audit import LARGE, Audit, verify_large
 
         with opened(self.db) as store:
             summaries = [find_run(store, run)] if run is not None else store.summaries(limit=ALL)

@@ -16,7 +16,6 @@ from noetl.errors import NoetlError
 from noetl.model.outcome import Outcome, failed
 from noetl.model.playbook import Playbook
 from noetl.reference import Reference
-from noetl.runtime.loaded_playbooks import starts_others
 from noetl.runtime.runtime import Runtime
 
 MAX_DEPTH = 20
@@ -61,7 +60,8 @@ class Families:
 
     def remember(self, digest: str, playbook: Playbook) -> bool:
         """Whether executions of the playbook may start others."""
-        parental = self.starts_others[digest] = starts_others(playbook)
+        kinds = {task.kind for step in playbook.steps for _, task in step.every_task}
+        parental = self.starts_others[digest] = "playbook" in kinds
         if len(self.starts_others) > MAX_DIGESTS:
             del self.starts_others[next(iter(self.starts_others))]
         return parental

@@ -2,11 +2,19 @@
 
 A log is append-only, so its rows are read in batches without locking the store. The derived rows are read first, in one
 snapshot together with the number of the last row to check.
+
+A large log is verified by two processes: one folds it, the other checks its rows and everything that needs no fold.
+Each takes about half of the time. The second process is `python -m noetl.runtime.audit`: it reads a request from
+standard input and writes the violations to standard output.
 """
 
 from __future__ import annotations
 
+import gc
+import subprocess
+import sys
 from collections.abc import Callable, Generator
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -19,14 +27,16 @@ from noetl.engine.net import Net
 from noetl.errors import NoetlError, NotFound
 from noetl.results.read import read_content
 from noetl.store import codec
+from noetl.store.open import open_store
 from noetl.store.snapshot import readable, thaw
-from noetl.store.store import Derived, Row, Snapshot, Store, Summary
+from noetl.store.store import Row, Store, Summary
 from noetl.tools.registry import KINDS
 
-BATCH = 1_000
-"""Rows per batch."""
-NETS = 64
+ROWS_PER_BATCH = 1_000
+MAX_NETS = 64
 """Number of compiled playbooks cached for the next executions."""
+LARGE = 200_000
+"""Number of events above which a second process is faster."""
 
 
 class AuditProgress(NamedTuple):
@@ -42,15 +52,6 @@ Report = Callable[[AuditProgress], None]
 
 class Unresolved(NoetlError):
     """The object store did not report whether a result exists."""
-
-
-class _Stored(NamedTuple):
-    """The rows of an execution, read in one snapshot of the store."""
-
-    seq: int
-    status: str
-    snapshot: Snapshot | None
-    derived: Derived
 
 
 class Audit:
@@ -74,62 +75,49 @@ class Audit:
 
     def batches(self, summary: Summary, part: Part = "whole") -> Batches:
         """Verify an execution in batches of events. A running execution may grow meanwhile."""
-        execution = summary.execution_id
+        store, execution = self.store, summary.execution_id
         try:
-            stored = self._stored(execution)
-            if stored is None:
-                return []  # removed meanwhile
-            log, rows = self._begin(summary, stored, part)
+            with store.read_snapshot():
+                listed = store.summaries(prefix=execution, limit=1)
+                if not listed:
+                    return []  # removed meanwhile
+                snapshot = readable(store.snapshot(execution))
+                seq, derived = store.seq(execution), store.derived(execution)
+            net, frozen = self._net(summary.digest), None
+            if snapshot is not None and part != "rows":
+                frozen = Frozen(snapshot.seq, snapshot.hash, thaw(snapshot.data, net))
+            rows = self._read(execution, 0, seq)
+            log = Log(execution, self._first_net(rows, net), codec, self._content, frozen, self._net, part)
         except (NoetlError, msgspec.MsgspecError) as error:
             return [Violation(execution, 0, "replay", f"the log cannot be checked: {error}")]
         try:
             while rows:
                 log.take(rows)
-                yield AuditProgress(min(log.seq, stored.seq), stored.seq)
-                rows = self._read(execution, log.seq, stored.seq)
+                yield AuditProgress(min(log.seq, seq), seq)
+                rows = self._read(execution, log.seq, seq)
         except Unresolved as error:
             return [Violation(execution, 0, "references", f"stored results cannot be checked: {error}")]
-        if not self.store.summaries(prefix=execution, limit=1):
+        if not store.summaries(prefix=execution, limit=1):
             return []  # removed meanwhile
-        return log.end(stored.status, stored.derived)
-
-    def _stored(self, execution: str) -> _Stored | None:
-        """None if the execution does not exist."""
-        store = self.store
-        with store.read_snapshot():
-            listed = store.summaries(prefix=execution, limit=1)
-            if not listed:
-                return None
-            snapshot = readable(store.snapshot(execution))
-            return _Stored(store.seq(execution), listed[0].status, snapshot, store.derived(execution))
-
-    def _begin(self, summary: Summary, stored: _Stored, part: Part) -> tuple[Log, list[Row]]:
-        """The checks, and the first rows."""
-        execution, net = summary.execution_id, self._net(summary.digest)
-        snapshot, frozen = stored.snapshot, None
-        if snapshot is not None and part != "rows":
-            frozen = Frozen(snapshot.seq, snapshot.hash, thaw(snapshot.data, net))
-        rows = self._read(execution, 0, stored.seq)
-        first_net = self._first(rows, summary.digest)
-        return Log(execution, first_net, codec, self._content, frozen, self._net, part), rows
+        return log.end(listed[0].status, derived)
 
     def _read(self, execution: str, after: int, until: int) -> list[Row]:
-        return self.store.read(execution, after, min(BATCH, until - after)) if after < until else []
+        return self.store.read(execution, after, min(ROWS_PER_BATCH, until - after)) if after < until else []
 
-    def _first(self, rows: list[Row], digest: str) -> Net:
+    def _first_net(self, rows: list[Row], net: Net) -> Net:
         """The playbook at the start of the log; a fork may continue with another one."""
         try:
             requested = codec.decode(rows[0].type, rows[0].data) if rows else None
         except NoetlError:  # `verify` reports the invalid row
-            requested = None
-        return self._net(requested.playbook if isinstance(requested, ExecutionRequested) else digest)
+            return net
+        return self._net(requested.playbook) if isinstance(requested, ExecutionRequested) else net
 
     def _net(self, digest: str) -> Net:
         if digest not in self.nets:
             stored = self.store.playbook(digest)
             if stored is None:
                 raise NotFound("its playbook is not in the store")
-            if len(self.nets) >= NETS:
+            if len(self.nets) >= MAX_NETS:
                 del self.nets[next(iter(self.nets))]
             self.nets[digest] = Net(load(*stored, KINDS).require(), after_call_rules)
         return self.nets[digest]
@@ -139,3 +127,50 @@ class Audit:
             return read_content(self.store.blob, store, key)
         except (NoetlError, OSError) as error:
             raise Unresolved(str(error)) from error
+
+
+# -- two processes --------------------------------------------------------------------------------------------------
+
+
+class AuditRequest(msgspec.Struct):
+    """Input of the second process. `db` may contain a password, so it is not a command-line argument."""
+
+    db: str
+    execution: str
+
+
+def verify_large(db: str, store: Store, summary: Summary, report: Report | None) -> list[Violation]:
+    """The violations of an execution, ordered by event number."""
+    command = [sys.executable, "-P", "-m", "noetl.runtime.audit"]
+    request = msgspec.json.encode(AuditRequest(db, summary.execution_id))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdin is not None
+            assert other.stdout is not None
+            other.stdin.write(request)
+            other.stdin.close()
+            violations = Audit(store).of(summary, report, "fold")
+            output = other.stdout.read()
+        finally:
+            if other.poll() is None:
+                other.kill() if sys.exc_info()[0] is not None else other.wait()
+    if other.returncode != 0:
+        raise NoetlError(f"the second verification process exited with code {other.returncode}")
+    violations += msgspec.json.decode(output, type=list[Violation])
+    return sorted(set(violations), key=attrgetter("seq"))
+
+
+def main() -> None:
+    gc.freeze()
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=AuditRequest)
+    store = open_store(request.db, mode="read")
+    try:
+        listed = store.summaries(prefix=request.execution, limit=1)
+        violations = Audit(store).of(listed[0], part="rows") if listed else []
+    finally:
+        store.close()
+    sys.stdout.buffer.write(msgspec.json.encode(violations))
+
+
+if __name__ == "__main__":
+    main()

@@ -12,17 +12,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from noetl.dsl.compile import Loaded, load
-from noetl.dsl.tree import Mark
 from noetl.engine.state import Execution
 from noetl.errors import AuthError, FileMissing, NoetlError, NotFound
 from noetl.files import STDIN, read_file
 from noetl.model.playbook import Playbook
-from noetl.runtime.loaded_playbooks import LoadedPlaybooks
-from noetl.runtime.preflight import obstacles
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks, obstacles
 from noetl.tools.registry import KINDS
 
 Value = TypeVar("Value")
-ENDINGS = ("", ".yaml", ".yml")
 MAX_SOURCES = 100
 
 
@@ -30,17 +27,10 @@ class PlaybookSource:
     """The text of a playbook, its file, and the compiled playbook."""
 
     def __init__(self, file: str, text: bytes, loaded: Loaded) -> None:
-        self.file, self.text, self.loaded = file, text, loaded
-
-    @property
-    def shown(self) -> str:
+        self.file, self.text, self.loaded, self.places = file, text, loaded, loaded.places
+        relative = os.path.relpath(file) if os.path.isabs(file) else file
+        self.shown = file if relative.startswith(os.pardir) else relative
         """The file name for messages: relative if it is below the working folder."""
-        relative = os.path.relpath(self.file) if os.path.isabs(self.file) else self.file
-        return self.file if relative.startswith(os.pardir) else relative
-
-    @property
-    def places(self) -> dict[str, Mark]:
-        return self.loaded.places
 
     def line(self, number: int) -> str:
         lines = self.text.decode("utf-8", "replace").splitlines()
@@ -78,13 +68,11 @@ class Catalog:
         """Load a playbook of the store; NoetlError if not all of it can run here."""
         source = self.source(digest)
         self._check(source.loaded.require())
-        self._check_keychain(source.loaded.require())
-        self.playbooks.add(source.loaded.require(), source.shown, source.places)
+        self._load(source)
 
     def add(self, source: PlaybookSource) -> str:
         """Store a playbook and load it; returns its digest."""
-        self._check_keychain(source.loaded.require())
-        digest = self.playbooks.add(source.loaded.require(), source.shown, source.places)
+        digest = self._load(source)
         self._remember(digest, source)
         file = os.path.abspath(source.file)  # resumed from another folder, it still finds its children
         self._ask(self.store.put_playbook, digest, file, source.text)
@@ -95,14 +83,16 @@ class Catalog:
         for obstacle in obstacles(playbook, nats=self.nats):
             raise NoetlError(f"{playbook.path}: {obstacle.place}: {obstacle.reason}")
 
-    def _check_keychain(self, playbook: Playbook) -> None:
+    def _load(self, source: PlaybookSource) -> str:
         """AuthError if a credential of the playbook is missing, before anything of it has run."""
+        playbook = source.loaded.require()
         if playbook.keychain:
             from noetl.keychain.check import missing_entries
 
             stored = self._ask(self.store.credentials.all)
             if faults := missing_entries(playbook, {credential.name: credential for credential in stored}):
                 raise AuthError("; ".join(faults))
+        return self.playbooks.add(playbook, source.shown, source.places)
 
     def source(self, digest: str) -> PlaybookSource:
         """Text and places of a playbook, from memory or the store; NotFound if there is none."""
@@ -111,7 +101,7 @@ class Catalog:
             stored = self._ask(self.store.playbook, digest)
             if stored is None:
                 raise NotFound(f"the playbook {digest[:12]} of this execution is not in the store")
-            source = PlaybookSource(*stored, load(stored[0], stored[1], KINDS))
+            source = PlaybookSource(*stored, load(*stored, KINDS))
         self._remember(digest, source)
         return source
 
@@ -136,7 +126,7 @@ def read(file: str) -> PlaybookSource:
 def beside(parent: str, path: str) -> str:
     """The file of that name beside the parent, with or without its ending; FileMissing if there is none."""
     folder = os.path.dirname(os.path.abspath(parent))
-    for ending in ENDINGS:
+    for ending in ("", ".yaml", ".yml"):
         file = os.path.normpath(os.path.join(folder, path + ending))
         if os.path.isfile(file):
             return file

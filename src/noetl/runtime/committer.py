@@ -8,6 +8,7 @@ has grown meanwhile (another process wrote to it), its state is loaded again and
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -60,12 +61,6 @@ class Undecidable(Exception):
         super().__init__(str(error))
         self.error = error
 
-    def as_data(self) -> dict[str, Any]:
-        """The error that ends the execution."""
-        text = f"{type(self.error).__name__}: {self.error}"[:MAX_ERROR_CHARACTERS]
-        readable = text.encode("utf-8", "backslashreplace").decode()
-        return {"kind": "internal", "message": f"internal error while deciding the next events: {readable}"}
-
 
 class PendingCommand(NamedTuple):
     """A command that is not answered yet."""
@@ -81,14 +76,13 @@ class PendingCommand(NamedTuple):
 
 def round_robin(commands: list[PendingCommand]) -> list[PendingCommand]:
     """Interleave commands, so that a busy execution does not delay the others."""
-    if len(commands) < 2:
-        return commands
-    counts: dict[str, int] = {}
-    ranks = []
-    for pending in commands:
-        ranks.append(counts.get(pending.execution, 0))
-        counts[pending.execution] = ranks[-1] + 1
-    return [pending for _, _, pending in sorted(zip(ranks, range(len(commands)), commands, strict=True))]
+    counts: Counter[str] = Counter()
+
+    def rank(pending: PendingCommand) -> int:
+        counts[pending.execution] += 1
+        return counts[pending.execution]
+
+    return sorted(commands, key=rank)
 
 
 class Batch:
@@ -97,14 +91,6 @@ class Batch:
     def __init__(self) -> None:
         self.answers: dict[str, list[tuple[PendingCommand, Answer]]] = {}
         self.changes: dict[str, Change] = {}
-
-    def change(self, loaded: LoadedExecution, before: int) -> Change:
-        """The change of an execution; that of a new fork starts with the events of its source."""
-        execution = loaded.state.id
-        if execution not in self.changes:
-            self.changes[execution] = loaded.fork_prefix or Change(execution, before, [], blobs=[])
-            loaded.fork_prefix = None
-        return self.changes[execution]
 
 
 class Committer:
@@ -166,7 +152,8 @@ class Committer:
         while self.pending:
             if self.shared and self.executions.playbooks.cache.evicted:
                 self.executions.unload_evicted()
-            commands, self.pending, self.contents.pending_blobs = round_robin(self.pending), [], {}
+            commands = round_robin(self.pending) if len(self.pending) > 1 else self.pending
+            self.pending, self.contents.pending_blobs = [], {}
             batch, give_up = Batch(), perf_counter() + BATCH_SECONDS
             for count, pending in enumerate(commands, start=1):
                 await self._decide(pending, batch)
@@ -179,18 +166,28 @@ class Committer:
                         batch.changes[execution] = Change(execution, answers[-1][1].state.seq, [])
             try:
                 written = await self._store(batch.changes, alone=len(commands) == 1) if batch.changes else {}
-            except Exception as error:
-                self._reject(batch, error)
+            except Exception as error:  # nothing was stored: the senders get the error, and the states are dropped
+                for execution, answers in batch.answers.items():
+                    self.executions.pop(execution, None)
+                    for pending, _ in answers:
+                        pending.fail(error)
             else:
                 await self._answer(batch, written)
             self.committed.set()
             self.committed = asyncio.Event()
+            if self.pending:
+                await asyncio.sleep(0)  # who was answered reads the state before the next decisions change it
         self.contents.pending_blobs = {}
 
     async def _store(self, changes: dict[str, Change], *, alone: bool) -> dict[str, bool]:
         """Commit the changes; whether that of each execution was accepted."""
         order, began = sorted(changes), perf_counter()
-        ordered = [self._with_snapshot(changes[execution]) for execution in order]
+        ordered = [changes[execution] for execution in order]
+        for change in ordered:
+            loaded = self.executions.get(change.execution)  # None: unloaded meanwhile
+            if loaded is None or loaded.state.over or loaded.state.seq - loaded.snapshot_seq < SNAPSHOT_EVENTS:
+                continue
+            loaded.snapshot_seq, change.snapshot = loaded.state.seq, freeze(loaded.state)
         store = self.executions.store
         if alone and not self.shared and sum(len(loaded.state.leases) for loaded in self.executions.values()) <= 1:
             accepted = store.commit(ordered)  # nothing else runs: the thread would cost more than it frees
@@ -200,25 +197,12 @@ class Committer:
             on_commit(len(order), perf_counter() - began)
         return dict(zip(order, accepted, strict=True))
 
-    def _with_snapshot(self, change: Change) -> Change:
-        loaded = self.executions.get(change.execution)
-        if loaded is None:  # unloaded meanwhile
-            return change
-        if loaded.state.seq - loaded.snapshot_seq >= SNAPSHOT_EVENTS and not loaded.state.over:
-            loaded.snapshot_seq, change.snapshot = loaded.state.seq, freeze(loaded.state)
-        return change
-
-    def _reject(self, batch: Batch, error: Exception) -> None:
-        """Fail the commands of a batch that was not stored, and drop its states."""
-        for execution, answers in batch.answers.items():
-            self.executions.pop(execution, None)
-            for pending, _ in answers:
-                pending.fail(error)
-
     async def _answer(self, batch: Batch, written: dict[str, bool]) -> None:
         for execution, answers in batch.answers.items():
             if written.get(execution, True):
-                self._note_stored(execution, answers[-1][1].state)
+                state, loaded = answers[-1][1].state, self.executions.get(execution)
+                if loaded is not None and loaded.state is state:
+                    loaded.stored_seq = state.seq  # no later event is decided: the next batch waits for this one
                 for pending, answer in answers:
                     if answer.events:
                         for on_events in self.on_events:
@@ -232,75 +216,83 @@ class Committer:
                 except Exception:  # the sender gets the error when the command is decided again
                     self.executions.pop(execution, None)
 
-    def _note_stored(self, execution: str, state: Execution) -> None:
-        """Record the last stored event; no later one can be decided yet, since the next batch waits for this one."""
-        loaded = self.executions.get(execution)
-        if loaded is not None and loaded.state is state:
-            loaded.stored_seq = state.seq
-
     # -- decisions --------------------------------------------------------------------------------------------------
 
     async def _decide(self, pending: PendingCommand, batch: Batch) -> None:
-        execution = pending.execution
+        execution, command, loaded = pending.execution, pending.command, None
         try:
             loaded = self.executions.get(execution) or await self.executions.load(execution)
-            now = self.clock.now()
-            before = loaded.state.seq
-            if isinstance(pending.command, Refresh):
-                if not self.shared:  # else the commit checks the seq
-                    loaded = await self._refreshed(loaded, execution in batch.changes)
+            now, before = self.clock.now(), loaded.state.seq
+            rows: list[Row] = []
+            if isinstance(command, Refresh):
+                undecided = not self.shared and execution not in batch.changes  # else the commit checks the seq
+                if undecided and await self.executions.thread.ask(self.executions.store.seq, execution) != before:
+                    loaded = await self.executions.reload(execution)
                 decision = Decision(loaded.state, now)
             else:
-                decision = await self._decision(loaded.state, pending.command, now)
-            events = decision.events
-            rows = _rows(events, before + 1, now, loaded.head)
+                decision, rows = await self._decision(loaded.state, command, now, loaded.head)
             self.contents.pending_blobs.update(decision.blobs)
-            grants: list[Any] = [event for event in events if type(event) in GRANTS]
+            grants: list[Any] = [event for event in decision.events if type(event) in GRANTS]
             works = [await self._work(loaded, grant) for grant in grants if grant.fence in loaded.state.leases]
-        except Undecidable as undecidable:
-            self._discard(execution, batch)
-            self._remedy(pending, undecidable, loaded.state)
-            return
         except Exception as error:
-            self._discard(execution, batch)
-            pending.fail(error)
+            self._discard(pending, batch, error, loaded)
             return
-        if events:
+        if rows:
             loaded.head = rows[-1].hash
-            change = batch.change(loaded, before)
+            if execution not in batch.changes:  # the change of a new fork starts with the events of its source
+                batch.changes[execution] = loaded.fork_prefix or Change(execution, before, [], blobs=[])
+                loaded.fork_prefix = None
+            change = batch.changes[execution]
             change.rows += rows
             change.blobs += decision.blobs
-            _add_derived_rows(change, loaded.state)
-            self._summarise(loaded, change, now)
-        batch.answers.setdefault(execution, []).append((pending, Answer(events, works, loaded.state)))
+            self._derive(change, loaded, now)
+        batch.answers.setdefault(execution, []).append((pending, Answer(decision.events, works, loaded.state)))
 
-    def _discard(self, execution: str, batch: Batch) -> None:
-        """Drop a state that a command left half changed, and decide its other commands of this batch again."""
+    def _derive(self, change: Change, loaded: LoadedExecution, now: float) -> None:
+        """Add the changes of ready work, leases, timers and the summary to the transaction of their events."""
+        state, old = loaded.state, loaded.summary
+        ready, leases, timers = state.drain()
+        change.ready.update(ready)
+        change.leases.update(
+            (fence, None if lease is None else Leased(lease.run, lease.worker, lease.since, lease.ttl))
+            for fence, lease in leases.items()
+        )
+        change.timers.update(timers)
+        if old is None or old.status != state.shown_status:
+            started, local = (old.started, old.local) if old else (now, not self.shared)
+            loaded.summary = change.summary = summary_of(state, started, now, local)
+
+    def _discard(self, pending: PendingCommand, batch: Batch, error: Exception, loaded: LoadedExecution | None) -> None:
+        """Drop a state that a command left half changed, and decide its other commands of this batch again. An
+        undecidable command is replaced by a substitute if there is one; otherwise its sender gets the error."""
+        execution, command, remedy = pending.execution, pending.command, None
         self.executions.pop(execution, None)
         batch.changes.pop(execution, None)
-        self.pending += [pending for pending, _ in batch.answers.pop(execution, [])]
-
-    def _remedy(self, pending: PendingCommand, undecidable: Undecidable, state: Execution) -> None:
-        """Handle an undecidable command: decide a substitute, or raise the error to its sender."""
-        assert not isinstance(pending.command, Refresh)
-        remedy = remedy_for(pending.command, undecidable.as_data())
+        self.pending += [other for other, _ in batch.answers.pop(execution, [])]
+        if isinstance(error, Undecidable) and loaded is not None and not isinstance(command, Refresh):
+            error = error.error
+            text = f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARACTERS]
+            readable = text.encode("utf-8", "backslashreplace").decode()
+            message = f"internal error while deciding the next events: {readable}"
+            remedy = remedy_for(command, {"kind": "internal", "message": message})
+            if isinstance(remedy, Start):
+                self.executions.create(execution, loaded.state.net, loaded.state.digest)
         if remedy is None:
-            pending.fail(undecidable.error)
-            return
-        if isinstance(remedy, Start):
-            self.executions.create(pending.execution, state.net, state.digest)
-        self.pending.append(pending._replace(command=remedy))
+            pending.fail(error)
+        else:
+            self.pending.append(pending._replace(command=remedy))
 
-    async def _decision(self, state: Execution, command: Command, now: float) -> Decision:
+    async def _decision(
+        self, state: Execution, command: Command, now: float, head: bytes
+    ) -> tuple[Decision, list[Row]]:
         """Decide a command, and load the content that templates read."""
-        decision = Decision(state, now)
-        contents = DecisionContents()
+        decision, first, contents = Decision(state, now), state.seq + 1, DecisionContents()
         step = decide
         while True:
             try:
                 with loaded(contents):
                     step(decision, command)
-                return decision
+                return decision, rows_of(decision.events, first, now, head)
             except Need as need:
                 self.contents.pending_blobs.update(decision.blobs)
                 await self.contents.load_for_template(need.reference, contents)
@@ -309,13 +301,6 @@ class Committer:
                 raise
             except Exception as error:  # any error: a retry of the command would raise it again
                 raise Undecidable(error) from error
-
-    async def _refreshed(self, loaded: LoadedExecution, undecided: bool) -> LoadedExecution:
-        """The execution, loaded again if its log has grown. One with undecided changes fails at the commit."""
-        if undecided:
-            return loaded
-        seq = await self.executions.thread.ask(self.executions.store.seq, loaded.state.id)
-        return loaded if seq == loaded.state.seq else await self.executions.reload(loaded.state.id)
 
     async def _work(self, loaded: LoadedExecution, event: Any) -> Work:
         """The work of a grant; the items of a large loop are loaded once and cached while it runs."""
@@ -327,27 +312,3 @@ class Committer:
                 loaded.items[run.id] = await self.contents.read(items)
             items = loaded.items[run.id]
         return work_of(loaded.state, event, items)
-
-    def _summarise(self, loaded: LoadedExecution, change: Change, now: float) -> None:
-        old = loaded.summary
-        if old is None or old.status != loaded.state.shown_status:
-            started, local = (old.started, old.local) if old else (now, not self.shared)
-            loaded.summary = change.summary = summary_of(loaded.state, started, now, local)
-
-
-def _add_derived_rows(change: Change, state: Execution) -> None:
-    """Changes of ready work, leases and timers belong to the transaction of their events."""
-    ready, leases, timers = state.drain()
-    change.ready.update(ready)
-    change.leases.update(
-        (fence, None if lease is None else Leased(lease.run, lease.worker, lease.since, lease.ttl))
-        for fence, lease in leases.items()
-    )
-    change.timers.update(timers)
-
-
-def _rows(events: list[e.Event], first: int, now: float, head: bytes) -> list[Row]:
-    try:
-        return rows_of(events, first, now, head)
-    except Exception as error:
-        raise Undecidable(error) from error

@@ -26,7 +26,6 @@ DECISION_BRACKETS = 500_000
 bytes of memory, and decoding holds the interpreter lock."""
 
 _TOO_MANY_BYTES = f"limit {DECISION_BYTES:,} for all stored values of a decision"
-_TOO_MANY_BRACKETS = f"limit {DECISION_BRACKETS:,} lists and maps in all stored values of a decision"
 
 
 class ReadTooMuch(Exception):
@@ -46,7 +45,7 @@ class DecisionContents(dict[str, Any]):
             raise ReadTooMuch(_TOO_MANY_BYTES)
         self.brackets_left -= content.count(b"[") + content.count(b"{")
         if self.brackets_left < 0:
-            raise ReadTooMuch(_TOO_MANY_BRACKETS)
+            raise ReadTooMuch(f"limit {DECISION_BRACKETS:,} lists and maps in all stored values of a decision")
 
 
 class Contents:
@@ -80,7 +79,6 @@ class Contents:
         return await self.thread.ask(read_value, self.blob, reference, admit)
 
     async def read_json(self, reference: Reference) -> bytes | TooLarge:
-        """The JSON of the value behind a reference."""
         if reference.size > WORKER_BYTES:
             return TooLarge(f"limit {WORKER_BYTES:,}")
         if reference.store == "object":

@@ -6,7 +6,7 @@ events of its source, and its own first events.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,10 +27,11 @@ from noetl.runtime.loaded_executions import LoadedExecution
 from noetl.runtime.runtime import Runtime
 from noetl.store.codec import decode
 from noetl.store.snapshot import readable, thaw
-from noetl.store.store import Change, Derived, Row, Snapshot, Store
+from noetl.store.store import Change, Derived, Row, Snapshot
 
 ROWS_PER_READ = 1_000
 Value = TypeVar("Value")
+Before = Callable[[Execution, e.Event, Row], Awaitable[object]]
 
 
 class Edit(NamedTuple):
@@ -53,14 +54,12 @@ class Forked(NamedTuple):
     """Steps whose results are kept."""
 
 
-class Cut(NamedTuple):
-    """A log up to one of its events."""
+class Replayed(NamedTuple):
+    """A log folded again."""
 
     state: Execution
-    rows: list[Row]
-    blobs: dict[str, bytes]
-    """Chunks of results that live loops have made."""
-    payload: dict[str, Any]
+    equal: bool
+    difference: Difference | None = None
 
 
 # -- states ---------------------------------------------------------------------------------------------------------
@@ -80,53 +79,42 @@ async def rows_of(runtime: Runtime, execution: str, after: int = 0, until: int |
         raise NotFound(f"no execution {execution}")
 
 
-async def state_at(runtime: Runtime, execution: str, seq: int) -> tuple[Execution, float]:
-    """The state after an event, and the time of the event."""
-    snapshot, digest = await runtime.thread.ask(_snapshot, runtime.store, execution)
-    state, at = None, None
-    if snapshot is not None and snapshot.seq <= seq:
-        state = thaw(snapshot.data, await runtime.playbooks.load(digest))
-    async for row in rows_of(runtime, execution, state.seq if state else 0, seq):
+async def folded(
+    runtime: Runtime,
+    execution: str,
+    state: Execution | None = None,
+    until: int | None = None,
+    before: Before | None = None,
+) -> AsyncIterator[tuple[Execution, e.Event, Row]]:
+    """Each event of a log after that of `state`, with the state after it; `before` gets the state before it."""
+    async for row in rows_of(runtime, execution, state.seq if state else 0, until):
         state = state or await runtime.executions.begin(execution, row)
         event = decode(row.type, row.data)
         await runtime.executions.change_net(state, event)
+        if before is not None:
+            await before(state, event, row)
         evolve(state, event, row.at)
-        at = row.at
+        yield state, event, row
+
+
+async def state_at(runtime: Runtime, execution: str, seq: int) -> tuple[Execution, float]:
+    """The state after an event, and the time of the event."""
+
+    def stored() -> tuple[Snapshot | None, str]:
+        for summary in runtime.store.summaries(prefix=execution, limit=1):
+            return readable(runtime.store.snapshot(execution)), summary.digest
+        return None, ""
+
+    snapshot, digest = await runtime.thread.ask(stored)
+    state, at = None, None
+    if snapshot is not None and snapshot.seq <= seq:
+        state = thaw(snapshot.data, await runtime.playbooks.load(digest))
+    async for after, _, row in folded(runtime, execution, state, seq):
+        state, at = after, row.at
     assert state is not None
     if at is None:  # the snapshot is of this event
         at = [row.at async for row in rows_of(runtime, execution, seq - 1, seq)][-1]
     return state, at
-
-
-def _snapshot(store: Store, execution: str) -> tuple[Snapshot | None, str]:
-    """The latest snapshot, and the digest of the playbook it belongs to."""
-    digest = next((summary.digest for summary in store.summaries(prefix=execution, limit=1)), "")
-    return (readable(store.snapshot(execution)) if digest else None), digest
-
-
-# -- explaining -----------------------------------------------------------------------------------------------------
-
-
-async def explain(runtime: Runtime, execution: str, step: str, run: str | None) -> tuple[Explanation, Execution]:
-    """Explain the decisions about a step, or about one run of it; also returns the current execution."""
-    if run is not None and step_of(run) != step:
-        raise UsageError(f"{run!r} is not a run of step {step!r}: its runs are {step}#1, {step}#2 and so on")
-    explainer = Explainer(step, run)
-    state, at = None, 0.0
-    async for row in rows_of(runtime, execution):
-        state, at = state or await runtime.executions.begin(execution, row), row.at
-        event = decode(row.type, row.data)
-        await runtime.executions.change_net(state, event)
-        await _evaluated(runtime, partial(explainer.see, state, event, row.seq, row.at))
-        evolve(state, event, row.at)
-    assert state is not None
-    if step not in state.net.steps and not explainer.entered:
-        hint = did_you_mean(step, state.net.steps)
-        raise NotFound(f"the playbook has no step {step!r}" + (f": {hint}" if hint else ""))
-    if run is not None and not explainer.decisions and run not in state.runs:
-        times = state.entries.get(step, 0)
-        raise NotFound(f"there is no run {run!r}: the step was entered {times} time{'s' * (times != 1)}")
-    return await _evaluated(runtime, partial(explainer.conclude, state, at)), state
 
 
 async def _evaluated(runtime: Runtime, evaluate: Callable[[], Value]) -> Value:
@@ -140,24 +128,43 @@ async def _evaluated(runtime: Runtime, evaluate: Callable[[], Value]) -> Value:
             await runtime.contents.load_for_template(need.reference, contents)
 
 
-# -- replay ---------------------------------------------------------------------------------------------------------
+# -- explain and replay ---------------------------------------------------------------------------------------------
 
 
-class Replayed(NamedTuple):
-    """A log folded again."""
+async def explain(runtime: Runtime, execution: str, step: str, run: str | None) -> tuple[Explanation, Execution]:
+    """Explain the decisions about a step, or about one run of it; also returns the current execution."""
+    if run is not None and step_of(run) != step:
+        raise UsageError(f"{run!r} is not a run of step {step!r}: its runs are {step}#1, {step}#2 and so on")
+    explainer = Explainer(step, run)
 
-    state: Execution
-    equal: bool
-    difference: Difference | None = None
+    async def see(state: Execution, event: e.Event, row: Row) -> None:
+        await _evaluated(runtime, partial(explainer.see, state, event, row.seq, row.at))
+
+    async for after, _, row in folded(runtime, execution, before=see):
+        state, at = after, row.at
+    if step not in state.net.steps and not explainer.entered:
+        hint = did_you_mean(step, state.net.steps)
+        raise NotFound(f"the playbook has no step {step!r}" + (f": {hint}" if hint else ""))
+    if run is not None and not explainer.decisions and run not in state.runs:
+        times = state.entries.get(step, 0)
+        raise NotFound(f"there is no run {run!r}: the step was entered {times} time{'s' * (times != 1)}")
+    return await _evaluated(runtime, partial(explainer.conclude, state, at)), state
 
 
 async def replay(runtime: Runtime, execution: str) -> Replayed:
     """Fold the whole log and compare it with the stored state: the latest snapshot and the events after it, the
     status in lists, and the rows of ready work, leases and timers."""
+
+    def listed() -> tuple[str, int, Derived]:
+        with runtime.store.read_snapshot():
+            (summary,) = runtime.store.summaries(prefix=execution, limit=1)
+            return summary.status, runtime.store.seq(execution), runtime.store.derived(execution)
+
     while True:
-        whole = (await _cut(runtime, execution, None)).state
+        async for state, _, _ in folded(runtime, execution):
+            whole = state
         stored = (await runtime.executions.load(execution)).state
-        status, seq, derived = await runtime.thread.ask(_listed, runtime.store, execution)
+        status, seq, derived = await runtime.thread.ask(listed)
         if whole.seq == stored.seq == seq:  # else events were committed meanwhile
             break
     names = [name for name in Execution.__struct_fields__ if name not in LIVE_ONLY]
@@ -171,40 +178,22 @@ async def replay(runtime: Runtime, execution: str) -> Replayed:
     return Replayed(whole, equal)
 
 
-def _listed(store: Store, execution: str) -> tuple[str, int, Derived]:
-    """Status, number of events and derived rows, from one snapshot of the store."""
-    with store.read_snapshot():
-        listed = store.summaries(prefix=execution, limit=1)[0]
-        return listed.status, store.seq(execution), store.derived(execution)
-
-
 async def replay_with(runtime: Runtime, execution: str, digest: str) -> Replayed:
     """Decide the log again with another playbook, up to the first difference."""
-    replayer, difference, seq, at = None, None, 0, 0.0
-    async for row in rows_of(runtime, execution):
-        event = decode(row.type, row.data)
-        if replayer is None:
-            ctx = await _requested_ctx(runtime, execution)
-            replayer = Replay(Execution(execution, await runtime.playbooks.load(digest), digest), ctx)
-        seq, at = row.seq, row.at
-        difference = await _evaluated(runtime, partial(replayer.take, event, seq, at))
-        if difference is not None:
-            break
-    assert replayer is not None
-    if difference is None:
-        difference = await _evaluated(runtime, partial(replayer.end, seq, at))
-    return Replayed(replayer.state, difference is None, difference)
-
-
-async def _requested_ctx(runtime: Runtime, execution: str) -> dict[str, Any]:
-    """The `ctx` of the request: the patch before the first token."""
-    async for row in rows_of(runtime, execution):
+    ctx: dict[str, Any] = {}
+    async for row in rows_of(runtime, execution):  # the `ctx` of the request: the patch before the first token
         event = decode(row.type, row.data)
         if isinstance(event, e.CtxPatched):
-            return {key: value for key, _, value in event.patch}
-        if isinstance(event, e.TokenEnqueued):
+            ctx = {key: value for key, _, value in event.patch}
+        if isinstance(event, e.CtxPatched | e.TokenEnqueued):
             break
-    return {}
+    replayer = Replay(Execution(execution, await runtime.playbooks.load(digest), digest), ctx)
+    async for row in rows_of(runtime, execution):
+        take = partial(replayer.take, decode(row.type, row.data), row.seq, row.at)
+        if (difference := await _evaluated(runtime, take)) is not None:
+            return Replayed(replayer.state, False, difference)
+    difference = await _evaluated(runtime, partial(replayer.end, row.seq, row.at))
+    return Replayed(replayer.state, difference is None, difference)
 
 
 # -- forks ----------------------------------------------------------------------------------------------------------
@@ -212,75 +201,62 @@ async def _requested_ctx(runtime: Runtime, execution: str) -> dict[str, Any]:
 
 async def fork(runtime: Runtime, source: str, name: str, at: int | None, edit: Edit) -> Forked:
     """Start an execution with the events of the source up to `at`, or with all of them."""
-    cut = await _cut(runtime, source, at)
-    if at is None and cut.state.over:
+    state, rows = await _cut(runtime, source, at)
+    if at is None and state.over:
         raise Conflict(
-            f"{source} has ended after {cut.state.seq} events: fork it at an earlier event (`--at SEQ`)"
-            + (", or retry it" if cut.state.status != "succeeded" else "")
+            f"{source} has ended after {state.seq} events: fork it at an earlier event (`--at SEQ`)"
+            + (", or retry it" if state.status != "succeeded" else "")
         )
-    if cut.state.over or cut.state.status == "cancelling":
-        raise Conflict(f"{source} had {_ended(cut.state)} at event {cut.state.seq}: fork it at an earlier one")
-    return await _start_fork(runtime, source, name, cut, edit, None)
+    if state.over or state.status == "cancelling":
+        ended = "been cancelled" if state.status in ("cancelling", "cancelled") else "ended"
+        raise Conflict(f"{source} had {ended} at event {state.seq}: fork it at an earlier one")
+    return await _start_fork(runtime, source, name, state, rows, edit, None)
 
 
 async def retry(runtime: Runtime, source: str, name: str, edit: Edit) -> Forked:
     """Fork an execution just before it failed or was cancelled."""
     retrace = Retrace()
-    whole = await _cut(runtime, source, None, retrace.see)
-    if not whole.state.over:
-        raise Conflict(f"{source} is {whole.state.shown_status}: only a failed or cancelled execution can be retried")
-    if whole.state.status == "succeeded":
+    async for whole, event, _ in folded(runtime, source):
+        retrace.see(whole, event)
+    if not whole.over:
+        raise Conflict(f"{source} is {whole.shown_status}: only a failed or cancelled execution can be retried")
+    if whole.status == "succeeded":
         raise Conflict(f"{source} has succeeded: there is nothing to retry")
     seq, run = retrace.point()
     if not seq:
         raise Conflict(f"{source} failed before its first step ran: start a new execution")
-    return await _start_fork(runtime, source, name, await _cut(runtime, source, seq), edit, run)
+    return await _start_fork(runtime, source, name, *await _cut(runtime, source, seq), edit, run)
 
 
-def _ended(state: Execution) -> str:
-    return "been cancelled" if state.status in ("cancelling", "cancelled") else "ended"
-
-
-async def _cut(
-    runtime: Runtime, source: str, at: int | None, see: Callable[[Execution, e.Event], None] | None = None
-) -> Cut:
+async def _cut(runtime: Runtime, source: str, at: int | None) -> tuple[Execution, list[Row]]:
     """The log up to an event, and the other events of the same decision."""
-    state, rows, payload = None, [], {}
-    async for row in rows_of(runtime, source):
-        event = decode(row.type, row.data)
-        if state is None:
-            state = await runtime.executions.begin(source, row)
-            payload = event.payload if isinstance(event, e.ExecutionRequested) else {}
-        await runtime.executions.change_net(state, event)
-        evolve(state, event, row.at)
+    rows = []
+    async for state, event, row in folded(runtime, source):
         rows.append(row)
-        if see is not None:
-            see(state, event)
         if at is not None and row.seq >= at and not is_incomplete(state, event):
             break
-    assert state is not None
     if at is not None and at > state.seq:
         raise UsageError(f"{source} has {state.seq} events: there is no event {at}")
+    return state, rows
+
+
+async def _start_fork(
+    runtime: Runtime, source: str, name: str, state: Execution, rows: list[Row], edit: Edit, failed: str | None
+) -> Forked:
+    requested, last = decode(rows[0].type, rows[0].data), rows[-1]
+    assert isinstance(requested, e.ExecutionRequested)
     chunks = {chunk.key for run in state.runs.values() if run.loop is not None for chunk in run.loop.chunks}
-    blobs = await runtime.thread.ask(_blobs, runtime.store, chunks)
-    return Cut(state, rows, blobs, payload)
-
-
-def _blobs(store: Store, keys: Iterable[str]) -> dict[str, bytes]:
-    return {key: content for key in keys if (content := store.blob(key)) is not None}
-
-
-async def _start_fork(runtime: Runtime, source: str, name: str, cut: Cut, edit: Edit, failed: str | None) -> Forked:
-    state, last = cut.state, cut.rows[-1]
+    stored = await runtime.thread.ask(lambda: [(key, runtime.store.blob(key)) for key in chunks])
+    blobs = [(key, content) for key, content in stored if content is not None]
     state.id = name
     again, done = under_way(state, failed or ""), list(state.steps)
     net = await runtime.playbooks.load(edit.digest or state.digest)
     edited = net if net is not state.net else None
     digest = edit.digest if edited else ""
-    command = Fork(source, last.seq, last.at, edited, digest, cut.payload, edit.ctx, failed)
+    command = Fork(source, last.seq, last.at, edited, digest, requested.payload, edit.ctx, failed)
     if name not in runtime.executions:
         loaded = runtime.executions[name] = LoadedExecution(state, last.hash, None)
         loaded.snapshot_seq, loaded.stored_seq = 0, 0
-        loaded.fork_prefix = Change(name, 0, cut.rows, blobs=list(cut.blobs.items()))
+        loaded.fork_prefix = Change(name, 0, rows, blobs=blobs)
     fork = (await runtime.committer.handle(name, command)).state
     return Forked(name, source, fork.forked[1] if fork.forked else last.seq, again, done)

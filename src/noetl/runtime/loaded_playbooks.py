@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -15,6 +15,7 @@ from noetl.engine.net import Net
 from noetl.errors import NotFound
 from noetl.model.playbook import Playbook
 from noetl.pipeline.plan import PipelinePlan
+from noetl.results.stores import fault, named_stores
 from noetl.runtime.store_thread import StoreThread
 from noetl.store.store import Store
 from noetl.tools.registry import KINDS
@@ -22,6 +23,10 @@ from noetl.worker.playbook_cache import PlaybookCache
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
+
+
+INTERPRETED = frozenset(["iterator", "workbook"])
+"""Kinds without a tool: the pipeline runs them itself, or the compiler has replaced them."""
 
 
 class File(NamedTuple):
@@ -43,7 +48,6 @@ class LoadedPlaybook(Net):
         folder = os.path.dirname(os.path.abspath(file)) if os.path.isfile(file) else ""
         self.file = File(file, folder, places or {})
         self.plans: dict[str, PipelinePlan] = {}
-        """Compiled pipelines by step, created on first use."""
 
 
 Compile = Callable[[str, bytes], Awaitable[LoadedPlaybook]]
@@ -100,9 +104,22 @@ class LoadedPlaybooks:
         return playbook.plans[step]
 
 
-def starts_others(playbook: Playbook) -> bool:
-    """Whether a playbook has a task, at any depth, that starts executions."""
-    return any(task.kind == "playbook" for step in playbook.steps for _, task in step.every_task)
+class Obstacle(NamedTuple):
+    """A part of a playbook that cannot run here: its place (`STEP` or `STEP/LABEL`) and the reason."""
+
+    place: str
+    reason: str
+
+
+def obstacles(playbook: Playbook, *, nats: bool = False) -> Iterator[Obstacle]:
+    """The parts that cannot run here. `nats` says whether NATS is available."""
+    for place, store in named_stores(playbook):
+        if (reason := fault(store, nats=nats)) is not None:
+            yield Obstacle(place, reason)
+    for step in playbook.steps:
+        for place, task in step.every_task:
+            if task.kind not in INTERPRETED and KINDS.runner(task.kind) is None:
+                yield Obstacle(place, f"this version of noetl cannot run tools of kind {task.kind!r}")
 
 
 async def single_flight(

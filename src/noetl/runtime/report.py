@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import asdict
+
 from noetl.dsl.tree import Mark
 from noetl.engine.history.explain import Explanation
-from noetl.engine.history.reasons import ExplainedDecision, Reason
+from noetl.engine.history.reasons import Reason
 from noetl.engine.state import Execution
 from noetl.timestamps import rfc3339
 
@@ -29,9 +31,18 @@ def report(state: Execution, file: str, places: dict[str, Mark], duration: float
 
 
 def steps(state: Execution) -> dict[str, dict[str, Any]]:
-    """Every step that was entered, in the order of the playbook."""
+    """Every step that was entered, in the order of the playbook. Of several runs of a step the busiest counts."""
+    live = {state.tokens[token].step: "held" for token in state.held}
+    leased = {lease.run for lease in state.leases.values()}
+    for run in state.runs.values():
+        if run.id in leased:
+            status = "running"
+        elif run.parked:
+            status = "waiting"
+        else:
+            status = "scheduled" if run.started is None else "running"
+        live[run.step] = max(status, live.get(run.step, "held"), key=BUSY.index)
     views: dict[str, dict[str, Any]] = {}
-    live = _live(state)
     for name in state.net.steps:
         runs, last = state.entries.get(name, 0), state.steps.get(name)
         if name in live:
@@ -39,20 +50,6 @@ def steps(state: Execution) -> dict[str, dict[str, Any]]:
         elif last is not None:
             views[name] = {"status": last.status, "runs": runs, "result": last.result, "error": last.error}
     return views
-
-
-def _live(state: Execution) -> dict[str, str]:
-    """The status of each step with tokens or runs; of several runs of a step the busiest counts."""
-    statuses = {state.tokens[token].step: "held" for token in state.held}
-    for run in state.runs.values():
-        if any(lease.run == run.id for lease in state.leases.values()):
-            status = "running"
-        elif run.parked:
-            status = "waiting"
-        else:
-            status = "scheduled" if run.started is None else "running"
-        statuses[run.step] = max(status, statuses.get(run.step, "held"), key=BUSY.index)
-    return statuses
 
 
 def located(error: dict[str, Any] | None, file: str, places: dict[str, Mark]) -> dict[str, Any] | None:
@@ -67,9 +64,7 @@ def located(error: dict[str, Any] | None, file: str, places: dict[str, Mark]) ->
         "step": step or None,
         "task": task,
         "attempt": error.get("attempt"),
-        "file": file,
-        "line": mark.line if mark else None,
-        "column": mark.column if mark else None,
+        **_place(file, mark),
     }
 
 
@@ -85,34 +80,27 @@ def explained(
         "status": step["status"] if step else None,
         "runs": state.entries.get(explanation.step, 0),
         **_place(file, places.get(explanation.step)),
-        "decisions": [_decision(decision, file, places) for decision in explanation.decisions],
+        "decisions": [
+            {
+                "seq": decision.seq,
+                "timestamp": rfc3339(decision.at),
+                "kind": decision.kind,
+                "about": decision.about,
+                "says": decision.says,
+                "reasons": [_reason(reason, file, places) for reason in decision.reasons],
+                "differs": decision.differs or None,
+            }
+            for decision in explanation.decisions
+        ],
         "left_out": explanation.left_out,
         "stands": explanation.stands,
     }
 
 
-def _decision(decision: ExplainedDecision, file: str, places: Mapping[str, Mark]) -> dict[str, Any]:
-    return {
-        "seq": decision.seq,
-        "timestamp": rfc3339(decision.at),
-        "kind": decision.kind,
-        "about": decision.about,
-        "says": decision.says,
-        "reasons": [_reason(reason, file, places) for reason in decision.reasons],
-        "differs": decision.differs or None,
-    }
-
-
 def _reason(reason: Reason, file: str, places: Mapping[str, Mark]) -> dict[str, Any]:
-    return {
-        "leads_to": reason.leads_to,
-        "when": reason.when,
-        "verdict": reason.verdict,
-        "values": reason.values,
-        "missing": reason.missing,
-        "note": reason.note or None,
-        **_place(file, places.get(reason.place)),
-    }
+    view = asdict(reason)
+    place = view.pop("place")
+    return {**view, "note": reason.note or None, **_place(file, places.get(place))}
 
 
 def _place(file: str, mark: Mark | None) -> dict[str, Any]:

@@ -14,26 +14,23 @@ from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 Value = TypeVar("Value")
+Result = tuple[Any, BaseException | None]
 
 MAX_DELAY_SECONDS = 0.001
 """Maximum time for which a result waits for other results of its batch."""
 
 
 class StoreCall(NamedTuple):
-    """A call that has not run yet."""
-
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     future: asyncio.Future[Any]
     shared: bool
 
-
-class StoreResult(NamedTuple):
-    """The result of a call, not delivered yet."""
-
-    future: asyncio.Future[Any]
-    value: Any
-    error: BaseException | None
+    def run(self) -> Result:
+        try:
+            return self.function(*self.arguments), None
+        except BaseException as error:  # raised to the caller, as by any executor
+            return None, error
 
 
 class StoreThread(ThreadPoolExecutor):
@@ -43,18 +40,9 @@ class StoreThread(ThreadPoolExecutor):
         super().__init__(1, "noetl-store")
         self._calls: deque[StoreCall] = deque()
 
-    async def ask(self, function: Callable[..., Value], *arguments: Any) -> Value:
-        """Call a function in the thread; returns its result, or raises its error."""
-        return await self._put(function, arguments, shared=False)
-
-    async def ask_shared(self, function: Callable[..., Value], *arguments: Any) -> Value:
-        """The same for a function that only reads: equal calls that wait at the same time share one result, which is
-        never older than the call."""
-        return await self._put(function, arguments, shared=True)
-
-    def _put(
-        self, function: Callable[..., Value], arguments: tuple[Any, ...], *, shared: bool
-    ) -> asyncio.Future[Value]:
+    def ask(self, function: Callable[..., Value], *arguments: Any, shared: bool = False) -> asyncio.Future[Value]:
+        """Call a function in the thread. `shared` is for a function that only reads: equal calls that wait at the same
+        time share one result, which is never older than the call."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Value] = loop.create_future()
         self._calls.append(StoreCall(function, arguments, future, shared))
@@ -67,46 +55,26 @@ class StoreThread(ThreadPoolExecutor):
         return future
 
     def _run_all(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._calls:
-            self._run_batch(loop, len(self._calls))
-
-    def _run_batch(self, loop: asyncio.AbstractEventLoop, count: int) -> None:
-        shared: dict[tuple[Any, ...], StoreResult] = {}
-        results: list[StoreResult] = []
-        since = perf_counter()
-        for _ in range(count):
-            results.append(_result_of(self._calls.popleft(), shared))
-            if perf_counter() - since > MAX_DELAY_SECONDS:
-                _send(loop, results)
-                results, since = [], perf_counter()
-        _send(loop, results)
-
-
-def _result_of(call: StoreCall, shared: dict[tuple[Any, ...], StoreResult]) -> StoreResult:
-    """The result of a call, or of an equal shared call of the batch: the whole batch was waiting before it ran."""
-    function, arguments, future, is_shared = call
-    if not is_shared:
-        return _run(function, arguments, future)
-    key = (function, *arguments)
-    if key not in shared:
-        shared[key] = _run(function, arguments, future)
-    return shared[key]._replace(future=future)
+        while count := len(self._calls):
+            of_equal_calls: dict[tuple[Any, ...], Result] = {}
+            results: list[tuple[asyncio.Future[Any], Result]] = []
+            since = perf_counter()
+            for rest in reversed(range(count)):
+                call = self._calls.popleft()
+                if call.shared:  # the whole batch was waiting before its first call ran
+                    key = (call.function, *call.arguments)
+                    result = of_equal_calls[key] = of_equal_calls.get(key) or call.run()
+                else:
+                    result = call.run()
+                results.append((call.future, result))
+                if not rest or perf_counter() - since > MAX_DELAY_SECONDS:
+                    if not loop.is_closed():
+                        loop.call_soon_threadsafe(_deliver, results)
+                    results, since = [], perf_counter()
 
 
-def _run(function: Callable[..., Any], arguments: tuple[Any, ...], future: asyncio.Future[Any]) -> StoreResult:
-    try:
-        return StoreResult(future, function(*arguments), None)
-    except BaseException as error:  # raised to the caller, as by any executor
-        return StoreResult(future, None, error)
-
-
-def _send(loop: asyncio.AbstractEventLoop, results: list[StoreResult]) -> None:
-    if results and not loop.is_closed():
-        loop.call_soon_threadsafe(_deliver, results)
-
-
-def _deliver(results: list[StoreResult]) -> None:
-    for future, value, error in results:
+def _deliver(results: list[tuple[asyncio.Future[Any], Result]]) -> None:
+    for future, (value, error) in results:
         if future.done():  # the caller was cancelled
             continue
         if error is None:

@@ -11,8 +11,7 @@ from typing import Any
 from noetl.engine.state import Execution
 from noetl.errors import AuthError, Conflict, NoetlError, NotFound, PlaybookInvalid
 from noetl.model.playbook import Playbook
-from noetl.runtime.loaded_playbooks import LoadedPlaybook, LoadedPlaybooks, single_flight
-from noetl.runtime.preflight import obstacles
+from noetl.runtime.loaded_playbooks import LoadedPlaybook, LoadedPlaybooks, obstacles, single_flight
 from noetl.runtime.store_thread import StoreThread
 from noetl.server.compiler import Compiled, PlaybookCompiler
 from noetl.server.problems import Refused
@@ -65,7 +64,7 @@ class Playbooks:
 
     async def registered(self, path: str, version: int | None) -> str:
         """The digest of a registered playbook, which is loaded; NotFound if it does not exist."""
-        digest = None if "\0" in path else await self.thread.ask_shared(self.store.find, path, version)
+        digest = None if "\0" in path else await self.thread.ask(self.store.find, path, version, shared=True)
         if digest is None:
             raise unknown(path, version)
         self._check((await self.loaded.load(digest)).playbook)

@@ -27,8 +27,7 @@ from noetl.model.outcome import Outcome
 from noetl.reference import Reference
 from noetl.results.read import read_value
 from noetl.runtime.catalog import Catalog, PlaybookSource, read
-from noetl.runtime.loaded_playbooks import LoadedPlaybooks
-from noetl.runtime.preflight import obstacles
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks, obstacles
 from noetl.runtime.report import report
 from noetl.settings import MasterKeySettings
 from noetl.store.codec import decode

@@ -15,8 +15,7 @@ from bench.verify import write
 from command import environment, file, noetl
 from terminal import HEAD, data
 
-from noetl.runtime.audit import Audit, AuditProgress
-from noetl.runtime.audit_process import verify_large
+from noetl.runtime.audit import Audit, AuditProgress, verify_large
 from noetl.store.sqlite import SqliteStore
 
 ONE = HEAD + "workflow:\n  - {step: start, tool: {kind: noop, result: 1}}\n"

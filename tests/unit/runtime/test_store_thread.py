@@ -45,13 +45,13 @@ def test_equal_shared_calls_run_once_while_the_thread_is_busy() -> None:
 
     async def story() -> None:
         thread = StoreThread()
-        busy = asyncio.create_task(thread.ask(go_on.wait, 30))
+        busy = thread.ask(go_on.wait, 30)
         await asyncio.sleep(0)
-        asked = [asyncio.create_task(thread.ask_shared(look, name)) for name in "aabab"]
+        asked = [thread.ask(look, name, shared=True) for name in "aabab"]
         await asyncio.sleep(0)
         go_on.set()
         assert await asyncio.gather(*asked) == list("AABAB")
-        assert await thread.ask_shared(look, "a") == "A"
+        assert await thread.ask(look, "a", shared=True) == "A"
         await busy
         thread.shutdown()
 
@@ -65,7 +65,7 @@ def test_an_error_is_raised_to_its_caller() -> None:
 
     async def story() -> None:
         thread = StoreThread()
-        fine = asyncio.create_task(thread.ask(lambda: 1))
+        fine = thread.ask(lambda: 1)
         with pytest.raises(ValueError, match="no"):
             await thread.ask(fail)
         assert await fine == 1
@@ -79,7 +79,7 @@ def test_a_cancelled_caller_does_not_block_others() -> None:
 
     async def story() -> None:
         thread = StoreThread()
-        gone = asyncio.create_task(thread.ask(go_on.wait, 30))
+        gone = thread.ask(go_on.wait, 30)
         await asyncio.sleep(0)
         gone.cancel()
         go_on.set()

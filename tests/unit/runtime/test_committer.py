@@ -1,0 +1,69 @@
+"""What a reader sees is stored: a crash takes none of it back."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+from noetl.clock import SystemClock
+from noetl.dsl.compile import load
+from noetl.engine.commands import Pause, Resume, Signal
+from noetl.model.identity import uuid7
+from noetl.runtime.loaded_playbooks import LoadedPlaybooks
+from noetl.runtime.runtime import Runtime
+from noetl.store.sqlite import SqliteStore
+from noetl.tools.registry import KINDS
+
+TEXT = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: reads, path: tests/reads}
+workflow:
+  - {step: start, tool: [{t: {kind: noop}}]}
+"""
+
+
+class GatedStore(SqliteStore):
+    """Waits before each commit, and records the last event after it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.gate, self.committed = threading.Event(), 0
+        self.gate.set()
+
+    def commit(self, changes: Any) -> list[bool]:
+        self.gate.wait(30)
+        accepted = super().commit(changes)
+        for change in changes:
+            if change.rows:
+                self.committed = change.rows[-1].seq
+        return accepted
+
+
+def test_a_reader_between_two_commits_sees_the_first(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = GatedStore(tmp_path / "reads.db")
+        runtime = Runtime(LoadedPlaybooks(store), SystemClock(), shared=True)
+        committer = runtime.committer
+        execution = uuid7(1.0, b"12345678")
+        await runtime.start(runtime.playbooks.add(load("reads.yaml", TEXT, KINDS).require()), {}, {}, execution)
+
+        async def read() -> tuple[int, int]:
+            state = await committer.stored_state(execution)
+            return state.seq, store.committed
+
+        store.gate.clear()
+        first = asyncio.gather(committer.handle(execution, Pause()), read())
+        await asyncio.sleep(0.01)  # their commit is under way
+        later = (Resume(), Signal("a", "1", {}))
+        second = asyncio.gather(*(committer.handle(execution, command) for command in later))
+        await asyncio.sleep(0.01)
+        store.gate.set()
+        (_, (read_seq, committed)), answers = await first, await second
+        assert read_seq == committed
+        assert answers[-1].state.seq > read_seq
+        runtime.close()
+
+    asyncio.run(asyncio.wait_for(story(), 30))
