@@ -66,21 +66,16 @@ def _engine() -> AsyncClient:
     """A client for the engine of this machine, or the one that DOCKER_HOST names."""
     timeout = httpx2.Timeout(RESPONSE_SECONDS)
     host = os.environ.get("DOCKER_HOST", "")
+    address = host.partition("://")[2]
     if host.startswith(("tcp://", "http://")):
-        address = "http://" + host.partition("://")[2]
-        return guard(httpx2.AsyncClient(base_url=address, timeout=timeout, trust_env=False))
-    transport = httpx2.AsyncHTTPTransport(uds=_socket(host))
-    return httpx2.AsyncClient(base_url="http://engine", transport=transport, timeout=timeout, trust_env=False)
-
-
-def _socket(host: str) -> str:
+        return guard(httpx2.AsyncClient(base_url=f"http://{address}", timeout=timeout, trust_env=False))
     if host and not host.startswith("unix://"):
         raise Failure("input", "DOCKER_HOST must begin with unix://, tcp:// or http://")
     run = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
-    paths = [host.removeprefix("unix://")] if host else [path.format(run=run) for path in SOCKETS]
-    for path in paths:
-        if os.path.exists(path):
-            return path
+    paths = [address] if host else [path.format(run=run) for path in SOCKETS]
+    for path in filter(os.path.exists, paths):
+        transport = httpx2.AsyncHTTPTransport(uds=path)
+        return httpx2.AsyncClient(base_url="http://engine", transport=transport, timeout=timeout, trust_env=False)
     message = f"no container engine on this worker: there is no {', '.join(paths)}; start Docker or Podman there"
     raise Failure("not_found", message)
 
@@ -107,9 +102,6 @@ def _failure(response: Response, path: str, image: str = "") -> Failure:
     return Failure("internal", message, retryable=status >= 500)
 
 
-# -- the image --------------------------------------------------------------------------------------------------------
-
-
 async def _ensure_image(engine: AsyncClient, inputs: Inputs, registry: dict[str, Any] | None) -> None:
     if inputs.pull != "always":
         response = await engine.get(f"/images/{quote(inputs.image, safe='/:@')}/json")
@@ -119,10 +111,6 @@ async def _ensure_image(engine: AsyncClient, inputs: Inputs, registry: dict[str,
             raise _failure(response, "/images")
         if inputs.pull == "never":
             raise Failure("not_found", f"the image {inputs.image!r} is not on this worker, and `pull` is `never`")
-    await _pull(engine, inputs, registry)
-
-
-async def _pull(engine: AsyncClient, inputs: Inputs, registry: dict[str, Any] | None) -> None:
     has_tag = "@" in inputs.image or ":" in inputs.image.rpartition("/")[2]
     name = inputs.image if has_tag else f"{inputs.image}:latest"
     params = {"fromImage": name} | ({"platform": inputs.platform} if inputs.platform else {})
@@ -144,7 +132,14 @@ async def _pull(engine: AsyncClient, inputs: Inputs, registry: dict[str, Any] | 
 
 
 def _body(inputs: Inputs, context: Context) -> dict[str, Any]:
-    entrypoint, command, bound = _command(inputs, context)
+    entrypoint = [inputs.entrypoint] if isinstance(inputs.entrypoint, str) else inputs.entrypoint
+    command, bound = inputs.command, {}
+    if isinstance(command, str):
+        text = context.bound.get("command")
+        if text is None:
+            raise Failure("internal", "the command was not prepared for a shell")
+        shell, bound = ["/bin/sh", "-c", text.text], text.env
+        entrypoint, command = (shell[:2], shell[2:]) if entrypoint is None else (entrypoint, shell)
     check_arguments(context, [*(entrypoint or ()), *(command or ())])
     env = call_variables(context) | bound
     env |= {name: word(value) for name, value in inputs.env.items() if value is not None}
@@ -164,32 +159,19 @@ def _body(inputs: Inputs, context: Context) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _command(inputs: Inputs, context: Context) -> tuple[list[str] | None, list[str] | None, dict[str, str]]:
-    """Entry point, command and the variables that the command refers to."""
-    entrypoint = [inputs.entrypoint] if isinstance(inputs.entrypoint, str) else inputs.entrypoint
-    if not isinstance(inputs.command, str):
-        return entrypoint, inputs.command, {}
-    text = context.bound.get("command")
-    if text is None:
-        raise Failure("internal", "the command was not prepared for a shell")
-    shell = ["/bin/sh", "-c", text.text]
-    return (shell[:2], shell[2:], text.env) if entrypoint is None else (entrypoint, shell, text.env)
-
-
 def _host_config(inputs: Inputs) -> dict[str, Any]:
     limits = inputs.limits or Limits()
+    memory = None if limits.memory is None else _bytes(limits.memory)
     config: dict[str, Any] = {
         "Mounts": [_mount(mount) for mount in inputs.mounts],
         "PidsLimit": limits.pids or PROCESSES,
         "SecurityOpt": ["no-new-privileges"],
+        "NetworkMode": inputs.network,
+        "Memory": memory,
+        "MemorySwap": memory,
+        "NanoCpus": None if limits.cpus is None else int(limits.cpus * 1e9),
     }
-    if inputs.network is not None:
-        config["NetworkMode"] = inputs.network
-    if limits.memory is not None:
-        config["Memory"] = config["MemorySwap"] = _bytes(limits.memory)
-    if limits.cpus is not None:
-        config["NanoCpus"] = int(limits.cpus * 1e9)
-    return config
+    return {name: value for name, value in config.items() if value is not None}
 
 
 def _mount(mount: str | Mount) -> dict[str, Any]:
@@ -250,20 +232,20 @@ async def _attached(engine: AsyncClient, container: str, stdin: bytes | None) ->
             await response.aread()
             raise _failure(response, path)
         stream = response.extensions["network_stream"]
-        writing = asyncio.ensure_future(_write_stdin(stream, stdin))
+
+        async def write() -> None:
+            """A container that does not read its input, or has ended, is not an error."""
+            if stdin is not None:
+                with suppress(OSError, httpx2.TransportError):
+                    await stream.write(stdin)
+                    stream.get_extra_info("socket").shutdown(socket.SHUT_WR)
+
+        writing = asyncio.ensure_future(write())
         try:
             yield stream
         finally:
             writing.cancel()
             await asyncio.wait((writing,))
-
-
-async def _write_stdin(stream: Any, text: bytes | None) -> None:
-    """Write it and close the input. A container that does not read it, or has ended, is not an error."""
-    if text is not None:
-        with suppress(OSError, httpx2.TransportError):
-            await stream.write(text)
-            stream.get_extra_info("socket").shutdown(socket.SHUT_WR)
 
 
 def _feed_frames(data: bytes, output: ProcessOutput) -> bytes:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import platform
 import signal
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
 from typing import IO, Any
 
 PR_SET_PDEATHSIG = 1
@@ -58,8 +58,6 @@ def _respond(request: dict[str, Any], output: IO[bytes]) -> dict[str, Any]:
 
 
 def _simulate(request: dict[str, Any], output: IO[bytes]) -> dict[str, Any]:
-    import platform
-
     import qiskit  # type: ignore[import-untyped]
     import qiskit_aer  # type: ignore[import-untyped]
     from qiskit.exceptions import QiskitError  # type: ignore[import-untyped]
@@ -86,16 +84,13 @@ def _simulate(request: dict[str, Any], output: IO[bytes]) -> dict[str, Any]:
         counts = result.get_counts()
     except QiskitError:
         raise BadCircuit("input", "the circuit has no measurement: there is nothing to count") from None
+    versions = {"qiskit": qiskit.__version__, "qiskit-aer": qiskit_aer.__version__, "python": platform.python_version()}
     return {
         "counts": {bits: int(times) for bits, times in sorted(counts.items())},
         "qubits": circuit.num_qubits,
         "method": result.results[0].metadata.get("method"),
         "finished": time.time(),
-        "versions": {
-            "qiskit": qiskit.__version__,
-            "qiskit-aer": qiskit_aer.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": versions,
     }
 
 
@@ -108,16 +103,13 @@ def _read(text: str, version: int, output: IO[bytes]) -> Any:
             return qasm2.loads(text, include_path=(), custom_instructions=qasm2.LEGACY_CUSTOM_INSTRUCTIONS)
         return qasm3.loads(text)
     except MissingOptionalLibraryError:
-        return _read_part_of_3(text, qasm3.loads_experimental, output)
+        pass
     except (qasm2.QASM2ParseError, qasm3.QASM3ImporterError) as error:
         raise BadCircuit("input", f"the circuit cannot be read: {error.message}") from None
-
-
-def _read_part_of_3(text: str, read: Callable[[str], Any], output: IO[bytes]) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the warning that it is experimental
         try:
-            return read(text)
+            return qasm3.loads_experimental(text)
         except BaseException as error:  # also a panic of its native code
             output.seek(0)
             message = output.read(MAX_MESSAGE_BYTES).decode(errors="replace").strip() or str(error)[:MAX_MESSAGE_BYTES]

@@ -8,7 +8,6 @@ import re
 import sys
 from asyncio import AbstractEventLoop, TimerHandle
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from math import isfinite
@@ -42,8 +41,8 @@ KILL_SECONDS = 10.0
 TRANSIENT = frozenset(["exit_code", "timeout"])
 """Error kinds after which the same job may succeed."""
 
-# A comment, a string, a number, a name.
-TOKEN = r"//[^\n]*|/\*.*?\*/|\"[^\"]*\"|'[^']*'|\d[\w.]*|[^\W\d]\w*"
+TOKEN = r"(?s)//[^\n]*|/\*.*?\*/|\"[^\"]*\"|'[^']*'|\d[\w.]*|[^\W\d]\w*"
+"""A comment, a string, a number or a name."""
 NAME = r"[^\W\d]\w*"
 VERSION = r"OPENQASM\s+([23])(\.\d+)?\s*;"
 DECLARED = r"\binput\s+(?:float|angle)\s*(?:\[[^\]]*\])?\s*([^\W\d]\w*)\s*;"
@@ -77,8 +76,7 @@ class JobSpec(Struct, frozen=True):
 
 
 async def perform(inputs: Inputs, context: Context) -> Outcome:
-    _check(inputs)
-    spec = _new_spec(inputs, context) if inputs.job is None else _from_handle(inputs.job)
+    spec = _spec(inputs, context)
     simulators = _SIMULATORS.setdefault(asyncio.get_running_loop(), Simulators())
     job = simulators.job(spec, _request(spec), restart=inputs.operation != "poll")
     if inputs.operation in ("run", "fetch"):
@@ -94,31 +92,21 @@ async def close_simulators() -> None:
         await simulators.close()
 
 
-# -- handles ----------------------------------------------------------------------------------------------------------
-
-
-def _check(inputs: Inputs) -> None:
-    operation = inputs.operation
-    if operation in ("poll", "fetch"):
-        if inputs.job is None:
-            raise Failure("input", f"operation {operation} needs a `job`")
-        if inputs.circuit is not None or inputs.parameters or inputs.seed is not None:
-            raise Failure("input", f"operation {operation} takes only a `job`, which has the circuit and its values")
-    elif inputs.circuit is None:
-        raise Failure("input", f"operation {operation} needs a `circuit`")
-    elif inputs.job is not None:
-        raise Failure("input", f"operation {operation} takes no `job`: it creates one")
-
-
-def _new_spec(inputs: Inputs, context: Context) -> JobSpec:
-    seed = inputs.seed
-    if seed is None:
-        seed = int.from_bytes(sha256(context.action.encode()).digest()[:4], "big")
-    created = rfc3339(context.now)
-    return JobSpec(inputs.backend, inputs.circuit or "", inputs.parameters, inputs.shots, seed, created)
-
-
-def _from_handle(handle: dict[str, Any]) -> JobSpec:
+def _spec(inputs: Inputs, context: Context) -> JobSpec:
+    """The specification of a new job, or of the one that the handle `job` describes."""
+    operation, handle, seed = inputs.operation, inputs.job, inputs.seed
+    if operation in ("run", "submit"):
+        if inputs.circuit is None:
+            raise Failure("input", f"operation {operation} needs a `circuit`")
+        if handle is not None:
+            raise Failure("input", f"operation {operation} takes no `job`: it creates one")
+        if seed is None:
+            seed = int.from_bytes(sha256(context.action.encode()).digest()[:4], "big")
+        return JobSpec(inputs.backend, inputs.circuit, inputs.parameters, inputs.shots, seed, rfc3339(context.now))
+    if handle is None:
+        raise Failure("input", f"operation {operation} needs a `job`")
+    if inputs.circuit is not None or inputs.parameters or seed is not None:
+        raise Failure("input", f"operation {operation} takes only a `job`, which has the circuit and its values")
     try:
         spec = msgspec.convert(handle, JobSpec)
     except msgspec.ValidationError as error:
@@ -149,7 +137,7 @@ def _extra(spec: JobSpec, status: str) -> dict[str, Any]:
 def _request(spec: JobSpec) -> dict[str, Any]:
     if len(spec.circuit.encode()) > MAX_CIRCUIT_BYTES:
         raise Failure("too_large", f"the circuit has more than {MAX_CIRCUIT_BYTES >> 20} MiB of text")
-    circuit = _without_comments(spec.circuit)
+    circuit = without_comments(spec.circuit)
     version = re.search(VERSION, circuit)
     if version is None:
         raise Failure("input", "the circuit must begin with `OPENQASM 2.0;` or `OPENQASM 3.0;`")
@@ -170,37 +158,25 @@ def _request(spec: JobSpec) -> dict[str, Any]:
 
 def bound(circuit: str, parameters: dict[str, float]) -> str:
     """The circuit with values in place of its parameters, and the same line numbers."""
-    for name in parameters:
+    for name, value in parameters.items():
+        if not isfinite(value):
+            raise Failure("input", f"the parameter {name!r} cannot be {value}")
         if not re.fullmatch(NAME, name) or name in ("pi", "U", "CX"):
             raise Failure("input", f"{name!r} cannot be the name of a parameter")
         if any(name in re.findall(NAME, formals) for formals in re.findall(FORMALS, circuit)):
             raise Failure("input", f"a gate of the circuit has a parameter {name!r} of its own: rename one of them")
     if missing := [name for name in re.findall(DECLARED, circuit) if name not in parameters]:
         raise Failure("input", f"the circuit's parameter {missing[0]!r} has no value: give it in `parameters`")
-    pieces = list(_pieces(re.sub(DECLARED, lambda match: "\n" * match[0].count("\n"), circuit)))
-    if unused := sorted(parameters.keys() - set(pieces)):
+    circuit = re.sub(DECLARED, lambda match: "\n" * match[0].count("\n"), circuit)
+    if unused := sorted(parameters.keys() - set(re.findall(TOKEN, circuit))):
         raise Failure("input", f"the circuit has no parameter {', '.join(map(repr, unused))}")
-    return "".join(_number(parameters[piece]) if piece in parameters else piece for piece in pieces)
+    values = {name: f"({float(value)!r})" if value < 0 else repr(float(value)) for name, value in parameters.items()}
+    return re.sub(TOKEN, lambda match: values.get(match[0], match[0]), circuit)
 
 
-def _without_comments(text: str) -> str:
-    return "".join("\n" * piece.count("\n") if piece.startswith(("//", "/*")) else piece for piece in _pieces(text))
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """The text split into comments, strings, numbers and names, and the text between them."""
-    end = 0
-    for match in re.finditer(TOKEN, text, re.DOTALL):
-        yield text[end : match.start()]
-        yield match[0]
-        end = match.end()
-    yield text[end:]
-
-
-def _number(value: float) -> str:
-    if not isfinite(value):
-        raise Failure("input", f"a parameter cannot be {value}")
-    return f"({float(value)!r})" if value < 0 else repr(float(value))
+def without_comments(text: str) -> str:
+    """The text with the line ends of its comments, so that line numbers stay."""
+    return re.sub(TOKEN, lambda match: "\n" * match[0].count("\n") if match[0][:2] in ("//", "/*") else match[0], text)
 
 
 # -- simulations ------------------------------------------------------------------------------------------------------
@@ -210,18 +186,17 @@ class Simulation:
     """A simulation, and the number of calls that wait for it."""
 
     def __init__(self, simulators: Simulators, request: dict[str, Any]) -> None:
-        self.simulators = simulators
         self.status: Literal["queued", "running", "done", "error"] = "queued"
         self.error: dict[str, Any] | None = None
         self.waiting = 0
-        self.task = asyncio.ensure_future(self._simulate(request))
+        self.task = asyncio.ensure_future(self._simulate(simulators, request))
 
-    async def _simulate(self, request: dict[str, Any]) -> dict[str, Any]:
-        async with self.simulators.slots:
+    async def _simulate(self, simulators: Simulators, request: dict[str, Any]) -> dict[str, Any]:
+        async with simulators.slots:
             self.status = "running"
             try:
                 async with asyncio.timeout(JOB_SECONDS):  # for a job that nobody waits for
-                    response = await self.simulators.simulate(request)
+                    response = await simulators.simulate(request)
             except TimeoutError:
                 message = f"the simulation took more than {JOB_SECONDS / 3600:g} hours"
                 response = {"kind": "timeout", "message": message}
@@ -281,8 +256,7 @@ class Simulators:
                 reason = f"was killed by signal {-code}: out of memory?" if code < 0 else f"ended with exit code {code}"
                 return {"kind": "exit_code", "message": f"the simulator process {reason}", "retryable": code < 0}
             complete = True
-            response: dict[str, Any] = msgspec.json.decode(line)
-            return response
+            return msgspec.json.decode(line, type=dict[str, Any])
         finally:
             if complete:
                 timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._retire, process)
@@ -308,7 +282,8 @@ class Simulators:
 
     def _retire(self, process: Process) -> None:
         self.idle = [entry for entry in self.idle if entry[0] is not process]
-        _kill(process)
+        with suppress(ProcessLookupError):
+            process.kill()
 
     async def close(self) -> None:
         tasks = [job.task for job in self.jobs.values()]
@@ -323,15 +298,11 @@ class Simulators:
 
 async def _end(process: Process) -> None:
     """Kill a process and wait until it has ended and its pipes are closed."""
-    _kill(process)
+    with suppress(ProcessLookupError):
+        process.kill()
     if process.stdin is not None:
         process.stdin.close()
     await asyncio.wait((asyncio.ensure_future(process.wait()),), timeout=KILL_SECONDS)
-
-
-def _kill(process: Process) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()
 
 
 _SIMULATORS: WeakKeyDictionary[AbstractEventLoop, Simulators] = WeakKeyDictionary()

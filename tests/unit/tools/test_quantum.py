@@ -145,7 +145,7 @@ def test_parameters_are_bound_by_name(circuit: str, parameters: dict[str, float]
 
 def test_comments_are_no_place_for_parameters() -> None:
     text = "// input float a;\nrx(b) q; /* a\n a */ ry(b) q;"
-    assert quantum_jobs.bound(quantum_jobs._without_comments(text), {"b": 1}) == "\nrx(1.0) q; \n ry(1.0) q;"
+    assert quantum_jobs.bound(quantum_jobs.without_comments(text), {"b": 1}) == "\nrx(1.0) q; \n ry(1.0) q;"
 
 
 @pytest.mark.parametrize(
