@@ -433,9 +433,6 @@ class MemoryStore(MemoryCatalog):
     def workers(self) -> list[WorkerSession]:
         return [self.sessions[name] for name in sorted(self.sessions)]
 
-    def forget_worker(self, name: str) -> None:
-        self.sessions.pop(name, None)
-
     # -- responses --------------------------------------------------------------------------------------------------
 
     def remember(self, scope: str, key: str, answer: bytes, now: float | None = None) -> bytes | None:

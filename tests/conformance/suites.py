@@ -415,9 +415,6 @@ class WorkerSuite:
         assert second == worker("w-2", pool="gpu", version="2.1", beat=AT + 10)
         assert (first.busy, second.busy) == (3, 0)
         assert (store.worker_session("w-1"), store.worker_session("w-3")) == (first, None)
-        store.forget_worker("w-2")
-        store.forget_worker("never")
-        assert [one.worker for one in store.workers()] == ["w-1"]
 
     def test_a_beat_without_a_time_is_now(self, store: Store) -> None:
         before = time.time() - 5

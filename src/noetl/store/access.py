@@ -36,11 +36,10 @@ class ApiToken(msgspec.Struct, frozen=True):
 
 
 class User(msgspec.Struct, frozen=True):
-    """A user. `password` is an argon2id hash."""
-
     name: str
     role: Role
     password: str
+    """An argon2id hash."""
     created: float
 
 
@@ -62,6 +61,8 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class Access:
+    """What changes a record that does not exist, or ends one that has ended, returns False."""
+
     def __init__(self, database: Database) -> None:
         self._db = database
 
@@ -74,14 +75,13 @@ class Access:
 
     def tokens(self) -> list[ApiToken]:
         """Every token, the oldest first."""
-        return [ApiToken(*row) for row in self._db.rows("list_tokens")]
+        return self._db.all(ApiToken, "list_tokens")
 
     def revoke_token(self, id: str, now: float) -> bool:
-        """False if there is no such token or it was revoked before."""
         return bool(self._db.write("revoke_token", now, id))
 
     def put_user(self, user: User, *, new: bool) -> bool:
-        """Add a user, or change one. False if a new one exists already, or an old one does not exist."""
+        """Add a user, or change one. False if a new one exists already."""
         if new:
             return bool(self._db.write("add_user", *astuple(user)))
         return bool(self._db.write("change_user", user.role, user.password, user.name))
@@ -91,10 +91,10 @@ class Access:
 
     def users(self) -> list[User]:
         """Every user, by name."""
-        return [User(*row) for row in self._db.rows("list_users")]
+        return self._db.all(User, "list_users")
 
     def delete_user(self, name: str) -> bool:
-        """Delete a user and end all sessions; False if there is none."""
+        """Delete a user and end all sessions."""
         deleted, _ = self._db.write_all(("delete_user", (name,)), ("delete_sessions", (name,)))
         return bool(deleted)
 
@@ -107,13 +107,12 @@ class Access:
 
     def sessions(self, user: str | None = None) -> list[Session]:
         """The sessions of a user, or of all, the newest first."""
-        return [Session(*row) for row in self._db.rows("list_sessions", user, user)]
+        return self._db.all(Session, "list_sessions", user, user)
 
     def touch_session(self, id: str, seen: float) -> None:
         self._db.write("touch_session", seen, id, seen)
 
     def delete_session(self, id: str) -> bool:
-        """False if there is none."""
         return bool(self._db.write("delete_session", id))
 
     def delete_sessions(self, user: str) -> int:

@@ -10,8 +10,8 @@ cannot be stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 from hashlib import sha256
 from math import isfinite
 from types import NoneType, UnionType
@@ -37,7 +37,7 @@ Decode = Callable[[bytes], Any]
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _LONGEST = str(LARGEST).encode().translate(_ZEROS)
 _LONGEST_NEGATIVE = str(SMALLEST).encode().translate(_ZEROS)
-
+"""Numbers of so many digits may be beyond the limits of 64 bits."""
 
 MAX_DEPTH = 300
 MAX_VALUE_DEPTH = 200
@@ -54,12 +54,14 @@ def encode(event: Event) -> bytes:
     """The fields of the event; its name is stored beside them. Unstorable if it would not read back equal."""
     try:
         data = _encode(event)
-        check = _checks[event.name]
         may_be_deep = len(data) > 2 * MAX_DEPTH and data.count(b"[") + data.count(b"{") > MAX_DEPTH
         if may_be_deep and _is_too_deep(event, MAX_DEPTH):
             raise Unstorable(f"{event.name}: {_TOO_DEEP}")
-        if check is None or (
-            not (b"$" in data and may_hold_references(data)) and not _has_long(data) and check(data) == event
+        if _is_plain(type(event)) or (
+            not (b"$" in data and may_hold_references(data))
+            and _LONGEST not in (digits := data.translate(_ZEROS))
+            and _LONGEST_NEGATIVE not in digits
+            and _decoder(event.name)(data) == event
         ):
             return data
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
@@ -75,23 +77,23 @@ def check_value(value: Any) -> None:
 
 
 def _is_too_deep(value: Any, limit: int) -> bool:
-    level = [value] if isinstance(value, CONTAINERS) else []
+    level = [value]
     for _ in range(limit):
-        level = [part for container in level for part in _parts(container) if isinstance(part, CONTAINERS)]
+        parts: list[Any] = []
+        for container in level:
+            if isinstance(container, msgspec.Struct):
+                parts += (getattr(container, name) for name in container.__struct_fields__)
+            else:
+                parts += container.values() if isinstance(container, dict) else container
+        level = [part for part in parts if isinstance(part, CONTAINERS)]
         if not level:
             return False
     return True
 
 
-def _parts(value: Any) -> Iterable[Any]:
-    if isinstance(value, msgspec.Struct):
-        return (getattr(value, name) for name in value.__struct_fields__)
-    return value.values() if isinstance(value, dict) else value
-
-
 def decode(name: str, data: bytes) -> Event:
     try:
-        event: Event = _decoders[name](data)
+        event: Event = _decoder(name)(data)
         return revived(event) if b"$" in data and may_hold_references(data) else event
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Unreadable(f"cannot read an event of type {name!r}: {error}") from None
@@ -107,30 +109,14 @@ def decode_value(data: bytes) -> Any:
     return revived(value) if b"$" in data and may_hold_references(data) else value
 
 
-def _has_long(data: bytes) -> bool:
-    """Whether there are as many digits in a row as in numbers at the limits of 64 bits."""
-    digits = data.translate(_ZEROS)
-    return _LONGEST in digits or _LONGEST_NEGATIVE in digits
+@cache
+def _decoder(name: str) -> Decode:
+    if name not in EVENTS:
+        raise Unreadable(f"unknown event type {name!r}: upgrade noetl to read this log")
+    return msgspec.json.Decoder(EVENTS[name]).decode
 
 
-class _Decoders(dict[str, Decode]):
-    """Decoders by the name of the event, made when first used."""
-
-    def __missing__(self, name: str) -> Decode:
-        if name not in EVENTS:
-            raise Unreadable(f"unknown event type {name!r}: upgrade noetl to read this log")
-        self[name] = msgspec.json.Decoder(EVENTS[name]).decode
-        return self[name]
-
-
-class _Checks(dict[str, Decode | None]):
-    """Decoders to compare with; None for events whose fields are all plain JSON types."""
-
-    def __missing__(self, name: str) -> Decode | None:
-        self[name] = None if _is_plain(EVENTS[name]) else _decoders[name]
-        return self[name]
-
-
+@cache
 def _is_plain(hint: Any) -> bool:
     """Whether JSON has every value of the type."""
     if hint in (str, int, bool, NoneType, ...) or get_origin(hint) is Literal:
@@ -142,8 +128,6 @@ def _is_plain(hint: Any) -> bool:
 
 
 _encode = msgspec.json.Encoder().encode
-_decoders = _Decoders()
-_checks = _Checks()
 
 
 # -- by value -------------------------------------------------------------------------------------------------------
@@ -152,7 +136,7 @@ _checks = _Checks()
 def _encode_by_value(event: Event) -> bytes:
     try:
         data = _encode(_checked(event, ()))
-        _decoders[event.name](data)
+        _decoder(event.name)(data)
     except (Unstorable, msgspec.DecodeError, RecursionError) as error:
         reason = _TOO_DEEP if isinstance(error, RecursionError) else error
         raise Unstorable(f"{event.name}: {reason}") from None

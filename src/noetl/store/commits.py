@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from noetl.model.marks import KEY_PATTERN, MARK, referenced_keys
-from noetl.store.keys import key_of, readable, valid_key
+from noetl.store.database import ExecutionKey, key_of, readable, valid_key
 from noetl.store.store import Change
 
 _MARK = MARK.encode()
@@ -38,7 +38,7 @@ def accepted(changes: Sequence[Change], heads: Mapping[str, int]) -> list[bool]:
     return fitting
 
 
-def summary_rows(changes: Iterable[Change]) -> dict[bytes, tuple[Any, ...]]:
+def summary_rows(changes: Iterable[Change]) -> dict[ExecutionKey, tuple[Any, ...]]:
     """The last summary of each execution."""
     rows = {}
     for summary in (change.summary for change in changes if change.summary is not None):
@@ -48,7 +48,7 @@ def summary_rows(changes: Iterable[Change]) -> dict[bytes, tuple[Any, ...]]:
     return rows
 
 
-def snapshot_rows(changes: Iterable[Change]) -> dict[bytes, tuple[Any, ...]]:
+def snapshot_rows(changes: Iterable[Change]) -> dict[ExecutionKey, tuple[Any, ...]]:
     """The last snapshot of each execution."""
     rows = {}
     for change in changes:

@@ -26,17 +26,10 @@ class Credentials:
         self._db = database
 
     def all(self) -> list[SealedCredential]:
-        return self._read("list_credentials")
+        return self._db.all(_credential, "list_credentials")
 
     def get(self, name: str) -> SealedCredential | None:
-        return next(iter(self._read("get_credential", name)), None)
-
-    def _read(self, query: str, *parameters: Any) -> list[SealedCredential]:
-        rows = self._db.rows(query, *parameters)
-        return [
-            SealedCredential(*row[:-2], *(tuple(msgspec.json.decode(patterns)) for patterns in row[-2:]))
-            for row in rows
-        ]
+        return self._db.get(_credential, "get_credential", name)
 
     def put(self, credential: SealedCredential) -> None:
         """Add or replace a credential; `created` stays."""
@@ -49,5 +42,9 @@ class Credentials:
         return bool(self._db.write("reseal_credential", after, name, before))
 
     def delete(self, name: str) -> bool:
-        """False if there is none."""
         return bool(self._db.write("delete_credential", name))
+
+
+def _credential(*row: Any) -> SealedCredential:
+    *about, paths, pools = row
+    return SealedCredential(*about, *(tuple(msgspec.json.decode(patterns)) for patterns in (paths, pools)))

@@ -1,17 +1,27 @@
-"""A SQL database that runs named queries: what `Store` needs of SQLite and Postgres."""
+"""A SQL database that runs named queries: what `Store` needs of SQLite and Postgres.
+
+Queries and migrations are .sql files beside the code. They are not read through `importlib.resources`, whose import
+takes 10 ms: longer than opening a store.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-Record = TypeVar("Record")
+from noetl.errors import NewerDatabase, StoreError
 
+Record = TypeVar("Record")
 Mode = Literal["create", "write", "read"]
 """`create` makes a database that is missing, `write` and `read` need one."""
 Query = tuple[str, tuple[Any, ...]]
+
+QUERIES_FILE = "queries.sql"
+HEAD = "-- name: "
 
 
 class Database(ABC):
@@ -27,6 +37,9 @@ class Database(ABC):
         """The first row of a query as a record; None if there is none."""
         row = self.row(name, *parameters)
         return None if row is None else kind(*row)
+
+    def all(self, kind: Callable[..., Record], name: str, *parameters: Any) -> list[Record]:
+        return [kind(*row) for row in self.rows(name, *parameters)]
 
     @abstractmethod
     def write_all(self, *queries: Query) -> list[list[Any]]:
@@ -53,20 +66,88 @@ class Database(ABC):
 
     @staticmethod
     @abstractmethod
-    def key(execution: str) -> Any:
-        """The key of an execution; one that matches nothing if this is not an id."""
-
-    @staticmethod
-    @abstractmethod
-    def id(key: Any) -> str:
-        """The execution of a key."""
-
-    @staticmethod
-    @abstractmethod
-    def key_range(prefix: str) -> tuple[Any, Any] | None:
-        """The smallest and the largest key of ids with this prefix; None if no id has it."""
-
-    @staticmethod
-    @abstractmethod
     def text(value: str) -> str:
         """The text with everything escaped that the database cannot store."""
+
+
+def readable(value: str) -> str:
+    """The text with lone surrogates escaped, which stand for bytes that are not UTF-8."""
+    return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+
+
+# -- execution ids as keys --------------------------------------------------------------------------------------------
+
+
+class ExecutionKey(bytes):
+    """The 16 bytes of an execution id. Its type tells the driver of Postgres to send a uuid."""
+
+    __slots__ = ()
+
+
+NO_KEY = ExecutionKey(16)
+"""Matches no execution, and comes before all."""
+
+
+@lru_cache(4096)
+def key_of(execution: str) -> ExecutionKey:
+    """The key of an id; NO_KEY if it is not one."""
+    try:
+        key = ExecutionKey.fromhex(execution.replace("-", ""))
+    except ValueError:
+        return NO_KEY
+    return key if len(key) == 16 and id_of(key) == execution else NO_KEY
+
+
+def valid_key(execution: str) -> ExecutionKey:
+    key = key_of(execution)
+    if key is NO_KEY:
+        raise StoreError(f"{execution!r} is not an execution id")
+    return key
+
+
+def id_of(key: bytes) -> str:
+    digits = key.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def key_range(prefix: str) -> tuple[ExecutionKey, ExecutionKey] | None:
+    """The smallest and the largest key of ids with this prefix; None if no id has it."""
+    digits = prefix.replace("-", "")
+    try:
+        low, high = (ExecutionKey.fromhex(digits.ljust(32, filler)) for filler in "0f")
+    except ValueError:
+        return None
+    return (low, high) if id_of(low).startswith(prefix) else None
+
+
+# -- files of SQL -----------------------------------------------------------------------------------------------------
+
+
+def load_queries(folder: Path, parameter: str = "?") -> dict[str, str]:
+    """The queries that all databases share, with `parameter` as the placeholder, and those in the folder of one."""
+    shared = (Path(__file__).parent / QUERIES_FILE).read_text("utf-8").replace("?", parameter)
+    queries: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in [*shared.splitlines(), *(folder / QUERIES_FILE).read_text("utf-8").splitlines()]:
+        if line.startswith(HEAD):
+            lines = queries[line.removeprefix(HEAD)] = []
+        elif line and not line.startswith("--"):
+            lines.append(line)
+    return {name: "\n".join(lines) for name, lines in queries.items()}
+
+
+def migrations_in(folder: Path) -> dict[int, str]:
+    """The SQL of the files `0001_NAME.sql` and so on, by number. A released migration is never edited."""
+    migrations = {int(file.name.partition("_")[0]): file.read_text("utf-8") for file in sorted(folder.glob("*.sql"))}
+    assert list(migrations) == list(range(1, len(migrations) + 1)), f"{folder} has gaps"
+    return migrations
+
+
+def pending(migrations: dict[int, str], version: int, database: str) -> dict[int, str]:
+    """The migrations that a database of this version needs; NewerDatabase if the version is unknown."""
+    if version > len(migrations):
+        raise NewerDatabase(
+            f"{database} was created by a newer noetl (schema version {version}, this one supports {len(migrations)}): "
+            "upgrade noetl to use it"
+        )
+    return {number: sql for number, sql in migrations.items() if number > version}

@@ -108,9 +108,6 @@ SELECT worker, pool, slots, host, started, beat, leases, version FROM worker_ses
 -- name: list_workers
 SELECT worker, pool, slots, host, started, beat, leases, version FROM worker_session ORDER BY worker
 
--- name: delete_worker
-DELETE FROM worker_session WHERE worker = ?
-
 -- Removal of old executions -------------------------------------------------------------------------------------------
 
 -- name: list_prunable

@@ -1,4 +1,4 @@
-"""A store: every verb with its promise, and the query that does it.
+"""A store: every method with its contract, and the query that does it.
 
 The log is the truth. Everything else in a store is derived from it, or is content that the log refers to.
 """
@@ -6,7 +6,7 @@ The log is the truth. Everything else in a store is derived from it, or is conte
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from math import inf
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ import msgspec
 
 from noetl.store.access import Access
 from noetl.store.credentials import Credentials
-from noetl.store.database import Database
+from noetl.store.database import Database, id_of, key_of, key_range
 from noetl.store.triggers import Triggers
 
 
@@ -97,7 +97,7 @@ class Backlog(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A stored state: the seq and hash of its last row, and its bytes."""
+    """A stored state. `seq` and `hash` are those of its last row."""
 
     seq: int
     hash: bytes
@@ -105,8 +105,6 @@ class Snapshot(NamedTuple):
 
 
 class WorkerSession(msgspec.Struct, frozen=True):
-    """The last heartbeat of a worker."""
-
     worker: str
     pool: str
     slots: int
@@ -142,11 +140,6 @@ DAY = 86_400.0
 NO_LIMIT = 2**62
 ROWS_PER_REMOVAL = 10_000
 BLOBS_PER_REMOVAL = 100
-LARGE_TABLES = ("events", "output")
-"""Removed in several transactions: there may be millions of rows."""
-SMALL_TABLES = ("snapshots", "ready", "leases", "timers", "blob_uses")
-
-_decode_leases = msgspec.json.Decoder(dict[str, list[int]]).decode
 
 
 class Store(ABC):
@@ -178,11 +171,10 @@ class Store(ABC):
 
     def read(self, execution: str, after: int = 0, limit: int | None = None) -> list[Row]:
         """The events of an execution in order, without gaps."""
-        rows = self._db.rows("read_events", self._db.key(execution), after, _or_all(limit))
-        return [Row(*row) for row in rows]
+        return self._db.all(Row, "read_events", key_of(execution), after, _or_all(limit))
 
     def snapshot(self, execution: str) -> Snapshot | None:
-        return self._db.get(Snapshot, "get_snapshot", self._db.key(execution))
+        return self._db.get(Snapshot, "get_snapshot", key_of(execution))
 
     def read_snapshot(self) -> AbstractContextManager[None]:
         """Everything that is read inside comes from one state of the store, whatever others write meanwhile."""
@@ -190,11 +182,10 @@ class Store(ABC):
 
     def seq(self, execution: str) -> int:
         """The number of events of an execution; 0 if there is none."""
-        seq: int = self._db.row("last_seq", self._db.key(execution))[0]
-        return seq
+        return int(self._db.row("last_seq", key_of(execution))[0])
 
     def derived(self, execution: str) -> Derived:
-        key, rows = self._db.key(execution), self._db.rows
+        key, rows = key_of(execution), self._db.rows
         return Derived(
             dict(rows("read_ready", key)),
             {fence: Leased(*lease) for fence, *lease in rows("read_leases", key)},
@@ -202,19 +193,18 @@ class Store(ABC):
         )
 
     def blob(self, key: str) -> bytes | None:
-        row = self._db.row("get_blob", key)
-        return None if row is None else row[0]
+        return self._db.get(bytes, "get_blob", key)
 
     def refers(self, execution: str, key: str) -> bool:
         """Whether an execution has stored the content or refers to it, directly or as a part of other content."""
-        return bool(self._db.row("refers", self._db.key(execution), key)[0])
+        return bool(self._db.row("refers", key_of(execution), key)[0])
 
     @abstractmethod
     def append_output(self, lines: Sequence[LogLine]) -> None: ...
 
     def output(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredLine]:
         """The output of the tasks of an execution, after a number. No more is read than is returned."""
-        return self._db.rows("read_output", self._db.key(execution), after, _or_all(limit))
+        return self._db.rows("read_output", key_of(execution), after, _or_all(limit))
 
     def changed_elsewhere(self) -> bool:
         """Whether another process has written since the last call. Only a hint: between machines it comes late, and
@@ -227,21 +217,19 @@ class Store(ABC):
         self, *, status: str | None = None, prefix: str = "", before: str = "", limit: int = 1000
     ) -> list[Summary]:
         """Executions whose id has the prefix, newest first; with `before`, only older ones."""
-        keys = self._db.key_range(prefix)
+        keys = key_range(prefix)
         if keys is None:
             return []
         low, high = keys
         if before:
-            high, limit = min(high, self._db.key(before)), limit + 1  # the range includes `before` itself
-        if status is None:
-            summaries = self._summaries("list_executions", low, high, limit)
-        else:
-            summaries = self._summaries("list_executions_of_status", status, low, high, limit)
+            high, limit = min(high, key_of(before)), limit + 1  # the range includes `before` itself
+        query = ("list_executions",) if status is None else ("list_executions_of_status", status)
+        summaries = self._summaries(*query, low, high, limit)
         return [summary for summary in summaries if summary.execution_id != before][: limit - bool(before)]
 
     def children(self, parent: str) -> list[Summary]:
         """The open executions that another one has started, by id."""
-        return self._summaries("list_children", self._db.key(parent))
+        return self._summaries("list_children", key_of(parent))
 
     def backlog(self) -> Backlog:
         return Backlog(dict(self._db.rows("count_open")), *self._db.row("count_work"))
@@ -252,7 +240,6 @@ class Store(ABC):
         return self._summaries("list_prunable", before, _or_all(limit))
 
     def _summaries(self, query: str, *parameters: Any) -> list[Summary]:
-        id_of = self._db.id
         return [
             Summary(id_of(key), name, path, status, started, ended, digest, parent and id_of(parent), bool(local))
             for key, name, path, status, started, ended, digest, parent, local in self._db.rows(query, *parameters)
@@ -267,10 +254,11 @@ class Store(ABC):
         database = self._db
         yesterday = (database.row("read_clock")[0] if now is None else now) - DAY
         removed, *_ = database.write_all(("mark_for_removal", (before, limit)), ("remove_executions", ()))
-        for table in LARGE_TABLES:
+        for table in ("events", "output"):  # in several transactions: there may be millions of rows
             while database.delete(f"remove_{table}", ROWS_PER_REMOVAL):
                 pass
-        database.write_all(*((f"remove_{table}", ()) for table in SMALL_TABLES), ("end_removal", ()))
+        small_tables = ("snapshots", "ready", "leases", "timers", "blob_uses")
+        database.write_all(*((f"remove_{table}", ()) for table in small_tables), ("end_removal", ()))
         while self._remove_unused(yesterday, BLOBS_PER_REMOVAL):
             pass
         database.write_all(("delete_old_answers", (yesterday,)), ("delete_silent_workers", (yesterday,)))
@@ -285,7 +273,7 @@ class Store(ABC):
 
     def waiting(self, pool: str, limit: int, after: str = "") -> list[str]:
         """Executions that have ready work for a pool and are not paused, in the order of their ids, after an id."""
-        return self._ids("find_ready", pool, self._db.key(after), limit)
+        return self._db.all(id_of, "find_ready", pool, key_of(after), limit)
 
     def due(self, now: float, limit: int) -> list[tuple[str, str]]:
         """Due timers, the earliest first: execution and name. Those of paused executions wait."""
@@ -293,8 +281,7 @@ class Store(ABC):
 
     def next_due(self) -> float | None:
         """When the next timer is due that `due` would return."""
-        row = self._db.row("next_due")
-        return None if row is None else row[0]
+        return self._db.get(float, "next_due")
 
     def expired_leases(self, now: float | None = None, limit: int = 100, max_ttl: float = inf) -> list[tuple[str, int]]:
         """Leases, by execution and fence, that have outlived their `ttl` since the last heartbeat of their worker (or
@@ -304,19 +291,18 @@ class Store(ABC):
 
     def leases_of(self, worker: str) -> list[HeldLease]:
         rows = self._db.rows("list_leases_of_worker", worker)
-        return [HeldLease(self._db.id(key), fence, since, bool(paused)) for key, fence, since, paused in rows]
+        return [HeldLease(id_of(key), fence, since, bool(paused)) for key, fence, since, paused in rows]
 
     def open_digests(self) -> list[str]:
         """The playbooks of running and waiting executions."""
-        return [digest for (digest,) in self._db.rows("list_open_digests")]
+        return self._db.all(str, "list_open_digests")
 
     def open_of(self, digests: Sequence[str]) -> list[tuple[str, int]]:
         """Running and waiting executions of these playbooks, and how many events each has."""
         return self._with_ids("list_open_of", msgspec.json.encode(list(digests)).decode())
 
     def open_children(self) -> list[str]:
-        """The open executions that others have started."""
-        return self._ids("list_open_children")
+        return self._db.all(id_of, "list_open_children")
 
     def may_read(self, suffix: str, key: str) -> bool:
         """Whether a worker whose name has this suffix holds a lease of an execution that refers to the content, or that
@@ -325,13 +311,10 @@ class Store(ABC):
 
     def orphans(self, limit: int) -> list[str]:
         """Open executions whose parent has ended, by id."""
-        return self._ids("find_orphans", limit)
-
-    def _ids(self, query: str, *parameters: Any) -> list[str]:
-        return [self._db.id(key) for (key,) in self._db.rows(query, *parameters)]
+        return self._db.all(id_of, "find_orphans", limit)
 
     def _with_ids(self, query: str, *parameters: Any) -> list[tuple[str, Any]]:
-        return [(self._db.id(key), value) for key, value in self._db.rows(query, *parameters)]
+        return [(id_of(key), value) for key, value in self._db.rows(query, *parameters)]
 
     def record_heartbeat(self, session: WorkerSession, now: float | None = None) -> None:
         leases = msgspec.json.encode(session.leases).decode()
@@ -339,20 +322,12 @@ class Store(ABC):
         self._db.write("put_worker", *about, leases, session.version, now)
 
     def worker_session(self, name: str) -> WorkerSession | None:
-        """The worker as of its last heartbeat; None if there is no such worker."""
-        return next(self._sessions("find_worker", name), None)
+        """The worker as of its last heartbeat."""
+        return self._db.get(_session, "find_worker", name)
 
     def workers(self) -> list[WorkerSession]:
         """The workers that have sent a heartbeat, by name."""
-        return list(self._sessions("list_workers"))
-
-    def _sessions(self, query: str, *parameters: Any) -> Iterator[WorkerSession]:
-        for *about, leases, version in self._db.rows(query, *parameters):
-            yield WorkerSession(*(*about, _decode_leases(leases), version))
-
-    def forget_worker(self, name: str) -> None:
-        """Remove a worker that has shut down. It must have returned its leases: they are not reported as expired."""
-        self._db.write("delete_worker", name)
+        return self._db.all(_session, "list_workers")
 
     # -- playbooks: texts by digest, and digests by path and version --------------------------------------------------
 
@@ -361,9 +336,8 @@ class Store(ABC):
         self._db.write("put_playbook", digest, self._db.text(file), text)
 
     def playbook(self, digest: str) -> tuple[str, bytes] | None:
-        """File name and text of a playbook."""
-        row: tuple[str, bytes] | None = self._db.row("get_playbook", digest)
-        return row
+        """File name and text."""
+        return self._db.get(lambda file, text: (file, text), "get_playbook", digest)
 
     def register(self, path: str, digest: str, label: str = "", now: float | None = None) -> int:
         """The version of this content under the path: the next number, or the one that it has. It becomes the latest
@@ -373,17 +347,16 @@ class Store(ABC):
 
     def versions(self, path: str, limit: int | None = None) -> list[CatalogVersion]:
         """The versions under a path, the one registered last first."""
-        return [CatalogVersion(*row) for row in self._db.rows("list_versions", path, _or_all(limit))]
+        return self._db.all(CatalogVersion, "list_versions", path, _or_all(limit))
 
     def find(self, path: str, version: int | None = None) -> str | None:
         """The digest of a version, by default of the one registered last."""
         query = ("find_latest_digest", path) if version is None else ("find_digest", path, version)
-        row = self._db.row(*query)
-        return None if row is None else row[0]
+        return self._db.get(str, *query)
 
     def paths(self, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
         """Registered paths with a prefix, in order, after a path."""
-        return [path for (path,) in self._db.rows("list_paths", prefix, after, limit)]
+        return self._db.all(str, "list_paths", prefix, after, limit)
 
     # -- responses to requests that clients may repeat ----------------------------------------------------------------
 
@@ -399,3 +372,8 @@ class Store(ABC):
 
 def _or_all(limit: int | None) -> int:
     return NO_LIMIT if limit is None else limit
+
+
+def _session(*row: Any) -> WorkerSession:
+    *about, leases, version = row
+    return WorkerSession(*(*about, msgspec.json.decode(leases, type=dict[str, list[int]]), version))

@@ -98,7 +98,8 @@ class Hook(msgspec.Struct, frozen=True):
 
 
 class Triggers:
-    """A schedule is stored as JSON, with columns for the fields that queries look for."""
+    """A schedule is stored as JSON, with columns for the fields that queries look for. To delete a record that does not
+    exist returns False."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -113,7 +114,7 @@ class Triggers:
 
     def schedules(self, after: str = "", limit: int = 1000) -> list[Schedule]:
         """Schedules by name, after a name."""
-        return [_decode(data) for (data,) in self._db.rows("list_schedules", after, limit)]
+        return self._db.all(_decode, "list_schedules", after, limit)
 
     def change_schedule(self, schedule: Schedule) -> bool:
         """Replace the revision before this one. False if that is not the stored one: it was changed or deleted."""
@@ -122,10 +123,9 @@ class Triggers:
 
     def due_schedules(self, now: float, limit: int) -> list[Schedule]:
         """The schedules that a server has to check by now, the earliest first."""
-        return [_decode(data) for (data,) in self._db.rows("find_due_schedules", now, limit)]
+        return self._db.all(_decode, "find_due_schedules", now, limit)
 
     def delete_schedule(self, name: str) -> bool:
-        """False if there is none."""
         return bool(self._db.write("delete_schedule", name))
 
     def put_hook(self, hook: Hook) -> None:
@@ -136,11 +136,9 @@ class Triggers:
         return self._db.get(Hook, "get_hook", name)
 
     def hooks(self) -> list[Hook]:
-        """Every hook, by name."""
-        return [Hook(*row) for row in self._db.rows("list_hooks")]
+        return self._db.all(Hook, "list_hooks")
 
     def delete_hook(self, name: str) -> bool:
-        """False if there is none."""
         return bool(self._db.write("delete_hook", name))
 
 

@@ -11,14 +11,14 @@ from typing import NamedTuple
 import pytest
 
 from noetl.errors import StoreError
-from noetl.store.sqlite.owner import Owner
+from noetl.store.sqlite.locks import Owner
 
 RUN = "0198c0de-0000-7000-8000-00000000000a"
 CHILD = """
 import os, sys, time
 from pathlib import Path
 from types import SimpleNamespace
-from noetl.store.sqlite.owner import Owner
+from noetl.store.sqlite.locks import Owner
 store = SimpleNamespace(locks=Path(sys.argv[1]))
 """
 HOLD = CHILD + "owner = Owner.acquire(store, sys.argv[2]); print(owner is not None, flush=True); time.sleep(60)"

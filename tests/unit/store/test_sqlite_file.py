@@ -15,8 +15,8 @@ import pytest
 
 from noetl.errors import DiskFull, FileMissing, NewerDatabase, StoreError, UsageError
 from noetl.store.codec import ZERO
-from noetl.store.sql_files import SchemaMigration, migrations_in, pending
-from noetl.store.sqlite import SqliteStore, fair_lock
+from noetl.store.database import migrations_in, pending
+from noetl.store.sqlite import SqliteStore, locks
 from noetl.store.sqlite import database as module
 from noetl.store.sqlite.database import MIGRATIONS
 from noetl.store.store import Change, Row, Summary
@@ -186,15 +186,16 @@ def test_an_older_database_is_migrated_in_one_go(
     store.commit([change(A, 0)])
     store.close()
     known = migrations_in(MIGRATIONS)
-    good = SchemaMigration(len(known) + 1, "tag", "CREATE TABLE tag (a); INSERT INTO tag VALUES (1)")
-    bad = SchemaMigration(len(known) + 2, "bad", "CREATE TABLE more (a); INSERT INTO missing VALUES (1)")
-    monkeypatch.setattr(module, "migrations_in", lambda folder: [*known, good, bad])
+    version = len(known) + 1
+    good = {version: "CREATE TABLE tag (a); INSERT INTO tag VALUES (1)"}
+    bad = {version + 1: "CREATE TABLE more (a); INSERT INTO missing VALUES (1)"}
+    monkeypatch.setattr(module, "migrations_in", lambda folder: known | good | bad)
     with pytest.raises(StoreError, match="no such table: missing"):
         SqliteStore(path)
-    monkeypatch.setattr(module, "migrations_in", lambda folder: [*known, good])
+    monkeypatch.setattr(module, "migrations_in", lambda folder: known | good)
     look = SqliteStore.open_existing(path)  # migrates, too
     database = look._db.connection
-    assert database.execute("SELECT value FROM meta WHERE key = 'schema'").get == str(good.version)
+    assert database.execute("SELECT value FROM meta WHERE key = 'schema'").get == str(version)
     assert database.execute("SELECT group_concat(name) FROM sqlite_schema WHERE name IN ('tag', 'more')").get == "tag"
     assert look.seq(A) == 1
     look.close()
@@ -202,8 +203,8 @@ def test_an_older_database_is_migrated_in_one_go(
 
 def test_migrations_are_numbered_without_gaps() -> None:
     known = migrations_in(MIGRATIONS)
-    assert [one.version for one in known] == list(range(1, len(known) + 1))
-    assert pending(known, len(known), "x") == []
+    assert list(known) == list(range(1, len(known) + 1))
+    assert pending(known, len(known), "x") == {}
 
 
 # -- trouble --------------------------------------------------------------------------------------------------------
@@ -311,7 +312,7 @@ def test_a_busy_process_does_not_starve_others(store: SqliteStore, path: Path) -
 
 
 def test_a_door_that_is_held_for_ever_is_walked_around(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fair_lock, "MAX_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(locks, "MAX_WAIT_SECONDS", 0.05)
     first, second = SqliteStore(path), SqliteStore(path)
     with first._db._fair_lock:
         assert second.commit([change(A, 0)]) == [True]

@@ -8,8 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from noetl.store.keys import key_of
-from noetl.store.sql_files import migrations_in
+from noetl.store.database import key_of, migrations_in
 from noetl.store.sqlite import SqliteStore
 from noetl.store.sqlite.database import MIGRATIONS, QUERIES
 from noetl.store.store import DAY, Leased
@@ -23,8 +22,9 @@ B = "0198c0de-0000-7000-8000-00000000000b"
 def file_of_version(path: Path, version: int) -> apsw.Connection:
     database = apsw.Connection(str(path))
     database.execute(QUERIES["create_meta"])
-    for migration in migrations_in(MIGRATIONS)[:version]:
-        database.execute(migration.sql)
+    for number, sql in migrations_in(MIGRATIONS).items():
+        if number <= version:
+            database.execute(sql)
     database.execute(QUERIES["put_version"], (str(version),))
     return database
 

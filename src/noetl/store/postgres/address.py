@@ -28,9 +28,9 @@ DEFAULTS: dict[str, str | int] = {
 class Address(NamedTuple):
     conninfo: str
     schema: str
-    shown: str
+    redacted: str
     """For messages: without the password."""
-    password: str | None
+    password: str
 
     @classmethod
     def parse(cls, url: str) -> Address:
@@ -46,9 +46,9 @@ class Address(NamedTuple):
                 "with special characters of the password as %XX"
             ) from None
         host, port, database = (parameters.get(name) or "" for name in ("host", "port", "dbname"))
-        shown = f"postgresql://{host}{f':{port}' if port else ''}/{database}"
-        password = parameters.get("password")
-        return cls(make_conninfo("", **{**DEFAULTS, **parameters}), schema, shown, str(password) if password else None)
+        redacted = f"postgresql://{host}{f':{port}' if port else ''}/{database}"
+        password = str(parameters.get("password") or "")
+        return cls(make_conninfo("", **{**DEFAULTS, **parameters}), schema, redacted, password)
 
     def without_password(self, text: str) -> str:
         return text.replace(self.password, "***") if self.password else text

@@ -20,19 +20,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
-from uuid import UUID
 
 import psycopg
 from psycopg import errors
 from psycopg.sql import SQL, Identifier
+from psycopg.types.string import ByteaBinaryLoader
 
 from noetl.errors import DiskFull, NotFound, StoreError
 from noetl.settings import Synchronous
-from noetl.store.database import Database, Mode, Query
-from noetl.store.keys import key_of, key_range
+from noetl.store.database import Database, ExecutionKey, Mode, Query, load_queries, migrations_in, pending
 from noetl.store.postgres.address import Address
-from noetl.store.postgres.arrays import Packed, PackedDumper, storable
-from noetl.store.sql_files import SchemaMigration, load_queries, migrations_in, pending
+from noetl.store.postgres.batch import KeyDumper, Packed, PackedDumper, storable
 
 HERE = Path(__file__).parent
 MIGRATIONS = HERE / "migrations"
@@ -42,13 +40,13 @@ CHANNEL = "noetl_events"
 MAX_ATTEMPTS = 3
 
 MESSAGES: dict[type[psycopg.Error], str] = {
-    errors.DiskFull: "{shown}: the disk of the server is full; nothing of the last change was written",
-    errors.LockNotAvailable: "{shown}: another session has locked it for half a minute",
-    errors.QueryCanceled: "{shown}: the server cancelled the statement ({reason})",
-    errors.ReadOnlySqlTransaction: "{shown} is read-only",
-    errors.InsufficientPrivilege: "{shown}: the database user lacks a privilege ({reason})",
+    errors.DiskFull: "{database}: the disk of the server is full; nothing of the last change was written",
+    errors.LockNotAvailable: "{database}: another session has locked it for half a minute",
+    errors.QueryCanceled: "{database}: the server cancelled the statement ({reason})",
+    errors.ReadOnlySqlTransaction: "{database} is read-only",
+    errors.InsufficientPrivilege: "{database}: the database user lacks a privilege ({reason})",
 }
-BROKEN = "{shown}: the connection was lost ({reason}); the last change may be written or not"
+BROKEN = "{database}: the connection was lost ({reason}); the last change may be written or not"
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Result = TypeVar("Result")
@@ -56,6 +54,8 @@ Result = TypeVar("Result")
 
 class PostgresDatabase(Database):
     """A schema of a database, which is made if it is missing and the mode is `create`."""
+
+    text = staticmethod(storable)
 
     def __init__(self, address: Address, synchronous: Synchronous, mode: Mode) -> None:
         self.address, self._synchronous, self._mode = address, synchronous, mode
@@ -67,21 +67,6 @@ class PostgresDatabase(Database):
         except BaseException:
             self.close()
             raise
-
-    @staticmethod
-    def key(execution: str) -> UUID:
-        return UUID(bytes=key_of(execution) or bytes(16))
-
-    @staticmethod
-    def id(key: UUID) -> str:
-        return str(key)
-
-    @staticmethod
-    def key_range(prefix: str) -> tuple[UUID, UUID] | None:
-        keys = key_range(prefix)
-        return None if keys is None else (UUID(bytes=keys[0]), UUID(bytes=keys[1]))
-
-    text = staticmethod(storable)
 
     def rows(self, name: str, *parameters: Any) -> list[Any]:
         return self.run(lambda connection: _rows(connection, name, parameters), reading=True)
@@ -145,7 +130,7 @@ class PostgresDatabase(Database):
     def _live(self) -> Connection:
         """The connection; a new one if it was lost."""
         if self._closed:
-            raise StoreError(f"{self.address.shown}: the store is closed")
+            raise StoreError(f"{self.address.redacted}: the store is closed")
         if self._connection is not None and not self._in_snapshot:
             _receive(self._connection)
             if _is_broken(self._connection):
@@ -165,7 +150,7 @@ class PostgresDatabase(Database):
             connection = psycopg.connect(self.address.conninfo, autocommit=True)
         except psycopg.Error as error:
             reason = self.address.without_password(str(error).partition("\n")[0])
-            raise StoreError(f"cannot reach {self.address.shown}: {reason}") from None
+            raise StoreError(f"cannot reach {self.address.redacted}: {reason}") from None
         try:
             self._prepare(connection)
         except BaseException as error:
@@ -178,12 +163,14 @@ class PostgresDatabase(Database):
     def _prepare(self, connection: Connection) -> None:
         version = connection.info.server_version // 10_000
         if version < OLDEST_SERVER:
-            raise StoreError(f"{self.address.shown} is PostgreSQL {version}; noetl needs {OLDEST_SERVER} or newer")
+            raise StoreError(f"{self.address.redacted} is PostgreSQL {version}; noetl needs {OLDEST_SERVER} or newer")
         connection.adapters.register_dumper(Packed, PackedDumper)
+        connection.adapters.register_dumper(ExecutionKey, KeyDumper)
+        connection.adapters.register_loader("uuid", ByteaBinaryLoader)
         settings = self.address.schema, self._synchronous == "normal"
         ((*_, encoding),) = connection.execute(QUERIES["configure_session"], settings)
         if encoding != "UTF8":
-            raise StoreError(f"{self.address.shown} has the encoding {encoding}; noetl needs a database in UTF8")
+            raise StoreError(f"{self.address.redacted} has the encoding {encoding}; noetl needs a database in UTF8")
 
         def note(notice: psycopg.Notify) -> None:
             self._notified = self._notified or notice.pid != connection.info.backend_pid
@@ -197,46 +184,45 @@ class PostgresDatabase(Database):
 
     def _set_up(self) -> None:
         migrations = migrations_in(MIGRATIONS)
-        if not self.run(lambda connection: self._pending(connection, migrations), reading=True):
-            return
-        if self._mode == "read":  # an old schema, or one that another process is creating
-            PostgresDatabase(self.address, self._synchronous, "write").close()
-        else:
-            self.run(lambda connection: self._migrate(connection, migrations))
+        if self.run(lambda connection: self._pending(connection, migrations), reading=True):
+            if self._mode == "read":  # an old schema, or one that another process is creating
+                PostgresDatabase(self.address, self._synchronous, "write").close()
+            else:
+                self.run(lambda connection: self._migrate(connection, migrations))
 
-    def _pending(self, connection: Connection, migrations: Sequence[SchemaMigration]) -> Sequence[SchemaMigration]:
+    def _pending(self, connection: Connection, migrations: dict[int, str]) -> dict[int, str]:
         """The migrations to apply; NotFound if there is no schema and the mode does not allow to create it."""
-        schema, shown = self.address.schema, self.address.shown
+        schema, database = self.address.schema, self.address.redacted
         rows = connection.execute(QUERIES["find_schema"], (schema,)).fetchall()
         tables, has_meta = rows[0] if rows else (0, False)
         if tables and not has_meta:
             raise StoreError(
-                f"the schema {schema!r} of {shown} belongs to another program: name another with ?schema=NAME"
+                f"the schema {schema!r} of {database} belongs to another program: name another with ?schema=NAME"
             )
         if not has_meta and self._mode != "create":
-            raise NotFound(f"{shown} has no noetl schema {schema!r}: start `noetl server` to create it")
+            raise NotFound(f"{database} has no noetl schema {schema!r}: start `noetl server` to create it")
         version = connection.execute(QUERIES["get_version"]).fetchall()[0][0] if has_meta else 0
-        return pending(migrations, version, shown)
+        return pending(migrations, version, database)
 
-    def _migrate(self, connection: Connection, migrations: Sequence[SchemaMigration]) -> None:
+    def _migrate(self, connection: Connection, migrations: dict[int, str]) -> None:
         schema = self.address.schema
         with connection.transaction():
             connection.execute(QUERIES["lock_migration"], (schema,))
             todo = self._pending(connection, migrations)
-            if todo and todo[0].version == 1:
+            if 1 in todo:
                 connection.execute("SET LOCAL client_min_messages = warning")
                 connection.execute(SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(schema)))
                 connection.execute(QUERIES["create_meta"])
-            for migration in todo:
-                connection.execute(migration.sql.encode())
-                connection.execute(QUERIES["put_version"], (str(migration.version),))
+            for version, sql in todo.items():
+                connection.execute(sql.encode())
+                connection.execute(QUERIES["put_version"], (str(version),))
 
     def _explained(self, error: psycopg.Error, broken: bool) -> StoreError:
         reason = self.address.without_password((error.diag.message_primary or str(error)).partition("\n")[0])
-        message = BROKEN if broken else "{shown}: {reason}; nothing of the last change was written"
+        message = BROKEN if broken else "{database}: {reason}; nothing of the last change was written"
         message = next((text for kind, text in MESSAGES.items() if isinstance(error, kind)), message)
         kind = DiskFull if isinstance(error, errors.DiskFull) else StoreError
-        return kind(message.format(shown=self.address.shown, reason=reason))
+        return kind(message.format(database=self.address.redacted, reason=reason))
 
 
 def _rows(connection: Connection, name: str, parameters: Sequence[Any]) -> list[Any]:

@@ -20,11 +20,9 @@ from typing import Any
 from noetl.errors import StoreError
 from noetl.settings import Synchronous
 from noetl.store.commits import accepted, check_gapless
-from noetl.store.database import Mode
-from noetl.store.keys import valid_key
+from noetl.store.database import Mode, valid_key
 from noetl.store.postgres.address import Address
-from noetl.store.postgres.arrays import byteas, floats, storable, texts, uuids
-from noetl.store.postgres.batch import arguments
+from noetl.store.postgres.batch import arguments, byteas, floats, storable, texts, uuids
 from noetl.store.postgres.database import PostgresDatabase
 from noetl.store.postgres.notifier import Notifier
 from noetl.store.store import Change, LogLine, Store, StoredLine

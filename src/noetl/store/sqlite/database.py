@@ -10,7 +10,7 @@ commit survives the death of the process but not of the machine; the file stays 
 
 **Several processes.** Readers never wait and see one state of the database. A transaction begins with `BEGIN
 IMMEDIATE`: it takes the write lock before it reads, so what it reads cannot change. A writer that finds the lock taken
-tries again for half a minute, and goes before writers that come later (`fair_lock.py`). None of this works on a network
+tries again for half a minute, and goes before writers that come later (`locks.py`). None of this works on a network
 file system: keep the file on a local disk.
 
 **Versions.** Migrations are applied in one transaction under the write lock, so of two processes that open an old file
@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
@@ -37,10 +37,8 @@ import apsw
 
 from noetl.errors import DiskFull, StoreError, UsageError
 from noetl.settings import Synchronous
-from noetl.store.database import Database, Mode, Query
-from noetl.store.keys import id_of, key_of, key_range, readable
-from noetl.store.sql_files import SchemaMigration, load_queries, migrations_in, pending
-from noetl.store.sqlite.fair_lock import FairLock, pause
+from noetl.store.database import Database, Mode, Query, load_queries, migrations_in, pending, readable
+from noetl.store.sqlite.locks import FairLock, pause
 
 IN_MEMORY = Path(":memory:")
 HERE = Path(__file__).parent
@@ -67,9 +65,6 @@ Result = TypeVar("Result")
 class SqliteDatabase(Database):
     """An open file, which is made if it is missing and the mode is `create`."""
 
-    key = staticmethod(key_of)
-    id = staticmethod(id_of)
-    key_range = staticmethod(key_range)
     text = staticmethod(readable)
 
     def __init__(self, path: Path, synchronous: Synchronous, mode: Mode, lock_file: Path | None) -> None:
@@ -92,7 +87,7 @@ class SqliteDatabase(Database):
         try:
             with self._explaining():
                 self._set_up(mode, synchronous)
-            self._version: int = self._value("PRAGMA data_version")
+            self._version: int = self.connection.execute("PRAGMA data_version").get
         except BaseException:
             self.close()
             raise
@@ -142,16 +137,13 @@ class SqliteDatabase(Database):
 
     def changed_elsewhere(self) -> bool:
         with self._lock, self._explaining():
-            before, self._version = self._version, self._value("PRAGMA data_version")
+            before, self._version = self._version, self.connection.execute("PRAGMA data_version").get
             return before != self._version
 
     def close(self) -> None:
         with self._lock:
             self.connection.close()
             self._fair_lock.close()
-
-    def _value(self, query: str) -> Any:
-        return self.connection.execute(query).get
 
     def _roll_back(self) -> None:
         try:
@@ -168,24 +160,24 @@ class SqliteDatabase(Database):
             self.connection.execute(f"PRAGMA synchronous = {synchronous}")
             self.connection.execute(f"PRAGMA journal_size_limit = {MAX_WAL_BYTES}")
         migrations = migrations_in(MIGRATIONS)
-        if not self._pending(migrations):
-            return
-        if mode == "read":  # an old file, or one that another process is creating
-            SqliteDatabase(self.path, synchronous, "write", self._fair_lock.path).close()
-        else:
-            self.transaction(lambda: self._migrate(migrations))
 
-    def _migrate(self, migrations: Sequence[SchemaMigration]) -> None:
-        for migration in self._pending(migrations):
-            self.connection.execute(QUERIES["create_meta"])
-            self.connection.execute(migration.sql)
-            self.connection.execute(QUERIES["put_version"], (str(migration.version),))
+        def migrate() -> None:
+            for version, sql in self._pending(migrations).items():
+                self.connection.execute(QUERIES["create_meta"])
+                self.connection.execute(sql)
+                self.connection.execute(QUERIES["put_version"], (str(version),))
 
-    def _pending(self, migrations: Sequence[SchemaMigration]) -> Sequence[SchemaMigration]:
+        if self._pending(migrations):
+            if mode == "read":  # an old file, or one that another process is creating
+                SqliteDatabase(self.path, synchronous, "write", self._fair_lock.path).close()
+            else:
+                self.transaction(migrate)
+
+    def _pending(self, migrations: dict[int, str]) -> dict[int, str]:
         ((tables, has_meta),) = self.connection.execute(QUERIES["find_schema"])
         if tables and not has_meta:
             raise StoreError(f"{self.path} is a database of another program")
-        version: int = self._value(QUERIES["get_version"]) if has_meta else 0
+        version: int = self.connection.execute(QUERIES["get_version"]).get if has_meta else 0
         return pending(migrations, version, str(self.path))
 
     # -- errors -----------------------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from noetl.errors import FileMissing
 from noetl.file_access import protect
 from noetl.settings import Synchronous
 from noetl.store.commits import accepted, check_gapless, parts_of, snapshot_rows, summary_rows, used_keys
-from noetl.store.database import Mode
-from noetl.store.keys import key_of, readable, valid_key
+from noetl.store.database import Mode, key_of, readable, valid_key
 from noetl.store.sqlite.database import IN_MEMORY, QUERIES, SqliteDatabase
 from noetl.store.store import Change, LogLine, Store
 
@@ -45,31 +44,29 @@ class SqliteCommits(Store):
             insert(QUERIES["put_execution"], summaries.values())
         if snapshots := snapshot_rows(written):
             insert(QUERIES["put_snapshot"], snapshots.values())
+        execute = self._db.connection.execute
         for change in written:
-            self._derive(change)
+            tables: tuple[tuple[str, dict[Any, Any]], ...]
+            tables = ("ready", change.ready), ("lease", change.leases), ("timer", change.timers)
+            for table, rows in tables:
+                for name, value in rows.items():
+                    key = (key_of(change.execution), name)
+                    if value is None:
+                        execute(QUERIES[f"delete_{table}"], key)
+                    else:
+                        execute(QUERIES[f"put_{table}"], (*key, *(value if isinstance(value, tuple) else (value,))))
         return fitting
-
-    def _derive(self, change: Change) -> None:
-        """Write the rows of ready work, leases and timers that the events change."""
-        execution, execute = key_of(change.execution), self._db.connection.execute
-        tables: tuple[tuple[str, dict[Any, Any]], ...]
-        tables = ("ready", change.ready), ("lease", change.leases), ("timer", change.timers)
-        for table, rows in tables:
-            for key, value in rows.items():
-                if value is None:
-                    execute(QUERIES[f"delete_{table}"], (execution, key))
-                else:
-                    values = value if isinstance(value, tuple) else (value,)
-                    execute(QUERIES[f"put_{table}"], (execution, key, *values))
 
     def append_output(self, lines: Sequence[LogLine]) -> None:
         rows = [(valid_key(execution), task, at, stream, readable(line)) for execution, task, at, stream, line in lines]
         self._db.transaction(lambda: self._db.connection.executemany(QUERIES["append_output"], rows))
 
     def _remove_unused(self, before: float, limit: int) -> int:
+        connection = self._db.connection
+
         def remove() -> int:
-            removed = self._db.connection.execute(QUERIES["remove_blobs"], (before, limit)).fetchall()
-            self._db.connection.executemany(QUERIES["remove_blob_parts"], removed)
+            removed = connection.execute(QUERIES["remove_blobs"], (before, limit)).fetchall()
+            connection.executemany(QUERIES["remove_blob_parts"], removed)
             return len(removed)
 
         return self._db.transaction(remove)

@@ -1,10 +1,10 @@
-"""The owner of an execution: the process that holds the lock on its lock file.
+"""Locks beside an SQLite file: the owner of an execution, and a fair lock in front of SQLite's write lock.
 
-The lock is an `flock`, which the operating system releases when its holder dies: nothing has to expire, and only an
-empty file can be left behind. Other processes may still append to the log of an owned execution (cancel, signal,
-pause); the lock only decides who dispatches its work.
+Both are an `flock`, which the operating system releases when its holder dies: nothing has to expire, and only an empty
+file can be left behind.
 
-Three things need care.
+**The owner of an execution** is the process that dispatches its work. Other processes may still append to its log
+(cancel, signal, pause). Three things need care.
 
 - A file may be removed between opening and locking it, and a lock on a removed file is useless. So after locking, the
   file must still be the one at its path; otherwise `acquire` tries again. The owner removes the file under the lock.
@@ -12,6 +12,11 @@ Three things need care.
   milliseconds.
 - A lock belongs to the open file, which forked children share: it would outlive a killed owner. So children close their
   copy at once.
+
+**The fair lock** lets a waiting writer go before one that has just committed. SQLite's lock is not fair: a writer that
+finds it taken sleeps up to 100 ms, while a process that commits all the time takes it again within microseconds, and
+`runs cancel` could wait for seconds beside a busy run. So a writer holds the fair lock while it waits for SQLite's.
+Holding it is not required: a writer that cannot get it in time (its holder may have been stopped) goes on without it.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ import fcntl
 import os
 import time
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
 
 MAX_ATTEMPTS = 10
 RETRY_SECONDS = 0.002
+MAX_WAIT_SECONDS = 2.0
 
 _live: set[Owner] = set()
 
@@ -47,9 +54,8 @@ class Owner:
         """None if another process owns the execution, or this one does already."""
         path = _path(store, execution)
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             for _ in range(MAX_ATTEMPTS):
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                descriptor = _open(path)
                 with suppress(FileNotFoundError):  # the previous owner has removed it
                     if _locked(descriptor, fcntl.LOCK_EX) and os.path.samestat(os.stat(path), os.fstat(descriptor)):
                         return cls(execution, path, descriptor)
@@ -97,10 +103,60 @@ class Owner:
         self.release()
 
 
+class FairLock:
+    """The lock file of one database, as one store has it open; without a file, there is nothing to wait for."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> None:
+        if self._try():
+            return
+        deadline = time.monotonic() + MAX_WAIT_SECONDS
+        for attempt in count():
+            time.sleep(pause(attempt))
+            if self._try() or time.monotonic() > deadline:
+                return
+
+    def _try(self) -> bool:
+        """Whether there is nothing to wait for: the lock is ours, or the folder cannot be written."""
+        if self.path is None:
+            return True
+        try:
+            if self._descriptor is None:
+                self._descriptor = _open(self.path)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor is not None:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def pause(attempt: int) -> float:
+    """Seconds to sleep before the next attempt: short at first, since a commit takes less than a millisecond."""
+    return min(0.000_1 * (1 + attempt), 0.001)
+
+
 def _path(store: SqliteStore, execution: str) -> Path:
     if not execution.replace("-", "").isalnum():
         raise StoreError(f"{execution!r} is not an execution id")
     return store.locks / f"{execution}.lock"
+
+
+def _open(path: Path) -> int:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _locked(descriptor: int, mode: int) -> bool:
