@@ -72,10 +72,10 @@ def _targets(state: Execution, fact: e.TaskDone) -> Iterator[tuple[dict[str, Any
 
 
 def _writes(state: Execution, fact: e.TaskDone) -> bool:
-    if fact.set_ctx or fact.set_iter:
-        return True
-    run = state.runs[fact.task.run]
-    return bool(state.net.steps[run.step].iterators) and is_iterator(state, run, fact.task)
+    run = state.runs.get(fact.task.run)
+    if run is None:
+        return False
+    return bool(fact.set_ctx or fact.set_iter) or is_iterator(state, run, fact.task)
 
 
 def _wanted(state: Execution, fact: e.TaskDone) -> Iterator[Reference]:
@@ -89,9 +89,7 @@ def load_for_reducers(decision: Decision, facts: Sequence[e.Event], blobs: Seque
     reported = {key for key, _ in blobs}
     assigned: dict[str, Reference] = {}
     for fact in facts:
-        if not isinstance(fact, e.TaskDone) or fact.task.run not in decision.state.runs:
-            continue
-        if not _writes(decision.state, fact):
+        if not isinstance(fact, e.TaskDone) or not _writes(decision.state, fact):
             continue
         for key, operator, operand in (*fact.set_iter, *fact.set_ctx):
             if operator == SET and isinstance(operand, Reference):
@@ -146,7 +144,7 @@ def _started(state: Execution, event: e.TaskStarted, at: float) -> None:
 
 
 def _done(state: Execution, event: e.TaskDone, at: float) -> None:
-    run, sink = state.runs[event.task.run], isinstance(event, e.SinkProcessed)
+    run, outcome = state.runs[event.task.run], event.outcome
     prefix, label, visit = split_path(event.task.path)
     progress = run.progress_of(event.task.index, prefix)
     progress.started, progress.delivered = False, None
@@ -156,11 +154,11 @@ def _done(state: Execution, event: e.TaskDone, at: float) -> None:
         _leave_inner(run, event.task, again=event.do == "retry")
     progress.visits[label] = visit
     if step.gives_handles:
-        state.note_handles(event.outcome.result)
-    if not event.skipped and not sink:
-        progress.tasks[label] = event.outcome.as_data({"attempt": event.attempt, "duration_ms": event.duration_ms})
+        state.note_handles(outcome.result)
+    if not event.skipped and not isinstance(event, e.SinkProcessed):
+        progress.tasks[label] = outcome.as_data({"attempt": event.attempt, "duration_ms": event.duration_ms})
         if event.do not in ("retry", "fail"):  # a retried task sees what it saw before
-            progress.prev = event.outcome.result if event.outcome.ok else None
+            progress.prev = outcome.result if outcome.ok else None
     if event.set_iter:
         apply_patch(progress.iter, event.set_iter, state.inlined_values)
     if event.set_ctx:
@@ -175,16 +173,16 @@ def _done(state: Execution, event: e.TaskDone, at: float) -> None:
             run.progress_of(event.task.index, item).writes.extend(writes)
     state.inlined_values.clear()
     progress.attempt = 1
-    progress.repeats = repeats_after(progress.repeats, event.do, event.outcome.ok)
+    progress.repeats = repeats_after(progress.repeats, event.do, outcome)
     progress.at = event.to
     progress.ended = event.to is None
-    error = event.error or event.outcome.error
+    error = event.error or outcome.error
     progress.failure = (error, label, event.attempt) if event.do == "fail" and error is not None else None
 
 
-def repeats_after(repeats: int, do: str, ok: bool) -> int:
+def repeats_after(repeats: int, do: str, outcome: Outcome) -> int:
     """How often a task was tried again although it was ok, after one more outcome."""
-    return repeats + ok if do == "retry" else 0
+    return repeats + outcome.ok if do == "retry" else 0
 
 
 def is_iterator(state: Execution, run: Run, task: TaskId) -> bool:

@@ -46,6 +46,7 @@ class Redactor:
         self._gates: list[Gate] = []
         self._texts: set[str] = set()
         self._numeric = False
+        self.has_secrets = False
         for secret in secrets:
             self.add(secret)
 
@@ -64,6 +65,7 @@ class Redactor:
 
     def _add(self, text: str, *kinds: Callable[[str], SecretForm]) -> None:
         if text not in self._texts:
+            self.has_secrets = True
             self._texts.add(text)
             forms = [kind(text) for kind in kinds]
             # A new list: a thread may be searching with the old one.
@@ -79,15 +81,11 @@ class Redactor:
             hidden: Any = failed("input", message) if isinstance(value, Outcome) else HIDDEN
             return cast(Value, hidden)
 
-    @property
-    def has_secrets(self) -> bool:
-        return bool(self._gates)
-
     async def redact_apart(self, value: Value, /) -> Value:
         """The same, in a thread where the value is large."""
         import asyncio
 
-        if not self._gates or not _is_large(value):
+        if not _is_large(value):
             return self.redact(value)
         return await asyncio.to_thread(self.redact, value)
 

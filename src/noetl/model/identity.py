@@ -21,7 +21,7 @@ class TaskId(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
     index: int | None = None
 
     def __str__(self) -> str:
-        return f"{iteration_id(self.run, self.index)}/{self.path}"
+        return f"{self.run}/{self.path}" if self.index is None else f"{self.run}[{self.index}]/{self.path}"
 
     @property
     def label(self) -> str:

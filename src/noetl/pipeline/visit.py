@@ -152,7 +152,7 @@ class Visit:
         except (TemplateError, BadPatch) as error:
             return await self._fail_with(error)
         due = host.now() + wait
-        self.progress.repeats = repeats_after(self.progress.repeats, "retry", outcome.ok)
+        self.progress.repeats = repeats_after(self.progress.repeats, "retry", outcome)
         self._keep_outcome()
         pipeline.restart_items(self.task)
         self._add_outcome(outcome, "retry", self.plan.label, patches)

@@ -57,16 +57,19 @@ def encode(event: Event) -> bytes:
         may_be_deep = len(data) > 2 * MAX_DEPTH and data.count(b"[") + data.count(b"{") > MAX_DEPTH
         if may_be_deep and _is_too_deep(event, MAX_DEPTH):
             raise Unstorable(f"{event.name}: {_TOO_DEEP}")
-        if _is_plain(type(event)) or (
-            not (b"$" in data and may_hold_references(data))
-            and _LONGEST not in (digits := data.translate(_ZEROS))
-            and _LONGEST_NEGATIVE not in digits
-            and _decoder(event.name)(data) == event
-        ):
+        if _is_plain(type(event)) or (_is_exact(data) and _decoder(event.name)(data) == event):
             return data
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
         pass  # _encode_by_value reports what is wrong
     return _encode_by_value(event)
+
+
+def _is_exact(data: bytes) -> bool:
+    """Whether there is no mark of a reference in the data, and no number that may be beyond 64 bits."""
+    digits = data.translate(_ZEROS)
+    return (
+        not (b"$" in data and may_hold_references(data)) and _LONGEST not in digits and _LONGEST_NEGATIVE not in digits
+    )
 
 
 def check_value(value: Any) -> None:
@@ -101,6 +104,12 @@ def decode(name: str, data: bytes) -> Event:
 
 def encode_value(value: Any) -> bytes:
     """The value, which may contain references. Unstorable if it would not read back equal."""
+    try:
+        data = _encode(value)
+        if _is_exact(data) and msgspec.json.decode(data) == value:
+            return data
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+        pass  # _checked names what is wrong
     return _encode(_checked(value, ()))
 
 
