@@ -6,8 +6,8 @@ import sys
 
 import click
 
+from noetl.cli.options import add_list, add_removal, client_and_output, client_option
 from noetl.cli.output import emit_or
-from noetl.cli.target import add_list, add_removal, client_and_output, client_option
 from noetl.client.ports import Client
 from noetl.errors import UsageError
 from noetl.model.duration import seconds
@@ -43,18 +43,10 @@ def create_token(
     emit_or(client.tokens.create(role, name, pool, lifetime), output, lambda token: click.echo(token["token"]))
 
 
-add_list(
-    token_command,
-    lambda client: client.tokens.list(),
-    "List tokens, also expired and revoked ones, without their secrets.",
-)
-add_removal(
-    token_command,
-    "revoke",
-    lambda client, id: client.tokens.revoke(id),
-    "Revoke a token by its id. Servers notice within seconds.",
-    metavar="ID",
-)
+LIST_TOKENS_HELP = "List tokens, also expired and revoked ones, without their secrets."
+REVOKE_HELP = "Revoke a token by its id. Servers notice within seconds."
+add_list(token_command, lambda client: client.tokens, LIST_TOKENS_HELP)
+add_removal(token_command, lambda client: client.tokens, REVOKE_HELP, "revoke", "ID")
 
 
 @click.group("user")
@@ -82,10 +74,5 @@ def add_user(name: str, role: Role, client: Client) -> None:
     click.echo(f"user {name} ({role}) is added", err=True)
 
 
-add_list(user_command, lambda client: client.users.list(), "List the users who can sign in.")
-add_removal(
-    user_command,
-    "delete",
-    lambda client, name: client.users.delete(name),
-    "Delete a user, and end all sessions of the user.",
-)
+add_list(user_command, lambda client: client.users, "List the users who can sign in.")
+add_removal(user_command, lambda client: client.users, "Delete a user, and end all sessions of the user.")

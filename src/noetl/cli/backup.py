@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from noetl.cli.options import target_options
 from noetl.cli.output import emit, output_option
-from noetl.cli.target import target_options
 from noetl.client.database import opened
 from noetl.errors import FileMissing, NotFound, UsageError
 from noetl.settings import ServerAddress, master_key_settings, settings

@@ -6,11 +6,9 @@ import sys
 
 import click
 
-from noetl.cli.inputs import split_version
-from noetl.cli.output import emit, emit_or
-from noetl.cli.report import print_problems, print_rejected
-from noetl.cli.target import client_and_output
-from noetl.client.ports import Client, Items, Json
+from noetl.cli.options import client_and_output, split_version
+from noetl.cli.output import emit, emit_or, pick, print_problems, print_rejected
+from noetl.client.ports import Client, Json
 from noetl.printable import printable
 from noetl.runtime.catalog import read
 
@@ -45,11 +43,8 @@ def command() -> None:
 @client_and_output
 def list_command(prefix: str, client: Client, output: str | None) -> None:
     """List playbooks, each with its current version."""
-    emit_or(client.catalog.list(prefix), output, _print_list)
-
-
-def _print_list(entries: Items) -> None:
-    emit([{key: entry[key] for key in ("path", "version", "label", "registered")} for entry in entries], "table")
+    entries = client.catalog.list(prefix)
+    emit(entries if output else pick(entries, "path", "version", "label", "registered"), output or "table")
 
 
 @command.command("show")

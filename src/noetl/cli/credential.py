@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 import msgspec
 
-from noetl.cli.inputs import secret_text
-from noetl.cli.output import emit
-from noetl.cli.target import add_list, add_removal, client_and_output, client_option
+from noetl.cli.options import add_list, add_removal, client_and_output, client_option, secret_text
+from noetl.cli.output import count, emit
 from noetl.client.ports import Client
 from noetl.errors import UsageError
 from noetl.files import STDIN
@@ -51,31 +48,20 @@ def set_command(
         text = data
     else:
         text = secret_text("--data", data, f"Data of {name} ({kind})", MAX_BYTES)
-    fields = _fields(kind, text)
+    try:
+        fields = msgspec.json.decode(text) if text.startswith("{") else fields_of(kind, text) if text else None
+    except msgspec.DecodeError:  # whose message would show a part of the data
+        raise UsageError("--data: invalid JSON") from None
+    if fields is None:
+        raise UsageError("--data must be a JSON object with the fields of the credential")
     check(name, kind, fields)
     client.credentials.set(name, kind, fields, paths, pools)
     click.echo(f"credential {name} ({kind}) is set", err=True)
 
 
-def _fields(kind: str, text: str) -> Any:
-    """Errors in the JSON are reported without any part of it."""
-    if text.startswith("{"):
-        try:
-            return msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            raise UsageError("--data: invalid JSON") from None
-    fields = fields_of(kind, text) if text else None
-    if fields is None:
-        raise UsageError("--data must be a JSON object with the fields of the credential")
-    return fields
-
-
-add_list(
-    command,
-    lambda client: client.credentials.list(),
-    "List credentials with their kinds and who may use them, without their values.",
-)
-add_removal(command, "delete", lambda client, name: client.credentials.delete(name), "Delete a credential.")
+LIST_HELP = "List credentials with their kinds and who may use them, without their values."
+add_list(command, lambda client: client.credentials, LIST_HELP)
+add_removal(command, lambda client: client.credentials, "Delete a credential.")
 
 
 @command.command("rotate")
@@ -88,14 +74,14 @@ def rotate_command(forget_old: bool, client: Client, output: str | None) -> None
     NOETL_MASTER_KEY, put a new one and a comma in front of it, and then call this.
     """
     rotated = client.credentials.rotate(forget_old)
-    count, key_in_file = rotated["credentials"], rotated.pop("key_in_file")
+    key_in_file = rotated.pop("key_in_file")
     if output is not None:
         emit(rotated, output)
-    if count == 0 and not key_in_file:
+    if rotated["credentials"] == 0 and not key_in_file:
         click.echo(
             "all credentials are wrapped with the first key of NOETL_MASTER_KEY: put a new key and a comma in front of "
             "it, and call this again",
             err=True,
         )
         return
-    click.echo(f"{count:,} credential{'s' * (count != 1)} wrapped with a new master key", err=True)
+    click.echo(f"{count(rotated['credentials'], 'credential')} wrapped with a new master key", err=True)

@@ -11,11 +11,9 @@ import click
 
 import noetl
 from noetl.addresses import forbid_addresses
-from noetl.cli.harden import harden
-from noetl.cli.log_option import log_option
+from noetl.cli.daemon import harden, log_option, on_signal
 from noetl.cli.serving import HostOptions, RunningServer, make_token, retention_option, revoke, running, served
 from noetl.cli.start import collect_garbage
-from noetl.cli.worker import on_signal
 from noetl.clock import SystemClock
 from noetl.host.local_heartbeat import LocalHeartbeat
 from noetl.host.local_link import LocalLink

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import click
-import msgspec
 
-from noetl.cli.output import emit_or, output_option
-from noetl.cli.target import client_option
+from noetl.cli.options import client_option
+from noetl.cli.output import compact, count, emit_or, output_option
 from noetl.client.ports import Client, Json
 from noetl.printable import printable
 
@@ -33,25 +32,20 @@ def command(run: str, step: str, step_run: str | None, client: Client, output: s
 
 def _print_explanation(explanation: Json) -> None:
     place = printable(f"{explanation['file']}:{explanation['line']}" if explanation["line"] else explanation["file"])
-    runs = f"{explanation['runs']} run{'s' * (explanation['runs'] != 1)}"
     step, status = click.style(printable(explanation["step"]), bold=True), explanation["status"] or "never entered"
-    click.echo(f"{step}  {status}, {runs}  {place}")
+    click.echo(f"{step}  {status}, {count(explanation['runs'], 'run')}  {place}")
     for sentence in explanation["stands"]:
         click.echo(f"  {printable(sentence)}")
     if explanation["left_out"]:
         click.echo(f"  ({explanation['left_out']:,} earlier decisions are left out)")
     for decision in explanation["decisions"]:
-        _print_decision(decision)
-
-
-def _print_decision(decision: Json) -> None:
-    click.echo(f"\n{click.style(str(decision['seq']), fg='cyan')}  {printable(decision['says'])}")
-    for reason in decision["reasons"]:
-        _print_reason(reason, "always" if decision["kind"] == "arcs" else "else")
-    if decision["differs"]:
-        outcome = printable(decision["differs"])
-        differs = f"evaluated again, the outcome differs ({outcome}): a guard reads the clock, or saw other data"
-        click.echo(f"    {click.style(differs, fg='yellow')}")
+        click.echo(f"\n{click.style(str(decision['seq']), fg='cyan')}  {printable(decision['says'])}")
+        for reason in decision["reasons"]:
+            _print_reason(reason, "always" if decision["kind"] == "arcs" else "else")
+        if decision["differs"]:
+            outcome = printable(decision["differs"])
+            differs = f"evaluated again, the outcome differs ({outcome}): a guard reads the clock, or saw other data"
+            click.echo(f"    {click.style(differs, fg='yellow')}")
 
 
 def _print_reason(reason: Json, unguarded: str) -> None:
@@ -60,12 +54,10 @@ def _print_reason(reason: Json, unguarded: str) -> None:
     guard = f"when {_cut(' '.join(reason['when'].split()))}" if reason["when"] else unguarded
     leads = printable(f"{reason['leads_to']}  {guard}")
     click.echo(f"    {verdict}  {leads}  {click.style(place, fg='bright_black')}")
-    for name, value in reason["values"].items():
-        click.echo(printable(f"                   {name} = {_cut(msgspec.json.encode(value).decode())}"))
-    for name in reason["missing"]:
-        click.echo(printable(f"                   {name} is not there"))
-    if reason["note"]:
-        click.echo(printable(f"                   {reason['note']}"))
+    notes = [f"{name} = {_cut(compact(value))}" for name, value in reason["values"].items()]
+    notes += [f"{name} is not there" for name in reason["missing"]]
+    for note in [*notes, reason["note"]] if reason["note"] else notes:
+        click.echo(printable(f"{' ' * 19}{note}"))
 
 
 def _cut(text: str) -> str:

@@ -1,22 +1,29 @@
-"""`-o`: the same data as json, jsonl, yaml or a table."""
+"""What verbs print: data as json, jsonl, yaml or a table (`-o`); for people, problems, errors and results of runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import click
 import msgspec
 
+from noetl.dsl.problem import Problem
 from noetl.printable import is_printable, printable, printable_json
 
 Data = TypeVar("Data")
 FORMATS = ("json", "jsonl", "yaml", "table")
+COLOURS = {"error": "red", "warning": "yellow"}
+MAX_COLUMNS = 160
+RESULT = ("execution_id", "status", "result", "ctx", "steps", "error", "events", "duration_ms")
 
 
 def output_option(*formats: str) -> Callable[..., Any]:
     """The option `-o` of a verb; without it the verb prints text for people."""
     return click.option("-o", "--output", type=click.Choice(formats or FORMATS), help="Print data in this format.")
+
+
+# -- data -----------------------------------------------------------------------------------------------------------
 
 
 def emit_or(data: Data, output: str | None, show: Callable[[Data], None]) -> None:
@@ -33,7 +40,7 @@ def emit(data: Any, output: str) -> None:
             click.echo(printable_json(msgspec.json.format(msgspec.json.encode(data), indent=2).decode()))
         case "jsonl":
             for item in data if isinstance(data, list) else [data]:
-                click.echo(printable_json(msgspec.json.encode(item).decode()))
+                click.echo(printable_json(compact(item)))
         case "yaml":
             import yaml
 
@@ -50,16 +57,111 @@ def emit(data: Any, output: str) -> None:
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Rows of equal keys in aligned columns."""
+
+    def cell(value: Any) -> str:
+        text = "-" if value is None else value if isinstance(value, str) else compact(value)
+        return printable(" ".join(text.split()))
+
     heads = list(rows[0])
-    lines = [heads, *([_cell(row.get(head)) for head in heads] for row in rows)]
+    lines = [heads, *([cell(row.get(head)) for head in heads] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return printable(" ".join(text.split()))
+def pick(items: Iterable[dict[str, Any]], *keys: str) -> list[dict[str, Any]]:
+    return [{key: item[key] for key in keys} for item in items]
+
+
+def compact(value: Any) -> str:
+    """JSON on one line."""
+    return msgspec.json.encode(value).decode()
+
+
+def count(number: int, noun: str) -> str:
+    """`1 run`, `1,200 runs`."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def format_duration(seconds: float) -> str:
+    """`12 ms`, `3.4 s`, `2 min 5 s`, `1 h 4 min`."""
+    if seconds < 1:
+        return f"{max(0.0, seconds) * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+# -- problems of playbooks ------------------------------------------------------------------------------------------
+
+
+def print_problems(problems: Iterable[Problem], *, err: bool = False) -> None:
+    """Print each problem with its place, the line with a caret under the fault, and what to do."""
+    for problem in problems:
+        colour = COLOURS[problem.severity]
+        place = click.style(printable(f"{problem.file}:{problem.line}:{problem.column}"), bold=True)
+        title = click.style(f"{problem.severity} {problem.code}", fg=colour, bold=True)
+        lines = [f"{place}: {title}: {printable(problem.message, lines=True)}"]
+        lines += excerpt(problem.line, problem.column, problem.source, colour)
+        if problem.hint:
+            indent, equals = " " * len(str(problem.line)), click.style("=", fg="cyan")
+            lines.append(f"{indent} {equals} {printable(problem.hint, lines=True)}")
+        click.echo("\n".join(lines), err=err)
+
+
+def print_rejected(file: str, problems: Iterable[Problem], consequence: str = "") -> None:
+    """Print the problems of a playbook that cannot run."""
+    print_problems(problems, err=True)
+    click.echo(f"{file}: {summary(problems)}{consequence}", err=True)
+
+
+def excerpt(line: int, column: int, source: str, colour: str) -> list[str]:
+    """The offending line and a caret; a long line is cut around the fault."""
+    gutter = str(line)
+    source = "".join(char if char.isprintable() else " " for char in source)
+    start = max(0, column - 1 - MAX_COLUMNS // 2) if len(source) > MAX_COLUMNS else 0
+    visible = source[start : start + MAX_COLUMNS]
+    caret = " " * (column - 1 - start) + click.style("^", fg=colour, bold=True)
+    bar = click.style("|", fg="cyan")
+    return [f"{gutter} {bar} {visible}", f"{' ' * len(gutter)} {bar} {caret}"]
+
+
+def summary(problems: Iterable[Problem]) -> str:
+    """`2 errors, 1 warning`."""
+    severities = [problem.severity for problem in problems]
+    return ", ".join(count(severities.count(severity), severity) for severity in ("error", "warning"))
+
+
+# -- results of runs ------------------------------------------------------------------------------------------------
+
+
+def print_result(run: dict[str, Any], output: str | None) -> int:
+    """Print the result of a run that has ended; returns the exit code."""
+    succeeded = run["status"] == "succeeded"
+    if output is not None:
+        emit({key: run[key] for key in RESULT}, output)
+        return 0 if succeeded else 1
+    if run["error"] is not None:
+        click.echo(error_text(run), err=True)
+    verdict = click.style(run["status"], fg="green" if succeeded else "red", bold=True)
+    reason = f": {printable(run['cancel_reason'])}" if run["status"] == "cancelled" and run["cancel_reason"] else ""
+    took = format_duration(run["duration_ms"] / 1000)
+    click.echo(f"{printable(run['name'])} {verdict} in {took}{reason}", err=True)
+    if succeeded:
+        emit(run["result"], "json")
+    return 0 if succeeded else 1
+
+
+def error_text(run: dict[str, Any]) -> str:
+    """`playbook.yaml:12:9: step fetch, task call, attempt 3: http_status: ...`, and the line, if it is known."""
+    error = run["error"]
+    line, column = error["line"], error["column"]
+    place = printable(f"{error['file']}:{line}:{column}" if line else error["file"])
+    who = [printable(f"{word} {error[word]}") for word in ("step", "task", "attempt") if error[word]]
+    parts = [click.style(place, bold=True), *([", ".join(who)] if who else [])]
+    kind, message = printable(str(error["kind"])), printable(str(error["message"]), lines=True)
+    text = f"{': '.join(parts)}: {click.style(kind, fg='red', bold=True)}: {message}"
+    source = excerpt(line, column, run["error_line"], "red") if line and run["error_line"] else []
+    return "\n".join([text, *source])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import click
 
-from noetl.cli.output import emit, output_option
-from noetl.cli.report import print_problems, print_rejected, summary
-from noetl.cli.target import INSECURE_HELP, warn
+from noetl.cli.options import INSECURE_HELP, warn
+from noetl.cli.output import count, emit, output_option, print_problems, print_rejected, summary
 from noetl.dsl.problem import Problem
 from noetl.durable import replace_file
 from noetl.errors import FileMissing, UsageError
@@ -45,7 +45,7 @@ def validate_command(
     missing = False
     for name in files:
         try:
-            faults, about = _check(name, strict) if address is None else _check_remotely(name, strict, address)
+            faults, about = _check(name, strict, address)
         except FileMissing as error:
             click.echo(printable(f"noetl: {error}", lines=True), err=True)
             missing = True
@@ -59,41 +59,32 @@ def validate_command(
     ctx.exit(4 if missing else 3 if invalid else 0)
 
 
-def _check(name: str, strict: bool) -> tuple[list[Problem], str]:
+def _check(name: str, strict: bool, address: ServerAddress | None) -> tuple[list[Problem], str]:
     """The problems of a playbook, and a short description; empty if it cannot run."""
-    loaded = load_file(name, strict=strict)
-    if loaded.playbook is None:
-        return list(loaded.problems), ""
-    count = len(loaded.playbook.steps)
-    return list(loaded.problems), f"{loaded.dialect}, {count} step{'s' * (count != 1)}"
-
-
-def _check_remotely(name: str, strict: bool, address: ServerAddress) -> tuple[list[Problem], str]:
-    """The server knows neither the name of the file nor its lines."""
+    if address is None:
+        loaded = load_file(name, strict=strict)
+        steps = loaded.playbook.steps if loaded.playbook is not None else ()
+        return list(loaded.problems), f"{loaded.dialect}, {count(len(steps), 'step')}" if loaded.playbook else ""
     from noetl.client.http import HttpClient, problem_of
 
     text = read_file(name)
-    lines, file = text.decode("utf-8", "replace").splitlines(), "<stdin>" if name == STDIN else name
-    client = HttpClient(address, warn)
-    try:
+    with closing(HttpClient(address, warn)) as client:
         answer = client.catalog.validate(text, strict)
-    finally:
-        client.close()
-    problems = [
-        problem_of(fault, file=file, source="".join(lines[fault["line"] - 1 : fault["line"]])[:500])
-        for fault in answer["problems"]
-    ]
+    problems = []
+    lines, file = text.decode("utf-8", "replace").splitlines(), "<stdin>" if name == STDIN else name
+    for fault in answer["problems"]:  # the server knows neither the name of the file nor its lines
+        source = "".join(lines[fault["line"] - 1 : fault["line"]])[:500]
+        problems.append(problem_of(fault, file=file, source=source))
     return problems, f"checked by {address.url}" if answer["valid"] else ""
 
 
 def _print_checked(name: str, problems: list[Problem], about: str) -> None:
     print_problems(problems)
-    if not about:
+    if about:
+        warnings = f", {count(len(problems), 'warning')}" if problems else ""
+        click.echo(f"{name}: {click.style('sound', fg='green', bold=True)} ({about}{warnings})", err=True)
+    else:
         click.echo(f"{name}: {summary(problems)}", err=True)
-        return
-    count = len(problems)
-    warnings = f", {count} warning{'s' * (count != 1)}" if count else ""
-    click.echo(f"{name}: {click.style('sound', fg='green', bold=True)} ({about}{warnings})", err=True)
 
 
 @click.command("graph")

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
 
-from noetl.cli.workers_user import WorkersUser
+from noetl.errors import UsageError
 from noetl.file_access import protected
 from noetl.log import Log
 from noetl.settings import variables
@@ -30,12 +31,52 @@ SPARE_SECONDS = 10.0
 """Time beyond the grace time after which workers are killed."""
 LEAVE_CODES = frozenset([2, 5])
 """Exit codes after which a restart is useless: wrong usage, or an invalid token."""
-
-
 SERVER_ONLY = ("NOETL_", "PG", "OTEL_")
 """Prefixes of variables that workers do not inherit."""
+OF_USER = frozenset(["TMPDIR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"])
+"""Variables with folders of this process's user."""
 POLICY = ("NOETL_SECRET_FILES", "NOETL_TOOL_FILES")
 """Settings that apply to workers as well."""
+WORKERS_USER_HELP = (
+    "User name or id of the workers; needs root. Task code can then read neither the database nor the keys."
+)
+
+
+class WorkersUser(NamedTuple):
+    """A user of this machine, for workers whose task code must not read the files of the server."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    name: str
+    home: str
+    """Working directory of the workers; `/` if the user has no home."""
+
+    @classmethod
+    def named(cls, text: str) -> WorkersUser:
+        """The user with a name or id; UsageError if workers cannot run as that user. An id needs no passwd entry, since
+        containers often have none: the group id is then the same number."""
+        if os.geteuid() != 0:
+            raise UsageError(
+                f"--workers-user {text} needs root: only root can start processes as another user. Start the server as "
+                f"root, or run `noetl worker` as that user yourself"
+            )
+        try:
+            entry = pwd.getpwuid(int(text)) if text.isdecimal() else pwd.getpwnam(text)
+        except (KeyError, OverflowError):
+            if not text.isdecimal():
+                create = f"useradd --system {text}"
+                raise UsageError(f"--workers-user: user {text!r} does not exist; create it with: {create}") from None
+            if int(text) >= 2**32 - 1:
+                raise UsageError(f"--workers-user: {text} is not a valid user id") from None
+            user = cls(int(text), int(text), (), str(int(text)), "/")
+        else:
+            groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
+            at_home = os.path.isdir(entry.pw_dir) and os.stat(entry.pw_dir).st_uid == entry.pw_uid
+            user = cls(entry.pw_uid, entry.pw_gid, groups, entry.pw_name, entry.pw_dir if at_home else "/")
+        if user.uid == 0:
+            raise UsageError(f"--workers-user {text} is root, who can read everything; name an unprivileged user")
+        return user
 
 
 class Member(NamedTuple):
@@ -56,7 +97,7 @@ class Pool:
         grace_seconds: float,
         log: Log,
         *,
-        handed: Mapping[str, str] | None = None,
+        handed: dict[str, str] | None = None,
         user: WorkersUser | None = None,
     ) -> None:
         """`handed`: further NOETL_ variables for each worker. `user`: the user of the workers, if it is another one."""
@@ -75,16 +116,17 @@ class Pool:
 
     async def run(self) -> list[int]:
         """Run the workers until `end`; returns the exit codes of those that were not restarted."""
+
+        async def end_in_time() -> None:
+            await self.ended.wait()
+            await asyncio.sleep(self.end_seconds)
+            self.end()
+
         keeping = [asyncio.create_task(self._keep(member)) for member in self.members]
-        ending = asyncio.create_task(self._end_in_time())
+        ending = asyncio.create_task(end_in_time())
         codes = await asyncio.gather(*keeping)
         ending.cancel()
         return [code for code in codes if code]
-
-    async def _end_in_time(self) -> None:
-        await self.ended.wait()
-        await asyncio.sleep(self.end_seconds)
-        self.end()
 
     async def _keep(self, member: Member) -> int:
         clock, pause = asyncio.get_running_loop().time, FIRST_PAUSE_SECONDS
@@ -106,43 +148,31 @@ class Pool:
     async def _live(self, member: Member) -> int:
         """Run one process until it ends. Its standard input is a pipe that delivers its settings; end of file means
         that this process is gone. Terminal signals reach only this process, which forwards them."""
+        own = variables()
+        environment = {name: value for name, value in own.items() if not name.startswith(SERVER_ONLY)}
+        options: dict[str, Any] = {}
+        if (user := self.user) is not None:
+            environment = {name: value for name, value in environment.items() if name not in OF_USER}
+            environment |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
+            options = {"user": user.uid, "group": user.gid, "extra_groups": user.groups}
+            options |= {"cwd": user.home, "umask": 0o077}
         named = ["--name", member.name] if member.name is not None else []
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "noetl.cli", "worker", "--until-eof", *self.arguments, *named),
             stdin=PIPE,
             stdout=DEVNULL,
-            env=_inherited(variables(), self.user),
+            env=environment,
             start_new_session=True,
-            **_as_user(self.user),
+            **options,
         )
+        handed = {name: value for name in POLICY if (value := own.get(name))} | self.handed
+        handed |= {"NOETL_PROTECTED_FILES": os.pathsep.join(protected()), "NOETL_TOKEN": member.token}
+        handed["NOETL_INSECURE"] = "1"  # the parent process has checked the address
         assert process.stdin is not None
         with suppress(ConnectionError):  # the worker has died: its exit code says why
-            process.stdin.write(msgspec.json.encode(self._handed(member)) + b"\n")
+            process.stdin.write(msgspec.json.encode(handed) + b"\n")
             await process.stdin.drain()
         self.processes.add(process)
         code = await process.wait()
         self.processes.discard(process)
         return code
-
-    def _handed(self, member: Member) -> dict[str, str]:
-        """The NOETL_ variables for a worker."""
-        policy = {name: value for name in POLICY if (value := variables().get(name))}
-        files = os.pathsep.join(protected())
-        own = {"NOETL_PROTECTED_FILES": files, "NOETL_TOKEN": member.token}
-        return {**policy, **self.handed, **own, "NOETL_INSECURE": "1"}  # the parent process has checked the address
-
-
-def _inherited(environment: Mapping[str, str], user: WorkersUser | None) -> dict[str, str]:
-    inherited = {name: value for name, value in environment.items() if not name.startswith(SERVER_ONLY)}
-    if user is not None:
-        for name in ("TMPDIR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"):
-            inherited.pop(name, None)  # folders of this process's user
-        inherited |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
-    return inherited
-
-
-def _as_user(user: WorkersUser | None) -> dict[str, Any]:
-    """Arguments that start a process as this user."""
-    if user is None:
-        return {}
-    return {"user": user.uid, "group": user.gid, "extra_groups": user.groups, "cwd": user.home, "umask": 0o077}

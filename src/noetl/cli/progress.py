@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from noetl.cli.output import emit
-from noetl.cli.report import format_duration
+from noetl.cli.output import count, emit, format_duration
 from noetl.client.ports import Items, ProgressView
 from noetl.engine import events as e
 from noetl.model.identity import TaskId
@@ -95,7 +94,7 @@ class Lines(ProgressView):
             case e.LoopDone(run=run, total=total, failed=failed) if run not in self.looped:
                 self.looped.add(run)
                 failures = f", {failed:,} failed" if failed else ""
-                yield f"{run} done in {self._took(run, at)}, {total:,} item{'s' * (total != 1)}{failures}"
+                yield f"{run} done in {self._took(run, at)}, {count(total, 'item')}{failures}"
             case e.StepDone(run=run) if run not in self.looped:
                 yield f"{run} done in {self._took(run, at)}"
             case e.StepFailed(run=run, error=error):

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import click
 
-from noetl.cli.inputs import payload_options, split_version
-from noetl.cli.output import emit_or
+from noetl.cli.options import client_and_output, payload_options, split_version, timeout_option
+from noetl.cli.output import emit_or, excerpt, print_problems, print_rejected, print_result
 from noetl.cli.progress import new_view
-from noetl.cli.report import excerpt, print_problems, print_rejected, print_result
 from noetl.cli.start import collect_garbage
-from noetl.cli.target import client_and_output
 from noetl.client.ports import Client, Json, StartRequest
 from noetl.runtime.catalog import PlaybookSource, read
 from noetl.runtime.loaded_playbooks import obstacles
 from noetl.settings import nats_settings
-
-timeout_option = click.option(
-    "--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Maximum time to wait; then exit 124."
-)
 
 
 @click.command("run")

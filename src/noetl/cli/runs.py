@@ -1,35 +1,54 @@
-"""noetl runs ...: list and show runs, follow them, stop them, resume them, send them signals, and remove old ones."""
+"""noetl runs ...: list and show runs, follow them, control them, fork them, export them, and remove old ones."""
 
 from __future__ import annotations
 
+import base64
 import os
+import stat
 import time
+from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
 
 import click
+import msgspec
 
-from noetl.cli.compare import diff_command, replay_command
-from noetl.cli.export import export_command
-from noetl.cli.fork import fork_command, retry_command
-from noetl.cli.inputs import json_or_file
-from noetl.cli.output import emit, emit_or
+from noetl.cli.options import client_and_output, client_option, json_or_file, scalar, timeout_option
+from noetl.cli.output import (
+    RESULT,
+    count,
+    emit,
+    emit_or,
+    error_text,
+    format_duration,
+    pick,
+    print_result,
+)
 from noetl.cli.progress import EventLines, new_view
-from noetl.cli.report import RESULT, error_text, format_duration, print_result
-from noetl.cli.run import timeout_option
+from noetl.cli.run import is_runnable
 from noetl.cli.start import collect_garbage
-from noetl.cli.target import client_and_output
-from noetl.client.ports import PAGE, TERMINAL, Client, Items, Json
+from noetl.cli.verify import diff_command, replay_command
+from noetl.client.ports import PAGE, TERMINAL, Client, ForkRequest, Items, Json
 from noetl.errors import UsageError
 from noetl.model.duration import seconds
 from noetl.model.identity import uuid7
 from noetl.model.status import STATUSES
 from noetl.printable import printable
+from noetl.reference import KEYCHAIN, SECRET
+from noetl.runtime.catalog import read
 from noetl.settings import DEFAULT_RETENTION
 
 LISTED = ("execution_id", "name", "path", "status", "started", "ended", "duration_ms")
-"""Fields of a run in a list."""
-AGE_HELP = "Minimum time since the end of a run."
+EXPORTED = (*RESULT, "name", "path", "parent", "started", "ended")
+
 run_argument = click.argument("run", metavar="RUN")
+limit_option = click.option(
+    "--limit", type=click.IntRange(min=1), default=PAGE, show_default=True, help="Maximum number of runs to list."
+)
+playbook_option = click.option("--playbook", metavar="FILE", help="Continue with this edited playbook.")
+ctx_option = click.option(
+    "--set-ctx", "sets", multiple=True, metavar="KEY=VALUE", help="Set a key of ctx to a YAML scalar."
+)
 
 
 @click.group("runs")
@@ -37,37 +56,32 @@ def command() -> None:
     """List, follow and control runs. RUN is an id, the beginning of one, or `last`."""
 
 
-for subcommand in (fork_command, retry_command, replay_command, diff_command, export_command):
-    command.add_command(subcommand)
-
-
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
 @command.command("list")
 @click.option("--status", type=click.Choice(STATUSES), help="List only runs with this status.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=PAGE, show_default=True, help="Maximum number of runs to list."
-)
+@limit_option
 @client_and_output
 def list_command(status: str | None, limit: int, client: Client, output: str | None) -> None:
     """List runs, newest first."""
     runs = client.runs.list(status, limit)
     if output is not None:
-        emit([{key: run[key] for key in LISTED} for run in runs], output)
-    else:
-        emit(list(map(_line, runs)), "table")
-
-
-def _line(run: Json) -> Json:
-    started = datetime.fromisoformat(run["started"]).timestamp()
-    return {
-        "run": run["execution_id"],
-        "name": run["name"],
-        "status": f"{run['status']} (no process)" if run["orphaned"] else run["status"],
-        "started": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(started)),
-        "took": format_duration(run["duration_ms"] / 1000),
-    }
+        emit(pick(runs, *LISTED), output)
+        return
+    rows = []
+    for run in runs:
+        started = datetime.fromisoformat(run["started"]).astimezone()
+        rows.append(
+            {
+                "run": run["execution_id"],
+                "name": run["name"],
+                "status": f"{run['status']} (no process)" if run["orphaned"] else run["status"],
+                "started": f"{started:%Y-%m-%d %H:%M:%S}",
+                "took": format_duration(run["duration_ms"] / 1000),
+            }
+        )
+    emit(rows, "table")
 
 
 @command.command("show")
@@ -82,13 +96,10 @@ def show_command(run: str, client: Client, output: str | None) -> None:
     click.echo(f"{printable(record['name'])}  {record['status']}  {record['execution_id']}")
     took = format_duration(record["duration_ms"] / 1000)
     click.echo(f"started {record['started']}, {took}, {record['events']:,} events")
-    steps = [
-        {"step": name, "status": step["status"], "runs": step["runs"], "result": step["result"]}
-        for name, step in record["steps"].items()
-    ]
-    if steps:
+    if record["steps"]:
         click.echo()
-        emit(steps, "table")
+        steps = [{"step": name} | step for name, step in record["steps"].items()]
+        emit(pick(steps, "step", "status", "runs", "result"), "table")
     if record["error"] is not None:
         click.echo(f"\n{error_text(record)}")
     elif record["status"] in TERMINAL:
@@ -106,11 +117,10 @@ def events_command(run: str, after: int, client: Client, output: str | None) -> 
     if output == "jsonl":
         for page in pages:
             emit(page, output)
-    elif output is not None:
-        emit([event for page in pages for event in page], output)
-    else:
-        keys = ("seq", "timestamp", "event_type", "entity_id", "status")
-        emit([{key: event[key] for key in keys} for page in pages for event in page], "table")
+        return
+    events = [event for page in pages for event in page]
+    columns = ("seq", "timestamp", "event_type", "entity_id", "status")
+    emit(events if output else pick(events, *columns), output or "table")
 
 
 @command.command("logs")
@@ -118,10 +128,10 @@ def events_command(run: str, after: int, client: Client, output: str | None) -> 
 @client_and_output
 def logs_command(run: str, client: Client, output: str | None) -> None:
     """Print the standard output and standard error of a run's tasks."""
-    emit_or(client.runs.output(run), output, _print_output)
-
-
-def _print_output(lines: Items) -> None:
+    lines = client.runs.output(run)
+    if output is not None:
+        emit(lines, output)
+        return
     for line in lines:
         click.echo(f"{click.style(printable(line['task']), fg='cyan')} | {printable(line['line'])}")
 
@@ -202,7 +212,13 @@ def resume_command(run: str | None, every: bool, client: Client, output: str | N
 
 
 @command.command("prune")
-@click.option("--older-than", default=DEFAULT_RETENTION, show_default=True, metavar="DURATION", help=AGE_HELP)
+@click.option(
+    "--older-than",
+    default=DEFAULT_RETENTION,
+    show_default=True,
+    metavar="DURATION",
+    help="Minimum time since the end of a run.",
+)
 @click.option("--dry-run", is_flag=True, help="List the runs that would be removed, and remove none.")
 @client_and_output
 def prune_command(older_than: str, dry_run: bool, client: Client, output: str | None) -> None:
@@ -217,11 +233,145 @@ def prune_command(older_than: str, dry_run: bool, client: Client, output: str | 
         raise UsageError(f"--older-than {older_than}: write a duration such as 12h or 30d")
     removed, runs = client.runs.prune(age, dry_run)
     if output is not None:
-        listed = [{key: run[key] for key in LISTED} for run in runs]
-        emit({"dry_run": dry_run, "removed": removed, "runs": listed}, output)
+        emit({"dry_run": dry_run, "removed": removed, "runs": pick(runs, *LISTED)}, output)
+    elif dry_run:
+        emit(pick(runs, "execution_id", "name", "status", "ended"), "table")
+        click.echo(f"{count(len(runs), 'run')} would be removed", err=True)
+    else:
+        click.echo(f"{count(removed, 'run')} removed", err=True)
+
+
+# -- forks ----------------------------------------------------------------------------------------------------------
+
+
+@command.command("fork")
+@run_argument
+@click.option("--at", type=click.IntRange(min=1), metavar="SEQ", help="Last event that both runs share.")
+@playbook_option
+@ctx_option
+@client_and_output
+def fork_command(
+    run: str, at: int | None, playbook: str | None, sets: tuple[str, ...], client: Client, output: str | None
+) -> int:
+    """Start a run with the first events of another one, and wait for its end as `noetl run` does.
+
+    The other run does not change. Without --at, an open run is forked at its latest event. Events that were committed
+    together are not split: the new run may share some more events. An edited playbook must contain every step that is
+    active at that event.
+    """
+    return _fork(run, playbook, ForkRequest(_ctx(sets), at=at), client, output)
+
+
+@command.command("retry")
+@run_argument
+@playbook_option
+@ctx_option
+@client_and_output
+def retry_command(run: str, playbook: str | None, sets: tuple[str, ...], client: Client, output: str | None) -> int:
+    """Continue a failed or cancelled run in a new run, and wait for its end as `noetl run` does.
+
+    It is a fork just before the failure: steps, tasks and items that succeeded do not run again. The failed task gets
+    all its attempts again.
+    """
+    return _fork(run, playbook, ForkRequest(_ctx(sets), retry=True), client, output)
+
+
+command.add_command(replay_command)
+command.add_command(diff_command)
+
+
+def _ctx(sets: tuple[str, ...]) -> Json:
+    values = {}
+    for text in sets:
+        key, equals, value = text.partition("=")
+        if not equals or not key or "." in key:
+            raise UsageError(f"--set-ctx {text}: write it as KEY=VALUE, such as limit=5; KEY is a whole key of ctx")
+        values[key] = scalar(value)
+    return values
+
+
+def _fork(run: str, playbook: str | None, fork: ForkRequest, client: Client, output: str | None) -> int:
+    if playbook is not None:
+        source = read(playbook)
+        if not is_runnable(source, quiet=output is not None):
+            return 3
+        fork = fork._replace(source=source)
+    collect_garbage()
+    on_forked = _print_forked if output is None else lambda forked: None
+    return print_result(client.runs.fork(run, fork, new_view(output), on_forked), output)
+
+
+def _print_forked(forked: Json) -> None:
+    """Print what comes from the other run, and what runs now."""
+    click.echo(f"from {forked['source_id']}, up to its event {forked['source_seq']}", err=True)
+    if forked["done"]:
+        click.echo(printable(f"  kept: {', '.join(forked['done'])}"), err=True)
+    for step in forked["again"]:
+        text = f"{'again' if step['failed'] else 'goes on'}: {step['run']}"
+        if step["items"] is not None:
+            text += f", {count(step['items'], 'item')} left"
+        elif step["task"]:
+            text += f" at task {step['task']}"
+        click.echo(printable(f"  {text}"), err=True)
+
+
+# -- export ---------------------------------------------------------------------------------------------------------
+
+
+@command.command("export")
+@run_argument
+@click.option("-f", "--file", "path", required=True, metavar="FILE", help="File to write; `-` is standard output.")
+@client_option
+def export_command(run: str, path: str, client: Client) -> None:
+    """Write everything that is stored of a run to a JSON file: the run, its playbook, its events, the output of its
+    tasks, and the contents of its references. A server exports only texts of registered playbooks."""
+    record = client.runs.get(run)
+    execution = record["execution_id"]
+    events = [event for page in client.runs.events(execution) for event in page]
+    exported = {
+        "execution": {key: record[key] for key in EXPORTED},
+        "playbook": client.runs.playbook(record),
+        "events": events,
+        "logs": client.runs.output(execution),
+        "results": _contents(client, events),
+    }
+    if path == "-":
+        emit(exported, "json")
         return
-    if dry_run:
-        emit([{key: run[key] for key in ("execution_id", "name", "status", "ended")} for run in runs], "table")
-    count = len(runs) if dry_run else removed
-    verb = "would be removed" if dry_run else "removed"
-    click.echo(f"{count:,} run{'s' * (count != 1)} {verb}", err=True)
+    with open(path, "wb", opener=_private) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(exported), indent=2) + b"\n")
+    click.echo(f"{execution}: {len(events):,} events written to {path}", err=True)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file with mode 0600, also if the file exists."""
+    descriptor = os.open(path, flags, 0o600)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+def _contents(client: Client, data: Any) -> Json:
+    """The contents of references in the data and, in turn, in their contents; base64 for content that is not JSON."""
+    contents: Json = {}
+    keys = set(_keys(data))
+    while keys:
+        decoded: Json = {}
+        for key, content in client.runs.contents(sorted(keys)).items():
+            try:
+                decoded[key] = msgspec.json.decode(content)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                decoded[key] = {"base64": base64.b64encode(content).decode()}
+        contents |= decoded
+        keys = set(_keys(list(decoded.values()))) - contents.keys()
+    return contents
+
+
+def _keys(value: Any) -> Iterator[str]:
+    """The keys of references, except to secrets."""
+    if isinstance(value, dict):
+        is_reference = {"store", "key", "size", "checksum"} <= value.keys() and isinstance(value["key"], str)
+        if is_reference and value["store"] not in (SECRET, KEYCHAIN):
+            yield value["key"]
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _keys(item)

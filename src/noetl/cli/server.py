@@ -7,16 +7,11 @@ import socket
 
 import click
 
-from noetl.cli.harden import harden
-from noetl.cli.log_option import flags_of, log_option
-from noetl.cli.pool import Member, Pool
+from noetl.cli.daemon import flags_of, harden, log_option, on_signal
+from noetl.cli.options import DB_HELP
+from noetl.cli.pool import WORKERS_USER_HELP, Member, Pool, WorkersUser
 from noetl.cli.serving import HostOptions, make_token, retention_option, revoke, running, served
 from noetl.cli.start import collect_garbage
-from noetl.cli.target import DB_HELP
-from noetl.cli.worker import on_signal
-from noetl.cli.workers_user import HELP as WORKERS_USER_HELP
-from noetl.cli.workers_user import WorkersUser
-from noetl.cli.workers_user import workers_user as user_of
 from noetl.clock import SystemClock
 from noetl.errors import UsageError
 from noetl.log import Log
@@ -71,7 +66,7 @@ def command(
     """
     if workers_user is not None and not workers:
         raise UsageError("--workers-user requires --workers N: it applies only to workers that the server starts")
-    user = None if workers_user is None else user_of(workers_user)
+    user = None if workers_user is None else WorkersUser.named(workers_user)
     harden()
     collect_garbage()
     options = HostOptions(hosts, retention, log, nats_settings(nats), traces_endpoint(traces), trusted_proxies(proxies))

@@ -5,9 +5,16 @@ from __future__ import annotations
 
 import click
 
-from noetl.cli.inputs import json_or_file, payload_options, secret_text, split_version
+from noetl.cli.options import (
+    add_list,
+    add_removal,
+    client_and_output,
+    json_object,
+    payload_options,
+    secret_text,
+    split_version,
+)
 from noetl.cli.output import emit, emit_or
-from noetl.cli.target import add_list, add_removal, client_and_output
 from noetl.client.ports import Client, Items, Json
 from noetl.errors import UsageError
 
@@ -55,10 +62,8 @@ def add_schedule(
 ) -> None:
     """Start a playbook by --cron, --every or --at."""
     playbook, version = split_version(path)
-    initial_ctx = json_or_file(ctx, "--ctx")
-    if initial_ctx is not None and not isinstance(initial_ctx, dict):
-        raise UsageError("--ctx must be a JSON object, such as '{\"limit\": 5}'")
-    request = {"path": playbook, "version": version, "payload": payload, "ctx": initial_ctx or {}}
+    initial_ctx = json_object(ctx, "--ctx", '{"limit": 5}')
+    request = {"path": playbook, "version": version, "payload": payload, "ctx": initial_ctx}
     request |= {"paused": paused or None, **timing}
     emit_or(client.schedules.put(name, request, replace), output, _print_schedule)
 
@@ -108,12 +113,7 @@ def trigger_schedule(name: str, client: Client, output: str | None) -> None:
         click.echo(f"schedule {name}: the run starts when the previous one has ended", err=True)
 
 
-add_removal(
-    schedule_command,
-    "delete",
-    lambda client, name: client.schedules.delete(name),
-    "Delete a schedule. Runs that it has started go on.",
-)
+add_removal(schedule_command, lambda client: client.schedules, "Delete a schedule. Runs that it has started go on.")
 
 
 def _print_schedule(schedule: Json) -> None:
@@ -167,7 +167,7 @@ def add_hook(name: str, path: str, secret: str | None, client: Client, output: s
     _print_hook(client.hooks.put(name, *split_version(path), text), output)
 
 
-add_list(hook_command, lambda client: client.hooks.list(), "List hooks without their secrets.")
+add_list(hook_command, lambda client: client.hooks, "List hooks without their secrets.")
 
 
 @hook_command.command("rotate")
@@ -178,7 +178,7 @@ def rotate_hook(name: str, client: Client, output: str | None) -> None:
     _print_hook(client.hooks.rotate(name), output)
 
 
-add_removal(hook_command, "delete", lambda client, name: client.hooks.delete(name), "Delete a hook and its secret.")
+add_removal(hook_command, lambda client: client.hooks, "Delete a hook and its secret.")
 
 
 def _print_hook(hook: Json, output: str | None) -> None:

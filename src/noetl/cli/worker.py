@@ -14,11 +14,10 @@ import msgspec
 
 import noetl
 from noetl.addresses import forbid_addresses
-from noetl.cli.harden import harden
-from noetl.cli.log_option import flags_of, log_option
+from noetl.cli.daemon import flags_of, harden, log_option, on_signal
+from noetl.cli.options import INSECURE_HELP
 from noetl.cli.start import collect_garbage
-from noetl.cli.target import INSECURE_HELP
-from noetl.client.embedded import SIGNALS, object_buckets
+from noetl.client.embedded import object_buckets
 from noetl.clock import SystemClock
 from noetl.errors import AuthError, UsageError
 from noetl.log import Log
@@ -153,12 +152,6 @@ async def _many(
     on_signal(pool.end)
     if await pool.run():
         raise AuthError("the server rejected all workers; see the errors above")
-
-
-def on_signal(act: Callable[[], object]) -> None:
-    """Call a function on Ctrl-C and SIGTERM."""
-    for number in SIGNALS:
-        asyncio.get_running_loop().add_signal_handler(number, act)
 
 
 def handed_over() -> dict[str, str]:

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from noetl.client.ports import ALL, LAST, MAX_MATCHES, not_one_run
+import msgspec
+
+from noetl.client.ports import ALL, LAST, MAX_MATCHES, Json, not_one_run
 from noetl.errors import Conflict, NotFound, UsageError
+from noetl.reference import Reference
 from noetl.settings import master_key_settings, settings
 from noetl.store.database import Mode
 from noetl.store.open import SQLITE, is_file, open_store
@@ -73,6 +76,12 @@ def not_registered(path: str, version: int | None) -> NotFound:
     return NotFound(
         f"playbook {name} is not registered: `noetl catalog list` lists all playbooks, `noetl register FILE` adds one"
     )
+
+
+def json_of(record: Any) -> Json:
+    """The record as a map of JSON values; references to stored values stay references."""
+    view: Json = msgspec.to_builtins(record, enc_hook=Reference.as_data)
+    return view
 
 
 # -- owners ---------------------------------------------------------------------------------------------------------

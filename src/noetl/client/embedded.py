@@ -5,21 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from noetl.client.database import opener
+from noetl.client.database import json_of, opener
 from noetl.client.ports import Json, ProgressView, Warn
-from noetl.client.run_views import event_view, run_view
 from noetl.clock import SystemClock
+from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
 from noetl.errors import Interrupted, StoreError
 from noetl.host.embedded import FOREIGN_CHANGES_SECONDS, Embedded
 from noetl.runtime.catalog import Catalog
-from noetl.runtime.loaded_playbooks import LoadedPlaybooks
+from noetl.runtime.loaded_playbooks import File, LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
+from noetl.server.execution_views import ExecutionView
 from noetl.settings import NatsSettings, nats_settings
+from noetl.store.codec import decode
 from noetl.store.store import Row, Store, Summary
 from noetl.tools.registry import KINDS
 
@@ -45,14 +47,22 @@ class Engine(NamedTuple):
         return self.embedded.runtime
 
     def run(self, state: Execution, summary: Summary | None = None) -> Json:
+        """The body of `GET /executions/{id}`, and what only the database of a run knows."""
         summary = summary or self.runtime.executions[state.id].summary
         assert summary is not None
-        return run_view(state, summary, self.catalog.source(state.digest))
+        source = self.catalog.source(state.digest)
+        run = json_of(ExecutionView.of(state, summary, File(source.shown, "", source.places), SystemClock().now()))
+        line = run["error"]["line"] if run["error"] is not None else None
+        return run | {"error_line": source.line(line) if line else "", "cancel_reason": state.cancel_reason}
+
+
+def event_view(execution: str, row: Row) -> Json:
+    return envelope(execution, row.seq, row.at, decode(row.type, row.data))
 
 
 @asynccontextmanager
 async def engine(store: Store, warn: Warn) -> AsyncIterator[Engine]:
-    """An engine that stops its work when the block ends; the database stays open."""
+    """An engine that stops its work and closes the database when the block ends."""
     playbooks, clock = LoadedPlaybooks(store), SystemClock()
     async with object_buckets(nats_settings(), lambda level, text: warn(f"noetl: {text}")) as buckets:
         catalog = Catalog(playbooks, nats=buckets is not None)
@@ -83,36 +93,24 @@ async def object_buckets(nats: NatsSettings | None, write_log: WriteLog) -> Asyn
 
 
 async def run_to_end(
-    engine: Engine,
-    execution: str,
-    view: ProgressView | None,
-    resume_command: str,
-    begin: Awaitable[Execution],
-    seen: int = 0,
+    engine: Engine, state: Execution, view: ProgressView | None, resume_command: str, last_old: int
 ) -> Execution:
-    """Begin and drive to the end. Interrupted after a signal; `resume_command` continues the run then."""
-    with interruptible(f"interrupted; continue with `{resume_command}`"):
-        state = await begin
-        follower = Follower(engine, state, view, seen) if view is not None else None
-        try:
-            if follower is not None:
-                follower.start()
-            return await _drive(engine.embedded, execution)
-        except StoreError as error:
-            raise StoreError(f"{error}; once that is fixed, continue with `{resume_command}`") from error
-        finally:
-            if follower is not None:
-                await follower.close()
-
-
-async def _drive(embedded: Embedded, execution: str) -> Execution:
-    """While the run is paused, check whether another process resumes or cancels it."""
-    while True:
-        state = await embedded.drive(execution)
-        if state.over:
-            return state
-        await asyncio.sleep(FOREIGN_CHANGES_SECONDS)
-        await embedded.refresh(execution)
+    """Drive an execution to its end. Events after `last_old` are new to the view."""
+    follower = Follower(engine, state, view, last_old)
+    showing = asyncio.create_task(follower.show_all()) if view is not None else None
+    try:
+        while not (state := await engine.embedded.drive(state.id)).over:
+            # it is paused: another process may resume or cancel it
+            await asyncio.sleep(FOREIGN_CHANGES_SECONDS)
+            await engine.embedded.refresh(state.id)
+        return state
+    except StoreError as error:
+        raise StoreError(f"{error}; once that is fixed, continue with `{resume_command}`") from error
+    finally:
+        if showing is not None:
+            showing.cancel()
+            await asyncio.gather(showing, return_exceptions=True)
+            await follower.close()
 
 
 _interruptible: set[asyncio.Task[Any]] = set()
@@ -150,18 +148,12 @@ class Follower:
     """Reads new events of a log, and hands them to a view. It reads the log and not the engine, so that a run of
     another process is shown in the same way."""
 
-    def __init__(self, engine: Engine, state: Execution, view: ProgressView | None, seen: int = 0) -> None:
-        self.runtime, self.execution, self.view = engine.runtime, state.id, view
-        self.seq = 0
-        self.task: asyncio.Task[None] | None = None
-        if view is not None:
-            view.begin(state.net.playbook.name, state.id, seen)
+    def __init__(self, engine: Engine, state: Execution, view: ProgressView | None, last_old: int = 0) -> None:
+        self.runtime, self.execution, self.view, self.seq = engine.runtime, state.id, view or ProgressView(), 0
+        self.view.begin(state.net.playbook.name, state.id, last_old)
 
-    def start(self) -> None:
-        """Show new events in the background."""
-        self.task = asyncio.create_task(self._follow())
-
-    async def _follow(self) -> None:
+    async def show_all(self) -> None:
+        """Show new events of this process until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(IDLE_FRAME_SECONDS):
@@ -170,23 +162,14 @@ class Follower:
             await self.show_new()
 
     async def show_new(self) -> list[Row]:
-        loop = asyncio.get_running_loop()
-        rows = await loop.run_in_executor(self.runtime.thread, self.runtime.store.read, self.execution, self.seq)
+        rows = await self.runtime.thread.ask(self.runtime.store.read, self.execution, self.seq)
         self.seq = rows[-1].seq if rows else self.seq
-        if self.view is not None:
-            self.view.show(rows, lambda: [event_view(self.execution, row) for row in rows])
+        self.view.show(rows, lambda: [event_view(self.execution, row) for row in rows])
         return rows
 
     async def close(self) -> None:
         """Show the remaining events."""
-        if self.task is not None:
-            self.task.cancel()
-            await asyncio.gather(self.task, return_exceptions=True)
         try:
             await self.show_new()
         finally:
-            self.close_view()
-
-    def close_view(self) -> None:
-        if self.view is not None:
             self.view.close()

@@ -13,13 +13,12 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from noetl.client.ports import ALL, PAGE, Items, Json, Warn
+from noetl.client.ports import ALL, PAGE, Items, Json, RunsPort, Warn
 from noetl.dsl.problem import Problem
 from noetl.errors import AuthError, Conflict, NoetlError, NotFound, PlaybookInvalid, ServerUnreachable, UsageError
 from noetl.settings import ServerAddress, is_this_machine
 
 if TYPE_CHECKING:
-    from noetl.client.http_runs import HttpRuns
     from noetl.runtime.catalog import PlaybookSource
     from noetl.store.access import Role
 
@@ -37,20 +36,20 @@ class Http:
         self.client = httpx2.Client(base_url=f"{address.url}/api/v1", headers=headers, timeout=CALL)
 
     def get(self, path: str, *, timeout: httpx2.Timeout = CALL, **query: Any) -> Json:
-        return self._json("GET", path, timeout=timeout, params=_present(query))
+        return self._json("GET", path, query, timeout=timeout)
 
     def post(self, path: str, body: Json | None = None, *, timeout: httpx2.Timeout = CALL, key: str = "") -> Json:
         """`key` is an Idempotency-Key."""
         headers = {"Idempotency-Key": key} if key else {}
-        return self._json("POST", path, content=msgspec.json.encode(body or {}), headers=headers, timeout=timeout)
+        content = msgspec.json.encode(body or {})
+        return self._json("POST", path, {}, content=content, headers=headers, timeout=timeout)
 
     def post_text(self, path: str, text: bytes, **query: Any) -> Json:
         """Send the text of a playbook."""
-        headers = {"Content-Type": "application/yaml"}
-        return self._json("POST", path, content=text, headers=headers, params=_present(query))
+        return self._json("POST", path, query, content=text, headers={"Content-Type": "application/yaml"})
 
     def put(self, path: str, body: Json) -> Json:
-        return self._json("PUT", path, content=msgspec.json.encode(body))
+        return self._json("PUT", path, {}, content=msgspec.json.encode(body))
 
     def delete(self, path: str) -> None:
         self.send("DELETE", path)
@@ -78,8 +77,9 @@ class Http:
                 time.sleep(RETRY_SECONDS)
         raise AssertionError
 
-    def _json(self, method: str, path: str, **options: Any) -> Json:
-        content = self.send(method, path, **options).content
+    def _json(self, method: str, path: str, query: Json, **options: Any) -> Json:
+        params = {name: value for name, value in query.items() if value is not None}
+        content = self.send(method, path, params=params, **options).content
         return msgspec.json.decode(content, type=dict[str, Any]) if content else {}
 
     def send(self, method: str, path: str, **options: Any) -> httpx2.Response:
@@ -99,10 +99,6 @@ class Http:
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             why = str(error) or type(error).__name__
             raise ServerUnreachable(f"no server answers at {self.address.url}: {why}") from error
-
-
-def _present(query: Json) -> Json:
-    return {name: value for name, value in query.items() if value is not None}
 
 
 def error_of(response: httpx2.Response) -> NoetlError:
@@ -154,7 +150,7 @@ class HttpClient:
         self.hooks = HttpHooks(self.http)
 
     @cached_property
-    def runs(self) -> HttpRuns:
+    def runs(self) -> RunsPort:
         from noetl.client.http_runs import HttpRuns
 
         return HttpRuns(self.http)
@@ -163,9 +159,7 @@ class HttpClient:
         self.http.client.close()
 
 
-class _Resource:
-    """A resource of the API; most have a list, and items that can be deleted."""
-
+class HttpResource:
     path = ""
 
     def __init__(self, http: Http) -> None:
@@ -196,7 +190,7 @@ class HttpCatalog:
         return self.http.post_text("/playbooks/validate", text, strict="true" if strict else None)
 
 
-class HttpCredentials(_Resource):
+class HttpCredentials(HttpResource):
     path = "/credentials"
 
     def set(self, name: str, kind: str, fields: Json, paths: tuple[str, ...], pools: tuple[str, ...]) -> None:
@@ -206,24 +200,21 @@ class HttpCredentials(_Resource):
         raise UsageError("clients of a server have no access to its master key: rotate it with --db on its machine")
 
 
-class HttpTokens(_Resource):
+class HttpTokens(HttpResource):
     path = "/tokens"
 
     def create(self, role: Role, name: str, pool: str | None, lifetime: float | None) -> Json:
         return self.http.post("/tokens", {"role": role, "name": name, "pool": pool, "expires_in": lifetime})
 
-    def revoke(self, id: str) -> None:
-        self.delete(id)
 
-
-class HttpUsers(_Resource):
+class HttpUsers(HttpResource):
     path = "/users"
 
     def add(self, name: str, password: str, role: Role) -> None:
         self.http.post("/users", {"name": name, "password": password, "role": role})
 
 
-class HttpSchedules(_Resource):
+class HttpSchedules(HttpResource):
     path = "/schedules"
 
     def put(self, name: str, request: Json, replace: bool) -> Json:
@@ -247,7 +238,7 @@ class HttpSchedules(_Resource):
         return self.http.post(f"/schedules/{name}/trigger", key=secrets.token_hex(16))
 
 
-class HttpHooks(_Resource):
+class HttpHooks(HttpResource):
     path = "/hooks"
 
     def put(self, name: str, path: str, version: int | None, secret: str | None) -> Json:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,6 @@ class HttpRuns:
         return lines
 
     def playbook(self, run: Json) -> Json | None:
-        """Only texts of registered playbooks are available through the API."""
         catalog = HttpCatalog(self.http)
         try:
             entries = catalog.get(run["path"], None)["versions"]
@@ -101,7 +101,6 @@ class HttpRuns:
         return {"playbook_id": run["playbook_id"], "file": run["path"], "text": text}
 
     def contents(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """The contents of references; keys without content are left out."""
         contents = {}
         for key in filter(KEY.fullmatch, keys):
             with suppress(NotFound):
@@ -147,7 +146,6 @@ class HttpRuns:
     # -- running ----------------------------------------------------------------------------------------------------
 
     def start(self, start: StartRequest) -> str:
-        """Start a run without waiting for it; returns its id."""
         if start.source is not None:
             body: Json = {"playbook": start.source.text.decode("utf-8-sig"), "payload": start.payload}
         else:
@@ -155,7 +153,6 @@ class HttpRuns:
         return str(self.http.start("/executions", body)["execution_id"])
 
     def run(self, start: StartRequest, view: ProgressView | None, timeout: float | None = None) -> Json:
-        """TimedOut if the run takes longer than `timeout`, Interrupted after Ctrl-C; the run then goes on."""
         return _located(self._watch(self.start(start), view, timeout), start.source)
 
     def watch(self, run: str, view: ProgressView | None, timeout: float | None) -> Json:
@@ -187,22 +184,16 @@ class HttpRuns:
         deadline = None if timeout is None else time.monotonic() + timeout
         with interruptible(f"stopped watching; {execution} goes on at the server"):
             if view is None:
-                for _ in self._follow(execution, deadline):
-                    pass
-            else:
-                self._show(execution, view, deadline)
+                deque(self._follow(execution, deadline), maxlen=0)
+                return self._get(execution)
+            from noetl.client.replay import row_of
+
+            view.begin(str(self._get(execution)["name"]), execution, 0)
+            with closing(view):
+                for envelope in self._follow(execution, deadline):
+                    row = row_of(envelope)
+                    view.show([row] if row is not None else [], [envelope].copy)
         return self._get(execution)
-
-    def _show(self, execution: str, view: ProgressView, deadline: float | None) -> None:
-        from noetl.client.replay import row_of
-
-        view.begin(str(self._get(execution)["name"]), execution, 0)
-        try:
-            for envelope in self._follow(execution, deadline):
-                row = row_of(envelope)
-                view.show([row] if row is not None else [], [envelope].copy)
-        finally:
-            view.close()
 
     def _follow(self, execution: str, deadline: float | None) -> Iterator[Json]:
         """Events as they arrive, up to the last one. The server may be unreachable for a while. TimedOut after the

@@ -6,20 +6,14 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from noetl.client.database import not_registered, opened, safe_of
-from noetl.client.ports import ALL, Items, Json, Warn
+from noetl.client.database import json_of, not_registered, opened, safe_of
+from noetl.client.ports import ALL, HooksPort, Items, Json, RunsPort, SchedulesPort, Warn
 from noetl.clock import SystemClock
 from noetl.errors import Conflict, NotFound, UsageError
-from noetl.server.record_views import CredentialView, NewToken, TokenItem, UserView
+from noetl.server.record_views import CredentialView, NewToken, TokenItem, UserView, version_view
 from noetl.store.access import Role, User
-from noetl.store.store import CatalogVersion
-from noetl.timestamps import rfc3339
 
 if TYPE_CHECKING:
-    from noetl.client.local_runs import LocalRuns
-    from noetl.client.local_triggers import LocalHooks, LocalSchedules
     from noetl.runtime.catalog import PlaybookSource
 
 
@@ -34,19 +28,19 @@ class LocalClient:
         self.users = LocalUsers(db)
 
     @cached_property
-    def runs(self) -> LocalRuns:
+    def runs(self) -> RunsPort:
         from noetl.client.local_runs import LocalRuns
 
         return LocalRuns(self.db, self.warn)
 
-    @cached_property
-    def schedules(self) -> LocalSchedules:
+    @property
+    def schedules(self) -> SchedulesPort:
         from noetl.client.local_triggers import LocalSchedules
 
         return LocalSchedules(self.db)
 
-    @cached_property
-    def hooks(self) -> LocalHooks:
+    @property
+    def hooks(self) -> HooksPort:
         from noetl.client.local_triggers import LocalHooks
 
         return LocalHooks(self.db)
@@ -70,7 +64,8 @@ class LocalCatalog(Local):
 
     def list(self, prefix: str) -> Items:
         with opened(self.db) as store:
-            return [{"path": path} | _version_view(store.versions(path, 1)[0]) for path in store.paths(prefix, ALL)]
+            latest = [(path, store.versions(path, 1)[0]) for path in store.paths(prefix, ALL)]
+        return [{"path": path} | json_of(version_view(version)) for path, version in latest]
 
     def get(self, path: str, version: int | None) -> Json:
         with opened(self.db) as store:
@@ -84,13 +79,8 @@ class LocalCatalog(Local):
             "version": chosen.version,
             "playbook_id": chosen.digest,
             "text": stored[1].decode("utf-8", "replace"),
-            "versions": list(map(_version_view, versions)),
+            "versions": [json_of(version_view(entry)) for entry in versions],
         }
-
-
-def _version_view(entry: CatalogVersion) -> Json:
-    registered = rfc3339(entry.registered)
-    return {"version": entry.version, "playbook_id": entry.digest, "label": entry.label, "registered": registered}
 
 
 class LocalCredentials(Local):
@@ -100,7 +90,7 @@ class LocalCredentials(Local):
 
     def list(self) -> Items:
         with opened(self.db) as store:
-            return [msgspec.to_builtins(CredentialView.of(credential)) for credential in store.credentials.all()]
+            return [json_of(CredentialView.of(credential)) for credential in store.credentials.all()]
 
     def delete(self, name: str) -> None:
         with opened(self.db, "write") as store:
@@ -108,7 +98,6 @@ class LocalCredentials(Local):
                 raise NotFound(f"credential {name!r} not found: `noetl credential list` lists all credentials")
 
     def rotate(self, forget_old: bool) -> Json:
-        """Wrap every credential with a new master key: `credentials` is their number, `key` the id of the new key."""
         with opened(self.db, "write") as store:
             safe = safe_of(store)
             rotated = safe.rotate(forget_older=forget_old)
@@ -124,17 +113,16 @@ class LocalTokens(Local):
         secret, token = new_token(role, name, now, pool=pool, expires=expires)
         with opened(self.db, "create") as store:
             store.access.add_token(token)
-        created: Json = msgspec.to_builtins(NewToken.of(token, token=secret))
-        return created
+        return json_of(NewToken.of(token, token=secret))
 
     def list(self) -> Items:
         with opened(self.db) as store:
-            return [msgspec.to_builtins(TokenItem.of(token)) for token in store.access.tokens()]
+            return [json_of(TokenItem.of(token)) for token in store.access.tokens()]
 
-    def revoke(self, id: str) -> None:
+    def delete(self, name: str) -> None:
         with opened(self.db, "write") as store:
-            if not store.access.revoke_token(id, self.clock.now()):
-                raise NotFound(f"no valid token {id!r}: `noetl token list` lists all tokens")
+            if not store.access.revoke_token(name, self.clock.now()):
+                raise NotFound(f"no valid token {name!r}: `noetl token list` lists all tokens")
 
 
 class LocalUsers(Local):
@@ -151,7 +139,7 @@ class LocalUsers(Local):
 
     def list(self) -> Items:
         with opened(self.db) as store:
-            return [msgspec.to_builtins(UserView.of(user)) for user in store.access.users()]
+            return [json_of(UserView.of(user)) for user in store.access.users()]
 
     def delete(self, name: str) -> None:
         with opened(self.db, "write") as store:

@@ -7,14 +7,23 @@ import asyncio
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import msgspec
 
-from noetl.client.database import find_run, is_owned, opened, opened_file, owned, registered, running_elsewhere
-from noetl.client.embedded import Engine, Follower, engine, interruptible, run_to_end
+from noetl.client.database import (
+    find_run,
+    is_owned,
+    json_of,
+    opened,
+    opened_file,
+    owned,
+    registered,
+    running_elsewhere,
+)
+from noetl.client.embedded import Engine, Follower, engine, event_view, interruptible, run_to_end
 from noetl.client.ports import (
     ALL,
     PAGE,
@@ -28,7 +37,6 @@ from noetl.client.ports import (
     StartRequest,
     Warn,
 )
-from noetl.client.run_views import event_view, output_view, plain, run_item
 from noetl.clock import SystemClock
 from noetl.engine import events as e
 from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
@@ -41,17 +49,22 @@ from noetl.runtime.catalog import PlaybookSource
 from noetl.runtime.committer import Answer
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
+from noetl.server.execution_views import execution_item
 from noetl.settings import retention, settings
 from noetl.store.sqlite import Owner, SqliteStore
 from noetl.store.store import Store, Summary
+from noetl.timestamps import rfc3339
 
 PRUNE_BATCH = 100
 PRUNED_AFTER_RUN = 20
 """How many old runs are removed when a run has ended, so that nobody waits for it."""
 
+Begin = Callable[[Engine], Awaitable[tuple[Execution, int]]]
+"""Returns an execution that can be driven, and the seq of its last old event."""
+
 
 class LocalRuns:
-    """Runs of one database. Code that `noetl run` does not need is imported on first use."""
+    """Code that `noetl run` does not need is imported on first use."""
 
     in_process = True
 
@@ -61,25 +74,28 @@ class LocalRuns:
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def list(self, status: str | None, limit: int) -> Items:
-        """Newest first. `orphaned` is true for an open run whose process is gone."""
         with opened(self.db) as store:
             summaries = store.summaries(status=status, limit=ALL)
             summaries.sort(key=lambda summary: (summary.started, summary.execution_id), reverse=True)
             return [
-                run_item(summary) | {"orphaned": summary.status not in TERMINAL and not is_owned(store, summary)}
+                _item(summary) | {"orphaned": summary.status not in TERMINAL and not is_owned(store, summary)}
                 for summary in summaries[:limit]
             ]
 
     def get(self, run: str) -> Json:
-        """`error_line` is the line of the playbook with the error."""
+        async def get(local: Engine, summary: Summary) -> Json:
+            return local.run(await local.runtime.executions.state(summary.execution_id), summary)
 
-        async def get() -> Json:
+        return self._with_engine(run, get)
+
+    def _with_engine(self, run: str, read: Callable[[Engine, Summary], Awaitable[Json]]) -> Json:
+        async def main() -> Json:
             async with engine(store, self.warn) as local:
-                return local.run(await local.runtime.executions.state(summary.execution_id), summary)
+                return await read(local, summary)
 
         with opened(self.db) as store:
             summary = find_run(store, run)
-            return asyncio.run(get())
+            return asyncio.run(main())
 
     def events(self, run: str, after: int = 0) -> Iterator[Items]:
         with opened(self.db) as store:
@@ -90,10 +106,13 @@ class LocalRuns:
 
     def output(self, run: str) -> Items:
         with opened(self.db) as store:
-            return list(map(output_view, store.output(find_run(store, run).execution_id)))
+            lines = store.output(find_run(store, run).execution_id)
+        return [
+            {"number": number, "task": task, "timestamp": rfc3339(at), "stream": stream, "line": text}
+            for number, task, at, stream, text in lines
+        ]
 
     def playbook(self, run: Json) -> Json | None:
-        """Id, file and text of a run's playbook; None if it is not available."""
         with opened(self.db) as store:
             stored = store.playbook(run["playbook_id"])
         if stored is None:
@@ -108,26 +127,17 @@ class LocalRuns:
         from noetl.runtime import history
         from noetl.runtime.report import explained
 
-        async def explain() -> Json:
-            async with engine(store, self.warn) as local:
-                explanation, state = await history.explain(local.runtime, execution, step, step_run)
-                source = local.catalog.source(state.digest)
-                return plain(explained(explanation, state, step_run, source.shown, source.places))
+        async def explain(local: Engine, summary: Summary) -> Json:
+            explanation, state = await history.explain(local.runtime, summary.execution_id, step, step_run)
+            source = local.catalog.source(state.digest)
+            return json_of(explained(explanation, state, step_run, source.shown, source.places))
 
-        with opened(self.db) as store:
-            execution = find_run(store, run).execution_id
-            return asyncio.run(explain())
+        return self._with_engine(run, explain)
 
     def replay(self, run: str, source: PlaybookSource | None) -> Json:
         from noetl.client.replay import replay_stored
 
-        async def replay() -> Json:
-            async with engine(store, self.warn) as local:
-                return await replay_stored(local.runtime, execution, source)
-
-        with opened(self.db) as store:
-            execution = find_run(store, run).execution_id
-            return asyncio.run(replay())
+        return self._with_engine(run, lambda local, summary: replay_stored(local.runtime, summary.execution_id, source))
 
     def verify(self, run: str | None, on_progress: OnProgress | None = None) -> Json:
         from noetl.runtime.audit import LARGE, Audit, verify_large
@@ -149,95 +159,66 @@ class LocalRuns:
         raise UsageError("a database does not execute runs by itself: use --server URL")
 
     def run(self, start: StartRequest, view: ProgressView | None, timeout: float | None = None) -> Json:
-        """Run to the end. The run ends with this process, so `timeout` has no effect. Interrupted after Ctrl-C; the run
-        can then be resumed."""
-        with opened_file(self.db, "write" if start.source is None else "create") as store:
-            return asyncio.run(self._run(store, start, view))
+        async def begin(local: Engine) -> tuple[Execution, int]:
+            if start.source is not None:
+                digest = local.catalog.add(start.source)
+            else:
+                digest = registered(store, start.path, start.version)
+                local.catalog.ensure_playbook(digest)
+            return await local.embedded.start(execution, digest, start.payload, {}), 0
 
-    async def _run(self, store: SqliteStore, start: StartRequest, view: ProgressView | None) -> Json:
-        digest = registered(store, start.path, start.version) if start.source is None else ""
-        execution = new_id()
-        with owned(store, execution):
-            async with engine(store, self.warn) as local:
-                if start.source is not None:
-                    digest = local.catalog.add(start.source)
-                else:
-                    local.catalog.ensure_playbook(digest)
-                begin = local.embedded.start(execution, digest, start.payload, {})
-                state = await run_to_end(local, execution, view, self._resume_command(execution), begin)
-                if start.source is not None:
-                    self._prune_a_few(store)
-                return local.run(state)
+        execution, from_file = uuid7(time.time(), os.urandom(8)), start.source is not None
+        with opened_file(self.db, "create" if from_file else "write") as store, owned(store, execution):
+            return asyncio.run(self._run_to_end(store, execution, view, begin, prune=from_file))
 
     def fork(self, run: str, fork: ForkRequest, view: ProgressView | None, on_forked: Callable[[Json], None]) -> Json:
-        with opened_file(self.db, "write") as store:
-            return asyncio.run(self._fork(store, find_run(store, run), fork, view, on_forked))
-
-    async def _fork(
-        self,
-        store: SqliteStore,
-        origin: Summary,
-        fork: ForkRequest,
-        view: ProgressView | None,
-        on_forked: Callable[[Json], None],
-    ) -> Json:
         from noetl.runtime import history
 
-        execution = new_id()
-        with owned(store, execution):
-            async with engine(store, self.warn) as local:
-                runtime = local.runtime
-                if fork.source is None:
-                    local.catalog.ensure_playbook(origin.digest)
-                edit = history.Edit(local.catalog.add(fork.source) if fork.source is not None else "", fork.ctx)
-                if fork.retry:
-                    forked = await history.retry(runtime, origin.execution_id, execution, edit)
-                else:
-                    forked = await history.fork(runtime, origin.execution_id, execution, fork.at, edit)
-                on_forked(forked._asdict())
+        async def begin(local: Engine) -> tuple[Execution, int]:
+            if fork.source is None:
+                local.catalog.ensure_playbook(origin.digest)
+            edit = history.Edit(local.catalog.add(fork.source) if fork.source is not None else "", fork.ctx)
+            if fork.retry:
+                forked = await history.retry(local.runtime, origin.execution_id, execution, edit)
+            else:
+                forked = await history.fork(local.runtime, origin.execution_id, execution, fork.at, edit)
+            on_forked(forked._asdict())
+            return local.runtime.executions[execution].state, forked.source_seq
 
-                async def begin() -> Execution:
-                    return runtime.executions[execution].state
+        execution = uuid7(time.time(), os.urandom(8))
+        with opened_file(self.db, "write") as store, owned(store, execution):
+            origin = find_run(store, run)
+            return asyncio.run(self._run_to_end(store, execution, view, begin))
 
-                resume = self._resume_command(execution)
-                return local.run(await run_to_end(local, execution, view, resume, begin(), forked.source_seq))
+    async def _run_to_end(
+        self, store: Store, execution: str, view: ProgressView | None, begin: Begin, *, prune: bool = False
+    ) -> Json:
+        resume = self._resume_command(execution)
+        async with engine(store, self.warn) as local:
+            with interruptible(f"interrupted; continue with `{resume}`"):
+                state, last_old = await begin(local)
+                state = await run_to_end(local, state, view, resume, last_old)
+            if prune:
+                self._prune_a_few(store)
+            return local.run(state)
 
     def _resume_command(self, execution: str) -> str:
         return shlex.join(["noetl", "runs", "resume", execution, *(["--db", self.db] if self.db else [])])
 
     def watch(self, run: str, view: ProgressView | None, timeout: float | None) -> Json:
-        with opened(self.db) as store:
-            return asyncio.run(self._watch(store, find_run(store, run), view, timeout))
-
-    async def _watch(self, store: Store, summary: Summary, view: ProgressView | None, seconds: float | None) -> Json:
-        execution = summary.execution_id
-        async with engine(store, self.warn) as local:
+        async def watch(local: Engine, summary: Summary) -> Json:
+            execution = summary.execution_id
             state = (await local.runtime.executions.load(execution)).state
-            if not state.over and not is_owned(store, summary):
+            if not state.over and not is_owned(local.runtime.store, summary):
                 self.warn(f"no process runs {execution}; continue with `{self._resume_command(execution)}`")
             with interruptible(f"stopped watching; {execution} goes on"):
                 try:
-                    async with asyncio.timeout(seconds):
-                        return local.run(await self._follow(local, state, view))
+                    async with asyncio.timeout(timeout):
+                        return local.run(await _follow(local, state, view))
                 except TimeoutError:
-                    raise TimedOut(f"{execution} did not end within {seconds:g} s; it goes on") from None
+                    raise TimedOut(f"{execution} did not end within {timeout:g} s; it goes on") from None
 
-    async def _follow(
-        self, local: Engine, state: Execution, view: ProgressView | None, owner_in: SqliteStore | None = None
-    ) -> Execution:
-        """Show a run of another process until it ends; with `owner_in` also until no process owns it any more."""
-        follower = Follower(local, state, view)
-        try:
-            while True:
-                rows = await follower.show_new()
-                if rows and rows[-1].type == e.PlaybookProcessed.name:
-                    break
-                if not rows and owner_in is not None and not Owner.is_owned(owner_in, state.id):
-                    break
-                await asyncio.sleep(FOREIGN_CHANGES_SECONDS)
-        finally:
-            follower.close_view()
-        return (await local.runtime.executions.load(state.id)).state
+        return self._with_engine(run, watch)
 
     # -- commands ---------------------------------------------------------------------------------------------------
 
@@ -270,8 +251,7 @@ class LocalRuns:
         return asyncio.run(self._resume(summary, new_view))
 
     def resume_all(self, new_view: NewView, on_end: Callable[[Json], None]) -> int:
-        """Resume every paused or abandoned run, and return their number. `on_end` gets each run when it ends. All run
-        at once, each with an engine of its own, so that a waiting run does not delay the others."""
+        """All run at once, each with an engine of its own, so that a waiting run does not delay the others."""
 
         async def resume(summary: Summary) -> None:
             on_end(await self._resume(summary, new_view))
@@ -298,35 +278,34 @@ class LocalRuns:
         if summary.parent is not None:
             parent = self._resume_command(summary.parent)
             raise Conflict(f"{execution} is a child of {summary.parent}: resume that with `{parent}`")
+
+        async def take_over(local: Engine) -> tuple[Execution, int]:
+            last_old = local.runtime.store.seq(execution)
+            state = await local.embedded.adopt(execution)
+            if state.status == "paused":
+                state = (await local.runtime.committer.handle(execution, Resume())).state
+            return state, last_old
+
         while True:
             with opened_file(self.db, "write") as store, Owner.acquire(store, execution) or nullcontext() as owner:
+                if owner is not None:
+                    return await self._run_to_end(store, execution, new_view(), take_over)
                 async with engine(store, self.warn) as local:
-                    if owner is not None:
-                        begin, seen = _taken_over(local, execution), store.seq(execution)
-                        resume = self._resume_command(execution)
-                        state = await run_to_end(local, execution, new_view(), resume, begin, seen)
-                    else:
-                        state = await self._resume_elsewhere(local, store, execution, new_view)
+                    answer = await local.runtime.committer.handle(execution, Resume())
+                    if not answer.events and not answer.state.over:
+                        raise running_elsewhere(execution)
+                    with interruptible(f"stopped watching; {execution} goes on in another process"):
+                        state = await _follow(local, answer.state, new_view(), store)
                     if state.over:
                         return local.run(state)
-
-    async def _resume_elsewhere(
-        self, local: Engine, store: SqliteStore, execution: str, new_view: NewView
-    ) -> Execution:
-        answer = await local.runtime.committer.handle(execution, Resume())
-        if not answer.events and not answer.state.over:
-            raise running_elsewhere(execution)
-        with interruptible(f"stopped watching; {execution} goes on in another process"):
-            return await self._follow(local, answer.state, new_view(), store)
 
     # -- pruning ----------------------------------------------------------------------------------------------------
 
     def prune(self, age: float, dry_run: bool) -> tuple[int, Items]:
-        """The number of removed runs; with `dry_run` the runs that would be removed."""
         now = SystemClock().now()
         with opened(self.db, "read" if dry_run else "write") as store:
             if dry_run:
-                return 0, list(map(run_item, store.prunable(now - age)))
+                return 0, list(map(_item, store.prunable(now - age)))
             removed = 0
             while batch := store.prune(now - age, PRUNE_BATCH):
                 removed += batch
@@ -345,8 +324,8 @@ class LocalRuns:
             self.warn(f"noetl: cannot remove old runs: {error}")
 
 
-def new_id() -> str:
-    return uuid7(time.time(), os.urandom(8))
+def _item(summary: Summary) -> Json:
+    return json_of(execution_item(summary, SystemClock().now()))
 
 
 def _reports(on_progress: OnProgress, title: str) -> Callable[[Any], None]:
@@ -386,8 +365,19 @@ def _abandoned(store: SqliteStore) -> list[Summary]:
     return [top for top in tops.values() if top.local and (top.status == "paused" or not is_owned(store, top))]
 
 
-async def _taken_over(local: Engine, execution: str) -> Execution:
-    state = await local.embedded.adopt(execution)
-    if state.status == "paused":
-        state = (await local.runtime.committer.handle(execution, Resume())).state
-    return state
+async def _follow(
+    local: Engine, state: Execution, view: ProgressView | None, owner_in: SqliteStore | None = None
+) -> Execution:
+    """Show a run of another process until it ends; with `owner_in` also until no process owns it any more."""
+    follower = Follower(local, state, view)
+    try:
+        while True:
+            rows = await follower.show_new()
+            if rows and rows[-1].type == e.PlaybookProcessed.name:
+                break
+            if not rows and owner_in is not None and not Owner.is_owned(owner_in, state.id):
+                break
+            await asyncio.sleep(FOREIGN_CHANGES_SECONDS)
+    finally:
+        await follower.close()
+    return (await local.runtime.executions.load(state.id)).state

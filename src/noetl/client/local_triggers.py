@@ -8,22 +8,20 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace as replaced
 
-from noetl.client.database import opened, registered, safe_of
+from noetl.client.database import json_of, opened, registered, safe_of
 from noetl.client.local import Local
 from noetl.client.ports import ALL, Items, Json
-from noetl.client.run_views import plain
 from noetl.errors import Conflict, NotFound, UsageError
 from noetl.server.record_views import HookView, schedule_view
 from noetl.store.store import Store
 from noetl.store.triggers import Firing, Schedule
 from noetl.triggers import hooks, schedules
-from noetl.triggers.schedules import ScheduleRequest
 
 
 class LocalSchedules(Local):
     def put(self, name: str, request: Json, replace: bool) -> Json:
         try:
-            wanted = msgspec.convert(request, ScheduleRequest)
+            wanted = msgspec.convert(request, schedules.ScheduleRequest)
         except msgspec.ValidationError as error:
             raise UsageError(str(error)) from None
         now = self.clock.now()
@@ -58,7 +56,6 @@ class LocalSchedules(Local):
             return _view(store, schedules.change_in(store, name, lambda old, _: change(old, self.clock.now())))
 
     def trigger(self, name: str) -> Json:
-        """Decided here; a server on the database starts the run."""
         now = self.clock.now()
         firing = Firing(round(now, 3), secrets.token_hex(8))
         with opened(self.db, "write") as store:
@@ -74,7 +71,7 @@ class LocalSchedules(Local):
 
 
 def _view(store: Store, schedule: Schedule) -> Json:
-    return plain(schedule_view(schedules.refreshed(store, schedule)))
+    return json_of(schedule_view(schedules.refreshed(store, schedule)))
 
 
 def _no_schedule(name: str) -> NotFound:
@@ -86,16 +83,16 @@ class LocalHooks(Local):
         with opened(self.db, "write") as store:
             registered(store, path, version)
             hook, generated, _ = hooks.put(store, safe_of(store), name, path, version, secret, self.clock.now())
-        return plain(HookView.of(hook)) | {"secret": generated}
+        return json_of(HookView.of(hook)) | {"secret": generated}
 
     def list(self) -> Items:
         with opened(self.db) as store:
-            return [plain(HookView.of(hook)) for hook in store.triggers.hooks()]
+            return [json_of(HookView.of(hook)) for hook in store.triggers.hooks()]
 
     def rotate(self, name: str) -> Json:
         with opened(self.db, "write") as store:
             hook, secret = hooks.rotate(store, safe_of(store), name, self.clock.now())
-        return plain(HookView.of(hook)) | {"secret": secret}
+        return json_of(HookView.of(hook)) | {"secret": secret}
 
     def delete(self, name: str) -> None:
         with opened(self.db, "write") as store:

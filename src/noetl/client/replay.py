@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from noetl.classic.events import NextRequested
+from noetl.client.database import json_of
 from noetl.client.ports import Json
-from noetl.client.run_views import plain, state_view
 from noetl.clock import SystemClock
 from noetl.engine.events import EVENTS, Event, ExecutionForked, ExecutionRequested, NextEvaluated
 from noetl.engine.history.replay import Difference
@@ -20,9 +20,10 @@ from noetl.errors import NoetlError, Unreadable
 from noetl.reference import Reference
 from noetl.runtime import history
 from noetl.runtime.catalog import PlaybookSource
-from noetl.runtime.loaded_playbooks import LoadedPlaybooks
+from noetl.runtime.loaded_playbooks import File, LoadedPlaybooks
 from noetl.runtime.report import report
 from noetl.runtime.runtime import Runtime
+from noetl.server.execution_views import StateView
 from noetl.store.codec import ZERO, chained, encode
 from noetl.store.sqlite import InMemoryStore
 from noetl.store.store import Change, Row
@@ -32,7 +33,6 @@ COMPARED = ("status", "workload", "ctx", "steps", "progress", "result")
 
 
 async def replay_stored(runtime: Runtime, execution: str, source: PlaybookSource | None) -> Json:
-    """Fold the log of a database and compare it with the stored state; with a playbook, decide the log again."""
     if source is not None:
         return await _decide_again(runtime, execution, source)
     replayed = await history.replay(runtime, execution)
@@ -55,14 +55,14 @@ def replay_remote(
             if source is not None:
                 return await _decide_again(runtime, execution, source)
             state, at = await history.state_at(runtime, execution, len(rows))
-            replayed = state_view(state, at)
+            replayed = json_of(StateView.of(state, at, File("", "", {})))
             return _result(state, all(replayed[key] == expected[key] for key in COMPARED))
         finally:
             runtime.close()
 
     events, rows, head = [event_of(envelope) for envelope in envelopes], [], ZERO
     for envelope, event in zip(envelopes, events, strict=True):
-        at, data = seconds(envelope["timestamp"]), encode(event)
+        at, data = _seconds(envelope), encode(event)
         head = chained(head, event.name, at, data)
         rows.append(Row(envelope["seq"], event.name, at, data, head))
     store = _RemoteContents(contents)
@@ -77,21 +77,15 @@ def replay_remote(
 async def _decide_again(runtime: Runtime, execution: str, source: PlaybookSource) -> Json:
     digest = runtime.playbooks.add(source.loaded.require(), source.shown, source.places)
     replayed = await history.replay_with(runtime, execution, digest)
-    return _result(replayed.state, replayed.equal, replayed.difference) | {
-        "first_difference": plain(replayed.difference)
-    }
+    difference = replayed.difference and json_of(replayed.difference)
+    return _result(replayed.state, replayed.equal, replayed.difference) | {"first_difference": difference}
 
 
 def _result(state: Execution, equal: bool, difference: Difference | None = None) -> Json:
-    shown = report(state, "", {}, 0.0)
-    return plain(
-        {
-            "execution_id": state.id,
-            "events": state.seq if difference is None else difference.seq - 1,
-            **{key: shown[key] for key in ("status", "ctx", "steps")},
-            "equal": equal,
-        }
-    )
+    reported = report(state, "", {}, 0.0)
+    events = state.seq if difference is None else difference.seq - 1
+    fields = {key: reported[key] for key in ("status", "ctx", "steps")}
+    return json_of({"execution_id": state.id, "events": events, **fields, "equal": equal})
 
 
 class _RemoteContents(InMemoryStore):
@@ -106,10 +100,6 @@ class _RemoteContents(InMemoryStore):
 
 
 # -- events of the API ----------------------------------------------------------------------------------------------
-
-
-def seconds(timestamp: str) -> float:
-    return datetime.fromisoformat(timestamp).timestamp()
 
 
 def event_of(envelope: Json) -> Event:
@@ -134,9 +124,13 @@ def row_of(envelope: Json) -> Row | None:
     """The event as a row; None for one that this version does not know."""
     try:
         event = event_of(envelope)
-        return Row(envelope["seq"], event.name, seconds(envelope["timestamp"]), encode(event), b"")
+        return Row(envelope["seq"], event.name, _seconds(envelope), encode(event), b"")
     except NoetlError:
         return None
+
+
+def _seconds(envelope: Json) -> float:
+    return datetime.fromisoformat(envelope["timestamp"]).timestamp()
 
 
 def _with_references(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, assert_never
+from typing import Literal, TypeAlias
 
 from noetl.drawing.dot import dot_of
 from noetl.drawing.mermaid import mermaid_of
@@ -19,13 +19,6 @@ Format: TypeAlias = Literal["text", "mermaid", "dot", "svg"]
 def draw(playbook: Playbook, format: Format, *, width: int = 100) -> str:
     """The drawing, ending with a newline. `width` is in columns and bounds the text format only."""
     net = net_of(playbook)
-    match format:
-        case "text":
-            return text_of(net, width)
-        case "mermaid":
-            return mermaid_of(net)
-        case "dot":
-            return dot_of(net)
-        case "svg":
-            return svg_of(net)
-    assert_never(format)
+    if format == "text":
+        return text_of(net, width)
+    return {"mermaid": mermaid_of, "dot": dot_of, "svg": svg_of}[format](net)

@@ -58,10 +58,6 @@ class Box:
     before: float
     after: float
 
-    @property
-    def extent(self) -> Extent:
-        return Extent(self.width / 2 + self.before, self.width / 2 + self.after)
-
 
 class Knot(NamedTuple):
     """A point of a line; `slope` is dx/dy, None where it is free."""
@@ -83,9 +79,10 @@ class Picture:
             if edge.source == edge.target:
                 self.loops[edge.source].append(number)
         self.boxes = [self.box(number) for number in range(len(net.nodes))]
+        extents = [Extent(box.width / 2 + box.before, box.width / 2 + box.after) for box in self.boxes]
         halves = [text_width(edge.label, LABEL_SIZE) / 2 + 6 for edge in net.edges]
         labels = [Extent(half, half) if edge.label else None for edge, half in zip(net.edges, halves, strict=True)]
-        self.layout = lay_out(net, [box.extent for box in self.boxes], labels, gap=GAP)
+        self.layout = lay_out(net, extents, labels, gap=GAP)
         self.tops, self.bottoms = bands(self.layout, self.boxes)
         self.ports = ports(self.layout, self.boxes, net)
 
@@ -123,8 +120,9 @@ class Picture:
             yield self.edge(number)
         for number, node in enumerate(self.net.nodes):
             yield from self.node(number, node)
-        for number in range(len(self.net.edges)):
-            yield from self.label(number)
+        for number, edge in enumerate(self.net.edges):
+            if edge.label:
+                yield from self.label(number, edge)
         yield "</g>"
         yield "</svg>"
 
@@ -137,15 +135,25 @@ class Picture:
         title = "\n".join([node.name, *([node.desc] if node.desc else []), *(line.text for line in node.tasks)])
         yield f'<g class="step" data-step={quoteattr(node.name)}><title>{escape(title)}</title>'
         if node.entry:
-            yield entry_mark(x, y + 10 + NAME_ROW / 2)
+            middle = y + 10 + NAME_ROW / 2
+            yield (
+                '<g class="entry"><title>entry</title>'
+                f'<circle cx="{x - ENTRY_REACH + 6:.1f}" cy="{middle:.1f}" r="5" fill="#334155"/>'
+                f'<path d="M{x - ENTRY_REACH + 11:.1f},{middle:.1f} H{x - 1:.1f}" stroke="{EDGE}" stroke-width="1.6" '
+                'marker-end="url(#noetl-tip)"/></g>'
+            )
         if node.final:
             yield rect(x - 4, y - 4, box.width + 8, box.height + 8, 13, "none", "#86efac")
         dash = "" if node.role == "step" else ' stroke-dasharray="4 3"'
         border = "#475569" if node.entry else LINE
         yield rect(x, y, box.width, box.height, 10, "#ffffff", border, f'{dash} class="box"')
         yield from inside(node, box, x, y)
-        if node.inclusive:
-            yield fan_mark(x + box.width / 2, y + box.height)
+        if node.inclusive:  # a plate on the lower border, from which all arcs leave
+            foot, middle = y + box.height, x + box.width / 2
+            font = f'font-size="{PILL_SIZE}" font-weight="600" text-anchor="middle"'
+            plate = rect(middle - 17, foot - MARK, 34, 2 * MARK, MARK, "#334155", "none")
+            word = text_at(middle, foot + 3.5, "all", font, "#ffffff")
+            yield f"<g><title>every arc whose guard holds fires</title>{plate}{word}</g>"
         yield "</g>"
 
     def edge(self, number: int) -> str:
@@ -197,30 +205,23 @@ class Picture:
         target_foot = self.tops[target.row] + self.boxes[edge.target].height
         return [Knot(source.x, self.tops[source.row]), Knot(target.x, target_foot)]
 
-    def label(self, number: int) -> Iterator[str]:
-        edge = self.net.edges[number]
-        if not edge.label:
-            return
-        x, y = self.label_place(number)
-        wide = text_width(edge.label, LABEL_SIZE) + 12
+    def label(self, number: int, edge: Edge) -> Iterator[str]:
+        chain, wide = self.layout.chains[number], text_width(edge.label, LABEL_SIZE) + 12
+        if edge.source == edge.target:
+            (x, y), box, loops = self.corner(edge.source), self.boxes[edge.source], self.loops[edge.source]
+            x += box.width + LOOP_REACH + 12 * (len(loops) - 1) + wide / 2 - 2
+            y += box.height / 2 + (loops.index(number) - (len(loops) - 1) / 2) * LABEL
+        elif chain is None:
+            start, end = self.direct(edge)
+            x, y = (start.x + end.x) / 2, (start.y + end.y) / 2
+        else:
+            item = next(item for item in map(self.layout.items.__getitem__, chain) if item.labelled)
+            x, y = item.x, (self.tops[item.row] + self.bottoms[item.row]) / 2
         ink = FAILURE if edge.failure else "#334155"
         yield f"<g><title>{escape(self.net.tooltip(edge))}</title>"
         yield rect(x - wide / 2, y - LABEL / 2, wide, LABEL, 6, PAPER, "#fecaca" if edge.failure else "#e2e8f0")
         font = f'class="guard" font-family="{MONO}" font-size="{LABEL_SIZE}" text-anchor="middle"'
         yield text_at(x, y + 4, edge.label, font, ink) + "</g>"
-
-    def label_place(self, number: int) -> tuple[float, float]:
-        edge, chain = self.net.edges[number], self.layout.chains[number]
-        if edge.source == edge.target:
-            (x, y), box, loops = self.corner(edge.source), self.boxes[edge.source], self.loops[edge.source]
-            lower = (loops.index(number) - (len(loops) - 1) / 2) * LABEL
-            after = LOOP_REACH + 12 * (len(loops) - 1)
-            return x + box.width + after + text_width(edge.label, LABEL_SIZE) / 2 + 4, y + box.height / 2 + lower
-        if chain is None:
-            start, end = self.direct(edge)
-            return (start.x + end.x) / 2, (start.y + end.y) / 2
-        item = next(item for item in map(self.layout.items.__getitem__, chain) if item.labelled)
-        return item.x, (self.tops[item.row] + self.bottoms[item.row]) / 2
 
 
 # --- measures -----------------------------------------------------------------------------------------------
@@ -265,50 +266,40 @@ def bands(layout: Layout, boxes: Sequence[Box]) -> tuple[list[float], list[float
 
 def ports(layout: Layout, boxes: Sequence[Box], net: DrawnNet) -> list[tuple[float, float]]:
     """Where each edge meets its upper and its lower box: side by side, in the order of their other ends."""
-    starts, stops = [0.0] * len(layout.chains), [0.0] * len(layout.chains)
-    leaving: list[list[tuple[float, int]]] = [[] for _ in boxes]
-    coming: list[list[tuple[float, int]]] = [[] for _ in boxes]
+    ends = [[0.0, 0.0] for _ in layout.chains]
+    lines: dict[tuple[int, int], list[tuple[float, int]]] = {}
     for number, chain in enumerate(layout.chains):
         if chain:
-            leaving[chain[0]].append((layout.items[chain[1]].x, number))
-            coming[chain[-1]].append((layout.items[chain[-2]].x, number))
-    for node, box in enumerate(boxes):
-        x = layout.items[node].x
-        width = 0 if net.nodes[node].inclusive else box.width
-        for at, number in side_by_side(leaving[node], x, width):
-            starts[number] = at
-        for at, number in side_by_side(coming[node], x, box.width):
-            stops[number] = at
-    return list(zip(starts, stops, strict=True))
-
-
-def side_by_side(lines: list[tuple[float, int]], x: float, width: float) -> Iterator[tuple[float, int]]:
-    step = min(26.0, max(width - 28, 0) / max(len(lines) - 1, 1))
-    for place, (_, number) in enumerate(sorted(lines)):
-        yield x + (place - (len(lines) - 1) / 2) * step, number
+            lines.setdefault((chain[0], 0), []).append((layout.items[chain[1]].x, number))
+            lines.setdefault((chain[-1], 1), []).append((layout.items[chain[-2]].x, number))
+    for (node, end), others in lines.items():
+        width = 0 if end == 0 and net.nodes[node].inclusive else boxes[node].width
+        step = min(26.0, max(width - 28, 0) / max(len(others) - 1, 1))
+        for place, (_, number) in enumerate(sorted(others)):
+            ends[number][end] = layout.items[node].x + (place - (len(others) - 1) / 2) * step
+    return [(upper, lower) for upper, lower in ends]
 
 
 def curve(knots: Sequence[Knot]) -> str:
     """A smooth path through the knots, without overshoot."""
     knots = [knot for knot, after in pairwise(knots) if (knot.x, knot.y) != (after.x, after.y)] + [knots[-1]]
     secants = [(b.x - a.x) / (b.y - a.y) if b.y != a.y else 0.0 for a, b in pairwise(knots)]
-    slopes = [
-        harmonic_mean(*secants[place - 1 : place + 1]) if knot.slope is None else knot.slope
-        for place, knot in enumerate(knots)
-    ]
+    slopes = []
+    for place, knot in enumerate(knots):
+        slope = knot.slope
+        if slope is None:  # the harmonic mean; zero where the curve turns
+            a, b = secants[place - 1 : place + 1]
+            slope = 2 * a * b / (a + b) if a * b > 0 else 0.0
+        slopes.append(slope)
     path = [f"M{knots[0].x:.1f},{knots[0].y:.1f}"]
-    for (a, b), (s, t) in zip(pairwise(knots), pairwise(slopes), strict=True):
-        if a.x == b.x:
-            path.append(f"L{b.x:.1f},{b.y:.1f}")
+    for (start, end), (s, t) in zip(pairwise(knots), pairwise(slopes), strict=True):
+        if start.x == end.x:
+            path.append(f"L{end.x:.1f},{end.y:.1f}")
             continue
-        h = 0.42 * (b.y - a.y)
-        path.append(f"C{a.x + s * h:.1f},{a.y + h:.1f} {b.x - t * h:.1f},{b.y - h:.1f} {b.x:.1f},{b.y:.1f}")
+        h = 0.42 * (end.y - start.y)
+        first, second = f"{start.x + s * h:.1f},{start.y + h:.1f}", f"{end.x - t * h:.1f},{end.y - h:.1f}"
+        path.append(f"C{first} {second} {end.x:.1f},{end.y:.1f}")
     return " ".join(path)
-
-
-def harmonic_mean(a: float, b: float) -> float:
-    """Zero for slopes of different directions: the curve turns there."""
-    return 2 * a * b / (a + b) if a * b > 0 else 0.0
 
 
 # --- shapes -------------------------------------------------------------------------------------------------
@@ -328,6 +319,10 @@ def rect(x: float, y: float, width: float, height: float, radius: float, fill: s
     )
 
 
+def text_at(x: float, y: float, text: str, font: str, colour: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" {font} fill="{colour}" xml:space="preserve">{escape(text)}</text>'
+
+
 def inside(node: DrawnNode, box: Box, x: float, y: float) -> Iterator[str]:
     """Name, pills and tasks of a box whose corner is at x, y; centred if there are no tasks."""
     at, anchor = (x + PAD, "start") if node.tasks else (x + box.width / 2, "middle")
@@ -338,25 +333,18 @@ def inside(node: DrawnNode, box: Box, x: float, y: float) -> Iterator[str]:
     y += 10 + NAME_ROW
     for row in box.badges:
         free = box.width - 2 * PAD - sum(pill_width(badge) + 6 for badge in row) + 6
-        yield from pills(row, x + PAD + (0 if node.tasks else free / 2), y + 2)
+        at = x + PAD + (0 if node.tasks else free / 2)
+        for badge in row:
+            (paper, ink), wide = PILLS[badge.kind], pill_width(badge)
+            yield f"<g><title>{escape(badge.title or badge.text)}</title>"
+            yield rect(at, y + 2, wide, PILL, PILL / 2, paper, "none")
+            font = f'font-size="{PILL_SIZE}" text-anchor="middle"'
+            yield text_at(at + wide / 2, y + 14, badge.text, font, ink) + "</g>"
+            at += wide + 6
         y += PILL_ROW
     if node.tasks:
         yield f'<path d="M{x:.1f},{y + 5.5:.1f} h{box.width:.1f}" stroke="#e2e8f0"/>'
         yield from task_rows(node.tasks, x + PAD, y + 11)
-
-
-def text_at(x: float, y: float, text: str, font: str, colour: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" {font} fill="{colour}" xml:space="preserve">{escape(text)}</text>'
-
-
-def pills(row: Sequence[Badge], x: float, y: float) -> Iterator[str]:
-    for badge in row:
-        paper, ink = PILLS[badge.kind]
-        wide = pill_width(badge)
-        yield f"<g><title>{escape(badge.title or badge.text)}</title>"
-        yield rect(x, y, wide, PILL, PILL / 2, paper, "none")
-        yield (text_at(x + wide / 2, y + 12, badge.text, f'font-size="{PILL_SIZE}" text-anchor="middle"', ink) + "</g>")
-        x += wide + 6
 
 
 def task_rows(tasks: Sequence[TaskLine], x: float, y: float) -> Iterator[str]:
@@ -370,20 +358,3 @@ def task_rows(tasks: Sequence[TaskLine], x: float, y: float) -> Iterator[str]:
         at = f'<text x="{x + 14 + indent:.1f}" y="{y + 13.5:.1f}" {font} fill="{INK}" xml:space="preserve">'
         yield f'{at}{escape(label)}<tspan fill="{SOFT}">{escape(rest)}</tspan></text>'
         y += TASK_ROW
-
-
-def entry_mark(x: float, y: float) -> str:
-    return (
-        '<g class="entry"><title>entry</title>'
-        f'<circle cx="{x - ENTRY_REACH + 6:.1f}" cy="{y:.1f}" r="5" fill="#334155"/>'
-        f'<path d="M{x - ENTRY_REACH + 11:.1f},{y:.1f} H{x - 1:.1f}" stroke="{EDGE}" stroke-width="1.6" '
-        'marker-end="url(#noetl-tip)"/></g>'
-    )
-
-
-def fan_mark(x: float, y: float) -> str:
-    """A plate on the lower border, from which all arcs leave."""
-    font = f'font-size="{PILL_SIZE}" font-weight="600" text-anchor="middle"'
-    plate = rect(x - 17, y - MARK, 34, 2 * MARK, MARK, "#334155", "none")
-    word = text_at(x, y + 3.5, "all", font, "#ffffff")
-    return f"<g><title>every arc whose guard holds fires</title>{plate}{word}</g>"

@@ -15,7 +15,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import accumulate
 from math import floor
 
-from noetl.drawing.layout import Extent, Layout, ends, lay_out, levels, room, turned_edges
+from noetl.drawing.layout import Extent, Layout, lay_out, levels, room, turned_edges
 from noetl.drawing.net import DrawnNet, DrawnNode, Edge
 
 MIN_WIDTH = 24
@@ -58,11 +58,10 @@ def is_too_wide(net: DrawnNet, turned: Sequence[bool], boxes: Sequence[Sequence[
     for node, lines in enumerate(boxes):
         rows[level[node]] += columns(lines[0]) + GAP - 1
     passing = [0] * len(rows)
-    for edge, back in zip(net.edges, turned, strict=True):
-        if not back and edge.source != edge.target:
-            upper, lower = ends(edge, back)
-            passing[level[upper] + 1] += GAP
-            passing[level[lower]] -= GAP
+    for edge, leads_back in zip(net.edges, turned, strict=True):
+        if not leads_back and edge.source != edge.target:
+            passing[level[edge.source] + 1] += GAP
+            passing[level[edge.target]] -= GAP
     return any(boxed + lines > width + GAP for boxed, lines in zip(rows, accumulate(passing), strict=True))
 
 
@@ -71,28 +70,24 @@ def is_too_wide(net: DrawnNet, turned: Sequence[bool], boxes: Sequence[Sequence[
 
 def box_lines(node: DrawnNode, returns: Sequence[str], width: int, limit: int) -> list[str]:
     """A node's box without its ports."""
-    top = [fit(node_name(node), width - 4), *badge_lines(node, limit)]
+    top = [fit(node_name(node), width - 4)]
+    for number, badge in enumerate(node.badges):
+        text = f"[{fit(badge.text, limit - 2)}]"
+        if number and columns(f"{top[-1]} {text}") <= limit:
+            top[-1] += f" {text}"
+        else:
+            top.append(text)
     below = [fit(line, limit) for line in (*(task.text for task in node.tasks), *returns)]
     wide = max(columns(line) for line in top + below)
-    rows = [f"│ {padded(line, wide)} │" for line in top]
+    rows = [f"│ {line}{' ' * (wide - columns(line))} │" for line in top + below]
+    bar = "─" * (wide + 2)
     if below:
-        rows += ["├" + "─" * (wide + 2) + "┤", *(f"│ {padded(line, wide)} │" for line in below)]
-    return ["┌" + "─" * (wide + 2) + "┐", *rows, "└" + "─" * (wide + 2) + "┘"]
+        rows.insert(len(top), f"├{bar}┤")
+    return [f"┌{bar}┐", *rows, f"└{bar}┘"]
 
 
 def node_name(node: DrawnNode) -> str:
     return ("● " if node.entry else "") + node.name + (" (no such step)" if node.role == "missing" else "")
-
-
-def badge_lines(node: DrawnNode, limit: int) -> list[str]:
-    lines: list[str] = []
-    for badge in node.badges:
-        text = f"[{fit(badge.text, limit - 2)}]"
-        if lines and columns(f"{lines[-1]} {text}") <= limit:
-            lines[-1] += f" {text}"
-        else:
-            lines.append(text)
-    return lines
 
 
 def edge_label(edge: Edge) -> str:
@@ -107,11 +102,11 @@ def in_full(edge: Edge) -> str:
 def listing(net: DrawnNet, turned: Sequence[bool], labels: Sequence[str], width: int) -> Iterator[str]:
     """Edges that lead back, then those whose label is cut."""
     rows = list(zip(net.edges, turned, labels, strict=True))
-    listed = [("↺", edge) for edge, is_turned, _ in rows if is_turned]
-    for edge, is_turned, label in rows:
-        if not is_turned and (label != edge_label(edge) or "…" in label):
-            listed.append(("…", edge))
-    for mark, edge in listed:
+    back = [("↺", edge) for edge, is_turned, _ in rows if is_turned]
+    cut = [
+        ("…", edge) for edge, is_turned, label in rows if not is_turned and (label != edge_label(edge) or "…" in label)
+    ]
+    for mark, edge in back + cut:
         yield from wrapped(f"{mark} {net.ends(edge)}{in_full(edge)}", width, "    ")
 
 
@@ -152,10 +147,6 @@ def cells(text: str) -> list[str]:
 
 def columns(text: str) -> int:
     return len(text) if text.isascii() else len(cells(text))
-
-
-def padded(text: str, wide: int) -> str:
-    return text + " " * (wide - columns(text))
 
 
 def fit(text: str, wide: int) -> str:
@@ -206,21 +197,21 @@ class Bundle:
 class Sheet:
     def __init__(self, net: DrawnNet, boxes: Sequence[Sequence[str]], labels: Sequence[str]) -> None:
         self.net, self.boxes, self.labels = net, boxes, labels
+        reaches = [Extent((columns(box[0]) - 1) // 2, columns(box[0]) // 2) for box in boxes]
+        extents = [Extent(0, columns(label) + 1) if label else None for label in labels]
+        self.layout = lay_out(net, reaches, extents, gap=GAP, draw_turned=False)
+        on_whole_columns(self.layout)
+        self.wide = 1 + max((int(item.x + item.extent.right) for item in self.layout.items), default=0)
         self.rows: list[list[str]] = []
 
     def drawn(self, width: int) -> list[str] | None:
-        reaches = [Extent((columns(box[0]) - 1) // 2, columns(box[0]) // 2) for box in self.boxes]
-        labels = [Extent(0, columns(label) + 1) if label else None for label in self.labels]
-        layout = lay_out(self.net, reaches, labels, gap=GAP, draw_turned=False)
-        on_whole_columns(layout)
-        self.wide = 1 + max((int(item.x + item.extent.right) for item in layout.items), default=0)
-        ways = zip(self.net.edges, layout.chains, layout.turned, strict=True)
-        if self.wide > width or any(chain is None and not turned for _, chain, turned in ways):
+        ways = zip(self.layout.chains, self.layout.turned, strict=True)
+        if self.wide > width or any(chain is None and not turned for chain, turned in ways):
             return None
-        for number, row in enumerate(layout.rows):
-            if number and not self.channel(layout, layout.rows[number - 1], below_labels=number % 2 == 0):
+        for number, row in enumerate(self.layout.rows):
+            if number and not self.channel(self.layout.rows[number - 1], below_labels=number % 2 == 0):
                 return None
-            self.label_row(layout, row) if number % 2 else self.box_row(layout, row)
+            self.label_row(row) if number % 2 else self.box_row(row)
         return ["".join(row) for row in self.rows]
 
     def add_rows(self, count: int) -> int:
@@ -233,14 +224,14 @@ class Sheet:
         for place, cell in enumerate(cells(text)):
             self.rows[y][x + place] = cell
 
-    def label_row(self, layout: Layout, row: Sequence[int]) -> None:
+    def label_row(self, row: Sequence[int]) -> None:
         y = self.add_rows(1 if row else 0)
-        for item in (layout.items[number] for number in row):
+        for item in (self.layout.items[number] for number in row):
             label = self.labels[item.edge] if item.labelled and item.edge is not None else ""
             self.write(y, int(item.x), f"│ {label}" if label else "│")
 
-    def box_row(self, layout: Layout, row: Sequence[int]) -> None:
-        members = [layout.items[number] for number in row]
+    def box_row(self, row: Sequence[int]) -> None:
+        members = [self.layout.items[number] for number in row]
         top = self.add_rows(1 if self.rows else 0) + (1 if self.rows else 0)
         self.add_rows(max((len(self.boxes[item.node]) for item in members if item.node is not None), default=1))
         for item in members:
@@ -257,24 +248,30 @@ class Sheet:
                 for y in range(foot, len(self.rows)):
                     self.write(y, x, "│")
 
-    def channel(self, layout: Layout, upper: Sequence[int], *, below_labels: bool) -> bool:
+    def channel(self, upper: Sequence[int], *, below_labels: bool) -> bool:
         """Draw the lines from a row to the next; False if two bundles need the same columns."""
-        bundles: dict[int, Bundle] = {}
+        items, bundles = self.layout.items, dict[int, Bundle]()
         for above in upper:
-            for under in layout.items[above].down:
+            for under in items[above].down:
                 bundle = bundles.setdefault(under if below_labels else above, Bundle())
-                bundle.tops.add(int(layout.items[above].x))
-                bundle.bottoms.add(int(layout.items[under].x))
+                bundle.tops.add(int(items[above].x))
+                bundle.bottoms.add(int(items[under].x))
         height = tracks(list(bundles.values()))
         if height is None:
             return False
-        y = self.add_rows(height)
+        first = self.add_rows(height)
         strokes = [[0] * self.wide for _ in range(height)]
-        for draw in (draw_vertical, draw_horizontal):
-            for bundle in bundles.values():
-                draw(strokes, bundle)
-        for down, line in enumerate(strokes):
-            self.write(y + down, 0, "".join(STROKES[stroke] for stroke in line))
+        for bundle in bundles.values():
+            for y, line in enumerate(strokes):
+                entering = bundle.tops if bundle.straight or y < bundle.track else set()
+                leaving = bundle.bottoms if bundle.straight or y > bundle.track else set()
+                for column in entering | leaving:
+                    line[column] = NORTH | SOUTH
+        for bundle in bundles.values():
+            if not bundle.straight:
+                draw_horizontal(strokes[bundle.track], bundle)
+        for y, line in enumerate(strokes, first):
+            self.write(y, 0, "".join(STROKES[stroke] for stroke in line))
         return True
 
 
@@ -319,7 +316,13 @@ def tracks(bundles: Sequence[Bundle]) -> int | None:
         for place in order.static_order():
             bundle = bundles[place]
             if not bundle.straight:
-                bundle.track = free_track(occupied, bundle)
+                low, high = bundle.span
+                while bundle.track < len(occupied) and any(
+                    low <= end + 1 and start <= high + 1 for start, end in occupied[bundle.track]
+                ):
+                    bundle.track += 1
+                occupied += [[] for _ in range(len(occupied), bundle.track + 1)]
+                occupied[bundle.track].append((low, high))
             for other in lower[place]:
                 bundles[other].track = max(bundles[other].track, bundle.track + (not bundle.straight))
     except CycleError:
@@ -327,31 +330,9 @@ def tracks(bundles: Sequence[Bundle]) -> int | None:
     return len(occupied)
 
 
-def free_track(occupied: list[list[tuple[int, int]]], bundle: Bundle) -> int:
+def draw_horizontal(line: list[int], bundle: Bundle) -> None:
     low, high = bundle.span
-    track = bundle.track
-    while track < len(occupied) and any(low <= end + 1 and start <= high + 1 for start, end in occupied[track]):
-        track += 1
-    while track >= len(occupied):
-        occupied.append([])
-    occupied[track].append((low, high))
-    return track
-
-
-def draw_vertical(strokes: list[list[int]], bundle: Bundle) -> None:
-    for y, line in enumerate(strokes):
-        above = bundle.tops if bundle.straight or y < bundle.track else set()
-        below = bundle.bottoms if bundle.straight or y > bundle.track else set()
-        for column in above | below:
-            line[column] = NORTH | SOUTH
-
-
-def draw_horizontal(strokes: list[list[int]], bundle: Bundle) -> None:
-    if bundle.straight:
-        return
-    line, (low, high) = strokes[bundle.track], bundle.span
     for column in range(low, high + 1):
-        if line[column]:
-            continue  # another bundle passes: this one is interrupted
-        ends_here = NORTH * (column in bundle.tops) | SOUTH * (column in bundle.bottoms)
-        line[column] = ends_here | EAST * (column < high) | WEST * (column > low)
+        if not line[column]:  # where another bundle passes, this one is interrupted
+            ends_here = NORTH * (column in bundle.tops) | SOUTH * (column in bundle.bottoms)
+            line[column] = ends_here | EAST * (column < high) | WEST * (column > low)

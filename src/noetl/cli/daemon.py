@@ -1,4 +1,6 @@
-"""Protects the secrets of a server or worker from task code, which runs as a child process of the same user.
+"""What `server`, `dev` and `worker` share: log options, signals, and the protection of secrets from task code.
+
+Task code runs as a child process of the same user.
 
 - The environment contains the master key, passwords and tokens, and `/proc/PID/environ` shows the initial environment.
   `blank_environment` overwrites the values there; Python keeps its own copy in `os.environ`.
@@ -12,13 +14,50 @@ None of this restricts root, and none of it protects files: processes of one use
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import resource
 import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, get_args
 
-OWN = b"NOETL_"
+import click
+
+from noetl.client.embedded import SIGNALS
+from noetl.log import Log, capture_warnings
+from noetl.settings import LogForm, LogLevel, log_settings
+
+FORM_HELP = "Format of log lines; default NOETL_LOG_FORMAT, then text on a terminal and json elsewhere."
+LEVEL_HELP = "Lowest level to log; default NOETL_LOG_LEVEL, then info."
 PR_SET_DUMPABLE = 4
+
+
+def log_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The verb gets `log`."""
+
+    @click.option("--log-format", type=click.Choice(get_args(LogForm)), help=FORM_HELP)
+    @click.option("--log-level", type=click.Choice(get_args(LogLevel)), help=LEVEL_HELP)
+    @wraps(function)
+    def verb(*args: Any, log_format: str | None, log_level: str | None, **kwargs: Any) -> Any:
+        chosen = log_settings(sys.stderr.isatty(), log_format, log_level)
+        log = Log(chosen.form, chosen.level)
+        capture_warnings(log)
+        return function(*args, log=log, **kwargs)
+
+    return verb
+
+
+def flags_of(log: Log) -> list[str]:
+    """The options for a child process that logs in the same way."""
+    return ["--log-format", log.form, "--log-level", log.level]
+
+
+def on_signal(act: Callable[[], object]) -> None:
+    """Call a function on Ctrl-C and SIGTERM."""
+    for number in SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, act)
 
 
 def harden() -> None:
@@ -38,6 +77,6 @@ def blank_environment() -> None:
     place = 0
     while strings and (address := strings[place]) is not None:
         name, _, value = ctypes.string_at(address).partition(b"=")
-        if name.startswith(OWN):
+        if name.startswith(b"NOETL_"):
             ctypes.memset(address + len(name) + 1, 0, len(value))
         place += 1

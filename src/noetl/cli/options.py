@@ -1,0 +1,212 @@
+"""Options and arguments that several verbs share: the target (`--db`, `--server`), payloads, files with `@`, secrets,
+versions; and the verbs that all resources share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from noetl.cli.output import emit, output_option
+from noetl.errors import UsageError
+from noetl.settings import ServerAddress, server_address
+
+if TYPE_CHECKING:
+    from noetl.client.ports import Client, ResourcePort
+
+DB_HELP = "Database file or Postgres URL; default NOETL_DB, then ./.noetl/noetl.db."
+SERVER_HELP = "Server to use instead of a database; default NOETL_SERVER. Its token is read from NOETL_TOKEN."
+INSECURE_HELP = "Allow http:// to another machine, which exposes the token; default NOETL_INSECURE."
+SCALAR_HELP = "Set a value in the payload; VALUE is a YAML scalar, dots in KEY lead into maps."
+
+timeout_option = click.option(
+    "--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Maximum time to wait; then exit 124."
+)
+
+
+# -- the target -----------------------------------------------------------------------------------------------------
+
+
+def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--db PATH` and `--server URL`; the verb gets `db` and `address`, of which at most one is set."""
+
+    @click.option("--db", metavar="PATH", help=DB_HELP)
+    @click.option("--server", metavar="URL", help=SERVER_HELP)
+    @click.option("--insecure", is_flag=True, help=INSECURE_HELP)
+    @wraps(function)
+    def verb(*args: Any, db: str | None, server: str | None, insecure: bool, **kwargs: Any) -> Any:
+        if db and server:
+            raise UsageError("--db and --server exclude each other: use one of them")
+        address = None if db else server_address(server, insecure=insecure)
+        return function(*args, db=db, address=address, **kwargs)
+
+    return verb
+
+
+def client_option(function: Callable[..., int | None]) -> Callable[..., None]:
+    """The same options; the verb gets `client`, and may return an exit code."""
+
+    @target_options
+    @wraps(function)
+    def verb(*args: Any, db: str | None, address: ServerAddress | None, **kwargs: Any) -> None:
+        client = open_client(db, address)
+        try:
+            code = function(*args, client=client, **kwargs)
+        finally:
+            client.close()
+        if code:
+            click.get_current_context().exit(code)
+
+    return verb
+
+
+def client_and_output(function: Callable[..., int | None]) -> Callable[..., None]:
+    """`--db`, `--server` and `-o`; the verb gets `client` and `output`."""
+    return client_option(output_option()(function))
+
+
+def open_client(db: str | None, address: ServerAddress | None) -> Client:
+    if address is None:
+        from noetl.client.local import LocalClient
+
+        return LocalClient(db, warn)
+    from noetl.client.http import HttpClient
+
+    return HttpClient(address, warn)
+
+
+def warn(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def add_list(group: click.Group, resource: Callable[[Client], ResourcePort], help: str) -> None:
+    """Add `list`, which prints all items of a resource."""
+
+    @group.command("list", help=help)
+    @client_and_output
+    def list_command(client: Client, output: str | None) -> None:
+        emit(resource(client).list(), output or "table")
+
+
+def add_removal(
+    group: click.Group,
+    resource: Callable[[Client], ResourcePort],
+    help: str,
+    verb: str = "delete",
+    metavar: str = "NAME",
+) -> None:
+    """Add `delete`, which removes one item of a resource."""
+
+    @group.command(verb, help=help)
+    @click.argument("name", metavar=metavar)
+    @client_option
+    def removal_command(name: str, client: Client) -> None:
+        resource(client).delete(name)
+        click.echo(f"{group.name} {name} is {verb}d", err=True)
+
+
+# -- values ---------------------------------------------------------------------------------------------------------
+
+
+def split_version(path: str) -> tuple[str, int | None]:
+    """Path and version of `PATH[@VERSION]`."""
+    name, at, version = path.rpartition("@")
+    if not at:
+        return path, None
+    if not version.isdecimal():
+        raise UsageError(f"{path}: the version must be a number, such as {name}@3")
+    return name, int(version)
+
+
+def json_or_file(text: str | None, option: str) -> Any:
+    """JSON, or after `@` the JSON in a file (`@-` is standard input); None if the option is not set."""
+    if text is None:
+        return None
+    from noetl.files import read_file
+
+    data = read_file(text[1:]) if text.startswith("@") else text.encode()
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        where = f" in {text[1:]}" if text.startswith("@") else ""
+        raise UsageError(f"{option}: invalid JSON{where}: {error}") from None
+
+
+def json_object(text: str | None, option: str, example: str) -> dict[str, Any]:
+    """The same for an object; empty if the option is not set."""
+    value = json_or_file(text, option)
+    if value is not None and not isinstance(value, dict):
+        raise UsageError(f"{option} must be a JSON object, such as '{example}'")
+    return value or {}
+
+
+def secret_text(option: str, value: str, prompt: str, max_bytes: int | None = None) -> str:
+    """The text of `@FILE`, or of standard input for `-`; a terminal is asked for it without echo."""
+    from noetl.files import STDIN, read_file
+
+    if value == STDIN and sys.stdin is not None and sys.stdin.isatty():
+        text: str = click.prompt(prompt, hide_input=True, err=True)
+        return text
+    content = read_file(value.removeprefix("@"))
+    if max_bytes is not None and len(content) > max_bytes:
+        raise UsageError(f"{option}: more than {max_bytes:,} bytes")
+    try:
+        return content.decode("utf-8-sig").strip()
+    except UnicodeDecodeError:
+        raise UsageError(f"{option}: the text is not valid UTF-8") from None
+
+
+def payload_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--set`, `--set-string` and `--payload`; the verb gets their `payload`."""
+
+    @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help=SCALAR_HELP)
+    @click.option(
+        "--set-string", "strings", multiple=True, metavar="KEY=TEXT", help="Set a value in the payload to a text."
+    )
+    @click.option("--payload", metavar="JSON|@FILE", help="Payload: a JSON object, or a file that contains one.")
+    @wraps(function)
+    def verb(*args: Any, payload: str | None, sets: tuple[str, ...], strings: tuple[str, ...], **kwargs: Any) -> Any:
+        values = json_object(payload, "--payload", '{"name": "Ada"}')
+        for option, texts in (("--set", sets), ("--set-string", strings)):
+            for text in texts:
+                key, equals, value = text.partition("=")
+                *outer, last = key.split(".")
+                if not equals or not last or not all(outer):
+                    raise UsageError(f"{option} {text}: write it as KEY=VALUE, for instance a.b=1")
+                inner = values
+                for name in outer:
+                    inner = inner.setdefault(name, {})
+                    if not isinstance(inner, dict):
+                        raise UsageError(f"{option} {text}: {name!r} is not a map, so no value can be set in it")
+                inner[last] = scalar(value) if option == "--set" else value
+        return function(*args, payload=values, **kwargs)
+
+    return verb
+
+
+def scalar(text: str) -> Any:
+    """The value of a YAML scalar, read as in a playbook."""
+    from noetl.dsl.reader import resolve
+
+    if text[:1] in ("'", '"'):
+        return _quoted(text)
+    try:
+        return resolve(text)
+    except ValueError as error:
+        raise UsageError(f"--set: {error}; use --set-string for text") from None
+
+
+def _quoted(text: str) -> Any:
+    """The text between quotes; text that only begins with a quote is itself."""
+    import yaml
+
+    try:
+        events = list(yaml.parse(text, Loader=yaml.SafeLoader))
+    except yaml.YAMLError:
+        return text
+    scalars = [event for event in events if isinstance(event, yaml.ScalarEvent)]
+    return scalars[0].value if len(events) == 5 and len(scalars) == 1 else text
