@@ -6,6 +6,7 @@ the author, as they are and with odd values in them.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 import subprocess
@@ -41,7 +42,6 @@ HEAVY = frozenset(
 """Parts of the standard library that take long to import."""
 OK = "an ok outcome"
 MAX_CHARACTERS = 200
-"""How much of a long text is printed."""
 
 Examples = Sequence[Example]
 Check = Callable[[Tool, Examples], Iterator[str]]
@@ -159,7 +159,7 @@ def odd_inputs(tool: Tool, examples: Examples) -> Iterator[str]:
         for number, example in _short(examples)
         for description, variant in odd_variants(example)
     }
-    for call, outcome in zip(calls, call_all(tool, list(calls.values())), strict=True):
+    for call, outcome in zip(calls, asyncio.run(call_all(tool, list(calls.values()))), strict=True):
         if isinstance(outcome, Exception):
             yield f"{call}: raises {type(outcome).__name__}: {str(outcome)[:MAX_CHARACTERS]}"
             continue
@@ -174,27 +174,27 @@ def secrecy(tool: Tool, examples: Examples) -> Iterator[str]:
         for description, variant in [("", example), *odd_variants(example)] if example.secrets else ():
             lines: list[str] = []
             context = {**variant.context, "log": lambda stream, line, lines=lines: lines.append(line)}
-            (outcome,) = call_all(tool, [msgspec.structs.replace(variant, context=context)])
+            (outcome,) = asyncio.run(call_all(tool, [msgspec.structs.replace(variant, context=context)]))
             error = "" if isinstance(outcome, Outcome) and outcome.ok else str(outcome)
             visible = error + str(hiding(example.secrets)(lines))
-            halves = [half for secret in example.secrets for half in _halves(secret)]
-            if any(half in visible for half in halves):
+            halves = [(secret[: len(secret) // 2], secret[len(secret) // 2 :]) for secret in example.secrets]
+            if any(half in visible for pair in halves for half in pair):
                 yield f"example {number}{description}: shows a secret of its credential"
 
 
 def cancelling(tool: Tool, examples: Examples) -> Iterator[str]:
     """A cancelled call ends with CancelledError."""
     for number, example in enumerate(examples):
-        if example.lasts and (fault := cancel_call(tool, example)) is not None:
+        if example.lasts and (fault := asyncio.run(cancel_call(tool, example))) is not None:
             yield f"example {number} {fault}"
 
 
 def leftovers(tool: Tool, examples: Examples) -> Iterator[str]:
     """Calls leave no task, and after `close` no thread, process or open file."""
     for number, example in enumerate(examples):
-        leaked_tasks(tool, example)  # the first call may load what the process keeps
+        asyncio.run(leaked_tasks(tool, example))  # the first call may load what the process keeps
         before = resources()
-        tasks = leaked_tasks(tool, example)
+        tasks = asyncio.run(leaked_tasks(tool, example))
         yield from (f"example {number}: a task is left: {task}" for task in tasks)
         yield from (f"example {number}: {leftover}" for leftover in left_since(before))
 
@@ -204,9 +204,9 @@ def closing(tool: Tool, examples: Examples) -> Iterator[str]:
     if tool.close is None:
         return
     calls = {f"after example {number}": [example] for number, example in _short(examples)}
-    for moment, made in {"before any call": [], **calls}.items():
+    for moment, before in {"before any call": [], **calls}.items():
         try:
-            close_twice(tool, made)
+            asyncio.run(close_twice(tool, before))
         except Exception as error:  # any error is a fault
             yield f"`close`, called twice {moment}: {type(error).__name__}: {error}"
 
@@ -256,7 +256,7 @@ class ToolSuite:
 def _outcomes(tool: Tool, examples: Examples) -> Iterator[tuple[int, Outcome | Exception]]:
     """How the examples end, by their numbers."""
     short = dict(_short(examples))
-    return zip(short, call_all(tool, list(short.values())), strict=True)
+    return zip(short, asyncio.run(call_all(tool, list(short.values()))), strict=True)
 
 
 def _ending(outcome: Outcome) -> str:
@@ -305,7 +305,3 @@ def _is_plain(value: Any) -> bool:
         return bool(msgspec.json.decode(msgspec.json.encode(value)) == value)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
         return False
-
-
-def _halves(secret: str) -> tuple[str, str]:
-    return secret[: len(secret) // 2], secret[len(secret) // 2 :]

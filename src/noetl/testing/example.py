@@ -39,7 +39,6 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def secrets(self) -> list[str]:
-        """The texts of the credentials that must never be shown."""
         return [secret for secret in secrets_of(self.credentials) if len(secret) >= MIN_SECRET_LENGTH]
 
 
@@ -59,63 +58,47 @@ def odd_variants(example: Example) -> Iterator[tuple[str, Example]]:
 # -- making calls -----------------------------------------------------------------------------------------------------
 
 
-def call_all(tool: Tool, examples: Sequence[Example]) -> list[Ended]:
+async def call_all(tool: Tool, examples: Sequence[Example]) -> list[Ended]:
     """How the calls end, made one after the other in one event loop."""
-
-    async def main() -> list[Ended]:
-        try:
-            return [await _ended(tool, example) for example in examples]
-        finally:
-            await _close(tool)
-
-    return asyncio.run(main())
+    try:
+        return [await _ended(tool, example) for example in examples]
+    finally:
+        await _close(tool)
 
 
-def cancel_call(tool: Tool, example: Example) -> str | None:
+async def cancel_call(tool: Tool, example: Example) -> str | None:
     """What is wrong with how a cancelled call ends; None if nothing is."""
-
-    async def main() -> str | None:
-        call = asyncio.create_task(_call(tool, example))
-        await asyncio.wait([call], timeout=CANCEL_AFTER_SECONDS)
-        if call.done():
-            await _close(tool)
-            return f"does not last, or blocks the event loop: it ended with {call.exception() or call.result()}"
-        call.cancel()
-        await asyncio.wait([call], timeout=CANCELLED_WITHIN_SECONDS)
+    call = asyncio.create_task(_call(tool, example))
+    await asyncio.wait([call], timeout=CANCEL_AFTER_SECONDS)
+    if call.done():
         await _close(tool)
-        if not call.done():
-            return f"has not ended {CANCELLED_WITHIN_SECONDS:g} s after it was cancelled"
-        return None if call.cancelled() else "swallows CancelledError: let it pass"
-
-    return asyncio.run(main())
-
-
-def leaked_tasks(tool: Tool, example: Example) -> list[str]:
-    """Make a call in an event loop of its own, and close; the tasks that still run there."""
-
-    async def main() -> list[str]:
-        call = asyncio.create_task(_ended(tool, example))
-        await asyncio.wait([call], timeout=CANCEL_AFTER_SECONDS if example.lasts else None)
-        call.cancel()
-        with suppress(asyncio.CancelledError):
-            await call
-        await _close(tool)
-        return [str(task.get_coro()) for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-
-    return asyncio.run(main())
+        return f"does not last, or blocks the event loop: it ended with {call.exception() or call.result()}"
+    call.cancel()
+    await asyncio.wait([call], timeout=CANCELLED_WITHIN_SECONDS)
+    await _close(tool)
+    if not call.done():
+        return f"has not ended {CANCELLED_WITHIN_SECONDS:g} s after it was cancelled"
+    return None if call.cancelled() else "swallows CancelledError: let it pass"
 
 
-def close_twice(tool: Tool, examples: Sequence[Example]) -> None:
+async def leaked_tasks(tool: Tool, example: Example) -> list[str]:
+    """Make a call and close; the tasks that still run in the event loop."""
+    call = asyncio.create_task(_ended(tool, example))
+    await asyncio.wait([call], timeout=CANCEL_AFTER_SECONDS if example.lasts else None)
+    call.cancel()
+    with suppress(asyncio.CancelledError):
+        await call
+    await _close(tool)
+    return [str(task.get_coro()) for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+
+async def close_twice(tool: Tool, examples: Sequence[Example]) -> None:
     """Make calls, if any, and close two times; raises what `close` raises."""
-
-    async def main() -> None:
-        for example in examples:
-            await _ended(tool, example)
-        if tool.close is not None:
-            await tool.close()
-            await tool.close()
-
-    asyncio.run(main())
+    for example in examples:
+        await _ended(tool, example)
+    if tool.close is not None:
+        await tool.close()
+        await tool.close()
 
 
 async def _ended(tool: Tool, example: Example) -> Ended:

@@ -24,7 +24,14 @@ class Resources(NamedTuple):
 def resources() -> Resources:
     gc.collect()
     threads = frozenset(f"{thread.name} {thread.ident}" for thread in threading.enumerate())
-    return Resources(threads, frozenset(_children()), _files())
+    children, files = set(), {}
+    for task in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):
+            children |= {int(pid) for pid in task.read_text().split()}
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the descriptor that lists them is closed already
+            files[entry.name] = os.readlink(entry)
+    return Resources(threads, frozenset(children), files)
 
 
 def left_since(before: Resources) -> list[str]:
@@ -37,29 +44,10 @@ def left_since(before: Resources) -> list[str]:
 
 def _more(before: Resources, now: Resources) -> list[str]:
     leftovers = [f"a thread is left: {name}" for name in sorted(now.threads - before.threads)]
-    leftovers += [f"a process is left: {_command(pid)}" for pid in sorted(now.processes - before.processes)]
+    for pid in sorted(now.processes - before.processes):
+        command = ""
+        with suppress(OSError):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(bytes(1), b" ").decode(errors="replace")
+        leftovers.append(f"a process is left: {pid} {command}".rstrip())
     new = sorted(target for number, target in now.files.items() if before.files.get(number) != target)
     return leftovers + [f"a file is left open: {target}" for target in new]
-
-
-def _children() -> list[int]:
-    """The ids of live child processes."""
-    children = []
-    for task in Path("/proc/self/task").glob("*/children"):
-        with suppress(OSError):
-            children += [int(pid) for pid in task.read_text().split()]
-    return children
-
-
-def _files() -> dict[str, str]:
-    files = {}
-    for entry in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # the descriptor that lists them is closed already
-            files[entry.name] = os.readlink(entry)
-    return files
-
-
-def _command(pid: int) -> str:
-    with suppress(OSError):
-        return f"{pid} {Path(f'/proc/{pid}/cmdline').read_bytes().replace(bytes(1), b' ').decode(errors='replace')}"
-    return str(pid)

@@ -81,16 +81,13 @@ def run_playbook(
     `wait` is true: whenever nothing runs, the clock is set to the next of them. PlaybookInvalid if the playbook cannot
     run, TimeoutError if it takes longer than `seconds`.
     """
-    source = _source(playbook)
-    trial = _Trial(tools or {}, credentials or {}, SkippingClock(skips=not wait))
-    return asyncio.run(trial.run(source, dict(payload or {}), dict(ctx or {}), signals or {}, seconds))
-
-
-def _source(playbook: str | os.PathLike[str]) -> PlaybookSource:
     if isinstance(playbook, str) and "\n" in playbook:
         text = dedent(playbook).encode()
-        return PlaybookSource(str(Path(TEXT_NAME).absolute()), text, load(TEXT_NAME, text, KINDS))
-    return read(os.fspath(playbook))
+        source = PlaybookSource(str(Path(TEXT_NAME).absolute()), text, load(TEXT_NAME, text, KINDS))
+    else:
+        source = read(os.fspath(playbook))
+    trial = _Trial(tools or {}, credentials or {}, SkippingClock(skips=not wait))
+    return asyncio.run(trial.run(source, dict(payload or {}), dict(ctx or {}), signals or {}, seconds))
 
 
 class SkippingClock(SystemClock):
@@ -114,8 +111,12 @@ class _Trial:
         self.store, self.clock = InMemoryStore(), clock
         playbooks = LoadedPlaybooks(self.store)
         self.catalog = Catalog(playbooks)
-        open_credential = _safe(self.store, credentials).open
-        self.engine = Embedded(playbooks, _WithFakes(tools), clock, self.catalog.find, open_credential=open_credential)
+        key = os.urandom(KEY_BYTES).hex()
+        safe = Safe(self.store.credentials, MasterKeySource(MasterKeySettings(key=key, file="")))
+        for name, fields in credentials.items():
+            plain = {field: value for field, value in fields.items() if field != "kind"}
+            safe.put(name, str(fields.get("kind", "")), plain, now=time.time())
+        self.engine = Embedded(playbooks, _WithFakes(tools), clock, self.catalog.find, open_credential=safe.open)
 
     async def run(
         self,
@@ -134,16 +135,13 @@ class _Trial:
                 await self.engine.start(execution, digest, payload, ctx)
                 for number, (name, content) in enumerate(signals.items()):
                     await self.engine.runtime.committer.handle(execution, Signal(name, f"test-{number}", content))
-                return self._finished(await self._driven(execution), source)
+                skipping = asyncio.create_task(self._skip_waits())
+                try:
+                    return self._finished(await self.engine.drive(execution), source)
+                finally:
+                    skipping.cancel()
         finally:
             await self.engine.close()
-
-    async def _driven(self, execution: str) -> Execution:
-        skipping = asyncio.create_task(self._skip_waits())
-        try:
-            return await self.engine.drive(execution)
-        finally:
-            skipping.cancel()
 
     async def _skip_waits(self) -> None:
         """Whenever nothing runs, set the clock to the next timer."""
@@ -184,16 +182,6 @@ class _Trial:
         return value
 
 
-def _safe(store: InMemoryStore, credentials: Credentials) -> Safe:
-    """The credentials of the test, sealed with a random key."""
-    key = os.urandom(KEY_BYTES).hex()
-    safe = Safe(store.credentials, MasterKeySource(MasterKeySettings(key=key, file="")))
-    for name, fields in credentials.items():
-        plain = {field: value for field, value in fields.items() if field != "kind"}
-        safe.put(name, str(fields.get("kind", "")), plain, now=time.time())
-    return safe
-
-
 class _WithFakes(Registry):
     def __init__(self, tools: Mapping[str, Fake]) -> None:
         super().__init__()
@@ -203,14 +191,14 @@ class _WithFakes(Registry):
         return KINDS.get(name)
 
     def runner(self, name: str) -> Run | None:
-        return _run_of(self.tools[name]) if name in self.tools else super().runner(name)
+        if name not in self.tools:
+            return super().runner(name)
+        fake = self.tools[name]
 
+        async def run(inputs: Any, context: Context) -> Outcome:
+            if isinstance(fake, Outcome):
+                return fake
+            outcome = fake(inputs, context)
+            return await outcome if inspect.isawaitable(outcome) else outcome
 
-def _run_of(fake: Fake) -> Run:
-    async def run(inputs: Any, context: Context) -> Outcome:
-        if isinstance(fake, Outcome):
-            return fake
-        outcome = fake(inputs, context)
-        return await outcome if inspect.isawaitable(outcome) else outcome
-
-    return run
+        return run

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from noetl.errors import NotFound, TemplateError
+from noetl.keychain.redact import LONGEST, Redactor
+from noetl.keychain.secret_forms import SHORTEST
 from noetl.model.kind import Kind
 from noetl.model.outcome import Failure, Outcome, failed
 from noetl.pipeline.bound import bound_inputs
 from noetl.tools.base import Context, Redact, Run
 from noetl.tools.registry import BUILTIN, GROUP
 
-HIDDEN = "***"
 PLAIN_FIELDS = frozenset(
     ["kind", "header", "query", "username", "user", "host", "database", "token_url", "client_id", "scope"]
 )
@@ -26,31 +27,27 @@ Credentials = Mapping[str, Mapping[str, Any]]
 
 
 class Tool(NamedTuple):
-    """A tool kind and what its module offers."""
+    """A tool kind, and the functions and the name of its module."""
 
     kind: Kind
     run: Run
     close: Callable[[], Awaitable[None]] | None
     home: str
-    """The name of its module."""
 
 
 def tool_of(subject: Any) -> Tool:
     """The tool of an installed kind, of a module, or of an object that has `KIND` and `run`."""
-    module = _module(subject) if isinstance(subject, str) else subject
+    module = subject
+    if isinstance(subject, str):
+        entries = entry_points(group=GROUP, name=subject)
+        if subject not in BUILTIN and not entries:
+            raise NotFound(f"no tool kind {subject!r} is installed: `noetl tools` lists them")
+        module = import_module(BUILTIN[subject]) if subject in BUILTIN else next(iter(entries)).load()
     kind, run = getattr(module, "KIND", None), getattr(module, "run", None)
     if not isinstance(kind, Kind) or run is None:
         raise TypeError(f"{subject!r} is not a tool: it needs a `KIND` and an `async def run(inputs, context)`")
     home = getattr(module, "__spec__", None)
     return Tool(kind, run, getattr(module, "close", None), home.name if home else module.__module__)
-
-
-def _module(name: str) -> Any:
-    if name in BUILTIN:
-        return import_module(BUILTIN[name])
-    for entry in entry_points(group=GROUP, name=name):
-        return entry.load()
-    raise NotFound(f"no tool kind {name!r} is installed: `noetl tools` lists them")
 
 
 def call_tool(
@@ -81,7 +78,8 @@ async def calling(tool: Tool, inputs: Mapping[str, Any], context: Context) -> Ou
             return failed("input", f"{tool.kind.name}: exactly one of {', '.join(group)} is needed")
     try:
         typed = msgspec.convert(inputs, tool.kind.inputs, strict=False)
-        bound = context.bound or _bound(tool.kind, inputs, context.args)
+        scope = {**context.args, "args": context.args}
+        bound = context.bound or {path: bind(scope) for path, bind in bound_inputs(tool.kind, inputs).items()}
     except msgspec.ValidationError as error:
         return failed("input", f"{tool.kind.name}: {error}")
     except TemplateError as error:
@@ -140,29 +138,5 @@ def _texts(value: Any) -> list[str]:
 
 
 def hiding(secrets: list[str]) -> Redact:
-    """Hides these texts in a value of any plain type, except those that are too short to be a secret."""
-    long = sorted({secret for secret in secrets if len(secret) >= 6}, key=len, reverse=True)
-
-    def redact(value: Any, /) -> Any:
-        match value:
-            case str():
-                for secret in long:
-                    value = value.replace(secret, HIDDEN)
-                return value
-            case bytes():
-                for secret in long:
-                    value = value.replace(secret.encode(), HIDDEN.encode())
-                return value
-            case dict():
-                return {redact(key): redact(item) for key, item in value.items()}
-            case list():
-                return [redact(item) for item in value]
-        return value
-
-    return redact
-
-
-def _bound(kind: Kind, inputs: Mapping[str, Any], args: Mapping[str, Any]) -> dict[str, Any]:
-    """SQL and commands with their templates bound. Templates see `args`, and each of them by its name."""
-    scope = {**args, "args": args}
-    return {path: bind(scope) for path, bind in bound_inputs(kind, inputs).items()}
+    """Hides these texts as a worker does, except those that are too short or too long to be a secret."""
+    return Redactor(secret for secret in secrets if SHORTEST <= len(secret.strip()) <= LONGEST).redact
