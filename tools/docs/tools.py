@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from noetl.tools.registry import BUILTIN, builtin
 from tools.docs.markdown import code, codes, fence, page, sentence, table
 
 EXAMPLES = Path(__file__).parents[2] / "tests" / "kinds"
+BEHAVIOUR: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 RESULT = {
     "data": "its body, `data`",
     "rows": "its rows, `rows`",
@@ -55,6 +57,7 @@ def _kind(kind: Kind) -> str:
         kind.name,
         sentence(kind.summary),
         "\n".join(f"- {fact}" for fact in _facts(kind)),
+        *(["## Behaviour", BEHAVIOUR[kind.name]] if kind.name in BEHAVIOUR else []),
         "## Inputs",
         table(["Input", "Type", "Required", "Default", "Meaning"], map(_row, rows(kind))),
         "An input may be a template, unless this page says that it is never rendered. Set defaults for all tasks of "

@@ -1,15 +1,18 @@
-"""One connection of the driver. Once it is lost it stays lost: a request is never sent twice without the caller's
-knowledge."""
+"""Connections of the driver, and the pool that calls of the tool kind share: one per event loop, servers and login.
+
+A connection that is lost stays lost: a request is never sent twice without the caller's knowledge.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from asyncio import Future, Task
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from asyncio import AbstractEventLoop, Future, Task
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from noetl.addresses import check_host
 from noetl.model.outcome import Failure
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
+POOL_SIZE = 32
+"""Connections kept open for an event loop."""
+MAX_BACKOFF_SECONDS = 2.0
 MISSING_SIGNER = "`creds` need a package that is not installed: pip install nkeys"
 INVALID_SERVER = "a server must be an address such as nats://host:4222"
 PERMISSION_ERROR = r"(?i)permissions violation for .*?\"(.*?)\""
@@ -41,14 +47,10 @@ class ClientConnection:
         self.login, self.options, self.on_denied = login, options or {}, on_denied
         self.client: Client = Client()
         self.ended = asyncio.Event()
-        self._waiting: dict[Future[None], str] = {}
+        self.waiting: dict[Future[None], str] = {}
         """A future that fails with the connection, and the subject or bucket, of each waiting operation."""
         self._last_error: Exception | None = None
         """The driver itself only reports that no server is left."""
-
-    @property
-    def idle(self) -> bool:
-        return not self._waiting
 
     async def connect(self) -> None:
         """Try each server once; Failure with the error of the last one."""
@@ -110,7 +112,7 @@ class ClientConnection:
             self.on_denied(message)
             self._fail(Failure("auth", message))
             return
-        for future, name in self._waiting.items():
+        for future, name in self.waiting.items():
             if not future.done() and _concerns(denied[1], name):
                 message = f"NATS denies access to {name!r}: the login has no permission for it"
                 future.set_exception(Failure("auth", message))
@@ -121,7 +123,7 @@ class ClientConnection:
         self.ended.set()
 
     def _fail(self, failure: Failure) -> None:
-        for future in self._waiting:
+        for future in self.waiting:
             if not future.done():
                 future.set_exception(failure)
 
@@ -129,7 +131,7 @@ class ClientConnection:
         """The result of an operation on a subject or bucket; Failure if the connection breaks, or the server denies
         access to it."""
         broken: Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[broken] = name
+        self.waiting[broken] = name
         task = asyncio.ensure_future(operation)
         try:
             await asyncio.wait((task, broken), return_when=asyncio.FIRST_COMPLETED)
@@ -137,7 +139,7 @@ class ClientConnection:
                 broken.result()
             return task.result()
         finally:
-            del self._waiting[broken]
+            del self.waiting[broken]
             broken.cancel()
             task.cancel()
             await asyncio.wait((task,), timeout=CONNECT_SECONDS)
@@ -180,3 +182,74 @@ def _connect_failure(login: NatsSettings, error: Exception) -> Failure:
     if isinstance(error, TimeoutError):
         text = f"no response within {CONNECT_SECONDS:g} seconds"
     return Failure("connect", f"no connection to NATS at {addresses(login)}: {text}", retryable=True)
+
+
+# -- the pool ---------------------------------------------------------------------------------------------------------
+
+Opening = Task[ClientConnection]
+"""A connection, or the attempt to open it: calls that arrive meanwhile wait for the same one."""
+
+_POOL: WeakKeyDictionary[AbstractEventLoop, dict[NatsSettings, Opening]] = WeakKeyDictionary()
+
+
+@asynccontextmanager
+async def open_connection(login: NatsSettings, retries: int) -> AsyncIterator[ClientConnection]:
+    """A connection of its own, for operations that read a stream of messages: one that is abandoned halfway can only
+    be ended by closing the connection."""
+    connection = await _connect(login, retries)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def shared_connection(login: NatsSettings, retries: int) -> AsyncIterator[ClientConnection]:
+    pool = _POOL.setdefault(asyncio.get_running_loop(), {})
+    opening = pool.pop(login, None)
+    if opening is not None and opening.done() and not _usable(opening):
+        await _close(opening)
+        opening = pool.pop(login, None)  # another call may have opened one meanwhile
+    if opening is None:
+        opening = asyncio.ensure_future(_connect(login, retries))
+        opening.add_done_callback(_usable)
+    pool[login] = opening
+    # Close those above the limit that were not used for the longest time, unless a call waits on them.
+    for other, open_task in list(pool.items())[:-POOL_SIZE]:
+        if open_task.done() and not (_usable(open_task) and open_task.result().waiting):
+            del pool[other]
+            await _close(open_task)
+    yield await asyncio.shield(opening)
+
+
+async def _connect(login: NatsSettings, retries: int) -> ClientConnection:
+    for attempt in range(retries + 1):
+        connection = ClientConnection(login)
+        try:
+            await connection.connect()
+            return connection
+        except Failure as failure:
+            error = failure.outcome.error
+            if error is None or not error.retryable or attempt == retries:
+                raise
+        except BaseException:
+            await connection.close()
+            raise
+        await asyncio.sleep(min(0.1 * 2**attempt, MAX_BACKOFF_SECONDS))
+    raise AssertionError("unreachable")
+
+
+def _usable(opening: Opening) -> bool:
+    return not opening.cancelled() and opening.exception() is None and not opening.result().ended.is_set()
+
+
+async def _close(opening: Opening) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        await opening.result().close()
+
+
+async def close_pool() -> None:
+    for opening in _POOL.pop(asyncio.get_running_loop(), {}).values():
+        opening.cancel()
+        await asyncio.wait((opening,))
+        await _close(opening)

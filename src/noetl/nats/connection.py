@@ -36,8 +36,6 @@ WriteLog = Callable[[Level, str], None]
 
 
 class NatsConnection:
-    """Keeps a connection open while `run` runs."""
-
     def __init__(self, settings: NatsSettings, log: WriteLog) -> None:
         try:
             import nats.js.errors  # noqa: F401 - is the driver installed?
@@ -45,9 +43,7 @@ class NatsConnection:
             raise UsageError("NATS needs a driver that is not installed: pip install 'noetl-engine[nats]'") from None
         self.settings, self._log = settings, log
         self.on_connect: list[Callable[[], Awaitable[None]]] = []
-        """Called after each connect."""
         self.attempted = asyncio.Event()
-        """Set after the first attempt to connect."""
         self._connection: ClientConnection | None = None
         self._error: str | None = "not connected yet"
         self._error_logged = False
@@ -61,7 +57,6 @@ class NatsConnection:
         return self._connection.client
 
     def status(self) -> str:
-        """`ok`, or the error."""
         return self._error or "ok"
 
     async def jetstream(self, name: str, operation: Callable[[JetStreamContext], Coroutine[Any, Any, T]]) -> T:
@@ -88,7 +83,6 @@ class NatsConnection:
         return NatsUnavailable(f"NATS at {addresses(self.settings)}: {self._error}")
 
     async def run(self) -> None:
-        """Connect, and reconnect, until cancelled."""
         clock, delay = asyncio.get_running_loop().time, MIN_RECONNECT_SECONDS
         while True:
             started = clock()

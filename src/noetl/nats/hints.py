@@ -30,8 +30,6 @@ OnHint = Callable[[str], Awaitable[bool]]
 
 
 class ReadyHints:
-    """Publishes and receives hints."""
-
     def __init__(self, connection: NatsConnection) -> None:
         self.connection = connection
         self._unpublished: set[str] = set()
@@ -43,7 +41,6 @@ class ReadyHints:
         connection.on_connect.append(self._resubscribe)
 
     def publish(self, pool: str) -> None:
-        """Announce ready work of the pool."""
         self._unpublished.add(pool)
         if self._publishing is None or self._publishing.done():
             self._publishing = self._start(self._publish())
@@ -66,17 +63,14 @@ class ReadyHints:
         async def receive(message: Any) -> None:
             on_hint = self._handlers.get(pool)
             if on_hint is None or not await on_hint(pool):  # no worker waits here: let the broker choose another server
-                await self._unsubscribe(pool)
+                self._handlers.pop(pool, None)
+                if (subscription := self._subscriptions.pop(pool, None)) is not None:
+                    with _unavailable_ignored():
+                        await subscription.unsubscribe()
                 self.publish(pool)
 
         with _unavailable_ignored():
             self._subscriptions[pool] = await self.connection.client.subscribe(subject(pool), GROUP, receive)
-
-    async def _unsubscribe(self, pool: str) -> None:
-        self._handlers.pop(pool, None)
-        if (subscription := self._subscriptions.pop(pool, None)) is not None:
-            with _unavailable_ignored():
-                await subscription.unsubscribe()
 
     async def _resubscribe(self) -> None:
         for pool in list(self._handlers):

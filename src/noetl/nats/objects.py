@@ -8,6 +8,7 @@ after a month. An object is named by the hash of its content; one that exists is
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
+from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ from noetl.nats.connection import NatsConnection
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
-    from nats.js.object_store import ObjectStore
 
 TTL_SECONDS = 30 * 24 * 3600.0
 
@@ -27,16 +27,18 @@ class ObjectBuckets:
         self.connection = connection
 
     async def put(self, bucket: str, key: str, content: bytes) -> None:
-        from nats.js.errors import ObjectNotFoundError
+        from nats.js.errors import NotFoundError
 
         async def operation(jetstream: JetStreamContext) -> None:
-            objects = await _open(jetstream, bucket)
-            digest = f"SHA-256={urlsafe_b64encode(sha256(content).digest()).decode()}"
             try:
+                objects = await jetstream.object_store(bucket)
+            except NotFoundError:
+                description = "noetl: results, by the hash of their content"
+                objects = await jetstream.create_object_store(bucket, description=description, ttl=TTL_SECONDS)
+            digest = f"SHA-256={urlsafe_b64encode(sha256(content).digest()).decode()}"
+            with suppress(NotFoundError):
                 if (await objects.get_info(key)).digest == digest:
                     return
-            except ObjectNotFoundError:
-                pass
             await objects.put(key, content)
 
         await self.connection.attempted.wait()
@@ -67,14 +69,3 @@ class ObjectBuckets:
         await self.connection.attempted.wait()
         content = await self.connection.jetstream(bucket, operation)
         return content if content is not None and sha256(content).hexdigest() == key else None
-
-
-async def _open(jetstream: JetStreamContext, bucket: str) -> ObjectStore:
-    """The bucket, created if it is missing; an existing one is used as it is."""
-    from nats.js.errors import NotFoundError
-
-    try:
-        return await jetstream.object_store(bucket)
-    except NotFoundError:
-        description = "noetl: results, by the hash of their content"
-        return await jetstream.create_object_store(bucket, description=description, ttl=TTL_SECONDS)

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from noetl.durable import sync
 from noetl.errors import NoetlError
 from noetl.reference import Reference
-from noetl.tools.object_store.errors import driver_failure
+from noetl.tools.object_store.run import driver_failure
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -1,13 +1,4 @@
-"""kind: duckdb. SQL on DuckDB, in memory or in a file, over Parquet, CSV and JSON.
-
-Statements can access the files and folders that `paths` declares and nothing else: no other file, no network, no
-extension. Relative paths start in the working folder of the worker. Several statements are one transaction, unless they
-contain `BEGIN`. Templates become parameters wherever DuckDB accepts one, and literals elsewhere.
-
-In the result decimals, dates, times, UUIDs, intervals and whole numbers above 64 bits are text, JSON columns, lists,
-structs and maps are values, and a BLOB is binary content. `outcome.duckdb.code` is DuckDB's name of the error, such as
-`Constraint`, or null. A file that another process has open gives a `connect` error, retryable.
-"""
+"""kind: duckdb. SQL on DuckDB, in memory or in a file, over Parquet, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -38,9 +29,7 @@ KIND = sql_kind("duckdb", "DuckDB", Inputs, outcome="duckdb")
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
     try:
-        import duckdb  # noqa: F401
+        from noetl.tools.rows.duckdb_call import call
     except ImportError:
         return missing_driver("duckdb", "duckdb")
-    from noetl.tools.rows.duckdb_call import call
-
     return await call(inputs, context)

@@ -1,9 +1,4 @@
-"""kind: http. One HTTP request.
-
-A text body is `data` as text, JSON as a value, and any other body as binary content, which is kept by reference;
-`outcome.http.encoding` says which of the three it was: `text`, `json` or `binary`. Messages and `error.details` contain
-neither the query string nor a credential that was sent.
-"""
+"""kind: http. One HTTP request."""
 
 from __future__ import annotations
 

@@ -1,19 +1,4 @@
-"""kind: nats. Messages, keys and objects on a NATS server.
-
-Text is sent as it is, bytes as they are, any other value as JSON. `format` says how a response is decoded. NATS stores
-no media type, so by default (`auto`) the content decides: a JSON object or array is a value, other text is text ("007"
-stays "007"), and content that is not UTF-8 is bytes.
-
-A message that a stream confirms, and a key that is written, carry the action id as `Nats-Msg-Id`: the server accepts
-each once within its window for duplicates, however often a call is repeated after a crash.
-
-Fields of a credential: `servers` (or `url`), and `user` with `password`, `token`, or `creds`, which is the text of a
-.creds file.
-
-Calls with the same servers and credential share a connection. When it breaks, the calls that wait on it fail at once
-(`connect`), and the next call opens another. Operations that read a stream of messages (objects, lists of keys) have a
-connection of their own.
-"""
+"""kind: nats. Messages, keys and objects on a NATS server."""
 
 from __future__ import annotations
 
@@ -31,7 +16,6 @@ from noetl.tools.fields import Auth
 KEY = r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*"
 NAME = r"[-_a-zA-Z0-9]+"
 SUBJECT = r"[^\s.*>]+(\.[^\s.*>]+)*"
-HEADER_NAME, CONTROL = r"[!-9;-~]+", r"[\x00-\x1f\x7f]"
 
 USES: dict[str, set[str]] = {
     "publish": {"subject", "data", "headers", "stream"},
@@ -93,11 +77,9 @@ KIND = Kind(
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
     try:
-        import nats.js.errors  # noqa: F401 - is the driver installed?
+        from noetl.tools.nats_operations import perform
     except ImportError:
         return missing_driver(KIND.name, "nats")
-    from noetl.tools.nats_operations import perform
-
     try:
         _check(inputs)
         fields = {} if inputs.auth is None else await context.credential(inputs.auth)
@@ -107,9 +89,9 @@ async def run(inputs: Inputs, context: Context) -> Outcome:
 
 
 async def close() -> None:
-    from noetl.nats.pool import close
+    from noetl.nats.client import close_pool
 
-    await close()
+    await close_pool()
 
 
 def _check(inputs: Inputs) -> None:
@@ -126,20 +108,14 @@ def _check(inputs: Inputs) -> None:
         raise Failure("input", f"operation {operation} needs `data`")
     if operation == "object_put" and (inputs.data is UNSET) == (inputs.file is None):
         raise Failure("input", "operation object_put needs either `data` or `file`")
-    _check_names(inputs)
-
-
-def _check_names(inputs: Inputs) -> None:
-    """Names become parts of subjects, where a space or a wildcard would have a meaning."""
-    patterns = [("subject", SUBJECT), ("stream", NAME), ("bucket", NAME)]
-    if inputs.operation.startswith("kv_"):
-        patterns.append(("key", KEY))
-    for name, pattern in patterns:
+    # Names become parts of subjects, where a space or a wildcard would have a meaning.
+    patterns = {"subject": SUBJECT, "stream": NAME, "bucket": NAME, "key": KEY if "kv_" in operation else r"(?s).*"}
+    for name, pattern in patterns.items():
         value = getattr(inputs, name)
         if value is not None and not re.fullmatch(pattern, value):
             raise Failure("input", f"{value!r} cannot be a `{name}`")
     for name, value in inputs.headers.items():
-        if not re.fullmatch(HEADER_NAME, name) or re.search(CONTROL, value):
+        if not re.fullmatch(r"[!-9;-~]+", name) or re.search(r"[\x00-\x1f\x7f]", value):
             raise Failure("input", f"{name!r} cannot be a header: names are one word, values one line")
 
 

@@ -15,8 +15,7 @@ from nats.aio.client import Client
 from nats.js import errors as stream_errors
 
 from noetl.model.outcome import Failure, Outcome
-from noetl.nats.client import error_text
-from noetl.nats.pool import open_connection, shared_connection
+from noetl.nats.client import error_text, open_connection, shared_connection
 from noetl.settings import NatsSettings
 from noetl.tools.base import Context
 from noetl.tools.nats import Inputs
@@ -198,8 +197,7 @@ class Operation:
         return _done({"objects": sorted(objects, key=lambda entry: str(entry["key"])), "count": len(objects)})
 
 
-class WrongRevision(Failure):
-    """The key has another revision than the author expects."""
+class WrongRevision(Failure): ...
 
 
 def _done(result: Any, **extra: Any) -> Outcome:
@@ -223,7 +221,6 @@ async def _flush(client: Client) -> None:
 
 
 def _decode(content: bytes, form: str) -> Any:
-    """A response by the rule of the kind's description."""
     if form == "bytes":
         return content
     if form == "json" or (form == "auto" and content.lstrip()[:1] in (b"{", b"[")):
@@ -240,31 +237,31 @@ def _decode(content: bytes, form: str) -> Any:
         return content
 
 
+FAILURES: list[tuple[type[Exception], str, str, bool]] = [
+    (errors.NoRespondersError, "not_found", "no responder is subscribed", True),
+    (stream_errors.NoStreamResponseError, "not_found", "no stream has this subject", False),
+    (stream_errors.BucketNotFoundError, "not_found", "the bucket does not exist", False),
+    (stream_errors.ServiceUnavailableError, "connect", "JetStream is unavailable: {}", True),
+    (stream_errors.ServerError, "connect", "JetStream is unavailable: {}", True),
+    (stream_errors.NotFoundError, "not_found", "not found", False),
+    (
+        errors.MaxPayloadError,
+        "too_large",
+        "the message is above the limit of the server: use `object_put`",
+        False,
+    ),
+    (errors.TimeoutError, "timeout", f"no response within {RESPONSE_SECONDS:g} seconds", True),
+    (stream_errors.Error, "input", "{}", False),
+    (Exception, "connect", "{}", True),
+]
+"""The first that matches an error: its kind, the reason in the message, and whether it is retryable."""
+
+
 def _failure(error: Exception, subject: str) -> Failure:
     """The failure of an operation on a subject, bucket or key, which the message names."""
     code = getattr(error, "err_code", None)
-    text = error_text(error)
-    retryable = False
-    match error:
-        case errors.NoRespondersError():
-            kind, reason, retryable = "not_found", "no responder is subscribed", True
-        case stream_errors.NoStreamResponseError():
-            kind, reason = "not_found", "no stream has this subject"
-        case stream_errors.BucketNotFoundError():
-            kind, reason = "not_found", "the bucket does not exist"
-        case stream_errors.ServiceUnavailableError() | stream_errors.ServerError():
-            kind, reason, retryable = "connect", f"JetStream is unavailable: {text}", True
-        case stream_errors.NotFoundError():
-            kind, reason = "not_found", "not found"
-        case errors.MaxPayloadError():
-            kind, reason = "too_large", "the message is larger than the server allows: use `operation: object_put`"
-        case errors.TimeoutError():
-            kind, reason, retryable = "timeout", f"no response within {RESPONSE_SECONDS:g} seconds", True
-        case stream_errors.APIError() if code == WRONG_STREAM:
-            kind, reason = "input", f"the subject belongs to another stream: {text}"
-        case stream_errors.Error():
-            kind, reason = "input", text
-        case _:
-            kind, reason, retryable = "connect", text, True
+    kind, reason, retryable = next(row[1:] for row in FAILURES if isinstance(error, row[0]))
+    if code == WRONG_STREAM:
+        reason = "the subject belongs to another stream: {}"
     extra = {"nats": {"code": code, "conflict": False}}
-    return Failure(kind, f"{subject}: {reason}", retryable=retryable, extra=extra)
+    return Failure(kind, f"{subject}: {reason.format(error_text(error))}", retryable=retryable, extra=extra)

@@ -1,12 +1,4 @@
-"""kind: object. Objects in whichever store a URL names: S3, Google Cloud Storage, Azure, a folder of the worker.
-
-A path in the URL is a folder that all keys are in. Fields of a credential, by store: `s3://` those of `kind: s3`;
-`gs://` those of `kind: gcs`; `az://` `account_name` with `account_key`, `sas_key`, `token`, or `client_id`,
-`client_secret` and `tenant_id`. Each may have `endpoint`, and `anonymous: true` in place of keys. Without `auth` the
-worker's own identity is used. Files need none; no key leads out of the folder.
-
-`memory://` keeps objects in the worker's own memory until it ends, for trying a playbook out.
-"""
+"""kind: object. Objects in whichever store a URL names: S3, Google Cloud Storage, Azure, a folder of the worker."""
 
 from __future__ import annotations
 
@@ -16,7 +8,7 @@ from msgspec import Meta
 
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context
-from noetl.tools.object_store import ObjectInputs, close, object_kind, run_operation
+from noetl.tools.object_store.run import ObjectInputs, close, object_kind, run_operation
 
 __all__ = ["KIND", "Inputs", "close", "run"]
 

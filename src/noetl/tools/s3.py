@@ -1,9 +1,4 @@
-"""kind: s3. Objects in Amazon S3, or in a store that speaks its protocol.
-
-Fields of a credential: `access_key_id`, `secret_access_key`, `session_token`, and `region` and `endpoint` where the
-task names none; or `anonymous: true` for a public bucket. Without `auth` the worker's own identity signs: the `AWS_*`
-variables of its environment, or the role of its machine.
-"""
+"""kind: s3. Objects in Amazon S3, or in a store that speaks its protocol."""
 
 from __future__ import annotations
 
@@ -14,7 +9,7 @@ from msgspec import Meta
 from noetl.model.outcome import Outcome
 from noetl.tools.base import Context
 from noetl.tools.fields import Bucket
-from noetl.tools.object_store import ObjectInputs, StoreAddress, close, object_kind, run_operation
+from noetl.tools.object_store.run import ObjectInputs, StoreAddress, close, object_kind, run_operation
 
 __all__ = ["KIND", "Inputs", "close", "run"]
 

@@ -1,26 +1,14 @@
-"""kind: secrets. Fetches a secret as a handle; its value never reaches the log.
-
-The secret is looked up at its provider, so that a missing one fails here and not where it is used. The result has a
-handle for each field: those that `map` names, or one `value`. A handle is opened where it stands in an input of a later
-task; everywhere else it stays a handle. Opening asks the provider again, so a handle of the newest version gives what
-is newest then.
-
-Providers sign in with `auth`, a keychain entry, or with what the environment of the worker has for them. `env` and
-`file` read variables and files of the worker.
-"""
+"""kind: secrets. Fetches a secret as a handle; its value never reaches the log."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from noetl.model.kind import Kind
 from noetl.model.outcome import Failure, Outcome, failed
 from noetl.tools.base import Context
-
-if TYPE_CHECKING:
-    from noetl.reference import Reference
 
 
 class Inputs(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -46,18 +34,14 @@ KIND = Kind(
     timeout=60,
 )
 
-VERSIONED = ("google", "aws", "vault")
-
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
     if context.keychain is None:
         return failed("auth", "secrets: this worker has no keychain")
-    if inputs.version is not None and inputs.provider not in VERSIONED:
+    if inputs.version is not None and inputs.provider not in ("google", "aws", "vault"):
         return failed("input", f"secrets: {inputs.provider} has no versions; leave `version` out")
     try:
-        handles: dict[str, Reference] = await context.keychain.handles(
-            inputs.provider, inputs.key, inputs.version, inputs.map, inputs.auth
-        )
+        handles = await context.keychain.handles(inputs.provider, inputs.key, inputs.version, inputs.map, inputs.auth)
     except Failure as failure:
         return failure.outcome
     return Outcome(result=handles)

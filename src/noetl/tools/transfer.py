@@ -1,17 +1,8 @@
-"""kind: transfer. Copies rows between databases, files and HTTP, in batches.
-
-Each pair uses its fastest method, mostly COPY, and memory does not grow with the number of rows. A database target is
-written in one transaction: all rows or none. A file is written under another name and renamed at the end. Over HTTP
-each batch is a request of its own with an `Idempotency-Key`, and cannot be rolled back.
-
-A missing table is created with the types of the source. Types that the target does not have become JSON or text. A row
-has at most 16 MiB. `replace` empties the table in the same transaction; `upsert` needs a `key` with a unique index,
-which a created table gets. Types of CSV and JSON columns are inferred from all values: `007` stays text. The result is
-`{rows, batches, duration_ms, source, target}`, with `bytes` for a file.
-"""
+"""kind: transfer. Copies rows between databases, files and HTTP, in batches."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -26,7 +17,7 @@ from noetl.tools.fields import Auth, Scalar
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from noetl.tools.rows.transfer_job import TransferJob
+    from noetl.tools.rows.transfer_job import Transfer
 
 EndpointKind = Literal["postgres", "duckdb", "snowflake", "http", "file"]
 Format = Literal["csv", "json", "jsonl", "parquet"]
@@ -103,18 +94,18 @@ DRIVERS = {"duckdb": "duckdb", "postgres": "psycopg", "snowflake": "snowflake.co
 
 
 async def run(inputs: Inputs, context: Context) -> Outcome:
-    from noetl.tools.rows.blocking import in_thread
-
     for kind in ("duckdb", inputs.source.kind, inputs.target.kind):  # every transfer needs DuckDB
         try:
             if kind in DRIVERS:
                 import_module(DRIVERS[kind])
         except ImportError:
             return missing_driver("transfer", kind)
+    from noetl.tools.rows.blocking import in_thread
+
     try:
         _check(inputs)
-        job = await _job(inputs, context)
-        return Outcome(result=await in_thread(job.run))
+        transfer = await _transfer(inputs, context)
+        return Outcome(result=await in_thread(transfer.run))
     except Failure as failure:
         return failure.outcome
 
@@ -143,61 +134,38 @@ def _check(inputs: Inputs) -> None:
         raise Failure("input", "http only appends rows: leave `mode` out")
 
 
-async def _job(inputs: Inputs, context: Context) -> TransferJob:
-    """The transfer with everything that only the event loop can provide."""
+async def _transfer(inputs: Inputs, context: Context) -> Transfer:
     import asyncio
 
-    from noetl.tools.rows.transfer_job import TransferJob
+    from noetl.tools.rows.staged_endpoints import rows_of
+    from noetl.tools.rows.transfer_job import Transfer
 
-    loop = asyncio.get_running_loop()
+    source, target, loop = inputs.source, inputs.target, asyncio.get_running_loop()
 
     def log(line: str) -> None:
         loop.call_soon_threadsafe(context.log, "progress", line)
 
+    async def request(endpoint: Source | Target, headers: Mapping[str, Scalar], **body: Any) -> Any:
+        """The body of the response; Failure if the request fails."""
+        call = http.Inputs(url=endpoint.url or "", headers={**headers}, auth=endpoint.auth, **body)
+        outcome = await http.run(call, context)
+        if (error := outcome.error) is not None:
+            raise Failure(error.kind, error.message, retryable=error.retryable, extra=outcome.extra, **error.details)
+        return outcome.result["data"]
+
     def send(batch: list[dict[str, Any]], number: int) -> Future[None]:
-        return asyncio.run_coroutine_threadsafe(_send(inputs.target, batch, number, context), loop)
+        headers = {"Idempotency-Key": f"{context.idempotency_key}.{number}", **target.headers}
+        sending = request(target, headers, method=target.method, json=batch)
+        return asyncio.run_coroutine_threadsafe(sending, loop)
 
-    return TransferJob(
-        inputs=inputs,
-        sql=context.bound.get("source.query"),
-        source_auth=await _auth(inputs.source, context),
-        target_auth=await _auth(inputs.target, context),
-        response_rows=await _response_rows(inputs.source, context) if inputs.source.kind == "http" else [],
-        send=send,
-        log=log,
-    )
+    async def auth(endpoint: Source | Target) -> Any:
+        """A connection string for postgres, the fields of the credential for snowflake."""
+        if endpoint.kind == "postgres":
+            from noetl.tools.postgres_client.connections import conninfo_of
 
+            return await conninfo_of(postgres.Inputs(auth=endpoint.auth), context)
+        return await context.credential(endpoint.auth or "snowflake") if endpoint.kind == "snowflake" else None
 
-async def _auth(endpoint: Source | Target, context: Context) -> Any:
-    """A connection string for postgres, the fields of the credential for snowflake."""
-    if endpoint.kind == "postgres":
-        from noetl.tools.postgres_client.connections import conninfo_of
-
-        return await conninfo_of(postgres.Inputs(auth=endpoint.auth), context)
-    if endpoint.kind == "snowflake":
-        return await context.credential(endpoint.auth or "snowflake")
-    return None
-
-
-async def _response_rows(source: Source, context: Context) -> list[dict[str, Any]]:
-    from noetl.tools.rows.http_endpoint import rows_of
-
-    assert source.url is not None
-    headers: dict[str, Scalar | None] = {**source.headers}
-    result = await _request(http.Inputs(url=source.url, headers=headers, auth=source.auth), context)
-    return rows_of(result["data"], source.rows)
-
-
-async def _send(target: Target, batch: list[dict[str, Any]], number: int, context: Context) -> None:
-    assert target.url is not None
-    headers: dict[str, Scalar | None] = {"Idempotency-Key": f"{context.idempotency_key}.{number}", **target.headers}
-    call = http.Inputs(method=target.method, url=target.url, headers=headers, json=batch, auth=target.auth)
-    await _request(call, context)
-
-
-async def _request(call: http.Inputs, context: Context) -> Any:
-    """The result of an HTTP call; Failure if it fails."""
-    outcome = await http.run(call, context)
-    if (error := outcome.error) is not None:
-        raise Failure(error.kind, error.message, retryable=error.retryable, extra=outcome.extra, **error.details)
-    return outcome.result
+    auths = await auth(source), await auth(target)
+    rows = rows_of(await request(source, source.headers), source.rows) if source.kind == "http" else []
+    return Transfer(inputs, context.bound.get("source.query"), *auths, rows, send, log)

@@ -18,7 +18,7 @@ from tests.servers.listening import listening
 from tests.servers.nats import LIMITED, TOKEN, USER, NatsServer, nats_server
 from tests.servers.tool_call import ACTION, Caller, context
 
-from noetl.nats import client, pool
+from noetl.nats import client
 from noetl.tools import nats, nats_operations
 
 
@@ -164,13 +164,13 @@ def test_a_request_can_be_cancelled_and_the_connection_is_kept(server: NatsServe
         await silent.flush()
         call = asyncio.create_task(caller.ask(operation="request", subject=subject, data="?"))
         message = await heard.next_msg(timeout=300)
-        before = pool._POOL[asyncio.get_running_loop()].copy()
+        before = client._POOL[asyncio.get_running_loop()].copy()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
         await message.respond(b"too late")
         assert (await caller.ask(operation="publish", subject=subject, data="!")).ok
-        assert pool._POOL[asyncio.get_running_loop()] == before
+        assert client._POOL[asyncio.get_running_loop()] == before
         await silent.close()
 
     caller.whole(main())
@@ -457,13 +457,13 @@ def test_a_connection_that_breaks_fails_the_calls_on_it(caller: Caller) -> None:
 def test_connections_are_shared_and_bounded(server: NatsServer, caller: Caller) -> None:
     async def main() -> None:
         asked = {"operation": "publish", "subject": "x", "data": "x"}
-        lines = pool._POOL.setdefault(asyncio.get_running_loop(), {})
+        lines = client._POOL.setdefault(asyncio.get_running_loop(), {})
         await asyncio.gather(*(caller.ask(**asked) for _ in range(50)))
         assert len(lines) == 1
         host = server.url.rpartition("/")[2]
-        for number in range(pool.POOL_SIZE + 5):
+        for number in range(client.POOL_SIZE + 5):
             assert (await caller.ask(url=[server.url, f"nats://{host}/"] * (number + 1), **asked)).ok
-        assert len(lines) == pool.POOL_SIZE
+        assert len(lines) == client.POOL_SIZE
 
     caller.whole(main())
 

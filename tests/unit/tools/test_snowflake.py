@@ -195,7 +195,7 @@ def test_rows_are_inserted_with_the_types_of_the_table(calls: Calls) -> None:
 
 
 def test_many_rows_are_one_transaction(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noetl.tools.rows.snowflake_sql.BATCH_ROWS", 100)
+    monkeypatch.setattr("noetl.tools.rows.snowflake_database.BATCH_ROWS", 100)
     calls.result("CREATE TABLE t (i INT, x VARCHAR)")
     rows = [{"i": i, "x": f"row {i}"} for i in range(350)]
     assert calls.result(table="public.t", rows=rows)["row_count"] == 350
@@ -283,7 +283,7 @@ def test_a_private_key_is_read(snowflake: Snowflake) -> None:
 
 
 def test_a_server_that_is_not_there_is_a_connect_error(snowflake: Snowflake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noetl.tools.rows.snowflake_session.LOGIN_SECONDS", 2)
+    monkeypatch.setattr("noetl.tools.rows.snowflake_database.LOGIN_SECONDS", 2)
     error = Calls(kind, auth=snowflake.fields(port=1)).error("SELECT 1")
     assert (error.kind, error.retryable) == ("connect", True)
 

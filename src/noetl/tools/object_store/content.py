@@ -2,10 +2,7 @@
 
 Text is stored as it is, bytes too, every other value as JSON. The media type is the author's, else the one that the
 suffix of the key stands for, else that of the value. Content is read by its media type: JSON as a value, text as text,
-anything else as bytes, which the worker stores by reference.
-
-A file is never loaded into memory as a whole. `incoming` writes to a file beside the target and renames it at the end,
-so a file of that name is always complete.
+anything else as bytes, which the worker stores by reference. A file is never loaded into memory as a whole.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +14,7 @@ from obstore.store import ObjectStore
 from noetl.model.outcome import Failure
 from noetl.tools.files import task_file
 from noetl.tools.object_store.content import MAX_BYTES, decode, encode, guess_type, incoming, readable, too_large
-from noetl.tools.object_store.inputs import ObjectInputs
+from noetl.tools.object_store.run import ObjectInputs
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -25,7 +24,7 @@ CHUNK_BYTES = 8 * 2**20
 
 
 class Location(NamedTuple):
-    """A store, and the folder of it that the keys of a task are in."""
+    """The folder of a store that the keys of a task are in."""
 
     store: ObjectStore
     name: str
@@ -45,32 +44,25 @@ class Location(NamedTuple):
             task_file(f"{self.name.removeprefix('file://')}/{path}", "key")
         return path
 
-    def key(self, path: str) -> str:
-        return path.removeprefix(f"{self.folder}/") if self.folder else path
-
 
 async def list_objects(inputs: ObjectInputs, location: Location) -> dict[str, Any]:
-    objects: list[dict[str, Any]] = []
-    truncated = False
-    async for meta in _matching(location, inputs.prefix or ""):
-        if truncated := len(objects) == inputs.limit:
-            break
-        objects.append(_described(location.key(meta["path"]), meta))
-    return {"objects": objects, "count": len(objects), "truncated": truncated}
-
-
-async def _matching(location: Location, prefix: str) -> AsyncIterator[ObjectMeta]:
     """The objects whose key starts with the prefix. The driver itself only lists whole folders."""
-    path = f"{location.folder}/{prefix}" if location.folder else prefix
-    folder, _, name = path.rpartition("/")
+    objects: list[dict[str, Any]] = []
+    within = f"{location.folder}/" if location.folder else ""
+    start = within + (inputs.prefix or "")
+    folder, _, name = start.rpartition("/")
     # An offset is exclusive: with one character less, an object whose key is the prefix itself is not missed.
-    offset = path[:-1] if len(name) > 1 and not location.local else None
+    offset = start[:-1] if len(name) > 1 and not location.local else None
     async for page in obstore.list(location.store, folder or None, offset=offset, chunk_size=PAGE_LENGTH):
         for meta in page:
-            if meta["path"].startswith(path):
-                yield meta
-            elif not location.local and meta["path"] > path:
-                return
+            path = meta["path"]
+            matches = path.startswith(start)
+            truncated = matches and len(objects) == inputs.limit
+            if truncated or (not matches and not location.local and path > start):
+                return {"objects": objects, "count": len(objects), "truncated": truncated}
+            if matches:
+                objects.append(_described(path.removeprefix(within), meta))
+    return {"objects": objects, "count": len(objects), "truncated": False}
 
 
 def _described(key: str, meta: ObjectMeta) -> dict[str, Any]:
@@ -145,4 +137,3 @@ async def copy_object(inputs: ObjectInputs, location: Location, target: Location
 
 
 OPERATIONS = {"list": list_objects, "get": get_object, "put": put_object, "delete": delete_object}
-"""All but `copy`, which has a second location."""

@@ -1,21 +1,84 @@
-"""One call of an object kind."""
+"""One call of an object kind: its inputs, the checks that need no store, and the errors of the driver.
+
+An operation accepts only the inputs that it uses; it rejects any other instead of ignoring it.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NamedTuple
+from urllib.parse import unquote
+
+from msgspec import UNSET, Meta, Struct
+from msgspec.structs import fields
 
 from noetl.model.kind import Kind
 from noetl.model.outcome import Failure, Outcome
 from noetl.tools.base import Context, missing_driver
-from noetl.tools.object_store.inputs import ObjectInputs, check_inputs
+from noetl.tools.fields import Auth
 
 BUCKET = r"[A-Za-z0-9][A-Za-z0-9._:-]{1,221}"
 SCHEMES = ("s3", "gs", "az", "file", "memory")
+MAX_KEY_BYTES = 1_024
+"""The limit of S3 and GCS."""
+USES: dict[str, frozenset[str]] = {
+    "list": frozenset(["prefix", "limit"]),
+    "get": frozenset(["key", "file"]),
+    "put": frozenset(["key", "data", "file", "content_type", "metadata"]),
+    "delete": frozenset(["key"]),
+    "copy": frozenset(["key", "destination", "destination_auth"]),
+}
+"""The inputs of each operation that not every operation has."""
+MESSAGE_LENGTH = 400
+NO_IDENTITY = (
+    r"(?i)credential|token request|Missing *(Account|\w*AccessKey)|Invalid Access Key|Account must be specified"
+)
+METADATA_PATH = r"/latest/(api/token|meta-data)|/computeMetadata/|/metadata/identity"
+"""Where the driver looks for the role of the machine."""
+
+
+class ObjectInputs(Struct, forbid_unknown_fields=True, kw_only=True):
+    operation: Annotated[Literal["list", "get", "put", "delete", "copy"], Meta(description="What to do")]
+    key: Annotated[str | None, Meta(description="Object to get, put or delete, or to copy from")] = None
+    prefix: Annotated[str | None, Meta(description="Lists only the objects whose key starts with this")] = None
+    limit: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="Maximum number of objects to list")] = 1000
+    data: Annotated[
+        Any, Meta(description="Content to put: text as it is, a result reference as its bytes, any other value as JSON")
+    ] = UNSET
+    file: Annotated[str | None, Meta(description="File on the worker that `put` reads, or that `get` writes")] = None
+    destination: Annotated[
+        str | None, Meta(description="Where to copy to: a key in the same bucket, or a whole URL")
+    ] = None
+    content_type: Annotated[
+        str | None, Meta(description="Media type to store with the object; guessed from the key by default")
+    ] = None
+    metadata: Annotated[dict[str, str], Meta(description="Custom metadata to store with the object")] = {}
+    endpoint: Annotated[str | None, Meta(description="Address of the store, if it is not the vendor's own")] = None
+    auth: Auth = None
 
 
 def object_kind(name: str, summary: str, inputs: type[ObjectInputs]) -> Kind:
     return Kind(name=name, summary=summary, inputs=inputs, timeout=3600, extra="object", outcome=name)
+
+
+def _check(inputs: ObjectInputs) -> None:
+    """Failure if the operation lacks an input, or would ignore one."""
+    operation = inputs.operation
+    unused = frozenset().union(*USES.values()) - USES[operation]
+    for field in fields(inputs):
+        default = {} if field.name == "metadata" else field.default
+        if field.name in unused and getattr(inputs, field.name) != default:
+            raise Failure("input", f"operation {operation} takes no `{field.name}`: leave it out")
+    if operation != "list" and not inputs.key:
+        raise Failure("input", f"operation {operation} needs a `key`")
+    if len((inputs.key or "").encode("utf-8", "replace")) > MAX_KEY_BYTES:
+        raise Failure("input", f"the key of an object has at most {MAX_KEY_BYTES:,} bytes")
+    if operation == "copy" and not inputs.destination:
+        raise Failure("input", "operation copy needs a `destination`")
+    if operation == "put" and (inputs.data is UNSET) == (inputs.file is None):
+        raise Failure("input", "operation put needs either `data` or `file`")
 
 
 class StoreAddress(NamedTuple):
@@ -31,8 +94,6 @@ class StoreAddress(NamedTuple):
         if not separator or scheme not in SCHEMES:
             raise Failure("input", f"`{field}` must begin with s3://, gs://, az://, file:/// or memory://")
         if scheme == "file":
-            from urllib.parse import unquote
-
             if host:
                 raise Failure("input", f"`{field}` must have three slashes and a whole path: file:///folder")
             return StoreAddress(scheme, "", unquote(f"/{path}"))
@@ -61,25 +122,24 @@ async def run_operation(
     try:
         from obstore.exceptions import BaseError
 
-        from noetl.tools.object_store.errors import driver_failure, store_extra
         from noetl.tools.object_store.operations import OPERATIONS, copy_object
         from noetl.tools.object_store.stores import open_store
     except ImportError:
         return missing_driver(kind.name, "object")
     try:
-        check_inputs(inputs)
+        _check(inputs)
         address = StoreAddress.parse(store, "url") if isinstance(store, str) else store.checked()
         try:
-            fields = None if inputs.auth is None else await context.credential(inputs.auth)
+            credential = None if inputs.auth is None else await context.credential(inputs.auth)
             own = {"endpoint": inputs.endpoint, "region": region}
-            location = await open_store(address, fields, own, context, create=inputs.operation == "put")
+            location = await open_store(address, credential, own, context, create=inputs.operation == "put")
             if inputs.operation == "copy":
                 target, key = _destination(kind, inputs, address)
                 if destination_auth is not None and target is not address:
-                    fields, own["endpoint"] = await context.credential(destination_auth), None
+                    credential, own["endpoint"] = await context.credential(destination_auth), None
                 elif target.scheme != address.scheme:
-                    fields, own["endpoint"] = None, None
-                target_location = await open_store(target, fields, own, context, create=True)
+                    credential, own["endpoint"] = None, None
+                target_location = await open_store(target, credential, own, context, create=True)
                 result = await copy_object(inputs, location, target_location, key)
             else:
                 result = await OPERATIONS[inputs.operation](inputs, location)
@@ -87,7 +147,7 @@ async def run_operation(
             raise driver_failure(kind.name, error, address.url(inputs.key), context.redact) from None
     except Failure as failure:
         return failure.outcome
-    return Outcome(result=result, extra=store_extra(kind.name))
+    return Outcome(result=result, extra={kind.name: {"status": None, "code": None}})
 
 
 def _destination(kind: Kind, inputs: ObjectInputs, source: StoreAddress) -> tuple[StoreAddress, str]:
@@ -105,3 +165,35 @@ def _destination(kind: Kind, inputs: ObjectInputs, source: StoreAddress) -> tupl
     if not key or not (target.bucket or target.scheme in ("file", "memory")):
         raise Failure("input", "`destination` names no object: it must end with a key")
     return target, key
+
+
+def driver_failure(kind: str, error: Exception, location: str, redact: Callable[[str], str] = str) -> Failure:
+    from obstore import exceptions
+
+    text = redact(str(error)).partition("\n\nDebug source")[0]
+    status = int(match[1]) if (match := re.search(r"status code: (\d{3})", text)) else None
+    code = match[1] if (match := re.search(r"<Code>(\w+)</Code>", text)) else None
+    extra = {kind: {"status": status, "code": code}}
+    # Without XML, durations, and query strings, which may sign a request.
+    line = re.sub(r" in [\d.]+\w?s - ", " - ", " ".join(text.partition("<?xml")[0].split())).rstrip(" :")
+    line = re.sub(r"\?\S*", "?...", line)
+    if match := re.search(r"<Message>([^<]*)</Message>", text):
+        line += f": {match[1]}"
+    message = f"{location}: {line[:MESSAGE_LENGTH]}"
+    generic = isinstance(error, exceptions.GenericError)
+    if generic and (re.search(METADATA_PATH, text) or re.search(NO_IDENTITY, re.sub(r"https?://\S+", "", text))):
+        return Failure("auth", f"{message}: give `auth`, or sign the worker in", extra=extra)
+    if isinstance(error, FileNotFoundError) or status == 404:
+        return Failure("not_found", f"{location} does not exist{f' ({code})' if code else ''}", extra=extra)
+    if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError) or status in (401, 403):
+        return Failure("auth", f"{message}: is `auth` right, and may it do this?", extra=extra)
+    rejected = status is not None and status < 500 and status not in (408, 429)
+    if not generic or "LocalFileSystem" in text or rejected:
+        return Failure("input", message, extra=extra)
+    return Failure("connect", message, retryable=True, extra=extra)
+
+
+async def close() -> None:
+    """Drop the stores of the running event loop."""
+    if (stores := sys.modules.get("noetl.tools.object_store.stores")) is not None:
+        stores.drop_stores()

@@ -7,6 +7,7 @@ of the machine. `anonymous: true` in a credential signs nothing.
 from __future__ import annotations
 
 import asyncio
+import re
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -19,10 +20,10 @@ import msgspec
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, ObjectStore, S3Store
 
+from noetl.addresses import check_host
 from noetl.model.outcome import Failure
 from noetl.tools.base import Context
 from noetl.tools.files import task_file
-from noetl.tools.object_store.inputs import check_endpoint, check_label
 from noetl.tools.object_store.operations import Location
 from noetl.tools.object_store.run import StoreAddress
 
@@ -34,12 +35,8 @@ READ_SECONDS = 300
 RETRY_SECONDS = 180
 ACCOUNT_ADDRESSES = ("token_uri", "gcs_base_url")
 """Fields of a service account's key that a driver sends requests to."""
-AZURE_KEYS = (
-    frozenset(["account_key"]),
-    frozenset(["sas_key"]),
-    frozenset(["token"]),
-    frozenset(["client_id", "client_secret", "tenant_id"]),
-)
+ENDPOINT = r"https?://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?(/[^\s\\]*)?"
+AZURE_KEYS = [{"account_key"}, {"sas_key"}, {"token"}, {"client_id", "client_secret", "tenant_id"}]
 """A credential for Azure needs one of these."""
 
 Fields = dict[str, Any] | None
@@ -59,15 +56,7 @@ async def open_store(
     if address.scheme == "memory":
         store = _pooled(["memory", address.bucket], MemoryStore)
     else:
-        store_class, names, settings_of = STORES[address.scheme]
-        texts = await _texts(fields, own, names)
-        config, credential = await settings_of(fields, texts)
-        try:
-            store = _pooled_store(store_class, address.bucket, config, texts.get("endpoint"), context, credential)
-        except BaseError:
-            if "service_account_key" not in config:
-                raise
-            raise Failure("auth", "the key of the service account cannot be used: is `private_key` whole?") from None
+        store = await _cloud_store(address, fields, own, context)
     return Location(store, f"{address.scheme}://{address.bucket}", address.folder)
 
 
@@ -77,15 +66,49 @@ def _open_folder(folder: Path, create: bool) -> Location:
     return Location(LocalStore(folder, mkdir=create), f"file://{folder}", local=True)
 
 
-async def _s3_settings(fields: Fields, texts: dict[str, str]) -> Settings:
-    anonymous = _is_anonymous(fields)
+async def _cloud_store(address: StoreAddress, fields: Fields, own: OwnInputs, context: Context) -> ObjectStore:
+    """Failure if requests to the endpoint are not allowed."""
+    store_class, names, settings_of = STORES[address.scheme]
+    values = (fields or {}) | {name: value for name, value in own.items() if value}
+    texts = {name: str(values[name]) for name in names if values.get(name) not in (None, "")}
+    if "endpoint" in texts:
+        texts["endpoint"] = await _checked_endpoint(texts["endpoint"])
+    anonymous = fields is not None and fields.get("anonymous") is True
+    config, credential = await settings_of(fields, texts, anonymous)
+    # The worker limits how long a whole request takes.
+    client_options = {
+        "allow_http": texts.get("endpoint", "").startswith("http:"),
+        "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
+        "read_timeout": timedelta(seconds=READ_SECONDS),
+        "timeout": timedelta(days=30),
+    }
+
+    def open_store() -> ObjectStore:
+        store: ObjectStore = store_class(
+            address.bucket,
+            config=config,
+            client_options=client_options,
+            retry_config={"max_retries": context.retries, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+            credential_provider=None if credential is None else lambda: credential,
+        )
+        return store
+
+    try:
+        return _pooled([store_class.__name__, address.bucket, config, credential, context.retries], open_store)
+    except BaseError:
+        if "service_account_key" not in config:
+            raise
+        raise Failure("auth", "the key of the service account cannot be used: is `private_key` whole?") from None
+
+
+async def _s3_settings(fields: Fields, texts: dict[str, str], anonymous: bool) -> Settings:
     keys = texts.keys() & {"access_key_id", "secret_access_key"}
     if len(keys) == 1 or (fields is not None and not keys and not anonymous):
         expected = "`access_key_id` and `secret_access_key`, or `anonymous: true`"
         raise Failure("auth", f"a credential for S3 must have {expected}")
     config: dict[str, Any] = {"skip_signature": anonymous}
     if "region" in texts:
-        config["region"] = check_label(texts["region"], "region")
+        config["region"] = _checked_label(texts["region"], "region")
     if "endpoint" in texts:
         # A variable of the environment would set the second one, which takes precedence.
         config |= {"endpoint": texts["endpoint"], "aws_endpoint_url_s3": texts["endpoint"]}
@@ -96,12 +119,12 @@ async def _s3_settings(fields: Fields, texts: dict[str, str]) -> Settings:
     return config, {name: texts[name] for name in keys} | session
 
 
-async def _gcs_settings(fields: Fields, texts: dict[str, str]) -> Settings:
+async def _gcs_settings(fields: Fields, texts: dict[str, str], anonymous: bool) -> Settings:
     config: dict[str, Any] = {}
     credential = None
     if "endpoint" in texts:
         config["base_url"] = texts["endpoint"]
-    if _is_anonymous(fields):
+    if anonymous:
         config["skip_signature"] = True
         # Or else the driver signs requests that write, with the role of the machine.
         credential = {"token": "", "expires_at": None}
@@ -127,14 +150,13 @@ async def _service_account(fields: dict[str, Any]) -> str:
         raise Failure("auth", f"a credential for Google Cloud Storage must have {expected}")
     for name in ACCOUNT_ADDRESSES:
         if key.get(name) is not None:
-            await check_endpoint(str(key[name]), name)
+            await _checked_endpoint(str(key[name]), name)
     return msgspec.json.encode({"private_key_id": ""} | key).decode()
 
 
-async def _azure_settings(fields: Fields, texts: dict[str, str]) -> Settings:
+async def _azure_settings(fields: Fields, texts: dict[str, str], anonymous: bool) -> Settings:
     if "account_name" in texts:
-        check_label(texts["account_name"], "account_name")
-    anonymous = _is_anonymous(fields)
+        _checked_label(texts["account_name"], "account_name")
     if fields is not None and not anonymous and not any(keys <= texts.keys() for keys in AZURE_KEYS):
         expected = "`account_key`, `sas_key`, `token`, or `client_id`, `client_secret` and `tenant_id`"
         raise Failure("auth", f"a credential for Azure must have `account_name` and one of {expected}")
@@ -142,8 +164,8 @@ async def _azure_settings(fields: Fields, texts: dict[str, str]) -> Settings:
 
 
 S3_FIELDS = ("access_key_id", "secret_access_key", "session_token", "region", "endpoint")
-AZURE_FIELDS = ("account_name", "endpoint", *sorted(frozenset().union(*AZURE_KEYS)))
-STORES: dict[str, tuple[Any, tuple[str, ...], Callable[[Fields, dict[str, str]], Awaitable[Settings]]]] = {
+AZURE_FIELDS = ("account_name", "endpoint", *sorted(set().union(*AZURE_KEYS)))
+STORES: dict[str, tuple[Any, tuple[str, ...], Callable[[Fields, dict[str, str], bool], Awaitable[Settings]]]] = {
     "s3": (S3Store, S3_FIELDS, _s3_settings),
     "gs": (GCSStore, ("endpoint", "token"), _gcs_settings),
     "az": (AzureStore, AZURE_FIELDS, _azure_settings),
@@ -151,47 +173,23 @@ STORES: dict[str, tuple[Any, tuple[str, ...], Callable[[Fields, dict[str, str]],
 """By scheme: the class, the fields of a credential that are text, and the settings that they become."""
 
 
-async def _texts(fields: Fields, own: OwnInputs, names: tuple[str, ...]) -> dict[str, str]:
-    """The fields of a credential that have a value, as text; an input takes precedence over its field. Failure if
-    requests to the endpoint are not allowed."""
-    values = (fields or {}) | {name: value for name, value in own.items() if value}
-    texts = {name: str(values[name]) for name in names if values.get(name) not in (None, "")}
-    if "endpoint" in texts:
-        texts["endpoint"] = await check_endpoint(texts["endpoint"])
-    return texts
+async def _checked_endpoint(endpoint: str, field: str = "endpoint") -> str:
+    """The address of a store, without a trailing slash; Failure if requests to it are not allowed.
+
+    The driver parses it too, by rules of its own: only what both parse alike is accepted.
+    """
+    address = re.fullmatch(ENDPOINT, endpoint)
+    if address is None or int(address["port"] or 1) not in range(1, 65_536):
+        raise Failure("input", f"`{field}` must start with http:// or https://")
+    await check_host(address["host"].strip("[]"))
+    return endpoint.rstrip("/")
 
 
-def _is_anonymous(fields: Fields) -> bool:
-    return fields is not None and fields.get("anonymous") is True
-
-
-def _pooled_store(
-    store_class: Any,
-    bucket: str,
-    config: dict[str, Any],
-    endpoint: str | None,
-    context: Context,
-    credential: dict[str, Any] | None = None,
-) -> ObjectStore:
-    # The worker limits how long a whole request takes.
-    client_options = {
-        "allow_http": endpoint is not None and endpoint.startswith("http:"),
-        "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
-        "read_timeout": timedelta(seconds=READ_SECONDS),
-        "timeout": timedelta(days=30),
-    }
-
-    def open_store() -> ObjectStore:
-        store: ObjectStore = store_class(
-            bucket,
-            config=config,
-            client_options=client_options,
-            retry_config={"max_retries": context.retries, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
-            credential_provider=None if credential is None else lambda: credential,
-        )
-        return store
-
-    return _pooled([store_class.__name__, bucket, config, credential, context.retries], open_store)
+def _checked_label(text: str, field: str) -> str:
+    """A region or an account, which becomes a part of the host name; Failure if it is invalid."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", text):
+        raise Failure("input", f"`{field}` must contain only letters, digits and hyphens")
+    return text
 
 
 _STORES: WeakKeyDictionary[AbstractEventLoop, dict[bytes, ObjectStore]] = WeakKeyDictionary()

@@ -108,7 +108,6 @@ _pools: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, ConnectionPool]] 
 
 
 def pool_of(target: str) -> ConnectionPool:
-    """The pool of this event loop for a connection string."""
     pools = _pools.setdefault(asyncio.get_running_loop(), {})
     if target not in pools:
         pools[target] = ConnectionPool(target)

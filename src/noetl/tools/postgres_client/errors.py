@@ -36,7 +36,6 @@ class SentStatement(NamedTuple):
 
     sql: WrittenSql
     number: int
-    """Its number in the call, from 1."""
     of: int
 
 

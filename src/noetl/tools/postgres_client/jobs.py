@@ -101,7 +101,6 @@ class CopyJob:
             raise Failure("input", f"{table!r} cannot be the name of a table: write `table` or `schema.table`")
 
     async def run(self, session: PostgresSession) -> Any:
-        """One COPY, which is atomic."""
         if not self.rows:
             return changed(0)
         names = ", ".join(map(quoted, self.columns))

@@ -85,7 +85,6 @@ class PostgresSession:
         return rows.rows()
 
     async def execute(self, sql: Sql, rows: RowBuffer | None, number: int = 1, of: int = 1) -> StatementResult:
-        """Run one statement, and add its rows to `rows`."""
         literal = literals(Escaping(self.pgconn), self.encoding)  # the session can change its encoding
         sent = SentStatement(written(sql, literal, empty=EMPTY_LIST), number, of)
         try:

@@ -29,8 +29,6 @@ _encode = msgspec.json.Encoder().encode
 
 
 def literals(escaping: Escaping, encoding: str) -> Callable[[Any], str]:
-    """The function that writes a value as a literal."""
-
     def quoted(text: str) -> str:
         return bytes(escaping.escape_literal(encoded(text, encoding))).decode(encoding).strip()
 

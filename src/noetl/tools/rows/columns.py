@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from noetl.model.outcome import Failure
 from noetl.sql import quoted
 
 DECIMAL_DIGITS = 38
@@ -27,28 +26,6 @@ class Column(NamedTuple):
     def nested(self) -> bool:
         """Whether databases without such a type get its values as JSON."""
         return self.type == "JSON" or self.type.endswith("]") or self.type.startswith(("STRUCT", "MAP", "UNION"))
-
-
-def mapped(columns: list[Column], mapping: dict[str, str] | None) -> list[tuple[str, Column]]:
-    """The columns to write, each with the column of the source that fills it; Failure if that is missing."""
-    if mapping is None:
-        names = [column.name for column in columns]
-        duplicate = next((name for place, name in enumerate(names) if name in names[:place]), None)
-        if duplicate is not None:
-            raise Failure("input", f"the source has two columns {duplicate!r}: rename one, with AS or with `columns`")
-        return [(column.name, column) for column in columns]
-    if not mapping:
-        raise Failure("input", "`columns` is empty: leave it out for all columns")
-    return [(name, _source_column(columns, source)) for name, source in mapping.items()]
-
-
-def _source_column(columns: list[Column], name: str) -> Column:
-    for normalize in (str.__str__, str.lower):
-        for column in columns:
-            if normalize(column.name) == normalize(name):
-                return column
-    names = ", ".join(column.name for column in columns)
-    raise Failure("input", f"the source has no column {name!r}; it has {names}")
 
 
 # -- PostgreSQL -------------------------------------------------------------------------------------------------------
@@ -82,7 +59,6 @@ TO_POSTGRES = {
 
 
 def from_postgres(kind: str) -> str:
-    """The DuckDB type for a PostgreSQL type such as `numeric(10,2)`."""
     if kind.endswith("[]"):
         inner = from_postgres(kind.removesuffix("[]"))
         return "VARCHAR[]" if inner == "BLOB" else f"{inner}[]"

@@ -13,19 +13,9 @@ from noetl.model.outcome import Failure, Outcome
 from noetl.sql import Sql, WrittenSql, quoted, statements, written
 from noetl.tools.base import Context
 from noetl.tools.duckdb import Inputs
+from noetl.tools.rows import duckdb_database
 from noetl.tools.rows.blocking import Cancellation, in_thread
-from noetl.tools.rows.duckdb_database import (
-    OpenOptions,
-    as_json,
-    duckdb_extra,
-    is_array,
-    literal,
-    open_database,
-    parse_error,
-    sql_errors,
-    sql_failure,
-    table_name,
-)
+from noetl.tools.rows.duckdb_database import as_json, is_array, literal, sql_errors, sql_failure, table_name
 from noetl.tools.rows.values import changed, combined, distinct_names, from_json, plain, read_rows, row_values
 
 INSERT_ROWS = 10_000
@@ -38,8 +28,8 @@ Params = list[Any] | dict[str, Any] | None
 
 async def call(inputs: Inputs, context: Context) -> Outcome:
     def work(cancellation: Cancellation) -> dict[str, Any]:
-        options = OpenOptions(inputs.read_only, tuple(inputs.paths), inputs.memory, inputs.threads)
-        with open_database(inputs.database, options, cancellation) as connection:
+        options = duckdb_database.OpenOptions(inputs.read_only, tuple(inputs.paths), inputs.memory, inputs.threads)
+        with duckdb_database.open_database(inputs.database, options, cancellation) as connection:
             if inputs.table is not None:
                 columns, rows = row_values(inputs.rows, inputs.columns, context.own_args)
                 if rows:
@@ -49,7 +39,7 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
             return _run(connection, context.bound[inputs.sql_field], inputs.params, cancellation)
 
     try:
-        return Outcome(result=await in_thread(work), extra=duckdb_extra(None))
+        return Outcome(result=await in_thread(work), extra={"duckdb": {"code": None}})
     except Failure as failure:
         return failure.outcome
 
@@ -81,80 +71,60 @@ def _prepare(connection: DuckDBPyConnection, sql: Sql, params: Params) -> list[P
     DuckDB's own parser decides: a parameter is invalid where only a literal is allowed (`FROM '{{ file }}'`,
     `DATE '{{ day }}'`), and only statements that read or change rows accept parameters everywhere.
     """
+    values: list[Any] = []
+
+    def parameter(value: Any) -> str:
+        if isinstance(value, int) and not -(2**127) <= value < 2**127:
+            raise Failure("input", f"a number of {value.bit_length()} bits is more than DuckDB accepts")
+        nested = isinstance(value, dict) or (isinstance(value, list) and not is_array(value))
+        values.append(as_json(value) if nested else value)
+        return f"${len(values)}::JSON" if nested else f"${len(values)}"
+
     if params is None:
-        values: list[Any] = []
-        bound = written(sql, lambda value: _parameter(value, values))
+        bound = written(sql, parameter)
         with suppress(duckdb.Error):
             parsed = connection.extract_statements(bound.text)
             if len(parsed) == 1 and parsed[0].type in PARAMETER_STATEMENTS:
                 return [PreparedStatement(parsed[0], values or None, bound)]
-    with_literals = written(sql, literal)
+    text = written(sql, literal)
     try:
-        parsed = connection.extract_statements(with_literals.text)
+        parsed = connection.extract_statements(text.text)
     except duckdb.Error as error:
-        raise _located(error, with_literals) from None
-    return [
-        PreparedStatement(statement, params if statement.named_parameters else None, with_literals)
-        for statement in parsed
-    ]
-
-
-def _parameter(value: Any, values: list[Any]) -> str:
-    if isinstance(value, int) and not -(2**127) <= value < 2**127:
-        raise Failure("input", f"a number of {value.bit_length()} bits is more than DuckDB accepts")
-    nested = isinstance(value, dict) or (isinstance(value, list) and not is_array(value))
-    values.append(as_json(value) if nested else value)
-    return f"${len(values)}::JSON" if nested else f"${len(values)}"
+        raise sql_failure(error, text) from None
+    return [PreparedStatement(item, params if item.named_parameters else None, text) for item in parsed]
 
 
 def _result(connection: DuckDBPyConnection, prepared: PreparedStatement, cancellation: Cancellation) -> dict[str, Any]:
     cancellation.check()
+    statement, values, sql = prepared
     try:
-        connection.execute(prepared.statement, prepared.values)
-        columns = connection.description or ()
+        connection.execute(statement, values)
+        columns = connection.description or []
         inexact = any(column[1].id in INEXACT for column in columns)
-        if prepared.statement.type == StatementType.SELECT and inexact:
-            connection.execute(_as_text(connection, prepared), prepared.values)
-        return _read(connection, cancellation)
+        if statement.type == StatementType.SELECT and inexact:
+            # The same query with these columns as text. Results are streamed: no row has been read yet.
+            numbered = ", ".join(f"c{number}" for number in range(len(columns)))
+            selected = ", ".join(
+                f"c{number}{'::VARCHAR' * (column[1].id in INEXACT)} AS {quoted(column[0])}"
+                for number, column in enumerate(columns)
+            )
+            query = statement.query.rstrip().rstrip(";")
+            connection.execute(f"SELECT {selected} FROM ({query}\n) AS exact({numbered})", values)
+            columns = connection.description or []
+        row_count: int = connection.rowcount
+        if row_count >= 0:
+            connection.fetchall()
+            return changed(row_count)
+        names = distinct_names(column[0] for column in columns)
+        rows = read_rows(connection.fetchmany, names, [_reader(column[1]) for column in columns], cancellation)
+        if not rows and names == ["Count"]:
+            names = []  # how DuckDB describes a statement without rows
+        return {"rows": rows, "row_count": len(rows), "columns": names}
     except duckdb.InterruptException:
         cancellation.check()
         raise
     except duckdb.Error as error:
-        raise _located(error, prepared.sql) from None
-
-
-def _as_text(connection: DuckDBPyConnection, prepared: PreparedStatement) -> str:
-    """The same query with inexact columns as text. Results are streamed: no row has been read yet."""
-    columns = connection.description or []
-    names = ", ".join(f"c{number}" for number in range(len(columns)))
-    values = ", ".join(
-        f"{f'c{number}::VARCHAR' if column[1].id in INEXACT else f'c{number}'} AS {quoted(column[0])}"
-        for number, column in enumerate(columns)
-    )
-    return f"SELECT {values} FROM ({prepared.statement.query.rstrip().rstrip(';')}\n) AS exact({names})"
-
-
-def _located(error: duckdb.Error, sql: WrittenSql) -> Failure:
-    parsed = parse_error(error)
-    if parsed.code == "Permission":
-        return sql_failure(error, advice="Declare the files and folders that statements may use in `paths`")
-    if parsed.position is None:
-        return sql_failure(error)
-    before = sql.text.encode()[: parsed.position].decode(errors="ignore")
-    return sql_failure(error, sql.place(len(before) + 1)[0])
-
-
-def _read(connection: DuckDBPyConnection, cancellation: Cancellation) -> dict[str, Any]:
-    row_count: int = connection.rowcount
-    if row_count >= 0:
-        connection.fetchall()
-        return changed(row_count)
-    columns = connection.description or []
-    names = distinct_names(column[0] for column in columns)
-    rows = read_rows(connection.fetchmany, names, [_reader(column[1]) for column in columns], cancellation)
-    if not rows and names == ["Count"]:
-        names = []  # how DuckDB describes a statement without rows
-    return {"rows": rows, "row_count": len(rows), "columns": names}
+        raise sql_failure(error, sql) from None
 
 
 def _reader(kind: Any) -> Callable[[Any], Any]:

@@ -24,7 +24,7 @@ import msgspec
 from duckdb import DuckDBPyConnection, Error
 
 from noetl.model.outcome import Failure
-from noetl.sql import quoted, simple_literal
+from noetl.sql import WrittenSql, quoted, simple_literal
 from noetl.tools.files import task_file, task_folder
 from noetl.tools.rows.blocking import Cancellation
 
@@ -139,18 +139,10 @@ def open_instance(path: str, options: OpenOptions, *, locked: bool = True) -> Du
 
 
 def lock_down(connection: DuckDBPyConnection, paths: Sequence[str]) -> None:
-    """From now on only these paths can be read and written, and nothing can be configured but the time zone."""
-    folders, files = _allowed(paths)
-    connection.execute("SET GLOBAL TimeZone = 'UTC'")
-    connection.execute(f"SET allowed_directories = {literal(folders)}")
-    connection.execute(f"SET allowed_paths = {literal(files)}")
-    connection.execute("SET allowed_configs = ['TimeZone']")
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
+    """From now on only these paths can be read and written, and nothing can be configured but the time zone.
 
-
-def _allowed(paths: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Folders and files. A missing path may become either. DuckDB writes a file under another name first."""
+    A missing path may become a folder or a file. DuckDB writes a file under another name first.
+    """
     folders, files = [], []
     for path in map(os.path.realpath, paths):
         if not os.path.isfile(path):
@@ -158,7 +150,12 @@ def _allowed(paths: Sequence[str]) -> tuple[list[str], list[str]]:
         if not os.path.isdir(path):
             folder, name = os.path.split(path)
             files += [path, os.path.join(folder, f"tmp_{name}"), *(f"{path}{suffix}" for suffix in WAL_SUFFIXES)]
-    return folders, files
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
+    connection.execute(f"SET allowed_directories = {literal(folders)}")
+    connection.execute(f"SET allowed_paths = {literal(files)}")
+    connection.execute("SET allowed_configs = ['TimeZone']")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
 
 
 # -- text -------------------------------------------------------------------------------------------------------------
@@ -191,7 +188,6 @@ def as_json(value: Any) -> str:
 
 
 def table_name(name: str) -> str:
-    """`schema.table` with each part in quotes."""
     parts = tuple(name.split("."))
     if not all(parts) or "\0" in name:
         raise Failure("input", f"{name!r} cannot be the name of a table")
@@ -201,60 +197,52 @@ def table_name(name: str) -> str:
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 
-class DuckdbError(NamedTuple):
-    code: str | None
-    message: str
-    position: int | None
-
-
-def parse_error(error: Error) -> DuckdbError:
-    """An error is JSON after a title, except one of opening a connection."""
+def _parse_error(error: Error) -> tuple[str | None, str, int | None]:
+    """The code, the message and the position of an error, which is JSON after a title, except one of opening."""
     text = str(error)
     try:
         fields = msgspec.json.decode(text[text.index("{") :])
         position = int(fields["position"]) if "position" in fields else None
-        return DuckdbError(fields["exception_type"], fields["exception_message"], position)
+        return fields["exception_type"], fields["exception_message"], position
     except (ValueError, KeyError, TypeError, msgspec.DecodeError):
         title, _, rest = text.partition(" Error: ")
-        return DuckdbError(title if rest else None, (rest or text).partition("\n\nLINE ")[0], None)
+        return title if rest else None, (rest or text).partition("\n\nLINE ")[0], None
 
 
 @contextmanager
 def sql_errors() -> Iterator[None]:
-    """Raises a Failure in place of an error of DuckDB."""
     try:
         yield
     except Error as error:
         raise sql_failure(error) from None
 
 
-def sql_failure(error: Error, line: int | None = None, *, advice: str | None = None) -> Failure:
-    parsed = parse_error(error)
-    kind, message, retryable = "sql", f"{parsed.code}: {parsed.message}" if parsed.code else parsed.message, False
+def sql_failure(error: Error, sql: WrittenSql | None = None) -> Failure:
+    """The failure of a statement, with its line if it is the author's `sql`."""
+    code, text, position = _parse_error(error)
+    kind, message, retryable = "sql", f"{code}: {text}" if code else text, False
     match error:
         case duckdb.OutOfMemoryException():
             kind, message = "too_large", message.partition("\n")[0]
         case duckdb.TransactionException():
-            retryable = "onflict" in parsed.message  # another call was first; any other error is in the statements
-        case duckdb.IOException() if "No files found" in parsed.message or "No such file" in parsed.message:
+            retryable = "onflict" in text  # another call was first; any other error is in the statements
+        case duckdb.IOException() if "No files found" in text or "No such file" in text:
             kind = "not_found"
-    if advice is not None:
-        message += f". {advice}"
     place = {}
-    if line is not None:
-        message, place = f"{message} (line {line} of the SQL)", {"line": line}
-    return Failure(kind, message, retryable=retryable, extra=duckdb_extra(parsed.code), **place)
-
-
-def duckdb_extra(code: str | None) -> dict[str, Any]:
-    return {"duckdb": {"code": code}}
+    if sql is not None and code == "Permission":
+        message += ". Declare the files and folders that statements may use in `paths`"
+    elif sql is not None and position is not None:
+        before = sql.text.encode()[:position].decode(errors="ignore")
+        place["line"], _ = sql.place(len(before) + 1)
+        message += f" (line {place['line']} of the SQL)"
+    return Failure(kind, message, retryable=retryable, extra={"duckdb": {"code": code}}, **place)
 
 
 def open_failure(path: str, error: Error) -> Failure:
-    parsed = parse_error(error)
-    kind, message = "input", f"the database {path} cannot be opened: {parsed.message}"
-    if "lock on file" in parsed.message:
+    code, text, _ = _parse_error(error)
+    kind, message = "input", f"the database {path} cannot be opened: {text}"
+    if "lock on file" in text:
         kind, message = "connect", f"the database {path} is open in another process: try again when that has ended"
-    elif "does not exist" in parsed.message or "No such file" in parsed.message:
-        kind, message = "not_found", f"the database {path} or its folder does not exist: {parsed.message}"
-    return Failure(kind, message, retryable=kind == "connect", extra=duckdb_extra(parsed.code))
+    elif "does not exist" in text or "No such file" in text:
+        kind, message = "not_found", f"the database {path} or its folder does not exist: {text}"
+    return Failure(kind, message, retryable=kind == "connect", extra={"duckdb": {"code": code}})

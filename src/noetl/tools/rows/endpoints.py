@@ -1,20 +1,41 @@
-"""The two endpoints of a transfer, and its progress. Each kind of endpoint has a file of its own."""
+"""The parts that all endpoints of a transfer share: the staging database, pipes, sources, targets and progress."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import re
+import select
+import tempfile
+import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
+from typing import Any, BinaryIO, NamedTuple, TypeVar
+
+import duckdb
+from duckdb import DuckDBPyConnection
 
 from noetl.model.outcome import Failure
 from noetl.sql import quoted
+from noetl.tools.files import task_file
+from noetl.tools.rows import duckdb_database
+from noetl.tools.rows.blocking import Cancellation
 from noetl.tools.rows.columns import Column
-from noetl.tools.rows.pipe import Pipe, run_both
+from noetl.tools.rows.duckdb_database import OpenOptions, literal, sql_errors
 
-if TYPE_CHECKING:
-    from noetl.tools.rows.staging import Staging
-
+T = TypeVar("T")
+MEMORY, THREADS = "128MB", 2
 LOG_INTERVAL_SECONDS = 1.0
+PIPE_BYTES = 1 << 20
+MAX_ROW_BYTES = 16 << 20
+"""DuckDB allocates two buffers of that size while it reads."""
+POLL_SECONDS = 0.02
+FIRST_ERROR_SECONDS = 0.2
+"""How long the other end may take to report the error that broke the pipe."""
+NULL = r"\N"
+"""Null in CSV. The text of these two characters is in quotes."""
 
 
 class TransferProgress:
@@ -28,6 +49,164 @@ class TransferProgress:
         if now - self._logged >= LOG_INTERVAL_SECONDS:
             self._logged = now
             self.log(f"{rows:,} rows")
+
+
+# -- the staging database ---------------------------------------------------------------------------------------------
+
+
+class Staging(NamedTuple):
+    """A DuckDB in memory between source and target, which passes the rows on at its own speed."""
+
+    connection: DuckDBPyConnection
+    folder: str
+    """For pipes and temporary files."""
+
+    def describe(self, query: str) -> list[Column]:
+        with_zone = r"^TIMESTAMP WITH TIME ZONE"
+        return [Column(row[0], re.sub(with_zone, "TIMESTAMPTZ", row[1])) for row in self.rows(f"DESCRIBE {query}")]
+
+    def rows(self, query: str, params: list[Any] | None = None) -> list[Any]:
+        with sql_errors():
+            return self.connection.execute(query, params).fetchall()
+
+    def batches(self, query: str, size: int) -> Iterator[list[Any]]:
+        with sql_errors():
+            self.connection.execute(query)
+            while batch := self.connection.fetchmany(size):
+                yield batch
+
+    def execute(self, statement: str, params: Any = None) -> int:
+        """Run a statement; return how many rows it changed or wrote."""
+        with sql_errors():
+            self.connection.execute(statement, params)
+            return max(0, int(self.connection.rowcount))
+
+
+@contextmanager
+def open_staging(
+    databases: dict[str, tuple[str, bool]], paths: list[str], cancellation: Cancellation
+) -> Iterator[Staging]:
+    """A staging database with attached files by alias, each with whether it is only read. Its statements can access
+    those, the paths, and nothing else."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="noetl-transfer-"))
+        files = {alias: (task_file(path, "database"), reads) for alias, (path, reads) in databases.items()}
+        for path in sorted({path for path, _ in files.values()}):
+            stack.enter_context(duckdb_database.hold_file(path, None, cancellation))
+        options = OpenOptions(memory=MEMORY, threads=THREADS)
+        connection = stack.enter_context(duckdb_database.open_instance(":memory:", options, locked=False))
+        cancellation.on_cancel(connection.interrupt)
+        for alias, (path, reads) in files.items():
+            if reads and not os.path.exists(path):
+                raise Failure("not_found", f"the database {path} does not exist")
+            access = "READ_ONLY" if reads else "READ_WRITE"
+            try:
+                connection.execute(f"ATTACH {literal(path)} AS {quoted(alias)} ({access})")
+            except duckdb.Error as error:
+                raise duckdb_database.open_failure(path, error) from None
+        duckdb_database.lock_down(connection, [folder, *paths])
+        yield Staging(connection, folder)
+
+
+# -- pipes ------------------------------------------------------------------------------------------------------------
+
+
+class Aborted(Exception):
+    """DuckDB will never open its end of the pipe."""
+
+
+class Pipe:
+    """A named pipe, which DuckDB reads and writes as a CSV file.
+
+    DuckDB opens its end when it runs a statement, which may never happen: this end stops waiting when `over` is set.
+    """
+
+    _numbers = count(1)
+
+    def __init__(self, folder: str) -> None:
+        self.path = os.path.join(folder, f"pipe-{next(self._numbers)}.csv")
+        self.over = threading.Event()
+        os.mkfifo(self.path, 0o600)
+
+    def relation(self, columns: list[Column]) -> str:
+        types = ", ".join(f"{literal(column.name)}: {literal(column.type)}" for column in columns)
+        return (
+            f"read_csv({literal(self.path)}, columns = {{{types}}}, auto_detect = false, header = false, delim = ',', "
+            f"quote = '\"', escape = '\"', nullstr = {literal(NULL)}, allow_quoted_nulls = false, parallel = false, "
+            f"max_line_size = {MAX_ROW_BYTES}, buffer_size = {MAX_ROW_BYTES})"
+        )
+
+    def copy(self, query: str, columns: list[Column]) -> str:
+        quotes = f", force_quote ({columns[0].quoted})" if len(columns) == 1 else ""  # a line must not be `\.`
+        form = f"format csv, header false, delim ',', quote '\"', escape '\"', nullstr {literal(NULL)}{quotes}"
+        return f"COPY ({query}) TO {literal(self.path)} ({form})"
+
+    def writer(self) -> BinaryIO:
+        """The end to write to; Aborted if DuckDB does not read."""
+        while not self.over.is_set():
+            with suppress(OSError):  # no reader yet
+                descriptor = self._open(os.O_WRONLY)
+                os.set_blocking(descriptor, True)
+                return open(descriptor, "wb", buffering=PIPE_BYTES // 4)
+            time.sleep(POLL_SECONDS / 10)
+        raise Aborted
+
+    def chunks(self) -> Generator[bytes]:
+        descriptor = self._open(os.O_RDONLY)
+        try:
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            while not poll.poll(POLL_SECONDS * 1000):
+                if self.over.is_set() and not poll.poll(0):
+                    return
+            os.set_blocking(descriptor, True)
+            while chunk := os.read(descriptor, PIPE_BYTES):
+                yield chunk
+        finally:
+            os.close(descriptor)
+
+    def _open(self, flags: int) -> int:
+        descriptor = os.open(self.path, flags | os.O_NONBLOCK)
+        with suppress(OSError, AttributeError):  # as wide as the system allows
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        return descriptor
+
+
+def run_both(other: Callable[[], object], main: Callable[[], T], abort: Callable[[], object]) -> T:
+    """The result of `main`, which runs together with `other`, each at one end of a pipe.
+
+    When one fails, the other finds its pipe broken: the error of the one that failed first is raised. `abort` ends the
+    other if it waits for something else than the pipe.
+    """
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            other()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True, name="noetl-pipe")
+    thread.start()
+    try:
+        result = main()
+    except BaseException:
+        thread.join(FIRST_ERROR_SECONDS)  # if it failed first, it is about to report it
+        broken = (BrokenPipeError, Aborted)  # it failed only because this end was closed
+        first = [error for error in errors if not isinstance(error, broken) and "Broken pipe" not in str(error)]
+        with suppress(Exception):
+            abort()
+        thread.join()
+        if first:
+            raise first[0] from None
+        raise
+    thread.join()
+    if errors:
+        raise errors[0]
+    return result
+
+
+# -- sources and targets ----------------------------------------------------------------------------------------------
 
 
 class StagedRows(NamedTuple):
@@ -96,8 +275,7 @@ class TargetEndpoint:
         """Write all rows; return how many."""
         raise NotImplementedError
 
-    def commit(self) -> None:
-        """Make the rows visible."""
+    def commit(self) -> None: ...
 
 
 def create_table(name: str, types: dict[str, str], key: list[str]) -> str:

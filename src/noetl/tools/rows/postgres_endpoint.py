@@ -23,19 +23,11 @@ from noetl.sql import Sql, write
 from noetl.tools.postgres_client.connections import with_addresses
 from noetl.tools.postgres_client.errors import connect_failure, statement_failure
 from noetl.tools.postgres_client.values import EMPTY_LIST, literals
+from noetl.tools.rows import endpoints
 from noetl.tools.rows.blocking import Cancellation
 from noetl.tools.rows.columns import Column, from_postgres, to_postgres
 from noetl.tools.rows.duckdb_database import table_name
-from noetl.tools.rows.endpoints import (
-    PipedSource,
-    StagedRows,
-    TargetEndpoint,
-    TransferProgress,
-    create_table,
-    insert_or_update,
-)
-from noetl.tools.rows.pipe import NULL, Pipe, run_both
-from noetl.tools.rows.staging import Staging
+from noetl.tools.rows.endpoints import NULL, Pipe, PipedSource, StagedRows, Staging, TargetEndpoint, TransferProgress
 
 SETTINGS = "SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres'; SET LOCAL timezone = 'UTC'"
 FORM = f"FORMAT csv, NULL '{NULL}'"
@@ -210,7 +202,7 @@ class PostgresTarget(TargetEndpoint):
 
     def create(self, types: dict[str, str]) -> None:
         self.types = types
-        self.connection.rows(create_table(self.name, types, self.key if self.mode == "upsert" else []))
+        self.connection.rows(endpoints.create_table(self.name, types, self.key if self.mode == "upsert" else []))
 
     def write(self, staging: Staging, rows: StagedRows, progress: TransferProgress) -> int:
         pipe = Pipe(staging.folder)
@@ -226,10 +218,9 @@ class PostgresTarget(TargetEndpoint):
             with closing(pipe.chunks()) as chunks:  # the writer must not wait for a reader that has ended
                 return self.copy_in(chunks, rows.columns, progress)
 
-        return run_both(copy_out, copy_in, staging.connection.interrupt)
+        return endpoints.run_both(copy_out, copy_in, staging.connection.interrupt)
 
     def copy_in(self, chunks: Iterator[bytes], columns: list[Column], progress: TransferProgress) -> int:
-        """Copy rows in CSV into the table; return how many."""
         names = ", ".join(column.quoted for column in columns)
         self.connection.begin_copy(f"COPY {self.into} ({names}) FROM STDIN ({FORM})")
         put, rows = self.connection.pq.put_copy_data, 0
@@ -240,7 +231,7 @@ class PostgresTarget(TargetEndpoint):
         self.connection.pq.put_copy_end()
         count = self.connection.end_copy()
         if self.mode == "upsert":
-            self.connection.rows(insert_or_update(self.name, self.into, columns, self.key))
+            self.connection.rows(endpoints.insert_or_update(self.name, self.into, columns, self.key))
         return count
 
     def commit(self) -> None:
@@ -264,7 +255,6 @@ def _for_postgres(column: Column, kind: str) -> str:
 def copy_across(
     source: TransferConnection, query: str, target: PostgresTarget, columns: list[Column], progress: TransferProgress
 ) -> int:
-    """From one PostgreSQL to another, without the staging database."""
     source.begin_copy(f"COPY ({query}\n) TO STDOUT ({FORM})")
 
     def chunks() -> Iterator[bytes]:

@@ -8,11 +8,17 @@ from snowflake.connector.constants import FIELD_ID_TO_NAME
 from snowflake.connector.cursor import SnowflakeCursor
 
 from noetl.model.outcome import Failure, Outcome
-from noetl.sql import Sql, statements, write
+from noetl.sql import Sql, statements
 from noetl.tools.base import Context
 from noetl.tools.rows.blocking import Cancellation, in_thread
-from noetl.tools.rows.snowflake_session import SnowflakeSession, pool_of_loop, snowflake_extra
-from noetl.tools.rows.snowflake_sql import bind, first_word, insert_rows, literal
+from noetl.tools.rows.snowflake_database import (
+    SnowflakeSession,
+    first_word,
+    insert,
+    pool_of_loop,
+    quoted_name,
+    snowflake_extra,
+)
 from noetl.tools.rows.values import changed, combined, distinct_names, from_json, plain, read_rows, row_values
 from noetl.tools.snowflake import Inputs
 
@@ -39,7 +45,11 @@ async def call(inputs: Inputs, context: Context) -> Outcome:
                 if inputs.table is None:
                     return _run(session, context.bound[inputs.sql_field], inputs.params)
                 columns, rows = row_values(inputs.rows, inputs.columns, context.own_args)
-                query_id = insert_rows(session, inputs.table, columns, rows)
+                query_id = None
+                if rows:
+                    session.execute("BEGIN")
+                    query_id = insert(session, quoted_name(inputs.table), columns, rows)
+                    session.execute("COMMIT")
                 return Outcome(result=changed(len(rows)), extra=snowflake_extra(None, None, query_id))
 
         return await in_thread(work)
@@ -64,7 +74,7 @@ def _run(session: SnowflakeSession, sql: Sql, params: Params) -> Outcome:
     for word, statement in commands:
         if isinstance(params, dict):
             raise Failure("input", "`params` for snowflake is a list, for the placeholders `?`")
-        cursor = session.execute(*(bind(statement) if params is None else (write(statement, literal), params)))
+        cursor = session.execute_sql(statement, params)
         query_id = cursor.sfqid
         results.append(_result(cursor, word, session.cancellation))
     if transaction:

@@ -5,21 +5,24 @@ Names in upper case, which Snowflake makes of unquoted names, are lower case at 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import date, datetime, time
 from typing import Any
 
 from snowflake.connector.constants import FIELD_ID_TO_NAME
 
-from noetl.sql import Sql, write
-from noetl.tools.rows.blocking import Cancellation
+from noetl.sql import Sql
 from noetl.tools.rows.columns import Column, from_snowflake, to_snowflake
-from noetl.tools.rows.endpoints import PipedSource, StagedRows, TargetEndpoint, TransferProgress, duplicate_key
-from noetl.tools.rows.pipe import NULL, Pipe
-from noetl.tools.rows.snowflake_session import SnowflakeSession, login, logout
-from noetl.tools.rows.snowflake_sql import batches, bind, folded, insert_batch, literal, quoted_name
-from noetl.tools.rows.staging import Staging
+from noetl.tools.rows.endpoints import (
+    NULL,
+    Pipe,
+    PipedSource,
+    StagedRows,
+    Staging,
+    TargetEndpoint,
+    TransferProgress,
+    duplicate_key,
+)
+from noetl.tools.rows.snowflake_database import SnowflakeSession, folded, insert, literal, quoted_name
 
 FETCH_ROWS = 2_000
 STAGING_TABLE = "NOETL_TRANSFER"
@@ -27,21 +30,10 @@ UNCHANGED = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "BOOLEAN", "BLOB", "DOU
 """Types whose values are passed as they are; all others are text."""
 
 
-@contextmanager
-def open_session(
-    fields: dict[str, Any], database: str | None, cancellation: Cancellation
-) -> Iterator[SnowflakeSession]:
-    connection = login({**fields, "database": database} if database else fields)
-    try:
-        yield SnowflakeSession(connection, cancellation)
-    finally:
-        logout(connection)
-
-
 class SnowflakeSource(PipedSource):
     def __init__(self, session: SnowflakeSession, staging: Staging, sql: Sql, params: Any) -> None:
         self.session = session
-        self.cursor = session.execute(*(bind(sql) if params is None else (write(sql, literal), params)))
+        self.cursor = session.execute_sql(sql, params)
         columns = []
         for field in self.cursor.description:
             kind = from_snowflake(FIELD_ID_TO_NAME[field.type_code], field.precision, field.scale)
@@ -113,10 +105,9 @@ class SnowflakeTarget(TargetEndpoint):
         json = frozenset(place for place, column in enumerate(rows.columns) if column.nested)
         count = 0
         for batch in staging.batches(rows.select(_for_snowflake), self.batch_size):
-            for part in batches(batch, len(names)):
-                insert_batch(self.session, self.into, names, part, json)
-                count += len(part)
-                progress.reach(count)
+            insert(self.session, self.into, names, batch, json)
+            count += len(batch)
+            progress.reach(count)
         if self.mode == "upsert":
             self._merge(rows.columns)
         return count

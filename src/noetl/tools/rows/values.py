@@ -52,7 +52,6 @@ def read_rows(
 
 
 def check_size(size: int) -> None:
-    """Failure if a result of so many bytes is too large."""
     if size > MAX_RESULT_BYTES:
         message = f"the result is above {MAX_RESULT_BYTES >> 20} MiB: add a LIMIT, or copy the rows with `transfer`"
         raise Failure("too_large", message, limit=MAX_RESULT_BYTES)

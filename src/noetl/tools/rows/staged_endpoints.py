@@ -1,4 +1,4 @@
-"""Files as endpoints of a transfer: CSV, JSON, JSON lines and Parquet, read and written by the staging database.
+"""Endpoints of a transfer that the staging database reads or writes itself: files, DuckDB databases, and HTTP.
 
 Types of CSV and JSON columns are inferred from all values, never from a sample: a type is chosen only if every value
 converts to it and back unchanged. So `007` stays text, and no row far down the file fails.
@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import msgspec
+
 from noetl.model.outcome import Failure
+from noetl.sql import Sql, quoted, write
 from noetl.tools.files import task_file
+from noetl.tools.rows import endpoints
+from noetl.tools.rows.blocking import Cancellation
 from noetl.tools.rows.columns import DECIMAL_DIGITS, Column
-from noetl.tools.rows.duckdb_database import literal
-from noetl.tools.rows.endpoints import SourceEndpoint, StagedRows, TargetEndpoint, TransferProgress
-from noetl.tools.rows.staging import Staging
+from noetl.tools.rows.duckdb_database import literal, sql_errors, table_name
+from noetl.tools.rows.endpoints import SourceEndpoint, StagedRows, Staging, TargetEndpoint, TransferProgress
 
 FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 MAX_OBJECT_BYTES = 16 << 20
@@ -26,22 +34,29 @@ COPY_OPTIONS = {
     "jsonl": "format json",
     "parquet": "format parquet",
 }
-
 WHOLE = r"-?(0|[1-9][0-9]*)"
+TIME = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?"
 PATTERNS = {
     "BIGINT": WHOLE,
     "DECIMAL": rf"{WHOLE}(\.[0-9]+)?",
     "DOUBLE": rf"{WHOLE}(\.[0-9]+)?([eE][+-]?[0-9]+)?",
     "BOOLEAN": "true|false",
     "DATE": r"\d{4}-\d\d-\d\d",
-    "TIMESTAMP": r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?",
-    "TIMESTAMPTZ": r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d(:?\d\d)?)",
+    "TIMESTAMP": TIME,
+    "TIMESTAMPTZ": rf"{TIME}(Z|[+-]\d\d(:?\d\d)?)",
 }
 """The pattern of the values of each type. The first type that matches all values is chosen."""
+SOURCE, TARGET = "source", "target"
+"""Aliases of attached DuckDB files."""
+
+Send = Callable[[list[dict[str, Any]], int], Future[None]]
+"""Sends a batch with its number; the future fails with a Failure if the server rejects it."""
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
 
 
 def file_format(path: str, explicit: str | None) -> str:
-    """The format of a file, by its name if it is not explicit."""
     name = explicit or FORMATS.get(Path(path).suffix.lower())
     if name is None:
         raise Failure("input", f"the name {path!r} has no known suffix: give `format` (csv, json, jsonl, parquet)")
@@ -118,19 +133,18 @@ def _json_source(staging: Staging, path: str, form: str) -> SourceEndpoint:
     relation = f"read_json({literal(path)}, {reading}, columns = {{{types}}})"
     type_lists = ", ".join(f"list(DISTINCT json_type({column.quoted}))" for column in columns)
     (row,) = staging.rows(f"SELECT {type_lists} FROM {relation}")
-    return _converted(
-        relation, columns, [_json_kind({*(kinds or ())} - {None, "NULL"}) for kinds in row], access="->>'$'"
-    )
+    kinds = [_json_kind({*(json_types or ())} - {None, "NULL"}) for json_types in row]
+    return _converted(relation, columns, kinds, access="->>'$'")
 
 
-def _json_kind(kinds: set[str]) -> str:
-    if not kinds or kinds == {"VARCHAR"}:
+def _json_kind(types: set[str]) -> str:
+    if not types or types == {"VARCHAR"}:
         return "VARCHAR"
-    if kinds == {"BOOLEAN"}:
+    if types == {"BOOLEAN"}:
         return "BOOLEAN"
-    if kinds <= {"BIGINT", "UBIGINT"}:
-        return "BIGINT" if "UBIGINT" not in kinds or kinds == {"UBIGINT"} else "HUGEINT"
-    return "DOUBLE" if kinds <= {"BIGINT", "UBIGINT", "DOUBLE"} else "JSON"
+    if types <= {"BIGINT", "UBIGINT"}:
+        return "BIGINT" if len(types) == 1 else "HUGEINT"
+    return "DOUBLE" if types <= {"BIGINT", "UBIGINT", "DOUBLE"} else "JSON"
 
 
 class FileTarget(TargetEndpoint):
@@ -140,6 +154,7 @@ class FileTarget(TargetEndpoint):
         self.path, self.form = task_file(path, "target.path"), form
         folder, name = os.path.split(self.path)
         self.temporary = os.path.join(folder, f".{name}.{os.urandom(6).hex()}.new")
+        self.part = f"{self.temporary}.part"
         self.appends = mode == "append" and os.path.exists(self.path)
         if mode == "upsert":
             raise Failure("input", "a file has no key: set `mode` to append or replace")
@@ -149,7 +164,7 @@ class FileTarget(TargetEndpoint):
             raise Failure("input", "rows cannot be appended to a JSON list: use jsonl, or `mode: replace`")
 
     def write(self, staging: Staging, rows: StagedRows, progress: TransferProgress) -> int:
-        query, options = rows.select(lambda column: for_file(column, self.form)), COPY_OPTIONS[self.form]
+        query, options = rows.select(lambda column: _for_file(column, self.form)), COPY_OPTIONS[self.form]
         path, temporary = literal(self.path), literal(self.temporary)
         if not self.appends:
             return staging.execute(f"COPY ({query}) TO {temporary} ({options})")
@@ -163,9 +178,14 @@ class FileTarget(TargetEndpoint):
             if names != [column.name for column in rows.columns]:
                 raise Failure("input", f"{self.path} has the columns {', '.join(names)}, not those of the source")
             options = "format csv, header false"
-        part = f"{self.temporary}.part"
-        count = staging.execute(f"COPY ({query}) TO {literal(part)} ({options})")
-        self._append(part)
+        count = staging.execute(f"COPY ({query}) TO {literal(self.part)} ({options})")
+        shutil.copyfile(self.path, self.temporary)
+        with open(self.temporary, "r+b") as whole, open(self.part, "rb") as new:
+            if whole.seek(0, os.SEEK_END):
+                whole.seek(-1, os.SEEK_END)
+                if whole.read(1) != b"\n":
+                    whole.write(b"\n")
+            shutil.copyfileobj(new, whole)
         return count
 
     def write_none(self) -> None:
@@ -177,19 +197,6 @@ class FileTarget(TargetEndpoint):
         else:
             Path(self.temporary).write_text("[]\n" if self.form == "json" else "")
 
-    def _append(self, part: str) -> None:
-        shutil.copyfile(self.path, self.temporary)
-        with open(self.temporary, "r+b") as whole, open(part, "rb") as new:
-            if whole.seek(0, os.SEEK_END):
-                whole.seek(-1, os.SEEK_END)
-                if whole.read(1) != b"\n":
-                    whole.write(b"\n")
-            shutil.copyfileobj(new, whole)
-
-    @property
-    def paths(self) -> list[str]:
-        return [self.path, self.temporary, f"{self.temporary}.part"]
-
     def commit(self) -> None:
         with open(self.temporary, "rb") as file:
             os.fsync(file.fileno())
@@ -198,11 +205,11 @@ class FileTarget(TargetEndpoint):
         os.replace(self.temporary, self.path)
 
     def discard(self) -> None:
-        for path in self.paths[1:]:
+        for path in (self.temporary, self.part):
             Path(path).unlink(missing_ok=True)
 
 
-def for_file(column: Column, form: str) -> str:
+def _for_file(column: Column, form: str) -> str:
     """The expression that writes a column: JSON and CSV have few types."""
     name = column.quoted
     if form == "parquet":
@@ -216,6 +223,112 @@ def for_file(column: Column, form: str) -> str:
             return f"replace({name}::VARCHAR, ' ', 'T') || ':00'"
         case "FLOAT" | "DOUBLE" if form != "csv":
             return f"CASE WHEN isfinite({name}) THEN to_json({name}) ELSE to_json({name}::VARCHAR) END"
-    if form == "csv" and column.nested and column.type != "JSON":
-        return f"to_json({name})"
-    return name
+    return f"to_json({name})" if form == "csv" and column.nested and column.type != "JSON" else name
+
+
+# -- HTTP -------------------------------------------------------------------------------------------------------------
+
+
+def rows_of(response: Any, path: str | None) -> list[dict[str, Any]]:
+    """The rows in a response: a list of maps, at a path such as `data.items`."""
+    rows = response
+    for key in path.split(".") if path else []:
+        if not isinstance(rows, dict) or key not in rows:
+            raise Failure("input", f"the response has no `{path}`: {key!r} is missing")
+        rows = rows[key]
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        place = f"at `{path}`" if path else "of the server"
+        raise Failure("input", f"the response {place} is not a list of maps: set `source.rows` to the path of the rows")
+    return rows
+
+
+def http_source(staging: Staging, rows: list[dict[str, Any]]) -> SourceEndpoint:
+    path = os.path.join(staging.folder, "response.jsonl")
+    with open(path, "wb") as file:
+        for row in rows:
+            file.write(msgspec.json.encode(row) + b"\n")
+    return file_source(staging, path, "jsonl", typed=True)
+
+
+class HttpTarget(TargetEndpoint):
+    """A URL that receives each batch as a JSON list. A batch that was sent cannot be rolled back."""
+
+    def __init__(self, send: Send, batch_size: int, cancellation: Cancellation) -> None:
+        self.send, self.batch_size, self.cancellation = send, batch_size, cancellation
+        self.sending: Future[None] = Future()
+        cancellation.on_cancel(lambda: self.sending.cancel())
+
+    def write(self, staging: Staging, rows: StagedRows, progress: TransferProgress) -> int:
+        query = f"SELECT to_json(row) FROM ({rows.select(lambda column: _for_file(column, 'json'))}) AS row"
+        count = 0
+        for number, batch in enumerate(staging.batches(query, self.batch_size), start=1):
+            self.sending = self.send([msgspec.json.decode(row[0]) for row in batch], number)
+            with suppress(CancelledError):
+                self.sending.result()
+            self.cancellation.check()
+            count += len(batch)
+            progress.reach(count)
+        return count
+
+
+# -- DuckDB -----------------------------------------------------------------------------------------------------------
+
+
+def duckdb_source(staging: Staging, sql: Sql, params: Any, alias: str | None) -> SourceEndpoint:
+    """The rows of a query. Names in it are looked up in the attached file."""
+    text = write(sql, literal)
+    with sql_errors():
+        statements = staging.connection.extract_statements(text)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise Failure("input", "`source.query` must be one statement that returns rows, such as SELECT")
+    if not params and statements[0].named_parameters:
+        raise Failure("input", "`source.query` has placeholders: give `params`")
+    query = text.strip().rstrip(";")
+    if alias is not None:
+        staging.execute(f"USE {alias}")
+    if params:
+        staging.execute(f"CREATE TEMP TABLE chosen AS {query}", params)
+        query = "SELECT * FROM chosen"
+    return SourceEndpoint(f"({query}\n)", staging.describe(f"({query}\n)"))
+
+
+class DuckdbTarget(TargetEndpoint):
+    """A table of the attached file, written in one transaction."""
+
+    def __init__(self, staging: Staging, table: str, mode: str, key: list[str]) -> None:
+        self.staging, self.mode, self.key, self.exists = staging, mode, key, False
+        self.name = f"{TARGET}.{'' if '.' in table else 'main.'}{table_name(table)}"
+        self.schema, self.table = ("main", table) if "." not in table else table.rsplit(".", 1)
+        staging.execute("BEGIN")
+
+    def accepts(self) -> dict[str, str] | None:
+        sql = (
+            "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = $1 "
+            "AND lower(schema_name) = lower($2) AND lower(table_name) = lower($3) ORDER BY column_index"
+        )
+        columns = self.staging.rows(sql, [TARGET, self.schema, self.table])
+        self.exists = bool(columns)
+        return dict(columns) or None
+
+    def prepare(self, columns: list[Column]) -> None:
+        if not self.exists:
+            key = self.key if self.mode == "upsert" else []
+            types = {column.name: column.type for column in columns}
+            self.staging.execute(endpoints.create_table(self.name, types, key))
+        elif self.mode == "replace":
+            self.staging.execute(f"DELETE FROM {self.name}")
+
+    def write(self, staging: Staging, rows: StagedRows, progress: TransferProgress) -> int:
+        if self.mode != "upsert":
+            names = ", ".join(column.quoted for column in rows.columns)
+            return staging.execute(f"INSERT INTO {self.name} ({names}) {rows.query}")
+        count = staging.execute(f"CREATE TEMP TABLE arrived AS {rows.query}")
+        keys = ", ".join(map(quoted, self.key))
+        duplicates = f"SELECT {keys} FROM arrived GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
+        for values in staging.rows(duplicates):  # DuckDB would silently use the last row of a key
+            raise endpoints.duplicate_key(self.key, values)
+        staging.execute(endpoints.insert_or_update(self.name, "arrived", rows.columns, self.key))
+        return count
+
+    def commit(self) -> None:
+        self.staging.execute("COMMIT")

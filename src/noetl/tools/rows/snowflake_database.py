@@ -1,4 +1,4 @@
-"""Sessions of Snowflake, their pool and their errors, for the kinds `snowflake` and `transfer`."""
+"""Snowflake for the kinds `snowflake` and `transfer`: sessions, their pool, errors, and SQL."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import re
 import threading
 import time
 from asyncio import AbstractEventLoop
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
+import msgspec
 import snowflake.connector
 from cryptography.hazmat.primitives import serialization
 from snowflake.connector import SnowflakeConnection
@@ -22,15 +23,17 @@ from snowflake.connector.errors import DatabaseError, Error, InterfaceError, Ope
 
 from noetl.addresses import check_host_blocking
 from noetl.model.outcome import Failure
+from noetl.sql import InList, Sql, Value, first_words, quoted, simple_literal, write
 from noetl.tools.rows.blocking import Cancellation, in_thread
 
 LOGIN_SECONDS = 20
 MAX_IDLE = 8
 IDLE_SECONDS = 300.0
 UNCHECKED_SECONDS = 30.0
-FIELDS = ("account", "user", "password", "warehouse", "database", "schema", "role", "host", "port", "protocol")
-AUTH_FIELDS = ("authenticator", "token", "private_key", "private_key_passphrase", "passcode")
-SESSION = {"CLIENT_TELEMETRY_ENABLED": False, "CLIENT_OUT_OF_BAND_TELEMETRY_ENABLED": False}
+FIELDS = (
+    "account", "user", "password", "warehouse", "database", "schema", "role", "host", "port", "protocol",
+    "authenticator", "token", "private_key", "private_key_passphrase", "passcode",
+)  # fmt: skip
 HOST_FIELDS = {
     "account": r"[A-Za-z0-9][A-Za-z0-9._-]*",
     "host": r"[A-Za-z0-9][A-Za-z0-9._-]*",
@@ -41,18 +44,33 @@ HOST_FIELDS = {
 CANCELED, LOCKED = 604, 625
 SESSION_ENDED = frozenset([390104, 390111, 390112, 390114])
 """The session has ended: the statement was not run."""
+TYPED_LITERAL = re.compile(r"(?i)\b(?:interval|date|time|timestamp(?:_\w+)?)\s*\Z")
+"""After these words Snowflake accepts only a literal."""
+BINDS = frozenset(["SELECT", "WITH", "INSERT", "UPDATE", "DELETE", "MERGE", "CALL", "VALUES"])
+"""Statements that accept bound values everywhere else."""
+BATCH_ROWS, BATCH_VALUES = 5_000, 30_000
+"""Snowflake accepts 16,384 rows and about 65,000 values in one statement."""
+
+
+# -- sessions ---------------------------------------------------------------------------------------------------------
 
 
 def login(fields: Mapping[str, Any]) -> SnowflakeConnection:
     logging.getLogger("snowflake.connector").setLevel(logging.CRITICAL)  # it logs statements and addresses
-    settings = {name: fields[name] for name in (*FIELDS, *AUTH_FIELDS) if fields.get(name) is not None}
-    unknown = next((name for name in fields if name not in (*FIELDS, *AUTH_FIELDS, "kind")), None)
+    settings = {name: fields[name] for name in FIELDS if fields.get(name) is not None}
+    unknown = next((name for name in fields if name not in (*FIELDS, "kind")), None)
     if unknown is not None:
         raise Failure("input", f"the credential for snowflake has an unknown field {unknown!r}")
     for name in ("account", "user"):
         if name not in settings:
             raise Failure("auth", f"the credential for snowflake has no `{name}`")
-    _check_hosts(settings)
+    for name, pattern in HOST_FIELDS.items():
+        if name in settings and not re.fullmatch(pattern, str(settings[name])):
+            raise Failure("input", f"`{name}` of the credential for snowflake is not valid")
+    if settings.get("host"):
+        check_host_blocking(str(settings["host"]))
+    if url := re.match(r"https?://([^/:?#@]+)", str(settings.get("authenticator", ""))):
+        check_host_blocking(url[1])
     if "private_key" in settings:
         settings["private_key"] = _private_key(settings["private_key"], settings.pop("private_key_passphrase", None))
     if "port" in settings:
@@ -63,29 +81,23 @@ def login(fields: Mapping[str, Any]) -> SnowflakeConnection:
             paramstyle="qmark",
             application="noetl",
             login_timeout=LOGIN_SECONDS,
-            session_parameters=SESSION,
+            session_parameters={"CLIENT_TELEMETRY_ENABLED": False, "CLIENT_OUT_OF_BAND_TELEMETRY_ENABLED": False},
             platform_detection_timeout_seconds=0,
             log_imported_packages_in_telemetry=False,
         )
     except Error as error:
-        raise _login_failure(error, str(settings.get("host") or settings["account"])) from None
+        code, state, text = error.errno, error.sqlstate or "", _message(error)
+        extra = snowflake_extra(code, error.sqlstate, None)
+        if str(code or "").startswith(("390", "394")) or state.startswith("28") or "Incorrect username" in text:
+            raise Failure("auth", f"Snowflake rejected the credential: {text}", extra=extra) from None
+        where = settings.get("host") or settings["account"]
+        message = f"cannot reach Snowflake at {where}: {text}"
+        raise Failure("connect", message, retryable=True, extra=extra) from None
 
 
 def logout(connection: SnowflakeConnection) -> None:
     with suppress(Exception):  # whether or not the server is reachable
         connection.close(retry=False)
-
-
-def _check_hosts(settings: Mapping[str, Any]) -> None:
-    """Failure for a host that requests are not allowed to: the connector builds a host name from the account, and
-    sends requests to an `authenticator` that is a URL."""
-    for name, pattern in HOST_FIELDS.items():
-        if name in settings and not re.fullmatch(pattern, str(settings[name])):
-            raise Failure("input", f"`{name}` of the credential for snowflake is not valid")
-    if settings.get("host"):
-        check_host_blocking(str(settings["host"]))
-    if url := re.match(r"https?://([^/:?#@]+)", str(settings.get("authenticator", ""))):
-        check_host_blocking(url[1])
 
 
 def _private_key(text: str | bytes, passphrase: str | None) -> bytes:
@@ -126,10 +138,14 @@ class SnowflakeSession:
             cursor.execute(text, values or None, _statement_params={"requestId": request}, _is_put_get=False)
         except Error as error:
             self.cancellation.check()
-            raise statement_failure(error) from None
+            raise _statement_failure(error) from None
         finally:
             self.running = None
         return cursor
+
+    def execute_sql(self, sql: Sql, params: list[Any] | dict[str, Any] | None) -> SnowflakeCursor:
+        """Run a statement with bound values, or with literals and the author's `params`."""
+        return self.execute(*(_bind(sql) if params is None else (write(sql, literal), params)))
 
 
 class IdleConnection(NamedTuple):
@@ -204,10 +220,9 @@ async def close_pool() -> None:
         await in_thread(lambda cancellation: pool.close())
 
 
-def statement_failure(error: Error) -> Failure:
-    code, state = error.errno, error.sqlstate
-    extra = snowflake_extra(code, state, error.sfqid)
-    text = _message(error)
+def _statement_failure(error: Error) -> Failure:
+    code, text = error.errno, _message(error)
+    extra = snowflake_extra(code, error.sqlstate, error.sfqid)
     if code == CANCELED:
         return Failure("cancelled", f"snowflake: {text}", extra=extra)
     lost = isinstance(error, (OperationalError, InterfaceError)) or not isinstance(error, DatabaseError)
@@ -216,15 +231,6 @@ def statement_failure(error: Error) -> Failure:
     line = re.search(r"(?i)\bline:? (\d+)", text)
     place = {"line": int(line[1])} if line else {}
     return Failure("sql", f"snowflake: {text}", retryable=code == LOCKED, extra=extra, **place)
-
-
-def _login_failure(error: Error, where: str) -> Failure:
-    extra = snowflake_extra(error.errno, error.sqlstate, None)
-    text = _message(error)
-    refused = str(error.errno or "").startswith(("390", "394")) or (error.sqlstate or "").startswith("28")
-    if refused or "Incorrect username" in text:
-        return Failure("auth", f"Snowflake rejected the credential: {text}", extra=extra)
-    return Failure("connect", f"Snowflake cannot be reached at {where}: {text}", retryable=True, extra=extra)
 
 
 def _message(error: Error) -> str:
@@ -236,3 +242,119 @@ def _message(error: Error) -> str:
 def snowflake_extra(code: int | None, state: str | None, query: str | None) -> dict[str, Any]:
     text = f"{code:06d}" if isinstance(code, int) and code >= 0 else None
     return {"snowflake": {"code": text, "sqlstate": None if state in (None, "n/a") else state, "query_id": query}}
+
+
+# -- SQL --------------------------------------------------------------------------------------------------------------
+
+
+def _bind(sql: Sql) -> tuple[str, list[Any]]:
+    """The text of a statement, and its bound values: text wherever Snowflake accepts that; numbers are literals."""
+    values: list[Any] = []
+    binds = first_word(sql) in BINDS
+    only_literals = _only_literals(sql)
+
+    def render(value: Any) -> str:
+        only_literal, nested = next(only_literals), isinstance(value, (list, dict))
+        if nested:
+            value = msgspec.json.encode(value).decode()
+        if binds and (nested or (isinstance(value, (str, bytes)) and not only_literal)):
+            values.append(value)
+            text = "?"
+        else:
+            text = literal(value)
+        return f"PARSE_JSON({text})" if nested else text
+
+    return write(sql, render), values
+
+
+def _only_literals(sql: Sql) -> Iterator[bool]:
+    """For each value, whether it follows a word such as `INTERVAL`."""
+    before: Any = ""
+    for part in sql.parts:
+        if isinstance(part, Value):
+            yield isinstance(before, str) and TYPED_LITERAL.search(before) is not None
+        elif isinstance(part, InList):
+            yield from (False for item in part.items for _ in (item if isinstance(item, list) else [item]))
+        before = part
+
+
+def literal(value: Any) -> str:
+    match value:
+        case None | bool() | int():
+            return simple_literal(value)
+        case float():
+            text = repr(value)
+            return f"'{text}'::FLOAT" if "n" in text else text
+        case bytes():
+            return f"TO_BINARY('{value.hex()}', 'HEX')"
+    return "'" + str(value).replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def first_word(sql: Sql) -> str:
+    return next(iter(first_words(sql, 1)), "")
+
+
+def quoted_name(text: str) -> str:
+    """The quoted name that Snowflake makes of an unquoted one: `sales.orders` is `"SALES"."ORDERS"`."""
+    parts = text.split(".")
+    if not all(parts) or "\0" in text:
+        raise Failure("input", f"{text!r} cannot be the name of a table or column")
+    return quoted(*map(folded, parts))
+
+
+def folded(part: str) -> str:
+    """In upper case if it needs no quotes, as in Snowflake."""
+    return part.upper() if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_$]*", part) else part
+
+
+def insert(
+    session: SnowflakeSession,
+    table: str,
+    columns: list[str],
+    rows: Sequence[Sequence[Any]],
+    json: frozenset[int] = frozenset(),
+) -> str | None:
+    """Insert rows into a quoted table, in batches; return the id of the last query.
+
+    The values of a column have one type in a batch: numbers are literals, all others are bound as text. `json` are the
+    indexes of columns whose values are JSON text already.
+    """
+    query = None
+    size = max(1, min(BATCH_ROWS, BATCH_VALUES // max(1, len(columns))))
+    for start in range(0, len(rows), size):
+        batch = rows[start : start + size]
+        writers = [
+            _writer({type(row[place]) for row in batch if row[place] is not None}, place in json)
+            for place in range(len(columns))
+        ]
+        values: list[str] = []
+        lines = []
+        for row in batch:
+            cells = []
+            for value, (text_of, _) in zip(row, writers, strict=True):
+                if value is None or text_of is None:
+                    cells.append(literal(value))
+                else:
+                    values.append(text_of(value))
+                    cells.append("?")
+            lines.append(f"({', '.join(cells)})")
+        converted = ", ".join(form.format(f"column{place}") for place, (_, form) in enumerate(writers, start=1))
+        target = f"{table} ({', '.join(map(quoted_name, columns))})"
+        statement = f"INSERT INTO {target} SELECT {converted} FROM VALUES {', '.join(lines)}"
+        query = session.execute(statement, values).sfqid
+    return query
+
+
+def _writer(kinds: set[type], json: bool) -> tuple[Callable[[Any], str] | None, str]:
+    """How the values of a column are bound as text, None for literals; and the expression that converts them."""
+    if json:
+        return str, "PARSE_JSON({})"
+    if kinds <= {int, float} or kinds <= {bool}:
+        return None, "{}"
+    if kinds & {dict, list}:
+        return (lambda value: msgspec.json.encode(value).decode()), "PARSE_JSON({})"
+    if kinds == {bytes}:
+        return bytes.hex, "TO_BINARY({}, 'HEX')"
+    if bytes in kinds:
+        raise Failure("input", "a column has binary content in one row and another type in another row")
+    return (lambda value: str(value).lower() if isinstance(value, bool) else str(value)), "{}"
