@@ -34,8 +34,7 @@ from noetl.expression.parser import Lexeme
 from noetl.expression.parsing import lex
 from noetl.expression.text import to_json
 from noetl.shell_text.code import TEMPLATE, by_programs
-from noetl.shell_text.reader import Context, Part, Plan
-from noetl.shell_text.scan import Scanner
+from noetl.shell_text.scan import Context, Part, Plan, Scanner
 
 BEGIN, END = "\1", "\2"
 """Around a value that was printed as JSON, which itself has no control characters."""
@@ -51,7 +50,7 @@ Scope = Mapping[str, Any]
 
 
 class ShellText(NamedTuple):
-    """A command for a shell, and the variables it refers to."""
+    """A command, and the variables it refers to."""
 
     text: str
     env: dict[str, str]
@@ -65,7 +64,18 @@ def prepare_shell(source: str) -> Callable[[Scope], ShellText]:
     lexemes = lex(source)
     if any(lexeme.type == "block_begin" for lexeme in lexemes):
         return _with_statements(source, lexemes)
-    parts, offsets, values = _split(source, lexemes)
+    parts: list[Part] = []
+    offsets: list[int] = []
+    values: list[Callable[[Scope], Any]] = []
+    for lexeme in lexemes:
+        if lexeme.type == "data":
+            parts.append(lexeme.text)
+        elif lexeme.type == "variable_begin":
+            parts.append(len(offsets))
+            offsets.append(lexeme.offset)
+        elif lexeme.type == "variable_end":
+            start = offsets[-1]
+            values.append(_evaluator(source[start : lexeme.end].rstrip(), source, partial(int.__add__, start)))
     plan = Scanner(parts, offsets, source).plan()
     return lambda scope: _assemble(plan, lambda number: values[number](scope), source, offsets)
 
@@ -84,27 +94,6 @@ def check_words(words: Sequence[Any]) -> None:
         marked.append(text)
     for rejection in by_programs(marked):
         raise TemplateSyntax(rejection.message, *first, rejection.hint)
-
-
-# -- templates --------------------------------------------------------------------------------------------------------
-
-
-def _split(source: str, lexemes: list[Lexeme]) -> tuple[list[Part], list[int], list[Callable[[Scope], Any]]]:
-    """Text and templates in turn, the offset of each template, and how to evaluate it."""
-    parts: list[Part] = []
-    offsets: list[int] = []
-    values: list[Callable[[Scope], Any]] = []
-    for lexeme in lexemes:
-        if lexeme.type == "data":
-            parts.append(lexeme.text)
-        elif lexeme.type == "variable_begin":
-            parts.append(len(offsets))
-            offsets.append(lexeme.offset)
-        elif lexeme.type == "variable_end":
-            start = offsets[-1]
-            template = source[start : lexeme.end].rstrip()
-            values.append(_evaluator(template, source, partial(int.__add__, start)))
-    return parts, offsets, values
 
 
 def _evaluator(template: str, source: str, original: Callable[[int], int]) -> Callable[[Scope], Any]:
@@ -127,12 +116,24 @@ def _with_statements(source: str, lexemes: list[Lexeme]) -> Callable[[Scope], Sh
     Every value is printed as JSON between two characters that JSON never contains, and extracted again.
     """
     _check_statements(source, lexemes)
-    template, insertions = _marked(source, lexemes)
+    template, end = "", 0
+    insertions: list[tuple[int, int]] = []  # the start and size of each
+    for lexeme in lexemes:
+        if lexeme.type == "variable_begin":
+            position, mark = lexeme.end, f"'{BEGIN}' ~ (("
+        elif lexeme.type == "variable_end":
+            position, mark = lexeme.offset, f") | tojson) ~ '{END}'"
+        else:
+            continue
+        template += source[end:position]
+        insertions.append((len(template), len(mark)))
+        template += mark
+        end = position
 
     def original(offset: int) -> int:
         return offset - sum(size for start, size in insertions if start <= offset)
 
-    evaluate = _evaluator(template, source, original)
+    evaluate = _evaluator(template + source[end:], source, original)
 
     def prepared(scope: Scope) -> ShellText:
         before, *pieces = str(revealed(evaluate(scope))).split(BEGIN)
@@ -148,24 +149,6 @@ def _with_statements(source: str, lexemes: list[Lexeme]) -> Callable[[Scope], Sh
     return prepared
 
 
-def _marked(source: str, lexemes: list[Lexeme]) -> tuple[str, list[tuple[int, int]]]:
-    """The source with marks around each value, and the start and size of each insertion."""
-    text, end = "", 0
-    insertions: list[tuple[int, int]] = []
-    for lexeme in lexemes:
-        if lexeme.type == "variable_begin":
-            position, mark = lexeme.end, f"'{BEGIN}' ~ (("
-        elif lexeme.type == "variable_end":
-            position, mark = lexeme.offset, f") | tojson) ~ '{END}'"
-        else:
-            continue
-        text += source[end:position]
-        insertions.append((len(text), len(mark)))
-        text += mark
-        end = position
-    return text + source[end:], insertions
-
-
 def _check_statements(source: str, lexemes: list[Lexeme]) -> None:
     """Statements that take text as a value would capture our marks."""
     if BEGIN in source or END in source:
@@ -179,9 +162,6 @@ def _check_statements(source: str, lexemes: list[Lexeme]) -> None:
         if tag.text == "filter" or (tag.text == "set" and not any(word.text == "=" for word in rest)):
             hint = "set a value, `{% set x = ... %}`, or use `if` and `for`"
             raise TemplateSyntax(f"a block of '{tag.text}' cannot be used in a command", source, tag.offset, hint)
-
-
-# -- values -----------------------------------------------------------------------------------------------------------
 
 
 def _assemble(plan: Plan, value_of: Callable[[int], Any], source: str, offsets: list[int]) -> ShellText:

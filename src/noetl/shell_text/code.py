@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from itertools import dropwhile, takewhile
 from typing import Literal, NamedTuple
 
+from msgspec import Struct
+
 TEMPLATE, OUTPUT = "\0", "\1"
 
 
@@ -96,30 +98,80 @@ SSH_VALUES = "BbcDEeFIiJLlmOopQRSWw"
 AS_ARGUMENT = "pass the value on as an argument, sh -c 'ls \"$1\"' sh {{ x }}, or as a variable under `env`"
 WRITTEN_OUT = "write the name of the variable out, and the template behind `=`"
 AS_NUMBER = "make a number of it first, n=$(( {{ x }} ))"
+SUBSCRIPT = Rejection("the shell would evaluate the template's value as a subscript", AS_NUMBER)
+PASS_INPUT_ON = (["echo"], ["printf"], ["cat"], ["tee"])
+"""Commands whose output is what they were given."""
 
 
-def rejections(words: Sequence[str], *, fed: bool = False) -> Iterator[Rejection]:
-    """Why the templates in a command, or with `fed` in its standard input, would be executed as code."""
+class Command(Struct):
+    """A simple command as far as it was read: its words without quotes, templates as marks."""
+
+    words: list[str] = []
+    word: str | None = None
+    redirection: str | None = None
+    """The operator in front of the word."""
+    offset: int | None = None
+    """Of the first template in it."""
+    fed: bool = False
+    """Whether a template is in what it reads from its standard input."""
+    expanded_twice: bool = False
+    """Whether a template is in a word that bash expands twice: the one behind `>&`."""
+    pipes_into: Command | None = None
+
+    def add(self, text: str) -> None:
+        self.word = (self.word or "") + text
+
+    def end_word(self) -> None:
+        if self.word is None:
+            return
+        if self.redirection is None:
+            self.words.append(self.word)
+        elif self.redirection == "<<<" and TEMPLATE in self.word:
+            self.fed = True
+        elif self.redirection.endswith("&") and tainted(self.word):
+            self.expanded_twice = True
+        self.word = self.redirection = None
+
+    @property
+    def case_depth(self) -> int:
+        """1 inside `case ... in`, whose patterns end with a parenthesis; -1 behind `esac`."""
+        words = [*self.words, self.word][:1]
+        return (words == ["case"]) - (words == ["esac"])
+
+
+def rejections(command: Command) -> Iterator[Rejection]:
+    """Why the templates in a command and its standard input would be executed as code."""
+    words = command.words
+    starts = [0, *(number + 1 for number, word in enumerate(words) if word == "{")]  # the body of a function as well
+    for start in starts:
+        name, *rest = [*_without_prefixes(words[start:]), ""]
+        if name in DECLARATION_BUILTINS and any(re.match(r"-[A-Za-z]*i", word) for word in rest):
+            # Then no template may stand anywhere: the shell evaluates whatever is assigned to the variable later.
+            message = f"{name} -i makes the shell evaluate all that is assigned to the variable as code"
+            yield Rejection(message, "declare it without -i, and calculate with $(( ))")
+    if command.offset is None:
+        return
+    if command.expanded_twice:
+        hint = "write > in place of >&, or 2>&1 and the like with a number"
+        yield Rejection("a template after >& is expanded twice by bash and cannot be made safe", hint)
+    yield from _in_words(words, fed=command.fed)
+    if command.pipes_into is not None and words[:1] in PASS_INPUT_ON:
+        yield from _in_words(command.pipes_into.words, fed=True)
+
+
+def _in_words(words: Sequence[str], *, fed: bool) -> Iterator[Rejection]:
     yield from by_programs(words, fed=fed)
-    command = list(dropwhile(lambda word: word in COMMAND_PREFIXES or ASSIGNMENT.match(word), words))
+    command = _without_prefixes(words)
     yield from _by_shell(command)
     yield from _by_assignment(words, len(words) - len(command) + 1)
 
 
-def integer_rejection(words: Sequence[str]) -> Rejection | None:
-    """Why no template may stand in a text with this command: it declares an integer, and the shell evaluates whatever
-    is assigned to that variable later, commands included. None if it does not."""
-    starts = [0, *(number + 1 for number, word in enumerate(words) if word == "{")]  # the body of a function as well
-    for start in starts:
-        name, *rest = [*dropwhile(lambda word: word in COMMAND_PREFIXES or ASSIGNMENT.match(word), words[start:]), ""]
-        if name in DECLARATION_BUILTINS and any(re.match(r"-[A-Za-z]*i", word) for word in rest):
-            message = f"{name} -i makes the shell evaluate all that is assigned to the variable as code"
-            return Rejection(message, "declare it without -i, and calculate with $(( ))")
-    return None
+def _without_prefixes(words: Sequence[str]) -> list[str]:
+    return list(dropwhile(lambda word: word in COMMAND_PREFIXES or ASSIGNMENT.match(word), words))
 
 
 def by_programs(words: Sequence[str], *, fed: bool = False) -> Iterator[Rejection]:
-    """The same, without what a shell itself would execute."""
+    """Why a program, and not the shell itself, would execute a template in its words; with `fed`, in its input."""
     for number, word in enumerate(words):
         name = word.rpartition("/")[2]
         base = re.sub(r"[0-9.]+$", "", name)
@@ -259,17 +311,10 @@ def _by_assignment(words: Sequence[str], count: int) -> Iterator[Rejection]:
     whose value a shell expands once more."""
     for number, word in enumerate(words):
         if re.match(r"%s[A-Za-z_]\w*\[[^\]]*[\0\1]" % (r"\{?" if number < count else r"\{"), word):
-            yield Rejection("the shell would evaluate the template's value as a subscript", AS_NUMBER)
+            yield SUBSCRIPT
         if re.match(EXPANDED + r"\+?=.*[\0\1]", word, re.DOTALL):
             message = f"the shell would read the template's value as code, since it expands {word.partition('=')[0]}"
             yield Rejection(message, "use a variable of another name")
-
-
-def subscript_rejection(word: str) -> Rejection | None:
-    """Why a word inside the parentheses of `a=(...)` would be evaluated; None if it would not."""
-    if re.match(r"\[[^\]]*[\0\1]", word):
-        return Rejection("the shell would evaluate the template's value as a subscript", AS_NUMBER)
-    return None
 
 
 def _declares_template(name: str, words: Sequence[str]) -> Iterator[bool]:

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from itertools import accumulate
+from typing import Literal, NamedTuple, NoReturn
 
 from noetl.errors import TemplateSyntax
-from noetl.shell_text.code import (
-    AS_NUMBER,
-    OUTPUT,
-    TEMPLATE,
-    integer_rejection,
-    rejections,
-    subscript_rejection,
-    tainted,
-)
-from noetl.shell_text.reader import Command, Context, Part, Plan, Reader, TemplateUse
+from noetl.shell_text.code import AS_NUMBER, OUTPUT, SUBSCRIPT, TEMPLATE, Command, Rejection, rejections, tainted
 
 SEPARATORS = " \t\n;&|()<>"
-PASS_INPUT_ON = (["echo"], ["printf"], ["cat"], ["tee"])
-"""Commands whose output is what they were given."""
 CLOSES = {"$((": "))", "$(": ")", "${": "}", "`": "`", "'": "'", '"': '"', "(": ")", "[": "]"}
 NESTED = {"))": ["("], ")": ["("], "]": ["["]}
 DEFAULT_VALUE = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]+|[@*#?$!-]):?[-=+?]")
 """The beginning of `${name:-word}`, `${name=word}` and the like."""
+
+
+Context = Literal["alone", "outside", "inside", "single", "number"]
+"""A whole word outside quotes, a part of one, inside double quotes, inside single ones, inside `$(( ))`."""
+Part = str | int
+"""Text of the command, or the number of a template in it."""
+
+
+class TemplateUse(NamedTuple):
+    number: int
+    context: Context
+
+
+Plan = list[str | TemplateUse]
 
 
 class HereDocument(NamedTuple):
@@ -35,11 +39,18 @@ class HereDocument(NamedTuple):
     command: Command
 
 
-class Scanner(Reader):
-    """Follows the grammar of the shell."""
+class Scanner:
+    """Reads a command from left to right, by the grammar of the shell. `out` is what was read, with a TemplateUse for
+    each template."""
 
     def __init__(self, parts: list[Part], offsets: list[int], source: str) -> None:
-        super().__init__(parts, offsets, source)
+        self.offsets, self.source = offsets, source
+        self.text = "".join(TEMPLATE if isinstance(part, int) else part for part in parts)
+        ends = accumulate(1 if isinstance(part, int) else len(part) for part in parts)
+        self.numbers = {end - 1: part for part, end in zip(parts, ends, strict=True) if isinstance(part, int)}
+        """Positions of templates in the text, with the number of each."""
+        self.position = 0
+        self.out: Plan = []
         self.documents: list[HereDocument] = []
         self.in_escaped_backticks = False
         """Inside backticks with escapes, which are undone before the shell reads them."""
@@ -71,10 +82,34 @@ class Scanner(Reader):
         self.out.append(TemplateUse(number, context))
         self.position += 1
 
-    def use_unquoted(self, command: Command) -> None:
-        behind = self.text[self.position + 1 : self.position + 2]
-        alone = command.word is None and command.redirection is None and behind in (*SEPARATORS, "`", "")
-        self.use("alone" if alone else "outside", command)
+    @property
+    def next(self) -> str:
+        """The next character; empty at the end."""
+        return self.text[self.position : self.position + 1]
+
+    @property
+    def at_template(self) -> bool:
+        return self.position in self.numbers
+
+    def ahead(self, text: str) -> bool:
+        return self.text.startswith(text, self.position)
+
+    def take(self, count: int = 1) -> str:
+        text = self.text[self.position : self.position + count]
+        self.out.append(text)
+        self.position += count
+        return text
+
+    def take_blanks(self) -> None:
+        while self.next in (" ", "\t"):
+            self.take()
+
+    def refuse(self, construct: str, hint: str) -> NoReturn:
+        offset = self.offsets[self.numbers[self.position]]
+        self.reject(Rejection(f"{construct} cannot be made safe", hint), offset)
+
+    def reject(self, rejection: Rejection, offset: int) -> NoReturn:
+        raise TemplateSyntax(rejection.message, self.source, offset, rejection.hint)
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
@@ -120,7 +155,9 @@ class Scanner(Reader):
     def word_or_blank(self, item: str, command: Command) -> None:
         """Read a part of a word, a blank between words, or a comment."""
         if self.at_template:
-            self.use_unquoted(command)
+            behind = self.text[self.position + 1 : self.position + 2]
+            alone = command.word is None and command.redirection is None and behind in (*SEPARATORS, "`", "")
+            self.use("alone" if alone else "outside", command)
         elif item in " \t\n":
             command.end_word()
             self.take()
@@ -159,9 +196,8 @@ class Scanner(Reader):
         while True:
             item, unquoted = self.next, self.at_template
             if item in ("", " ", "\t", "\n", ")"):
-                rejection = subscript_rejection(inner.word or "")
-                if rejection is not None and inner.offset is not None:
-                    self.reject(rejection, inner.offset)
+                if inner.offset is not None and re.match(r"\[[^\]]*[\0\1]", inner.word or ""):
+                    self.reject(SUBSCRIPT, inner.offset)
                 is_tainted = is_tainted or tainted(inner.word or "")
                 inner = Command()
             if item in ("", ")"):
@@ -240,9 +276,19 @@ class Scanner(Reader):
     def word_part(self, item: str, command: Command, *, quoted: bool) -> None:
         """Read a part of a word, or of double quotes and here-documents."""
         if item == "\\":
-            self.escape(command)
+            self.take()
+            if self.at_template:
+                self.refuse("a template behind a backslash", "leave the backslash out: a value needs none")
+            escaped = self.take()
+            if escaped != "\n":
+                command.add(escaped)
         elif item == "`":
-            self.backticks(command)
+            self.take()
+            before = self.in_escaped_backticks
+            special = re.compile(r"[\\`]").search(self.text, self.position)
+            self.in_escaped_backticks = before or (special is not None and special[0] == "\\")
+            self.substitution("`", command)
+            self.in_escaped_backticks = before
         elif item == "$":
             self.dollar(command, quoted)
         elif item in "'\"" and not quoted:
@@ -262,23 +308,6 @@ class Scanner(Reader):
             else:
                 self.word_part(item, command, quoted=context == "inside")
         self.take()
-
-    def escape(self, command: Command) -> None:
-        self.take()
-        if self.at_template:
-            self.refuse("a template behind a backslash", "leave the backslash out: a value needs none")
-        if self.next == "\n":
-            self.take()
-        else:
-            command.add(self.take())
-
-    def backticks(self, command: Command) -> None:
-        self.take()
-        before = self.in_escaped_backticks
-        special = re.compile(r"[\\`]").search(self.text, self.position)
-        self.in_escaped_backticks = before or (special is not None and special[0] == "\\")
-        self.substitution("`", command)
-        self.in_escaped_backticks = before
 
     def dollar(self, command: Command, quoted: bool) -> None:
         if self.position + 1 in self.numbers:
@@ -321,42 +350,28 @@ class Scanner(Reader):
                 self.take()
         self.in_arithmetic -= 1
 
-    def without_templates(self, end: str, what: str, hint: str) -> None:
+    def without_templates(self, end: str, construct: str, hint: str) -> None:
         """Read a part with expansions of its own, in which templates are not allowed."""
-        escapes = what == "$'...'"  # elsewhere single quotes have none
+        escapes = construct == "$'...'"  # elsewhere single quotes have none
         ends = [end]
         while ends and self.next != "":
+            inside = ends[-1]
+            marks = ["$((", "$(", "${", "`", *(["'", '"'] if inside != '"' else []), *NESTED.get(inside, [])]
             if self.at_template:
-                self.refuse(f"a template inside {what}", hint)
-            if self.ahead(ends[-1]):
+                self.refuse(f"a template inside {construct}", hint)
+            if self.ahead(inside):
                 self.take(len(ends.pop()))
-            elif self.next == "\\" and (escapes or ends[-1] != "'"):
+            elif self.next == "\\" and (escapes or inside != "'"):
                 self.take()
                 if not self.at_template:
                     self.take()
-            elif opened := "" if ends[-1] == "'" else self.opened(ends[-1]):
+            elif inside != "'" and (opened := next(filter(self.ahead, marks), "")):
                 self.take(len(opened))
                 ends.append(CLOSES[opened])
             else:
                 self.take()
 
-    def opened(self, inside: str) -> str:
-        """The opening bracket or quote that is next, inside a part with its own end; empty if none is."""
-        marks = ["$((", "$(", "${", "`", *(["'", '"'] if inside != '"' else []), *NESTED.get(inside, [])]
-        return next((mark for mark in marks if self.ahead(mark)), "")
-
-    # -- programs that read a value as code ---------------------------------------------------------------------------
-
     def check(self, command: Command) -> None:
-        if (rejection := integer_rejection(command.words)) is not None:
-            self.reject(rejection, self.offsets[0])
-        if command.offset is None:
-            return
-        if command.expanded_twice:
-            hint = "write > in place of >&, or 2>&1 and the like with a number"
-            self.refuse("a template after >& is expanded twice by bash and", hint, command.offset)
-        for rejection in rejections(command.words, fed=command.fed):
-            self.reject(rejection, command.offset)
-        if command.pipes_into is not None and command.words[:1] in PASS_INPUT_ON:
-            for rejection in rejections(command.pipes_into.words, fed=True):
-                self.reject(rejection, command.offset)
+        """TemplateSyntax if a template of the command would be executed as code."""
+        for rejection in rejections(command) if self.offsets else ():  # without a template nothing is unsafe
+            self.reject(rejection, self.offsets[0] if command.offset is None else command.offset)

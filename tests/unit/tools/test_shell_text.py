@@ -120,6 +120,9 @@ class TestStatements:
         with pytest.raises(TemplateSyntax, match="cannot be used in a command"):
             prepare_shell(block)
 
+    def test_a_declared_integer_without_a_value_is_safe(self) -> None:
+        assert made("{% if yes %}declare -i n=1{% endif %}") == ShellText("declare -i n=1", {})
+
     def test_raw_text_and_comments_of_templates(self) -> None:
         assert output(made(PRINT + "'{% raw %}{{ x }}{% endraw %}'{# {{ gone }} #}")) == "<{{ x }}>"
 
