@@ -58,7 +58,7 @@ def restore_command(file: str, db: str | None, address: ServerAddress | None, ou
     if not Path(file).is_file():
         raise FileMissing(f"no such file: {file}")
     from noetl.keychain.master import MasterKeySource
-    from noetl.keychain.revisions import Revisions
+    from noetl.keychain.safe import Revisions
     from noetl.store.sqlite.backup import copy_database
 
     size = copy_database(Path(file), target)

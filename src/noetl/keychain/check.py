@@ -29,7 +29,8 @@ def _faults(entry: Credential, stored: Mapping[str, SealedCredential], path: str
         yield f"unknown credential kind {entry.kind!r}"
     if entry.provider not in (None, OWN, *PROVIDERS):
         yield f"unknown provider {entry.provider!r}; the providers are {', '.join((OWN, *PROVIDERS))}"
-    name = stored_name(entry)
+    is_own = entry.provider in (None, OWN)
+    name = entry.credential or ((entry.key or entry.name) if is_own else None)  # or that to sign in with at a provider
     if name is None:
         return
     credential = stored.get(name)
@@ -39,16 +40,9 @@ def _faults(entry: Credential, stored: Mapping[str, SealedCredential], path: str
     if credential.kind == WEBHOOK:
         yield f"credential {name!r} is the secret of a webhook: playbooks cannot use it"
         return
-    if entry.provider in (None, OWN) and entry.kind not in (credential.kind, "secret_manager"):
+    if is_own and entry.kind not in (credential.kind, "secret_manager"):
         yield f"it is a {entry.kind}, but credential {name!r} is a {credential.kind}"
     if not allowed(credential.paths, path):
         yield f"credential {name!r} may not be used by playbook {path!r}, only by {', '.join(credential.paths)}"
     if not any(allowed(credential.pools, pool) for pool in pools):
         yield f"credential {name!r} may only be used in pool {', '.join(credential.pools)}"
-
-
-def stored_name(entry: Credential) -> str | None:
-    """The stored credential of an entry, or the one with which it signs in at its provider; None if it needs none."""
-    if entry.provider in (None, OWN):
-        return entry.credential or entry.key or entry.name
-    return entry.credential

@@ -6,23 +6,24 @@ only expiring tokens are checked again. Every run makes one and few use it, so H
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 import msgspec
 
 from noetl.errors import NoetlError
-from noetl.keychain.handle import FIELD, Handle, handle_of, reference_to_handle
 from noetl.keychain.kinds import faults, fields_of, secrets_in
 from noetl.keychain.redact import Redactor
 from noetl.keychain.secret_forms import SHORTEST
 from noetl.keychain.tokens import SharedTasks
 from noetl.model.outcome import Failure
 from noetl.model.playbook import Credential
-from noetl.reference import KEYCHAIN, Reference
+from noetl.reference import KEYCHAIN, SECRET, Reference
 from noetl.settings import variables
 
 Fields = dict[str, Any]
@@ -34,6 +35,40 @@ OWN = "credential"
 OAUTH2 = "oauth2_client_credentials"
 NEARBY = (None, OWN, "env", "file")
 """Providers that need no request to another server."""
+FIELD = "value"
+"""The field of a secret that is one text."""
+
+
+class Handle(NamedTuple):
+    """A placeholder of a secret in results, events and logs, which only the keychain of a lease can open: a reference
+    to the store `secret`. Its key is the address of the secret, never its value: `PROVIDER/KEY@VERSION#FIELD`, with
+    `!ENTRY` at the end if a keychain entry is used to sign in at the provider."""
+
+    provider: str
+    key: str
+    field: str
+    version: Version = None
+    auth: str | None = None
+
+    def reference(self) -> Reference:
+        version, field = ("" if part is None else quote(str(part), safe="") for part in (self.version, self.field))
+        auth = "" if self.auth is None else f"!{quote(self.auth, safe='')}"
+        return _reference_to(f"{self.provider}/{quote(self.key)}@{version}#{field}{auth}")
+
+
+def _reference_to(handle: str) -> Reference:
+    return Reference(SECRET, handle, 0, "", SECRET)
+
+
+def handle_of(reference: Reference) -> Handle:
+    """The handle of a reference; ValueError if it is another reference."""
+    if reference.store != SECRET:
+        raise ValueError(f"a reference to the store {reference.store!r} is not a handle of a secret")
+    provider, _, rest = reference.key.partition("/")
+    key, _, rest = rest.partition("@")
+    version, _, rest = rest.partition("#")
+    field, marked, auth = rest.partition("!")
+    return Handle(provider, unquote(key), unquote(field), unquote(version) or None, unquote(auth) if marked else None)
 
 
 class StoredCredential(msgspec.Struct, frozen=True):
@@ -98,7 +133,7 @@ class Keychain:
         self.redactor.names.add(_entry_key(name))
         if entry.kind != OAUTH2:
             return dict(fields)
-        from noetl.keychain.oauth2 import access_token
+        from noetl.keychain.rest import access_token
 
         token = await access_token(f"keychain entry {name!r}", fields, self._taint)
         # The token replaces the client secret, which no tool needs.
@@ -137,21 +172,20 @@ class Keychain:
     async def learn_opened(self, handles: Sequence[str], entries: Sequence[str]) -> None:
         """Add the secrets to the redactor that other workers have opened for the execution, if this one may open
         them."""
-        import asyncio
-
         opens: dict[str, Callable[[], Awaitable[Any]]]
-        opens = {key: partial(open_handle, self, reference_to_handle(key)) for key in handles}
+        opens = {key: partial(open_handle, self, _reference_to(key)) for key in handles}
         opens |= {_entry_key(name): partial(self.fields, name) for name in entries}
-        await asyncio.gather(*(self._learn_opened(key, opens[key]) for key in opens.keys() - self.redactor.names))
 
-    async def _learn_opened(self, key: str, opened: Callable[[], Awaitable[Any]]) -> None:
-        try:
-            await opened()
-        except Failure as failure:
-            error = failure.outcome.error
-            if error is not None and error.retryable:  # retried with the next lease
-                return
-        self.redactor.names.add(key)
+        async def learn(key: str) -> None:
+            try:
+                await opens[key]()
+            except Failure as failure:
+                error = failure.outcome.error
+                if error is not None and error.retryable:  # retried with the next lease
+                    return
+            self.redactor.names.add(key)
+
+        await asyncio.gather(*map(learn, opens.keys() - self.redactor.names))
 
     # -- resolving --------------------------------------------------------------------------------------------------
 
@@ -163,33 +197,28 @@ class Keychain:
 
     async def _entry(self, entry: Credential) -> Fields:
         where = f"keychain entry {entry.name!r}"
-        if entry.provider in (None, OWN):
+        if entry.provider is None or entry.provider == OWN:
             name = entry.credential or entry.key or entry.name
             stored = await self._stored(where, name)
             if entry.kind not in (stored.kind, "secret_manager"):
                 raise Failure("auth", f"{where} is a {entry.kind}, but credential {name!r} is a {stored.kind}")
             fields = self._mapped(where, stored.fields, entry.map)
+        elif entry.provider == "env" and entry.key is None:  # a variable for each field
+            fields = {field: await self._text(where, "env", name, None, {}) for field, name in entry.map.items()}
         else:
-            fields = await self._provided(where, entry)
+            login: Fields = {}
+            if entry.credential is not None:  # to sign in with at the provider
+                login = (await self._stored(where, entry.credential)).fields
+                self._learn(login, f"credential {entry.credential!r}")
+            key = entry.key or entry.name
+            parsed = fields_of(entry.kind, await self._text(where, entry.provider, key, None, login))
+            if parsed is None:
+                raise Failure("auth", f"{where}: {key!r} must be a JSON map with the fields of a {entry.kind}")
+            fields = self._mapped(where, parsed, entry.map)
         if wrong := "; ".join(faults(entry.kind, fields)):
             raise Failure("auth", f"{where} cannot be used as {entry.kind}: {wrong}")
         self._learn(fields, where)
         return {"kind": entry.kind} | fields
-
-    async def _provided(self, where: str, entry: Credential) -> Fields:
-        assert entry.provider is not None
-        if entry.provider == "env" and entry.key is None:  # a variable for each field
-            return {field: await self._text(where, "env", name, None, {}) for field, name in entry.map.items()}
-        login: Fields = {}
-        if entry.credential is not None:  # to sign in with at the provider
-            login = (await self._stored(where, entry.credential)).fields
-            self._learn(login, f"credential {entry.credential!r}")
-        key = entry.key or entry.name
-        text = await self._text(where, entry.provider, key, None, login)
-        fields = fields_of(entry.kind, text)
-        if fields is None:
-            raise Failure("auth", f"{where}: {key!r} must be a JSON map with the fields of a {entry.kind}")
-        return self._mapped(where, fields, entry.map)
 
     async def _secret(self, where: str, provider: str, key: str, version: Version, auth: str | None) -> Fields:
         if provider == OWN:

@@ -7,6 +7,7 @@ rotation keeps older keys until they are removed explicitly.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import stat
@@ -38,13 +39,19 @@ class MasterKeySource:
         """The keys. AuthError if there are none, or if others could read them."""
         if self.variable is not None:
             return _parsed(self.variable.replace(",", "\n"), VARIABLE)
+        self._check_place()
         try:
-            text = self._text()
+            with self.file.open("rb") as file:
+                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+                if mode & 0o077:
+                    message = f"others can read the master key {self.file} (mode {mode:03o}): chmod 600 {self.file}"
+                    raise AuthError(message)
+                return _parsed(file.read(2**16).decode("ascii", "replace"), str(self.file))
         except FileNotFoundError:
-            raise AuthError(
-                f"there is no master key: set {VARIABLE}, or write the key of this database to {self.file}"
-            ) from None
-        return _parsed(text, str(self.file))
+            message = f"there is no master key: set {VARIABLE}, or write the key of this database to {self.file}"
+            raise AuthError(message) from None
+        except OSError as error:
+            raise AuthError(f"cannot read the master key {self.file}: {error.strerror}") from None
 
     def read_or_create(self) -> MasterKeys:
         """The keys; a new one if there is none yet."""
@@ -69,25 +76,9 @@ class MasterKeySource:
             self._write([keys.current])
         return len(keys.older)
 
-    def _text(self) -> str:
-        self._check_place()
-        try:
-            with self.file.open("rb") as file:
-                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-                if mode & 0o077:
-                    message = f"others can read the master key {self.file} (mode {mode:03o}): chmod 600 {self.file}"
-                    raise AuthError(message)
-                return file.read(2**16).decode("ascii", "replace")
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise AuthError(f"cannot read the master key {self.file}: {error.strerror}") from None
-
     def _check_place(self) -> None:
-        if self.database is None:
-            return
-        folder = self.database.resolve().parent
-        if self.file.resolve().is_relative_to(folder):
+        folder = None if self.database is None else self.database.resolve().parent
+        if folder is not None and self.file.resolve().is_relative_to(folder):
             raise AuthError(
                 f"the master key {self.file} is in the folder of the database, {folder}, and would be copied with it: "
                 "set NOETL_MASTER_KEY_FILE to a file elsewhere"
@@ -105,8 +96,6 @@ class MasterKeySource:
     def locked(self) -> Iterator[None]:
         """Changes by one process at a time: two that add a key would lose one. AuthError if the folder is not
         writable."""
-        import fcntl
-
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(self.file.with_name(f"{self.file.name}.lock"), os.O_CREAT | os.O_RDWR, 0o600)

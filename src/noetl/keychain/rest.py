@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from base64 import b64encode
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+from urllib.parse import quote_plus
 
 import msgspec
 
-from noetl.keychain.tokens import AccessToken, lifetime
+from noetl.keychain.tokens import TOKENS, AccessToken, lifetime
 from noetl.model.outcome import Failure
 from noetl.tools.base import RETRYABLE_STATUSES
 
@@ -17,7 +19,7 @@ MAX_BYTES = 2**20
 
 
 class SecretResponse(NamedTuple):
-    """Status and JSON of a response; `data` is None if it is not JSON."""
+    """Status and JSON of a response; `data` is None if it is not JSON, or too large."""
 
     status: int
     data: Any
@@ -60,9 +62,12 @@ class SecretServer(NamedTuple):
                 if not own:
                     guard(client)
                     check_request(prepared)
-                response = await client.send(prepared, stream=True)
+                response, body = await client.send(prepared, stream=True), b""
                 try:
-                    return SecretResponse(response.status_code, await _content(response.aiter_bytes()))
+                    async for chunk in response.aiter_bytes():
+                        body += chunk
+                        if len(body) > MAX_BYTES:
+                            break
                 finally:
                     await response.aclose()
         except httpx2.TimeoutException:
@@ -75,6 +80,11 @@ class SecretServer(NamedTuple):
                 raise Failure("connect", f"{where}: {name}: {error}") from None
             message = f"{where}: cannot reach {name} ({type(error).__name__})"
             raise Failure("connect", message, retryable=True) from None
+        try:
+            data = msgspec.json.decode(body) if len(body) <= MAX_BYTES else None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            data = None
+        return SecretResponse(response.status_code, data)
 
     async def token(
         self,
@@ -100,14 +110,18 @@ class SecretServer(NamedTuple):
         return Failure("auth", f"{self.where}: {self.name} answered {answer}{hint}", retryable=retryable)
 
 
-async def _content(chunks: AsyncIterator[bytes]) -> Any:
-    """The JSON of a body; None if it is too large or not JSON."""
-    body = b""
-    async for chunk in chunks:
-        body += chunk
-        if len(body) > MAX_BYTES:
-            return None
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
+async def access_token(where: str, fields: Mapping[str, Any], taint: Callable[[str, str], None]) -> str:
+    """A valid token for the secret of a client, from the cache of the process or new: OAuth 2.0 client credentials
+    (RFC 6749, section 4.4)."""
+    form = {"grant_type": "client_credentials"}
+    form |= {name: fields[name] for name in ("scope", "audience") if fields.get(name)}
+    headers = {"Accept": "application/json"}
+    if fields.get("client_auth", "header") == "body":
+        form |= {"client_id": fields["client_id"], "client_secret": fields["client_secret"]}
+    else:  # RFC 6749, section 2.3.1: both are quoted as in a form before they are joined
+        client = f"{quote_plus(fields['client_id'])}:{quote_plus(fields['client_secret'])}"
+        headers["Authorization"] = f"Basic {b64encode(client.encode()).decode()}"
+    server, url = SecretServer(where, "the token endpoint"), fields["token_url"]
+    token = await TOKENS.get(dict(fields), lambda: server.token("POST", url, data=form, headers=headers))
+    taint(token, where)
+    return token

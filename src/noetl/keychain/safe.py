@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
+from noetl.durable import replace_file
 from noetl.errors import AuthError, NotFound, UsageError
 from noetl.keychain.keychain import StoredCredential
 from noetl.keychain.kinds import PLUGIN, SHAPES, WEBHOOK, faults, is_known
 from noetl.keychain.master import MasterKeySource
-from noetl.keychain.revisions import Revisions
 from noetl.keychain.sealed import Label, MasterKeys, revision_of, rewrap, seal, unseal
 from noetl.store.credentials import Credentials, SealedCredential
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@-]{0,199}")
+Newest = dict[str, int]
 
 
 class Rotated(NamedTuple):
@@ -22,6 +27,70 @@ class Rotated(NamedTuple):
 
     credentials: int
     forgotten: int
+
+
+class Revisions:
+    """Detects rollbacks: records the newest revision of each credential outside the database.
+
+    A sealed credential contains its revision, which cannot be changed without the master key. But an attacker who can
+    write to the database can restore a whole old row, and it still decrypts. Only a record of a newer revision reveals
+    that. Each process keeps such a record in memory. If the database and the master key are files, the record is also
+    stored next to the key, in `master.key.revisions`.
+
+    Not detected: an old row whose newer revision was never read here; a deleted credential that is restored; and, if
+    the key comes from the environment or the database is Postgres, a rollback before the process started.
+    """
+
+    def __init__(self, keys: MasterKeySource) -> None:
+        self.keys = keys
+        self.file: Path | None = None
+        self.database = ""
+        if keys.is_file and keys.database is not None:
+            self.file = keys.file.with_name(f"{keys.file.name}.revisions")
+            self.database = str(keys.database.resolve())
+        self.recorded: Newest = {}
+
+    def newest(self, name: str) -> int:
+        """The newest known revision of a credential; 0 if there is none."""
+        return max(self.recorded.get(name, 0), self._listed().get(self.database, {}).get(name, 0))
+
+    def check(self, name: str, revision: int) -> None:
+        """Record a revision that was read or stored. AuthError if a newer one is known."""
+        newest = self.newest(name)
+        if revision < newest:
+            raise AuthError(
+                f"credential {name!r} is older than the one that was last used here: an old row was restored in the "
+                "database, or the database was replaced by a backup without `noetl restore`; set the credential again"
+            )
+        self.recorded[name] = revision
+        if revision > newest and self.file is not None:
+            with suppress(AuthError), self.keys.locked():  # if the folder is not writable, the record is in memory only
+                listed = self._listed()
+                revisions = listed.setdefault(self.database, {})
+                revisions[name] = max(revision, revisions.get(name, 0))
+                self._write(listed)
+
+    def forget(self) -> None:
+        """Reset the record: the database was restored from a backup, whose credentials may be older."""
+        self.recorded.clear()
+        listed = self._listed()
+        if listed.pop(self.database, None) is not None:
+            self._write(listed)
+
+    def _listed(self) -> dict[str, Newest]:
+        try:
+            return msgspec.json.decode(self.file.read_bytes(), type=dict[str, Newest]) if self.file is not None else {}
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.DecodeError):
+            raise AuthError(
+                f"{self.file} is not readable, so rollbacks of credentials cannot be detected: repair or remove it"
+            ) from None
+
+    def _write(self, listed: dict[str, Newest]) -> None:
+        assert self.file is not None
+        with suppress(OSError):
+            replace_file(self.file, msgspec.json.encode(listed), self.file.with_name(f"{self.file.name}.new"), 0o600)
 
 
 class Safe:
@@ -55,25 +124,14 @@ class Safe:
                 self.revisions.check(name, label.revision)
                 return
 
-    def open(self, name: str) -> StoredCredential:
-        """A credential with its fields, for a lease. The caller enforces its restrictions, as `Keychain` does.
-        AuthError for the secret of a webhook, which no lease needs."""
-        row = self._row(name)
-        if row.kind == WEBHOOK:
-            raise AuthError(f"credential {name!r} is the secret of a webhook: playbooks cannot use it")
-        return self._opened(row)
-
-    def open_webhook(self, name: str) -> StoredCredential:
-        """The secret of a webhook, for the server that checks signatures."""
-        return self._opened(self._row(name))
-
-    def _row(self, name: str) -> SealedCredential:
+    def open(self, name: str, *, webhook: bool = False) -> StoredCredential:
+        """A credential with its fields. The caller enforces its restrictions, as `Keychain` does. AuthError for the
+        secret of a webhook, unless the caller is the server that checks signatures: no lease needs it."""
         row = self.store.get(name)
         if row is None:
             raise NotFound(f"there is no credential {name!r}: create it with `noetl credential set {name}`")
-        return row
-
-    def _opened(self, row: SealedCredential) -> StoredCredential:
+        if row.kind == WEBHOOK and not webhook:
+            raise AuthError(f"credential {name!r} is the secret of a webhook: playbooks cannot use it")
         fields = unseal(row.sealed, _label(row), self.keys.read())
         self.revisions.check(row.name, revision_of(row.sealed))
         return StoredCredential(row.name, row.kind, fields, row.paths, row.pools)

@@ -5,7 +5,7 @@
 The content is encrypted with a data key of its own (AES-256-GCM), and the data key with a master key, whose id comes
 first. A new master key means wrapping 32 bytes again, not decrypting every secret. The name, kind, restrictions and
 revision of the credential are authenticated with the secret; the revision grows each time the credential is set (see
-`revisions.py`). A row that was copied to another name or opened to more playbooks cannot be read. Version 1 has no
+`Revisions`). A row that was copied to another name or opened to more playbooks cannot be read. Version 1 has no
 revision, which counts as 0.
 """
 
@@ -74,7 +74,7 @@ def seal(fields: dict[str, Any], label: Label, key: MasterKey) -> bytes:
 
 
 def unseal(sealed: bytes, label: Label, keys: MasterKeys) -> dict[str, Any]:
-    """The fields that were sealed under this label, of any revision. AuthError if they can't be decrypted."""
+    """The fields that were sealed under this label, of any revision. AuthError if they cannot be decrypted."""
     label = label._replace(revision=revision_of(sealed))
     data_key, rest = _unwrap(sealed, label, keys)
     nonce, content = rest[:NONCE_BYTES], rest[NONCE_BYTES:]

@@ -146,7 +146,7 @@ def opened(store: Store, safe: Safe, name: str, decoy: Decoy | None = None) -> t
         if decoy is not None:
             decoy.open(safe)
         return None
-    return hook, str(safe.open_webhook(credential_of(name)).fields["secret"])
+    return hook, str(safe.open(credential_of(name), webhook=True).fields["secret"])
 
 
 def _check_unique(store: Store, safe: Safe, name: str, secret: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from noetl.keychain import oauth2
+from noetl.keychain import rest
 from noetl.keychain.keychain import Keychain, StoredCredential
 from noetl.keychain.tokens import AccessToken, TokenCache
 from noetl.model.outcome import Failure
@@ -26,7 +26,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> TokenCache:
     """Tokens of other tests are not ours, and a proxy of the machine has no part in these tests."""
     monkeypatch.setenv("NO_PROXY", "*")
     tokens = TokenCache()
-    monkeypatch.setattr(oauth2, "TOKENS", tokens)
+    monkeypatch.setattr(rest, "TOKENS", tokens)
     return tokens
 
 

@@ -13,8 +13,7 @@ from tests.conformance.memory import MemoryStore
 
 from noetl.errors import AuthError, NotFound, UsageError
 from noetl.keychain.master import MasterKeySource, new_key
-from noetl.keychain.revisions import Revisions
-from noetl.keychain.safe import Safe
+from noetl.keychain.safe import Revisions, Safe
 from noetl.keychain.sealed import Label, MasterKey, MasterKeys, revision_of, rewrap, seal, unseal
 from noetl.settings import MasterKeySettings, master_key_settings
 

@@ -19,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.servers.tool_call import context
 
 from noetl.addresses import ForbiddenAddress, check_host, forbid_addresses
-from noetl.keychain import oauth2
+from noetl.keychain import rest
 from noetl.keychain.keychain import Keychain, StoredCredential
 from noetl.keychain.providers import PROVIDERS, google, vault
 from noetl.keychain.tokens import TokenCache
@@ -58,7 +58,7 @@ class Door:
 @pytest.fixture
 def door(monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
     monkeypatch.setenv("NO_PROXY", "*")
-    for module in (google, vault, oauth2):
+    for module in (google, vault, rest):
         monkeypatch.setattr(module, "TOKENS", TokenCache())
     one = Door()
     yield one

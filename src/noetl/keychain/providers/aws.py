@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from datetime import UTC, datetime
 from hashlib import sha256
 from hmac import digest
 from typing import NamedTuple
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from noetl.keychain.providers import ProviderRequest
-from noetl.keychain.rest import SecretResponse, SecretServer
+from noetl.keychain.rest import SecretServer
 
-SERVER = "AWS Secrets Manager"
 SERVICE = "secretsmanager"
-TARGET = "secretsmanager.GetSecretValue"
 VERSION_ID = r"[A-Za-z0-9-]{32,64}"
 
 
@@ -36,8 +36,6 @@ class Keys(NamedTuple):
 
 
 async def read(request: ProviderRequest) -> str:
-    from datetime import UTC, datetime
-
     keys = _keys(request)
     endpoint = request.login_field("endpoint", "AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_ENDPOINT_URL")
     url = (endpoint or f"https://{SERVICE}.{keys.region}.amazonaws.com").rstrip("/") + "/"
@@ -47,14 +45,18 @@ async def read(request: ProviderRequest) -> str:
         parameters["VersionId" if re.fullmatch(VERSION_ID, version) else "VersionStage"] = version
     body = msgspec.json.encode(parameters)
     headers = signed(keys, url, body, datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ"))
-    server = SecretServer(request.where, SERVER)
+    server = SecretServer(request.where, "AWS Secrets Manager")
     response = await server.send("POST", url, content=body, headers=headers)
-    if response.ok:
-        return _text(request, response)
-    word = response.word("__type").rpartition("#")[2]
-    if word == "ResourceNotFoundException":
-        raise request.failure("not_found", f"{SERVER} has no secret {request.key!r}{request.version_suffix}")
-    raise server.refusal(response, word)
+    if not response.ok:
+        word = response.word("__type").rpartition("#")[2]
+        if word == "ResourceNotFoundException":
+            raise request.failure("not_found", f"{server.name} has no secret {request.key!r}{request.version_suffix}")
+        raise server.refusal(response, word)
+    text = response.at("SecretString")
+    try:
+        return text if isinstance(text, str) else b64decode(response.at("SecretBinary")).decode()
+    except (TypeError, ValueError):
+        raise request.failure("auth", f"{request.key} is not UTF-8 text") from None
 
 
 def _keys(request: ProviderRequest) -> Keys:
@@ -77,29 +79,14 @@ def _keys(request: ProviderRequest) -> Keys:
     return Keys(key_id, secret, session, region)
 
 
-def _text(request: ProviderRequest, response: SecretResponse) -> str:
-    text, binary = response.at("SecretString"), response.at("SecretBinary")
-    if isinstance(text, str):
-        return text
-    try:
-        return b64decode(binary).decode()
-    except (TypeError, ValueError):
-        raise request.failure("auth", f"{request.key} is not UTF-8 text") from None
-
-
-# -- the signature, version 4 -----------------------------------------------------------------------------------------
-
-
 def signed(keys: Keys, url: str, body: bytes, at: str) -> dict[str, str]:
-    """The headers of a request, its signature among them. `at` is the time as `20260131T120000Z`."""
-    from urllib.parse import quote, urlsplit
-
+    """The headers of a request with its signature, version 4. `at` is the time as `20260131T120000Z`."""
     parts = urlsplit(url)
     headers = {
         "content-type": "application/x-amz-json-1.1",
         "host": parts.netloc,
         "x-amz-date": at,
-        "x-amz-target": TARGET,
+        "x-amz-target": f"{SERVICE}.GetSecretValue",
     }
     if keys.session:
         headers["x-amz-security-token"] = keys.session

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from time import time
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -19,13 +22,11 @@ from noetl.keychain.providers import ProviderRequest
 from noetl.keychain.rest import SecretServer
 from noetl.keychain.tokens import TOKENS, AccessToken
 
-SERVER = "Google Secret Manager"
 ENDPOINT = "https://secretmanager.googleapis.com"
 TOKEN_URI = "https://oauth2.googleapis.com/token"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 METADATA = "metadata.google.internal"
-ASSERTION_SECONDS = 3600
 
 
 async def read(request: ProviderRequest) -> str:
@@ -35,10 +36,10 @@ async def read(request: ProviderRequest) -> str:
     token = await _token(request, account)
     request.taint(token, request.where)
     headers = {"Authorization": f"Bearer {token}"}
-    server = SecretServer(request.where, SERVER)
+    server = SecretServer(request.where, "Google Secret Manager")
     response = await server.send("GET", f"{endpoint.rstrip('/')}/v1/{name}:access", headers=headers)
     if response.status == 404:
-        raise request.failure("not_found", f"{SERVER} has no {name}")
+        raise request.failure("not_found", f"{server.name} has no {name}")
     data = response.at("payload", "data")
     if not response.ok or not isinstance(data, str):
         raise server.refusal(response, response.word("error", "status"))
@@ -49,8 +50,6 @@ async def read(request: ProviderRequest) -> str:
 
 
 def _name(request: ProviderRequest, account: Mapping[str, Any] | None) -> str:
-    from urllib.parse import quote
-
     key = request.path()
     if "/" not in key:
         project = request.login_field("project", "GOOGLE_CLOUD_PROJECT") or (account or {}).get("project_id")
@@ -90,7 +89,11 @@ async def _token(request: ProviderRequest, account: Mapping[str, Any] | None) ->
         return await TOKENS.get(dict(account), lambda: _signed(request, account))
     named = request.login.get("metadata_host")
     host = str(named or request.login_field("metadata_host", "GCE_METADATA_HOST") or METADATA)
-    return await TOKENS.get(["google metadata", host], lambda: _machine(request, host, own=named is None))
+    url = f"http://{host}/computeMetadata/v1/instance/service-accounts/default/token"
+    headers, server = {"Metadata-Flavor": "Google"}, SecretServer(request.where, "the metadata server")
+    # The metadata server of this machine is allowed, unless a credential names another one.
+    get = partial(server.token, "GET", url, headers=headers, own=named is None)
+    return await TOKENS.get(["google metadata", host], get)
 
 
 async def _signed(request: ProviderRequest, account: Mapping[str, Any]) -> AccessToken:
@@ -100,16 +103,7 @@ async def _signed(request: ProviderRequest, account: Mapping[str, Any]) -> Acces
     return await SecretServer(request.where, "Google's token endpoint").token("POST", url, data=form)
 
 
-async def _machine(request: ProviderRequest, host: str, *, own: bool) -> AccessToken:
-    """The token of the machine, which its metadata server gives: its own one, unless a credential names another."""
-    url = f"http://{host}/computeMetadata/v1/instance/service-accounts/default/token"
-    headers = {"Metadata-Flavor": "Google"}
-    return await SecretServer(request.where, "the metadata server").token("GET", url, headers=headers, own=own)
-
-
 def _assertion(request: ProviderRequest, account: Mapping[str, Any], audience: str) -> str:
-    from time import time
-
     from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
     from cryptography.hazmat.primitives.hashes import SHA256
@@ -119,8 +113,7 @@ def _assertion(request: ProviderRequest, account: Mapping[str, Any], audience: s
     header = {"alg": "RS256", "typ": "JWT"}
     if "private_key_id" in account:
         header["kid"] = account["private_key_id"]
-    expires = now + ASSERTION_SECONDS
-    claims = {"iss": account["client_email"], "scope": SCOPE, "aud": audience, "iat": now, "exp": expires}
+    claims = {"iss": account["client_email"], "scope": SCOPE, "aud": audience, "iat": now, "exp": now + 3600}
     signed = b".".join(_part(msgspec.json.encode(part)) for part in (header, claims))
     try:
         key = load_pem_private_key(account["private_key"].encode(), None)

@@ -7,29 +7,27 @@ where the engine is mounted (`secret`), `approle` where AppRole is.
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import msgspec
 
 from noetl.keychain.providers import ProviderRequest
 from noetl.keychain.rest import SecretServer
-from noetl.keychain.tokens import TOKENS, AccessToken
-
-SERVER = "Vault"
+from noetl.keychain.tokens import TOKENS
 
 
 async def read(request: ProviderRequest) -> str:
-    from urllib.parse import quote
-
     base = request.login_field("url", "VAULT_ADDR")
     if not base:
         raise request.failure("auth", "Vault's address is missing: give the credential a `url`, or set VAULT_ADDR")
     headers = {"X-Vault-Request": "true"}
     if namespace := request.login_field("namespace", "VAULT_NAMESPACE"):
         headers["X-Vault-Namespace"] = namespace
-    headers["X-Vault-Token"] = await _token(request, base, headers)
+    server = SecretServer(request.where, "Vault")
+    headers["X-Vault-Token"] = await _token(request, server, base, headers)
     mount = request.login_field("mount") or "secret"
     url = f"{base.rstrip('/')}/v1/{quote(mount.strip('/'))}/data/{request.path()}"
     params = {} if request.version is None else {"version": str(request.version)}
-    server = SecretServer(request.where, SERVER)
     response = await server.send("GET", url, params=params, headers=headers)
     if response.status == 404:
         name = f"{request.key!r}{request.version_suffix}"
@@ -40,7 +38,7 @@ async def read(request: ProviderRequest) -> str:
     return msgspec.json.encode(data).decode()
 
 
-async def _token(request: ProviderRequest, base: str, headers: dict[str, str]) -> str:
+async def _token(request: ProviderRequest, server: SecretServer, base: str, headers: dict[str, str]) -> str:
     token = request.login_field("token", "VAULT_TOKEN")
     if token is None:
         role = request.login_field("role_id", "VAULT_ROLE_ID")
@@ -48,16 +46,10 @@ async def _token(request: ProviderRequest, base: str, headers: dict[str, str]) -
         if not role or not secret:
             raise request.failure("auth", "Vault needs a `token`, or `role_id` and `secret_id`, to sign in with")
         request.taint(secret, request.where)
+        url = f"{base.rstrip('/')}/v1/auth/{request.login_field('approle') or 'approle'}/login"
+        path, seconds = ("auth", "client_token"), ("auth", "lease_duration")
+        login = {"json": {"role_id": role, "secret_id": secret}, "headers": dict(headers)}
         identity = ["vault", base, headers, role, secret]
-        token = await TOKENS.get(identity, lambda: _approle(request, base, dict(headers), role, secret))
+        token = await TOKENS.get(identity, lambda: server.token("POST", url, path=path, seconds=seconds, **login))
     request.taint(token, request.where)
     return token
-
-
-async def _approle(request: ProviderRequest, base: str, headers: dict[str, str], role: str, secret: str) -> AccessToken:
-    mount = request.login_field("approle") or "approle"
-    url = f"{base.rstrip('/')}/v1/auth/{mount}/login"
-    path, seconds = ("auth", "client_token"), ("auth", "lease_duration")
-    login = {"role_id": role, "secret_id": secret}
-    server = SecretServer(request.where, SERVER)
-    return await server.token("POST", url, path=path, seconds=seconds, json=login, headers=headers)
