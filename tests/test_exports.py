@@ -11,7 +11,7 @@ import pytest
 import noetl
 
 PUBLIC = ["NoetlError", "Playbook", "PlaybookInvalid", "Problem", "__version__", "load_playbook"]
-HEAVY = ["click", "jinja2", "msgspec", "rich", "ruamel", "yaml"]
+HEAVY = ["click", "msgspec", "rich", "ruamel", "yaml"]
 
 
 def imported_after(code: str) -> set[str]:
@@ -47,7 +47,7 @@ def test_a_public_name_brings_only_what_it_needs() -> None:
 def test_help_needs_no_playbook_machinery() -> None:
     code = "from click.testing import CliRunner; from noetl.cli.main import noetl_command as c; "
     found = imported_after(f"{code}assert CliRunner().invoke(c, ['--help']).exit_code == 0")
-    assert found & {"jinja2", "yaml", "ruamel", "rich"} == set()
+    assert found & {"yaml", "ruamel", "rich"} == set()
 
 
 def test_version_is_that_of_the_distribution() -> None:

@@ -4,9 +4,9 @@
     parse("Hello {{ ctx.name }}").evaluate(scope)                  a string
     render({"url": "{{ api }}/users", "n": 5}, scope)              a playbook value, deeply
 
-Playbooks are written in Jinja2, by people and by other systems, and some of those are hostile. Jinja's lexer
-and parser give us the grammar and the syntax tree. Its code generator and its runtime are not used: the
-tree is compiled into Python closures (`compile.py`, `statements.py`), for four reasons.
+Playbooks are written in Jinja's language, by people and by other systems, and some of those are hostile. Jinja
+itself is not used: the syntax tree (`lexer.py`, `parser.py`, `statements.py`) is compiled into Python closures
+(`compile.py`), for four reasons.
 
 *Escapes.* Every escape from Jinja's sandbox, known or to come, goes through attribute access on Python
 objects, through str.format, or through generated code. There is no generated code here; `a.b` is a key of a map or
@@ -27,7 +27,7 @@ stored or passed on it is an error that names the expression and its place (`mis
 string. On a map `a.items` is the key, `a.items()` the method. Data is never parsed as a template.
 
 Offsets are characters into the template's source, exact for every error and every name read; the
-validator turns them into lines and columns of the playbook (`parsing.py`).
+validator turns them into lines and columns of the playbook.
 
 Everything that goes wrong is a TemplateError: TemplateSyntax from `parse`; TemplateUndefined,
 TemplateFailed or BudgetExceeded from an evaluation. An Interruption raised by a View passes through.

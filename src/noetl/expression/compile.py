@@ -229,7 +229,7 @@ class Compiler:
         if isinstance(node, nodes.NSRef):
             return self._field(node)
         if not isinstance(node, nodes.Tuple):
-            self.refuse(node, "this can't be assigned to")
+            self.refuse(node, f"cannot assign to {described(node)}")
         parts = [self._target(child) for child in node.items]
 
         def unpack(value: Any, scope: Scope, run: Evaluation) -> None:

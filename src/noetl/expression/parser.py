@@ -1,122 +1,37 @@
-"""Plain `{{ }}` expressions to tokens and to the syntax tree, at a tenth of what Jinja's lexer and parser take.
-
-It knows what nearly all templates are made of and raises `Unusual` for the rest: statements, mistakes and the odd
-corners of the grammar are left to Jinja's own parser (`jinja.py`), which then has the last word and the message.
-"""
+"""Expressions to the syntax tree. The grammar is Jinja's, without what playbooks do not have."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
+from noetl.errors import TemplateSyntax
 from noetl.expression import nodes
+from noetl.expression.analysis import start
+from noetl.expression.lexer import Lexeme, number, string
 
-OPEN = {"(": ")", "[": "]", "{": "}"}
-CLOSE = frozenset(OPEN.values())
-
-
-class Lexeme(NamedTuple):
-    """A raw token and its place in the source."""
-
-    offset: int
-    end: int
-    type: str
-    text: str
-
-
-# Jinja's lexer takes three times as long, and is used for the rest: statements, comments, whitespace control, floats,
-# escapes, other alphabets, and every mistake.
-_TOKEN = re.compile(
-    r"""\s*(?:
-      (?P<name>[A-Za-z_]\w*)
-    | (?P<operator>//|\*\*|==|!=|>=|<=|[-+/*%~\[\](){}<>=.:|,])
-    | (?P<string>'[^'\\]*'|"[^"\\]*")
-    | (?P<integer>(?:0|[1-9]\d*)(?![\w.])))""",
-    re.ASCII | re.VERBOSE,
-)
-_RARE = re.compile(r"\{[%#]|\{\{[-+]|[-+]\}\}|\r")
-
-
-def scan(source: str) -> list[Lexeme] | None:
-    """The tokens of text and plain `{{ }}` expressions, without white space; None if the source has more than that."""
-    if _RARE.search(source):
-        return None
-    lexemes: list[Lexeme] = []
-    position = 0
-    while (opening := source.find("{{", position)) >= 0:
-        if opening > position:
-            lexemes.append(Lexeme(position, opening, "data", source[position:opening]))
-        lexemes.append(Lexeme(opening, opening + 2, "variable_begin", "{{"))
-        end = _scan_expression(source, opening + 2, lexemes)
-        if end is None:
-            return None
-        position = end
-    if position < len(source):
-        lexemes.append(Lexeme(position, len(source), "data", source[position:]))
-    return lexemes
-
-
-def _scan_expression(source: str, position: int, lexemes: list[Lexeme]) -> int | None:
-    """Add the tokens of one expression; returns where it ends, None if it is not a plain one."""
-    depth = 0
-    while (match := _TOKEN.match(source, position)) is not None:
-        kind, position = str(match.lastgroup), match.end()
-        text = match[kind]
-        if kind == "operator":
-            if text in OPEN:
-                depth += 1
-            elif text in CLOSE:
-                if depth == 0:
-                    break
-                depth -= 1
-        lexemes.append(Lexeme(position - len(text), position, kind, text))
-    if match is None or not source.startswith("}}", position - 1):
-        return None
-    lexemes.append(Lexeme(position - 1, position + 1, "variable_end", "}}"))
-    return position + 1
-
-
-# --- parser
-
-KEYWORDS = frozenset(["not", "and", "or", "in", "is", "if", "else"])
 CONSTANTS = {"true": True, "True": True, "false": False, "False": False, "none": None, "None": None}
-INTEGER_DIGITS = 400
-
 _OR, _AND, _NOT, _COMPARE, _SUM, _CONCAT, _PRODUCT, _POWER, _UNARY = range(1, 10)
 _COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "lteq", ">": "gt", ">=": "gteq", "in": "in", "not": "notin"}
 _BINARY = {"or": _OR, "and": _AND, "+": _SUM, "-": _SUM, "**": _POWER, **dict.fromkeys(("*", "/", "//", "%"), _PRODUCT)}
-_END = Lexeme(0, 0, "end", "")
+_ENDS = {"variable_end": "}}", "block_end": "%}"}
+_ARGUMENTS = frozenset(["name", "string", "integer", "float"])  # of a test, without parentheses
 
 
-class Unusual(Exception):
-    """The template has more than plain expressions, or a mistake."""
+class ExpressionParser:
+    """One pass over the tokens of a template. A text tells a token: no string is a bare word."""
 
-
-class Parser:
-    """One pass over the tokens of a template, without white space. A text tells a token: no string is a bare word."""
-
-    def __init__(self, words: list[Lexeme]) -> None:
-        self.words = iter(words)
-        self.word = next(self.words, _END)
+    def __init__(self, words: list[Lexeme], source: str) -> None:
+        self.words, self.source = [*words, Lexeme(len(source), len(source), "end", "")], source
+        self.place = 0
+        self.word = self.words[0]
         self.text = self.word.text
-
-    def template(self) -> nodes.Template:
-        parts: list[nodes.Expr] = []
-        while self.word.type != "end":
-            word = self.take()
-            if word.type == "data":
-                parts.append(nodes.TemplateData(word.offset, word.text))
-            else:
-                parts.append(self.items(explicit=False))
-                if self.take().type != "variable_end":
-                    self.give_up()
-        return nodes.Template(0, [nodes.Output(parts[0].offset, parts)] if parts else [])
 
     def take(self) -> Lexeme:
         """The current token; the next one becomes current."""
         word = self.word
-        self.word = next(self.words, _END)
+        self.place += 1
+        self.word = self.words[self.place]
         self.text = self.word.text
         return word
 
@@ -129,55 +44,80 @@ class Parser:
 
     def expect(self, text: str) -> int:
         if self.text != text:
-            self.give_up()
+            self.unexpected(f"'{text}'")
         return self.take().offset
 
-    def name(self) -> Lexeme:
-        if self.word.type != "name":
-            self.give_up()
+    def expect_type(self, kind: str) -> Lexeme:
+        if self.word.type != kind:
+            self.unexpected(f"'{_ENDS.get(kind, kind)}'")
         return self.take()
 
-    def give_up(self) -> NoReturn:
-        raise Unusual
+    def unexpected(self, expected: str) -> NoReturn:
+        hint = None
+        if self.text == "=":
+            hint = "write '==' to compare"
+        elif expected in ("'}}'", "'%}'"):
+            hint = "join texts with '~', combine conditions with 'and' or 'or'"
+        self.fail(f"unexpected '{self.described()}', expected {expected}", hint)
 
-    # --- expressions
+    def described(self) -> str:
+        kind = self.word.type
+        return self.text[:40] if kind in ("name", "operator") else _ENDS.get(kind, kind)
+
+    def fail(self, message: str, hint: str | None = None, offset: int | None = None) -> NoReturn:
+        raise TemplateSyntax(message, self.source, self.word.offset if offset is None else offset, hint)
 
     def expression(self) -> nodes.Expr:
-        offset, value = self.word.offset, self.binary(_OR)
+        offset, value = self.word.offset, self.operation()
+        branches = []
         while self.skip("if"):
-            test = self.binary(_OR)
-            otherwise = self.expression() if self.skip("else") else None
-            value = nodes.CondExpr(offset, test, value, otherwise)
+            test = self.operation()
+            if self.skip("else"):
+                branches.append((offset, test, value))
+                offset, value = self.word.offset, self.operation()
+            else:
+                value = nodes.CondExpr(offset, test, value, None)
+        for offset, test, chosen in reversed(branches):
+            value = nodes.CondExpr(offset, test, chosen, value)
         return value
 
-    def binary(self, level: int) -> nodes.Expr:
+    def operation(self, level: int = _OR) -> nodes.Expr:
         """Operands joined by operators that bind at least as tightly as `level`."""
         offset = self.word.offset
         if self.text == "not" and level <= _NOT:
-            self.take()
-            left: nodes.Expr = nodes.Unary(offset, "not", self.binary(_NOT))
+            node: nodes.Expr = self.negation()
         else:
-            left = self.unary()
+            node = self.unary()
         while True:
             text = self.text
             if text in _BINARY:
                 if _BINARY[text] < level:
-                    return left
+                    return node
                 self.take()
-                left = nodes.Binary(offset, text, left, self.binary(_NOT if text == "and" else _BINARY[text] + 1))
+                right = self.operation(_NOT if text == "and" else _BINARY[text] + 1)
+                node = nodes.Binary(offset, text, node, right)
             elif text in _COMPARISONS:
-                if level > _COMPARE:
-                    return left
-                left = nodes.Compare(offset, left, self.operands())
+                if level > _COMPARE or (text == "not" and self.words[self.place + 1].text != "in"):
+                    return node
+                node = nodes.Compare(offset, node, self.operands())
             elif text == "~":
                 if level > _CONCAT:
-                    return left
-                values = [left]
+                    return node
+                values = [node]
                 while self.skip("~"):
-                    values.append(self.binary(_PRODUCT))
-                left = nodes.Concat(offset, values)
+                    values.append(self.operation(_PRODUCT))
+                node = nodes.Concat(offset, values)
             else:
-                return left
+                return node
+
+    def negation(self) -> nodes.Expr:
+        offsets = []
+        while self.text == "not":
+            offsets.append(self.take().offset)
+        node = self.operation(_COMPARE)
+        for offset in reversed(offsets):
+            node = nodes.Unary(offset, "not", node)
+        return node
 
     def operands(self) -> list[nodes.Operand]:
         operands = []
@@ -185,61 +125,62 @@ class Parser:
             word = self.take()
             if word.text == "not":
                 self.expect("in")
-            operands.append(nodes.Operand(word.offset, _COMPARISONS[word.text], self.binary(_SUM)))
+            operands.append(nodes.Operand(word.offset, _COMPARISONS[word.text], self.operation(_SUM)))
         return operands
 
-    def unary(self, filtered: bool = True) -> nodes.Expr:
-        offset = self.word.offset
-        if self.text in ("-", "+"):
-            node: nodes.Expr = nodes.Unary(offset, self.take().text, self.unary(False))
-        else:
-            node = self.postfix(self.primary())
-        while filtered:
-            if self.text == "|":
+    def unary(self) -> nodes.Expr:
+        signs = []
+        while self.text in ("-", "+"):
+            signs.append(self.take())
+        node = self.postfix(self.primary())
+        for sign in reversed(signs):
+            node = nodes.Unary(sign.offset, sign.text, node)
+        while True:
+            if self.skip("|"):
                 node = self.filter(node)
             elif self.text == "is":
                 node = self.test(node)
             elif self.text == "(":
                 node = self.call(node)
             else:
-                break
-        return node
+                return node
 
     def primary(self) -> nodes.Expr:
-        word = self.take()
+        word = self.word
         match word.type:
-            case "name" if word.text in CONSTANTS:
-                return nodes.Const(word.offset, CONSTANTS[word.text])
-            case "name" if word.text not in KEYWORDS:
+            case "name":
+                self.take()
+                if word.text in CONSTANTS:
+                    return nodes.Const(word.offset, CONSTANTS[word.text])
                 return nodes.Name(word.offset, word.text)
             case "string":
-                text = word.text[1:-1]
+                text = string(self.take(), self.source)
                 while self.word.type == "string":
-                    text += self.take().text[1:-1]
+                    text += string(self.take(), self.source)
                 return nodes.Const(word.offset, text)
-            case "integer" if len(word.text) <= INTEGER_DIGITS:
-                return nodes.Const(word.offset, int(word.text))
-            case "operator" if word.text == "(":
-                value = self.items(explicit=True)
+            case "integer" | "float":
+                return nodes.Const(word.offset, number(self.take(), self.source))
+            case "operator" if self.skip("("):
+                value = self.items(self.expression, explicit=True)
                 self.expect(")")
                 return value
-            case "operator" if word.text == "[":
+            case "operator" if self.skip("["):
                 return nodes.List(word.offset, self.listed("]", self.expression))
-            case "operator" if word.text == "{":
+            case "operator" if self.skip("{"):
                 return nodes.Dict(word.offset, self.listed("}", self.pair))
-        raise Unusual
+        return self.fail(f"unexpected '{self.text}'" if word.type == "operator" else "an expression is missing here")
 
-    def items(self, explicit: bool) -> nodes.Expr:
-        """One expression, or several with commas; `explicit`: in parentheses, where none is an empty tuple."""
+    def items(self, item: Callable[[], nodes.Expr], explicit: bool = False) -> nodes.Expr:
+        """One item, or a tuple of several with commas; `explicit`: in parentheses, where none is an empty tuple."""
         offset, items, commas = self.word.offset, list[nodes.Expr](), False
-        while self.text != ")" and self.word.type != "variable_end":
-            items.append(self.expression())
+        while self.text != ")" and self.word.type not in _ENDS:
+            items.append(item())
             if not self.skip(","):
                 break
             commas = True
         if not commas and len(items) == 1:
             return items[0]
-        return nodes.Tuple(offset, items) if items or explicit else self.give_up()
+        return nodes.Tuple(offset, items) if items or explicit else self.fail("an expression is missing here")
 
     def listed(self, closing: str, item: Callable[[], nodes.Kind]) -> list[nodes.Kind]:
         items: list[nodes.Kind] = []
@@ -257,61 +198,72 @@ class Parser:
     def postfix(self, node: nodes.Expr) -> nodes.Expr:
         while True:
             if self.text == ".":
-                node = self.attribute(node)
-            elif self.text == "[":
                 offset = self.take().offset
-                arg = self.subscript()
-                self.expect("]")
-                node = nodes.Getitem(offset, node, arg)
+                if self.word.type == "integer":
+                    node = nodes.Getitem(offset, node, self.primary())
+                elif self.word.type == "name":
+                    node = nodes.Getattr(offset, node, self.take().text)
+                else:
+                    self.fail("expected name or number")
+            elif self.text == "[":
+                node = self.subscript(node)
             elif self.text == "(":
                 node = self.call(node)
             else:
                 return node
 
-    def attribute(self, node: nodes.Expr) -> nodes.Expr:
+    def subscript(self, node: nodes.Expr) -> nodes.Expr:
         offset = self.take().offset
-        if self.word.type == "integer":
-            return nodes.Getitem(offset, node, self.primary())
-        return nodes.Getattr(offset, node, self.name().text)
+        keys: list[nodes.Expr] = []
+        while self.text != "]":
+            if keys:
+                self.expect(",")
+            keys.append(self.key())
+        self.take()
+        return nodes.Getitem(offset, node, keys[0] if len(keys) == 1 else nodes.Tuple(offset, keys))
 
-    def subscript(self) -> nodes.Expr:
+    def key(self) -> nodes.Expr:
         offset = self.word.offset
         first = None if self.text == ":" else self.expression()
         if first is not None and self.text != ":":
             return first
         self.take()
-        stop = None if self.text in (":", "]") else self.expression()
-        step = self.expression() if self.skip(":") and self.text != "]" else None
+        stop = None if self.text in (":", "]", ",") else self.expression()
+        step = self.expression() if self.skip(":") and self.text not in ("]", ",") else None
         return nodes.Slice(offset, first, stop, step)
 
     def call(self, node: nodes.Expr) -> nodes.Expr:
-        return nodes.Call(self.word.offset, node, *self.arguments())
+        return nodes.Call(self.word.offset, node, *self.arguments(node))
 
-    def arguments(self) -> tuple[list[nodes.Expr], list[nodes.Keyword]]:
-        self.expect("(")
+    def arguments(self, subject: nodes.Expr | None) -> tuple[list[nodes.Expr], list[nodes.Keyword]]:
+        opening = self.expect("(")
         args: list[nodes.Expr] = []
         kwargs: list[nodes.Keyword] = []
         while not self.skip(")"):
-            first, value = self.word, self.expression()
-            if self.text == "=" and isinstance(value, nodes.Name) and value.offset == first.offset:
+            if self.text in ("*", "**"):
+                offset = opening if subject is None else start(subject)
+                self.fail("'*' and '**' arguments are not available in playbooks", offset=offset)
+            if self.word.type == "name" and self.words[self.place + 1].text == "=":
+                word = self.take()
                 self.take()
-                kwargs.append(nodes.Keyword(value.offset, value.name, self.expression()))
+                kwargs.append(nodes.Keyword(word.offset, word.text, self.expression()))
             elif kwargs:
-                self.give_up()
+                self.fail("a positional argument follows a named one", offset=opening)
             else:
-                args.append(value)
+                args.append(self.expression())
             if self.text != ")":
                 self.expect(",")
         return args, kwargs
 
     def dotted_name(self) -> Lexeme:
-        word = self.name()
-        return self.give_up() if self.text == "." else word
+        word = self.expect_type("name")
+        while self.skip("."):
+            word = word._replace(text=f"{word.text}.{self.expect_type('name').text}")
+        return word
 
-    def filter(self, node: nodes.Expr) -> nodes.Expr:
-        self.take()
+    def filter(self, node: nodes.Expr | None) -> nodes.Filter:
         word = self.dotted_name()
-        args, kwargs = self.arguments() if self.text == "(" else ([], [])
+        args, kwargs = self.arguments(node) if self.text == "(" else ([], [])
         return nodes.Filter(word.offset, node, word.text, args, kwargs)
 
     def test(self, node: nodes.Expr) -> nodes.Expr:
@@ -321,8 +273,10 @@ class Parser:
         args: list[nodes.Expr] = []
         kwargs: list[nodes.Keyword] = []
         if self.text == "(":
-            args, kwargs = self.arguments()
-        elif self.text in ("[", "{") or (self.word.type != "operator" and self.text not in ("else", "or", "and", "}}")):
+            args, kwargs = self.arguments(node)
+        elif self.text == "is":
+            self.fail("you cannot chain multiple tests with is")
+        elif self.text in ("[", "{") or (self.word.type in _ARGUMENTS and self.text not in ("else", "or", "and")):
             args = [self.postfix(self.primary())]
         test = nodes.Test(offset, node, name, args, kwargs)
         return nodes.Unary(offset, "not", test) if negated else test

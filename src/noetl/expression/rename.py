@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from noetl.expression.parser import Lexeme
-from noetl.expression.parsing import lex
+from noetl.expression.lexer import Lexeme, lex
 from noetl.expression.template import parse
 
 _PLAIN_PATH = re.compile(r"[^\W\d]\w*(\.\w+|\[-?\d+\]|\['[^'\\]*'\])*")
@@ -21,7 +20,7 @@ def rename(source: str, names: Mapping[str, str]) -> str:
     template = parse(source)
     if template.is_constant:
         return source
-    words = [lexeme for lexeme in lex(source) if lexeme.type != "whitespace"]
+    words = lex(source)
     places = {lexeme.offset: number for number, lexeme in enumerate(words)}
     wanted = {tuple(name.split(".")): _wrapped(text) for name, text in names.items()}
     edits: dict[int, tuple[int, str]] = {}

@@ -11,8 +11,8 @@ from noetl.errors import TemplateFailed
 from noetl.expression import nodes
 from noetl.expression.analysis import start, static_path
 from noetl.expression.filters import SQL_FILTERS
-from noetl.expression.parsing import syntax_tree
 from noetl.expression.sealed import ENCODINGS, HINT, MESSAGE
+from noetl.expression.statements import syntax_tree
 
 ROOT = "keychain"
 PASSES_ON = (*ENCODINGS, *SQL_FILTERS, "default", "d")

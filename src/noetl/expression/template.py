@@ -13,11 +13,12 @@ from noetl.expression.budget import BUDGET_KEY, Budget, budget_in
 from noetl.expression.compile import Compiler, Statement
 from noetl.expression.data import storable
 from noetl.expression.fault import Fault, located, undefined
+from noetl.expression.lexer import has_syntax
 from noetl.expression.missing import Missing, View
 from noetl.expression.operators import has_missing
-from noetl.expression.parsing import has_syntax, syntax_tree
 from noetl.expression.run import Evaluation
 from noetl.expression.sealed import Sealed
+from noetl.expression.statements import syntax_tree
 
 CACHED = 4096
 

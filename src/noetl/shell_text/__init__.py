@@ -30,8 +30,7 @@ from typing import Any, NamedTuple
 from noetl.errors import TemplateError, TemplateSyntax
 from noetl.expression import Budget, parse, revealed
 from noetl.expression.fault import Fault, located
-from noetl.expression.parser import Lexeme
-from noetl.expression.parsing import lex
+from noetl.expression.lexer import Lexeme, lex
 from noetl.expression.text import to_json
 from noetl.shell_text.code import TEMPLATE, by_programs
 from noetl.shell_text.scan import Context, Part, Plan, Scanner

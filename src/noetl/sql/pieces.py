@@ -14,9 +14,9 @@ from noetl.expression.fault import located, undefined
 from noetl.expression.filters import SQL_FILTERS
 from noetl.expression.missing import Missing
 from noetl.expression.operators import has_missing
-from noetl.expression.parsing import syntax_tree
 from noetl.expression.run import Evaluation
 from noetl.expression.sealed import revealed
+from noetl.expression.statements import syntax_tree
 from noetl.expression.template import as_data
 
 
