@@ -29,8 +29,8 @@ from noetl.host.embedded import Embedded
 from noetl.log import Log
 from noetl.model.identity import uuid7
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
+from noetl.server.api import ServerSettings
 from noetl.server.app import create_app
-from noetl.server.options import ServerSettings
 from noetl.store.access import Role
 from noetl.store.sqlite import SqliteStore
 from noetl.tools.registry import KINDS

@@ -207,6 +207,13 @@ def preview_of(value: Any) -> Any:
     return None
 
 
+def encode_reference(value: Any) -> Any:
+    """For JSON encoders (`enc_hook`): references for readers, without a mark."""
+    if isinstance(value, Reference):
+        return value.as_data()
+    raise TypeError(f"a value of type {type(value).__name__} cannot be encoded as JSON")
+
+
 def marked(value: Any) -> Any:
     """The value with references and keys as JSON has them."""
     if isinstance(value, Reference):

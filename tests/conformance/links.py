@@ -36,9 +36,9 @@ from noetl.model.identity import uuid7
 from noetl.reference import Reference, TooLarge, refer
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import Runtime
+from noetl.server.api import ServerSettings
 from noetl.server.app import create_app
 from noetl.server.listen import bound, listen, url_of
-from noetl.server.options import ServerSettings
 from noetl.store import codec
 from noetl.store.store import Store, WorkerSession
 from noetl.tools.registry import KINDS

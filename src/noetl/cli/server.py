@@ -15,8 +15,7 @@ from noetl.cli.start import collect_garbage
 from noetl.clock import SystemClock
 from noetl.errors import UsageError
 from noetl.log import Log
-from noetl.server.listen import bound, url_of
-from noetl.server.options import check_address
+from noetl.server.listen import bound, check_address, url_of
 from noetl.settings import nats_settings, traces_endpoint, trusted_proxies
 from noetl.store.store import Store
 from noetl.worker.worker_loop import GRACE_SECONDS

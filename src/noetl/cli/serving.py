@@ -16,14 +16,13 @@ from noetl.access.tokens import new_token
 from noetl.client.database import opener, safe_of, server_of
 from noetl.clock import SystemClock
 from noetl.errors import Conflict
-from noetl.host.background import keep_running
+from noetl.host.background import described, keep_running
 from noetl.host.server_host import ServerHost
 from noetl.log import Log
-from noetl.server.api import Api
+from noetl.server.api import Api, ServerSettings
 from noetl.server.app import create_app
 from noetl.server.listen import listen
-from noetl.server.options import ServerSettings
-from noetl.server.pruner import Pruner
+from noetl.server.maintenance import Pruner
 from noetl.settings import NatsSettings, retention, settings
 from noetl.store.access import Role
 from noetl.store.open import open_store
@@ -92,7 +91,6 @@ class RunningServer(NamedTuple):
 @asynccontextmanager
 async def running(store: Store, listener: socket.socket, options: HostOptions) -> AsyncIterator[RunningServer]:
     """A server on a socket, until the block ends."""
-
     bus = _connection(options.nats, options.log) if options.nats is not None else None
     server_settings = ServerSettings(
         hosts=options.hosts,
@@ -108,24 +106,32 @@ async def running(store: Store, listener: socket.socket, options: HostOptions) -
     ended = asyncio.Event()
     loops = [api.scheduler.run, api.health.run]
     if options.retention is not None:
-        loops.append(Pruner(api.upkeep, api.clock, options.retention, api.log, api.metrics).run)
+        loops.append(Pruner(api.maintenance, api.clock, options.retention, api.telemetry).run)
     background = [asyncio.create_task(keep_running(0.0, loop, api.host.on_error)) for loop in loops]
     background.append(asyncio.create_task(api.host.run()))
     if bus is not None:
         background.append(asyncio.create_task(bus.run()))
-    serving = asyncio.create_task(listen(app, listener, ended, proxies=options.proxies))
-    serving.add_done_callback(lambda _: ended.set())
+
+    async def serve() -> None:
+        try:
+            await listen(app, listener, ended, proxies=options.proxies)
+        except Exception as error:
+            api.host.on_error(f"the HTTP server failed, shutting down: {described(error)}", None)
+        finally:
+            ended.set()
+
+    serving = asyncio.create_task(serve())
     try:
         yield RunningServer(api.host, ended)
     finally:
         api.stop()
         ended.set()
-        await asyncio.gather(serving, return_exceptions=True)
+        await serving
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
-        if api.traces is not None:
-            await api.traces.close()
+        if api.telemetry.traces is not None:
+            await api.telemetry.traces.close()
         api.close()
 
 

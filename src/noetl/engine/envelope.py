@@ -8,7 +8,7 @@ import msgspec
 
 from noetl.engine.events import Event, TaskDone
 from noetl.model.identity import TaskId, action_id, iteration_id
-from noetl.reference import Reference
+from noetl.reference import encode_reference
 from noetl.timestamps import rfc3339
 
 
@@ -74,10 +74,4 @@ def _entity(
 
 def payload_of(event: Event) -> dict[str, Any]:
     """The fields of the event that differ from their defaults."""
-    return event.view(msgspec.to_builtins(event, enc_hook=_plain))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Reference):
-        return value.as_data()
-    raise TypeError(type(value).__name__)
+    return event.view(msgspec.to_builtins(event, enc_hook=encode_reference))

@@ -1,14 +1,35 @@
-"""The application: all endpoints behind the guard."""
+"""The application: all endpoints behind the guard, which checks every request before its endpoint sees it.
+
+The order of the checks: the route exists, byte by byte; no header is ambiguous; the request is meant for this server
+(Host) and not sent by a page of another one (Origin); the caller's role may use the route; the body has an accepted
+type and size. Whatever the guard rejects is answered with a problem.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from ipaddress import ip_address
+from time import perf_counter
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import Message, Receive, Scope, Send
 
 from noetl.clock import Clock
-from noetl.server.api import Api
-from noetl.server.endpoint import Endpoint
-from noetl.server.guard import Guard
-from noetl.server.options import ServerSettings
+from noetl.errors import NoetlError
+from noetl.log import Level
+from noetl.server.api import Api, ServerSettings
+from noetl.server.endpoint import BodyMemory, Call, Endpoint, respond
+from noetl.server.openapi import describe, public
+from noetl.server.problems import MEDIA, Refused, document, refused
+from noetl.server.roles import ALLOWED, FORMS, PREFIX
 from noetl.server.routes import (
     access,
     credentials,
@@ -39,6 +60,17 @@ MODULES = (
     maintenance,
     health,
 )
+CHANGES = frozenset(["POST", "PUT", "PATCH", "DELETE"])
+SINGLE = frozenset([b"host", b"origin", b"authorization", b"cookie", b"content-type", b"x-csrf-token"])
+"""Headers that must not be repeated, because it would be open which one counts."""
+HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\]|([A-Za-z0-9_][A-Za-z0-9_.-]{0,252}))(?::([0-9]{1,5}))?")
+"""A host name, an IPv4 address or an IPv6 address in brackets, with an optional port, and nothing else."""
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+WORKER_ROUTES = frozenset(f"{PREFIX}/worker/{verb}" for verb in ("claim", "report", "heartbeat"))
+FREQUENT_ROUTES = frozenset(["/livez", "/readyz", "/metrics", *WORKER_ROUTES])
+"""Only failed requests of these routes are logged, and they have no spans."""
+MAX_CACHED_HOSTS = 1_000
+NO_ROUTE = "none"
 
 
 def create_app(store: Store, clock: Clock, settings: ServerSettings | None = None) -> Guard:
@@ -50,3 +82,216 @@ def create_app(store: Store, clock: Clock, settings: ServerSettings | None = Non
 def endpoints() -> Iterator[Endpoint]:
     for module in MODULES:
         yield from module.routes.endpoints
+
+
+class PathPart(Convertor[str]):
+    """A part of a path, decoded; 404 if its percent signs hide more than a plain name."""
+
+    def __init__(self, form: str) -> None:
+        self.regex = form  # type: ignore[misc]
+
+    def convert(self, value: str) -> str:
+        if "%" not in value and "." not in value:
+            return value
+        for segment in value.split("/"):
+            try:
+                text = unquote_to_bytes(segment).decode()
+            except UnicodeDecodeError:
+                raise not_found() from None
+            if text in (".", "..") or not text.isprintable() or "/" in text or "\\" in text:
+                raise not_found()
+        return unquote_to_bytes(value).decode()
+
+
+for _name, _form in FORMS.items():
+    register_url_convertor(f"noetl_{_name}", PathPart(_form))
+
+
+def not_found() -> Refused:
+    return Refused(404, "no such route on this server; GET /api/v1/openapi.json lists them")
+
+
+async def _no_route(scope: Scope, receive: Receive, send: Send) -> None:
+    raise not_found()
+
+
+class Guard:
+    """The ASGI application: routes requests, authorizes them, and answers, counts and logs them."""
+
+    def __init__(self, api: Api, endpoints: Iterable[Endpoint]) -> None:
+        self.api, self.endpoints = api, {(endpoint.method, endpoint.path): endpoint for endpoint in endpoints}
+        if self.endpoints.keys() != ALLOWED.keys():
+            raise ValueError(f"routes and the table of roles differ: {sorted(self.endpoints.keys() ^ ALLOWED.keys())}")
+        resources: dict[str, Resource] = {}
+        for method, path in ALLOWED:
+            resources.setdefault(path, Resource(self, path)).methods[method] = self.endpoints[method, path]
+        self._plain = {path: resource for path, resource in resources.items() if "{" not in path}
+        routes = [
+            Route(re.sub(r"\{(\w+)\}", r"{\1:noetl_\1}", path), resource)
+            for path, resource in resources.items()
+            if "{" in path
+        ]
+        self.router = Router(routes, redirect_slashes=False, default=_no_route)
+        self.anonymous_bodies = BodyMemory()
+        self._names = frozenset(["localhost", *(host_name(host) or host.lower() for host in api.settings.hosts)])
+        self._accepted_hosts: set[str] = set()
+
+    @cached_property
+    def openapi(self) -> dict[str, Any]:
+        return describe(public(self.endpoints.values()), self.api.settings.version)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self.router(scope, receive, send)
+        else:  # a websocket
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started, telemetry = perf_counter(), self.api.telemetry
+        scope["app"] = self
+        request_id = Headers(scope=scope).get("x-request-id", "")
+        reply = Reply(send, request_id if REQUEST_ID.fullmatch(request_id) else os.urandom(8).hex())
+        if (raw := scope.get("raw_path")) is not None:
+            scope["path"] = raw.decode("latin-1")  # compared as it was sent, not decoded
+        telemetry.metrics.open_requests += 1
+        try:
+            route = self._plain.get(scope["path"], self.router)  # the router tries one route after the other
+            await route(scope, receive, reply)
+        except NoetlError as error:
+            await reply.problem(refused(error), scope, receive)
+        except Exception as error:
+            telemetry.log.defect(error, request_id=reply.request_id, route=reply.route)
+            await reply.problem(Refused(500, "see the server's log"), scope, receive)
+        finally:
+            telemetry.metrics.open_requests -= 1
+            self._record(scope["method"], reply, perf_counter() - started)
+
+    async def authorize(self, call: Call) -> None:
+        """Refused unless the request may be answered by its endpoint."""
+        names = [name for name, _ in call.scope["headers"] if name in SINGLE]
+        if len(names) != len(set(names)):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise Refused(400, f"duplicate header `{twice.decode().title()}`")
+        self._check_host(call.headers)
+        endpoint = call.endpoint
+        roles = ALLOWED[endpoint.method, endpoint.path]
+        if roles is not None:
+            caller = await self.api.authenticator.caller(call.headers, changes=endpoint.method in CHANGES)
+            if caller.role not in roles:
+                required = ", ".join(sorted(roles))
+                raise Refused(403, f"the role {caller.role} may not do this; it requires one of: {required}")
+            call.identity = caller
+        _check_content(call)
+
+    def _check_host(self, headers: Headers) -> None:
+        """Reject names that others direct here (DNS rebinding), and pages of other servers."""
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if host not in self._accepted_hosts:
+            name = host_name(host)
+            if name is None or not (name in self._names or is_address(name)):  # an address cannot be rebound
+                raise Refused(421, "unknown host name; allow it with `noetl server --allow-host NAME`")
+            if len(self._accepted_hosts) < MAX_CACHED_HOSTS:
+                self._accepted_hosts.add(host)
+        if origin not in (None, f"http://{host}", f"https://{host}"):
+            raise Refused(403, "cross-origin request refused", kind="origin")
+
+    def _record(self, method: str, reply: Reply, seconds: float) -> None:
+        """Count, trace and log a request."""
+        telemetry, route, status, call = self.api.telemetry, reply.route, reply.status, reply.call
+        telemetry.metrics.answered(method if route != NO_ROUTE else NO_ROUTE, route, status, seconds)
+        is_frequent = route in FREQUENT_ROUTES
+        if telemetry.traces is not None and not is_frequent and call is not None:
+            telemetry.traces.answered(call, status, seconds)
+        if self.api.settings.log_requests and (not is_frequent or status >= 400):
+            level: Level = "error" if status == 500 else "warning" if status > 500 else "info"
+            telemetry.log.write(
+                level,
+                "request",
+                method=method,
+                route=route,
+                status=status,
+                ms=round(seconds * 1000, 3),
+                who=None if call is None or call.identity is None else call.identity.key,
+                execution_id=None if call is None else call.execution,
+                trace_id=None if call is None else call.trace_id,
+                request_id=reply.request_id,
+            )
+
+
+class Reply:
+    def __init__(self, send: Send, request_id: str) -> None:
+        self.send, self.request_id, self.status = send, request_id, 0
+        self.route = NO_ROUTE
+        self.call: Call | None = None
+        """The request, once it is authorized."""
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = message["headers"]
+            headers.append((b"x-request-id", self.request_id.encode()))
+            headers.append((b"x-content-type-options", b"nosniff"))
+            if not any(name == b"cache-control" for name, _ in headers):
+                headers.append((b"cache-control", b"no-store"))
+        await self.send(message)
+
+    async def problem(self, problem: Refused, scope: Scope, receive: Receive) -> None:
+        """Send a problem, unless a response was started."""
+        if not self.status:
+            response = Response(document(problem, self.request_id), problem.status, problem.headers, MEDIA)
+            await response(scope, receive, self)
+
+
+class Resource:
+    """All methods of a path, as an ASGI application."""
+
+    def __init__(self, guard: Guard, path: str) -> None:
+        self.guard, self.path = guard, path
+        self.methods: dict[str, Endpoint] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        endpoint = self.methods.get(scope["method"])
+        if endpoint is None:
+            allowed = ", ".join(sorted(self.methods))
+            raise Refused(405, f"{self.path} supports {allowed}", headers={"Allow": allowed})
+        assert isinstance(send, Reply)
+        send.route = self.path
+        call = Call(self.guard.api, endpoint, scope, receive, send.request_id)
+        try:
+            await self.guard.authorize(call)
+            send.call = call
+            response = await respond(call)
+            await response(scope, receive, send)
+        finally:
+            self.guard.anonymous_bodies.held -= call.anonymous_bytes
+
+
+def _check_content(call: Call) -> None:
+    """Refuse a body without an accepted content type: forms of other pages cannot send these types."""
+    endpoint, headers = call.endpoint, call.headers
+    length = headers.get("content-length", "0")
+    has_content = length != "0" or "transfer-encoding" in headers
+    if not has_content and (not endpoint.media or endpoint.optional):
+        return
+    if length.isdigit() and int(length) > endpoint.limit:
+        raise call.too_large()
+    if endpoint.media and headers.get("content-type", "").partition(";")[0].strip().lower() not in endpoint.media:
+        accepted = " or ".join(endpoint.media)
+        raise Refused(415, f"`Content-Type` must be {accepted}", headers={"Accept": ", ".join(endpoint.media)})
+
+
+def host_name(host: str) -> str | None:
+    """The name or address in a Host header, in lower case and without the port; None if the header is invalid."""
+    match = HOST.fullmatch(host)
+    return None if match is None or int(match[3] or 0) > 65_535 else (match[1] or match[2]).lower()
+
+
+def is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -6,30 +6,38 @@ another server has revoked keeps working here.
 
 from __future__ import annotations
 
+import asyncio
+import math
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
-from math import inf
 from typing import Any, Literal, NamedTuple
 
+from noetl.access import passwords
 from noetl.access.tokens import TOKEN_START, hash_of
 from noetl.clock import Clock
 from noetl.server.problems import Refused
 from noetl.server.sessions import Sessions
-from noetl.store.access import Access, ApiToken, Role, Session
+from noetl.store.access import Access, ApiToken, Role, Session, User
 
 COOKIE = "__Host-noetl"
-CSRF_HEADER = "x-csrf-token"
 CACHE_SECONDS = 2.0
 MAX_CACHED_CALLERS = 10_000
+FREE_TRIES, FREE_TRIES_PER_USER = 5, 50
+"""Wrong passwords without a delay; each further one doubles the delay."""
+FIRST_DELAY, MAX_DELAY, MAX_DELAY_PER_USER = 2.0, 900.0, 60.0
+RESET_SECONDS = 3600.0
+MAX_SUBJECTS = 10_000
 
 InStore = Callable[..., Awaitable[Any]]
 Kind = Literal["token", "session"]
+Find = Callable[[bytes], Awaitable[tuple["Caller", float]]]
+"""Takes the hash of a secret; returns the caller, and until when the secret is valid."""
+Subject = tuple[str, ...]
 
 
 class Caller(NamedTuple):
-    """An authenticated caller: a token, or a user with a session."""
-
     role: Role
     name: str
     token: ApiToken | None = None
@@ -38,11 +46,6 @@ class Caller(NamedTuple):
     @property
     def key(self) -> str:
         return f"token:{self.token.id}" if self.token is not None else f"user:{self.name}"
-
-    @property
-    def end(self) -> float:
-        end = self.session.end if self.session is not None else self.token.expires if self.token is not None else None
-        return inf if end is None else end
 
 
 def csrf_of(secret: str) -> str:
@@ -55,9 +58,24 @@ def cookie(secret: str, seconds: int) -> str:
     return f"{COOKIE}={secret}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Strict"
 
 
+def cookie_of(headers: Mapping[str, str]) -> str:
+    """The secret of the session in the cookie; empty if there is none, or more than one."""
+    cookies = [part.strip() for part in headers.get("cookie", "").split(";")]
+    secrets = [cookie.removeprefix(f"{COOKIE}=") for cookie in cookies if cookie.startswith(f"{COOKIE}=")]
+    return secrets[0] if len(secrets) == 1 else ""
+
+
+def unauthorised(detail: str, *, invalid: bool = False) -> Refused:
+    challenge = 'Bearer realm="noetl"' + (', error="invalid_token"' if invalid else "")
+    return Refused(401, detail, kind="unauthorized", headers={"WWW-Authenticate": challenge})
+
+
 class Authenticator:
     def __init__(self, access: Access, sessions: Sessions, clock: Clock, in_store: InStore) -> None:
         self.access, self.sessions, self.clock, self.in_store = access, sessions, clock, in_store
+        self.throttle = Throttle(clock)
+        self._hashing = asyncio.Semaphore(1)
+        """Passwords are checked one at a time: each check takes a core and 19 MB."""
         self._cache: dict[tuple[Kind, bytes], tuple[float, Caller]] = {}
         """Keyed by kind of credential too: a token is never accepted as a session, or the reverse."""
 
@@ -72,52 +90,107 @@ class Authenticator:
         if not secret:
             raise unauthorised("send a token (`Authorization: Bearer noetl_...`), or sign in at POST /api/v1/sessions")
         caller = await self._cached("session", hash_of(secret), self._by_session)
-        sent = headers.get(CSRF_HEADER, "")
+        sent = headers.get("x-csrf-token", "")
         if changes and not compare_digest(sent.encode(), csrf_of(secret).encode()):
             raise Refused(403, "send the CSRF token of the session in X-CSRF-Token", kind="csrf")
         return caller
 
+    async def user(self, name: str, password: str, address: str) -> User | None:
+        """The user with this name and password; Refused after too many failures."""
+        subject = name[:100], address
+        self.throttle.check(*subject)
+        self.throttle.failed(*subject)  # in advance, so that concurrent guesses are all counted
+        user: User | None = None if "\0" in name else await self.in_store(self.access.user, name)
+        async with self._hashing:
+            matches = await asyncio.to_thread(passwords.matches, user.password if user else "", password)
+        if not matches:
+            return None
+        self.throttle.succeeded(*subject)
+        return user
+
     def clear_cache(self) -> None:
         self._cache.clear()
 
-    async def _cached(self, kind: Kind, hash: bytes, find: Callable[[bytes], Awaitable[Caller]]) -> Caller:
+    async def _cached(self, kind: Kind, hash: bytes, find: Find) -> Caller:
         now, key = self.clock.now(), (kind, hash)
         until, caller = self._cache.get(key, (0.0, None))
         if caller is not None and now < until:
             return caller
         self._cache.pop(key, None)
-        caller = await find(hash)
+        caller, end = await find(hash)
         if len(self._cache) >= MAX_CACHED_CALLERS:
             self._cache.clear()
-        self._cache[key] = (min(now + CACHE_SECONDS, caller.end), caller)
+        self._cache[key] = (min(now + CACHE_SECONDS, end), caller)
         return caller
 
-    async def _by_token(self, hash: bytes) -> Caller:
+    async def _by_token(self, hash: bytes) -> tuple[Caller, float]:
         token: ApiToken | None = await self.in_store(self.access.token, hash)
         if token is None or not compare_digest(token.hash, hash):
             raise unauthorised("unknown token", invalid=True)
         if not token.is_valid(self.clock.now()):
             raise unauthorised("this token was revoked or has expired", invalid=True)
-        return Caller(token.role, token.name, token)
+        return Caller(token.role, token.name, token), math.inf if token.expires is None else token.expires
 
-    async def _by_session(self, hash: bytes) -> Caller:
+    async def _by_session(self, hash: bytes) -> tuple[Caller, float]:
         signed_in = await self.sessions.find(hash)
         if signed_in is not None and compare_digest(signed_in[0].hash, hash):
             session, user = signed_in
             now = self.clock.now()
             used = await self.sessions.used(session, user, now)
             if used is not None and now < used.end:
-                return Caller(user.role, user.name, session=used)
+                return Caller(user.role, user.name, session=used), used.end
         raise unauthorised("the session has ended; sign in again", invalid=True)
 
 
-def unauthorised(detail: str, *, invalid: bool = False) -> Refused:
-    challenge = 'Bearer realm="noetl"' + (', error="invalid_token"' if invalid else "")
-    return Refused(401, detail, kind="unauthorized", headers={"WWW-Authenticate": challenge})
+class Failures(NamedTuple):
+    number: int = 0
+    last: float = 0.0
 
 
-def cookie_of(headers: Mapping[str, str]) -> str:
-    """The secret of the session in the cookie; empty if there is none, or more than one."""
-    cookies = [part.strip() for part in headers.get("cookie", "").split(";")]
-    secrets = [cookie.removeprefix(f"{COOKIE}=") for cookie in cookies if cookie.startswith(f"{COOKIE}=")]
-    return secrets[0] if len(secrets) == 1 else ""
+class Throttle:
+    """Limits failed logins. The counts are in memory only: a restart resets them.
+
+    Failures are counted per user and address, so that guesses delay nobody else. All failures of a user are counted as
+    well, against guesses from many addresses; they do not delay addresses from which that user has signed in before.
+    There is no count per address alone, because all users behind a proxy may share one.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._failures: OrderedDict[Subject, Failures] = OrderedDict()
+        """In order of the last failure, the most recent at the end."""
+        self._signed_in: OrderedDict[Subject, None] = OrderedDict()
+
+    def check(self, user: str, address: str) -> None:
+        """Refused, with the time to wait, after too many recent failures."""
+        until = self._until((user, address), FREE_TRIES, MAX_DELAY)
+        if (user, address) not in self._signed_in:
+            until = max(until, self._until((user,), FREE_TRIES_PER_USER, MAX_DELAY_PER_USER))
+        seconds = until - self.clock.now()
+        if seconds > 0:
+            retry = {"Retry-After": str(math.ceil(seconds))}
+            raise Refused(429, "too many wrong passwords; try again later", headers=retry)
+
+    def _until(self, subject: Subject, tries: int, longest: float) -> float:
+        number, last = self._failures.get(subject, Failures())
+        return 0.0 if number < tries else last + min(longest, FIRST_DELAY * 2.0 ** min(number - tries, 20))
+
+    def failed(self, user: str, address: str) -> None:
+        now = self.clock.now()
+        for subject in ((user, address), (user,)):
+            before = self._failures.pop(subject, Failures())
+            number = 1 if now - before.last > RESET_SECONDS else before.number + 1
+            self._failures[subject] = Failures(number, now)
+        while len(self._failures) > MAX_SUBJECTS:
+            self._failures.popitem(last=False)
+
+    def succeeded(self, user: str, address: str) -> None:
+        """Reset the failures after a successful login, including the one counted in advance."""
+        self._failures.pop((user, address), None)
+        all_of_user = self._failures.get((user,))
+        if all_of_user is not None:
+            self._failures[(user,)] = all_of_user._replace(number=all_of_user.number - 1)
+        self._signed_in[user, address] = None
+        self._signed_in.move_to_end((user, address))
+        while len(self._signed_in) > MAX_SUBJECTS:
+            self._signed_in.popitem(last=False)

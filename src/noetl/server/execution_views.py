@@ -8,7 +8,6 @@ import msgspec
 
 from noetl.engine.envelope import envelope
 from noetl.engine.state import Execution
-from noetl.reference import Reference
 from noetl.runtime.loaded_playbooks import File
 from noetl.runtime.report import report
 from noetl.server.record_views import RecordView
@@ -18,13 +17,6 @@ from noetl.timestamps import optional_rfc3339, rfc3339
 
 Status = Literal["pending", "running", "waiting", "paused", "cancelling", "succeeded", "failed", "cancelled"]
 TokenStatus = Literal["ready", "waiting", "held", "delayed"]
-
-
-def encode_reference(value: Any) -> Any:
-    """For the JSON encoder: references to stored values are sent as references."""
-    if isinstance(value, Reference):
-        return value.as_data()
-    raise TypeError(f"a value of type {type(value).__name__} cannot be encoded as JSON")
 
 
 class StepView(msgspec.Struct, frozen=True):

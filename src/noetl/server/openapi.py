@@ -60,13 +60,14 @@ def describe(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     roles = ALLOWED[endpoint.method, endpoint.path]
+    description = " ".join((endpoint.function.__doc__ or "").split())
     access = "No token is needed." if roles is None else f"Roles: {', '.join(sorted(roles))}."
     security: list[dict[str, list[str]]] = [] if roles is None else [{"token": []}, {"session": []}]
     operation: dict[str, Any] = {
         "operationId": f"{endpoint.function.__module__.rpartition('.')[2]}_{endpoint.function.__name__}",
         "tags": [endpoint.path.removeprefix(PREFIX).split("/")[1] if endpoint.path.startswith(PREFIX) else "server"],
-        "summary": re.split(r"(?<=[.:]) ", endpoint.description)[0].rstrip(".:"),
-        "description": f"{endpoint.description} {access}",
+        "summary": re.split(r"(?<=[.:]) ", description)[0].rstrip(".:"),
+        "description": f"{description} {access}",
         "security": security[:1] if roles == WORK else security,
         "parameters": list(_parameters(endpoint)),
         "responses": dict(_responses(endpoint)),

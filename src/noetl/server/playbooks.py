@@ -1,4 +1,4 @@
-"""The playbooks of a server: compiled once, stored by digest, and found by path and version."""
+"""The playbooks of a server: compiled once in other processes, stored by digest, and found by path and version."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class Playbooks:
-    """The playbooks of a store, compiled in other processes. `nats` says whether there is NATS here."""
-
     def __init__(self, store: Store, thread: StoreThread, *, nats: bool = False) -> None:
         self.store, self.thread, self.nats = store, thread, nats
         self.compiler = PlaybookCompiler()
@@ -37,18 +35,20 @@ class Playbooks:
         self._unreadable: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
         """Compile failures by hash of the stored text: expiry time and reason."""
 
-    async def add(self, caller: str, text: bytes) -> str:
+    async def add(self, caller: str, text: str) -> str:
         """Store a playbook and load it; its digest. PlaybookInvalid has all its problems."""
-        key = sha256(text).digest()
+        source = text.encode("utf-8", "surrogatepass")
+        key = sha256(source).digest()
+
+        async def compile_and_save() -> str:
+            return await self.save(source, await self.compiler.compile(caller, source))
+
         digest = self._digests.get(key)
         if digest is None:
-            return await single_flight(self._adding, key, lambda: self._add(caller, text))
+            return await single_flight(self._adding, key, compile_and_save)
         self._digests.move_to_end(key)
         await self.loaded.load(digest)
         return digest
-
-    async def _add(self, caller: str, text: bytes) -> str:
-        return await self.save(text, await self.compiler.compile(caller, text))
 
     async def save(self, text: bytes, compiled: Compiled) -> str:
         """Store a compiled playbook; Refused if this server cannot run all of it."""
@@ -70,15 +70,29 @@ class Playbooks:
         self._check((await self.loaded.load(digest)).playbook)
         return digest
 
-    async def load(self, digest: str) -> Playbook:
-        """Load a stored playbook; NotFound if there is none."""
+    async def stored(self, digest: str, *, registered: bool) -> str:
+        """The digest, after its playbook was loaded; NotFound if it is not stored, or not `registered` under a path."""
+        not_found = NotFound(f"playbook {digest[:64]!r} not found")
         if not DIGEST.fullmatch(digest):
-            raise NotFound(f"playbook {digest[:64]!r} not found")
-        return (await self.loaded.load(digest)).playbook
+            raise not_found
+        try:
+            playbook = (await self.loaded.load(digest)).playbook
+        except NotFound:
+            raise not_found from None
+        if registered:
+            versions = await self.thread.ask(self.store.versions, playbook.path)
+            if not any(version.digest == digest for version in versions):
+                raise not_found
+        return digest
 
     async def find(self, parent: Execution, request: dict[str, Any]) -> str:
         """The digest of the playbook of a child execution."""
-        return await self.registered(str(request.get("path") or ""), _version(request.get("version")))
+        version = request.get("version")
+        try:
+            number = None if version is None else int(version)
+        except (TypeError, ValueError):
+            raise NoetlError(f"the version of a playbook must be a number, not {version!r}") from None
+        return await self.registered(str(request.get("path") or ""), number)
 
     def _check(self, playbook: Playbook) -> None:
         """Refused if this server cannot run all of it; its settings may have changed since the registration."""
@@ -109,13 +123,6 @@ class Playbooks:
                 self._unreadable.popitem(last=False)
         raise Conflict(f"this version of noetl cannot read the stored playbook {file}: {reason}")
 
-    def stop(self) -> None:
-        """Fail all pending compilations."""
-        self.compiler.stop()
-
-    def close(self) -> None:
-        self.compiler.close()
-
 
 def check_path(path: str) -> None:
     """Refused if a path could not be part of a URL."""
@@ -128,12 +135,3 @@ def unknown(path: str, version: int | None) -> NotFound:
     if version is None:
         return NotFound(f"no playbook is registered as {path!r}")
     return NotFound(f"playbook {path!r} has no version {version}")
-
-
-def _version(value: Any) -> int | None:
-    if value is None:
-        return None
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        raise NoetlError(f"the version of a playbook must be a number, not {value!r}") from None

@@ -7,7 +7,6 @@ from typing import Any, Literal, Self
 import msgspec
 
 from noetl.store.access import Role
-from noetl.store.store import CatalogVersion
 from noetl.store.triggers import Missed, Outcome, Overlap, Schedule
 from noetl.timestamps import optional_rfc3339
 
@@ -16,8 +15,6 @@ TIMES = frozenset(["created", "updated", "expires", "revoked", "registered", "st
 
 
 class RecordView(msgspec.Struct, frozen=True):
-    """A stored record, without what is secret or internal."""
-
     @classmethod
     def of(cls, record: object, **values: Any) -> Self:
         """The fields that the record has under the same names, and the given values of the others."""
@@ -132,10 +129,6 @@ class UserView(RecordView, frozen=True):
     name: str
     role: Role
     created: str
-
-
-def version_view(version: CatalogVersion) -> PlaybookVersion:
-    return PlaybookVersion.of(version, playbook_id=version.digest)
 
 
 def schedule_view(schedule: Schedule) -> ScheduleView:

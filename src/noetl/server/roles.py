@@ -97,10 +97,5 @@ FORMS = {
 """Forms of the parts of a path, as they are written in the request."""
 
 
-def may(role: Role, method: str, path: str) -> bool:
-    roles = ALLOWED[method, path]
-    return roles is None or role in roles
-
-
 def is_id(text: str) -> bool:
     return re.fullmatch(FORMS["id"], text) is not None

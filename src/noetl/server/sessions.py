@@ -1,37 +1,49 @@
-"""Sessions of users: in the database, and with NATS also in its key-value store.
+"""Sessions of users: in the database, and with NATS also in its key-value store, for gateways and other programs.
 
 The database decides: a session that is not there has ended, whatever NATS contains. Everything keeps working while NATS
 is down; a session that NATS has missed is written there when it is next used.
+
+In NATS `noetl.sessions.<sha256 of the secret>` describes a session, `noetl.sessions.user.<user>.<session id>` lists
+those of a user. A key expires a day after it was last written; the bucket keeps its latest revisions. Other programs
+may write, too: an update of `last_activity_at` keeps a session alive, and deleting the key ends it. Nothing else in a
+value is trusted: the user, the role and the latest end of a session come from the database.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from noetl.errors import NatsUnavailable, NotFound
-from noetl.store.access import Access, Session, User
+from noetl.store.access import IDLE_SECONDS, Access, Session, User
+from noetl.timestamps import rfc3339
 
 if TYPE_CHECKING:
+    from nats.js import JetStreamContext
+    from nats.js.kv import KeyValue
+
     from noetl.nats.connection import NatsConnection
-    from noetl.server.session_keys import SessionKeys
 
 InStore = Callable[..., Awaitable[Any]]
 TOUCH_SECONDS = 60.0
 """How often the last use of a session is stored."""
+BUCKET = "noetl_sessions"
+PREFIX = "noetl.sessions"
+REVISIONS = 10
+
+Result = TypeVar("Result")
 
 
 class Sessions:
     def __init__(self, access: Access, in_store: InStore, bus: NatsConnection | None = None) -> None:
         self.access, self.in_store = access, in_store
-        self.keys: SessionKeys | None = None
-        if bus is not None:
-            from noetl.server.session_keys import SessionKeys
-
-            self.keys = SessionKeys(bus)
+        self.keys = SessionKeys(bus) if bus is not None else None
 
     async def begin(self, session: Session, user: User) -> None:
         await self.in_store(self.access.add_session, session)
@@ -75,33 +87,131 @@ class Sessions:
 
     async def end(self, session: Session) -> bool:
         """End a session; False if there was none."""
-        existed: bool = await self.in_store(self.access.delete_session, session.id)
-        await self._in_nats(lambda keys: keys.delete([session]))
-        return existed
+        return await self._delete([session], self.access.delete_session, session.id)
 
     async def end_all(self, user: str) -> None:
-        sessions = await self.of(user)
-        await self.in_store(self.access.delete_sessions, user)
-        await self._in_nats(lambda keys: keys.delete(sessions))
+        await self._delete(await self.of(user), self.access.delete_sessions, user)
 
     async def delete_user(self, name: str) -> bool:
         """Delete a user and end the sessions; False if there was none."""
-        sessions = await self.of(name)
-        existed: bool = await self.in_store(self.access.delete_user, name)
+        return await self._delete(await self.of(name), self.access.delete_user, name)
+
+    async def _delete(self, sessions: list[Session], delete: Callable[[str], Any], name: str) -> bool:
+        existed: bool = await self.in_store(delete, name)
         await self._in_nats(lambda keys: keys.delete(sessions))
         return existed
 
     async def publish(self, user: User) -> None:
         """Update the sessions of a user in NATS."""
-
-        async def put_all(keys: SessionKeys) -> None:
-            for session in await self.of(user.name):
-                await keys.put(session, user)
-
-        await self._in_nats(put_all)
+        if self.keys is not None:
+            with suppress(NatsUnavailable):
+                for session in await self.of(user.name):
+                    await self.keys.put(session, user)
 
     async def _in_nats(self, operation: Callable[[SessionKeys], Awaitable[None]]) -> None:
         """Do something with the keys in NATS, if NATS is used and up."""
         if self.keys is not None:
             with suppress(NatsUnavailable):
                 await operation(self.keys)
+
+
+class SessionKeys:
+    """Every method raises NatsUnavailable."""
+
+    def __init__(self, connection: NatsConnection) -> None:
+        self.connection = connection
+        self._open: tuple[Any, KeyValue] | None = None
+        """The bucket, and the client it was opened with."""
+
+    async def put(self, session: Session, user: User, revision: int | None = None) -> None:
+        """Write the session; with a revision only if its key has not changed since."""
+        from nats.js.errors import KeyWrongLastSequenceError
+
+        value = {
+            "session_id": session.id,
+            "user_id": user.name,
+            "email": user.name if "@" in user.name else None,
+            "display_name": user.name,
+            "roles": [user.role],
+            "created_at": rfc3339(session.created),
+            "expires_at": rfc3339(session.end),
+            "last_activity_at": rfc3339(session.seen),
+            "client_ip": session.address,
+            "auth0_id": None,
+        }
+        key, content = _key(session.hash), msgspec.json.encode(value)
+
+        async def work(bucket: KeyValue) -> None:
+            with suppress(KeyWrongLastSequenceError):  # another server has just written it
+                await (bucket.put(key, content) if revision is None else bucket.update(key, content, last=revision))
+                await bucket.put(_user_key(session), session.hash.hex().encode())
+
+        await self._with_bucket(work)
+
+    async def activity(self, hash: bytes) -> tuple[float, int] | None:
+        """When the session was last used (0 if the value is invalid), and the key's revision; None if there is no key,
+        NotFound if it was deleted."""
+        from nats.js.errors import KeyDeletedError, KeyNotFoundError
+
+        async def work(bucket: KeyValue) -> tuple[float, int] | None:
+            try:
+                entry = await bucket._get(_key(hash))  # `get` does not distinguish deleted from missing
+            except KeyDeletedError:
+                raise NotFound("the session was ended in NATS") from None
+            except KeyNotFoundError:
+                return None
+            try:
+                value = msgspec.json.decode(entry.value or b"")
+                return datetime.fromisoformat(value["last_activity_at"]).timestamp(), entry.revision or 0
+            except (msgspec.DecodeError, KeyError, TypeError, ValueError, OverflowError):
+                return 0.0, entry.revision or 0
+
+        return await self._with_bucket(work)
+
+    async def delete(self, sessions: list[Session]) -> None:
+        async def work(bucket: KeyValue) -> None:
+            for session in sessions:
+                await bucket.delete(_key(session.hash))
+                await bucket.delete(_user_key(session))
+
+        if sessions:
+            await self._with_bucket(work)
+
+    async def drop(self, hash: bytes) -> None:
+        """Delete the key of a session that is not in the database, if there is one."""
+        from nats.js.errors import KeyNotFoundError
+
+        async def work(bucket: KeyValue) -> None:
+            with suppress(KeyNotFoundError):
+                await bucket.get(_key(hash))
+                await bucket.delete(_key(hash))
+
+        await self._with_bucket(work)
+
+    async def _with_bucket(self, work: Callable[[KeyValue], Awaitable[Result]]) -> Result:
+        """The result of work on the bucket, which is created if it is missing; an existing one is used as it is."""
+        from nats.js.errors import BucketNotFoundError
+
+        async def opened(store: JetStreamContext) -> Result:
+            client = self.connection.client
+            if self._open is None or self._open[0] is not client:
+                try:
+                    bucket = await store.key_value(BUCKET)
+                except BucketNotFoundError:
+                    bucket = await store.create_key_value(
+                        bucket=BUCKET, description="noetl: who is signed in", history=REVISIONS, ttl=IDLE_SECONDS
+                    )
+                self._open = (client, bucket)
+            return await work(self._open[1])
+
+        return await self.connection.jetstream(BUCKET, opened)
+
+
+def _key(hash: bytes) -> str:
+    return f"{PREFIX}.{hash.hex()}"
+
+
+def _user_key(session: Session) -> str:
+    """Characters that are invalid in a key are written as `=` and their code."""
+    name = re.sub(r"[^\w-]", lambda match: f"={ord(match[0]):02X}", session.user, flags=re.ASCII)
+    return f"{PREFIX}.user.{name}.{session.id}"

@@ -11,20 +11,19 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from noetl.engine.events import PlaybookProcessed
+from noetl.engine.events import Event, PlaybookProcessed
+from noetl.engine.state import Execution
 from noetl.errors import NoetlError
-from noetl.server.execution_views import EventView, encode_reference
+from noetl.reference import encode_reference
+from noetl.server.execution_views import EventView
 from noetl.server.problems import Refused
-from noetl.store.store import Row, Store
-
-if TYPE_CHECKING:
-    from noetl.server.api import Api
+from noetl.store.store import Store
 
 POLL_SECONDS = 0.5
 """How often the store is polled for commits of other servers."""
@@ -38,9 +37,9 @@ CHECK_SECONDS = 2.0
 """How often an idle stream checks the authorization of its client. Sending events always checks it."""
 EVENTS_PER_READ = 500
 MAX_STREAMS, MAX_STREAMS_PER_CALLER = 1_000, 50
-STREAM_RETRY_SECONDS = 5
 
-InStore = Callable[..., Awaitable[Any]]
+encode = msgspec.json.Encoder(enc_hook=encode_reference).encode
+IsAuthorized = Callable[[], Awaitable[bool]]
 
 
 class Followed:
@@ -57,28 +56,24 @@ class Followed:
 
 
 class Streams:
-    def __init__(self, store: Store, in_store: InStore) -> None:
+    def __init__(self, store: Store, in_store: Callable[..., Awaitable[Any]]) -> None:
         self.store, self.in_store = store, in_store
         self.limit, self.limit_per_caller = MAX_STREAMS, MAX_STREAMS_PER_CALLER
         self.by_caller: Counter[str] = Counter()
         self.followed: dict[str, Followed] = {}
+        self.closing = asyncio.Event()
+        """Set when the server is about to stop."""
         self._polling: asyncio.Task[None] | None = None
 
-    def open(self, caller: str) -> None:
-        """Count a stream; Refused if there are too many."""
-        wait = {"Retry-After": str(STREAM_RETRY_SECONDS)}
-        if self.by_caller[caller] >= self.limit_per_caller:
-            detail = f"this caller has {self.limit_per_caller} event streams open, the maximum; close one of them first"
-            raise Refused(429, detail, headers=wait)
-        if self.by_caller.total() >= self.limit:
-            detail = f"this server has {self.limit:,} event streams open, the maximum; try again later"
-            raise Refused(503, detail, headers=wait)
-        self.by_caller[caller] += 1
+    def on_events(self, state: Execution, events: list[Event]) -> None:
+        """Wake the streams of an execution after a commit on this server."""
+        if (followed := self.followed.get(state.id)) is not None:
+            followed.wake(state.seq)
 
-    def close(self, caller: str) -> None:
-        self.by_caller[caller] -= 1
-        if not self.by_caller[caller]:
-            del self.by_caller[caller]
+    def stop(self) -> None:
+        self.closing.set()
+        for followed in self.followed.values():
+            followed.wake(0)
 
     @contextmanager
     def following(self, execution: str) -> Iterator[Followed]:
@@ -93,15 +88,6 @@ class Streams:
             if not followed.streams:
                 del self.followed[execution]
 
-    def wake(self, execution: str, seq: int) -> None:
-        """Wake the streams of an execution after a commit on this server."""
-        if (followed := self.followed.get(execution)) is not None:
-            followed.wake(seq)
-
-    def wake_all(self) -> None:
-        for followed in self.followed.values():
-            followed.wake(0)
-
     async def _poll(self) -> None:
         """Wake streams of executions that another server has changed, while streams are open."""
         while self.followed:
@@ -115,55 +101,57 @@ class Streams:
                             followed.wake(seq)
             await asyncio.sleep(POLL_SECONDS)
 
+    async def events(self, execution: str, after: int, is_authorized: IsAuthorized) -> AsyncIterator[bytes]:
+        """The events after a seq as they are stored, until the execution has ended or the client is not authorized."""
+        loop = asyncio.get_running_loop()
+        next_comment = loop.time() + KEEP_ALIVE_SECONDS
+        with self.following(execution) as followed:
+            yield b": events of an execution\nretry: 1000\n\n"
+            while not self.closing.is_set():
+                changed = followed.changed
+                rows = await self.in_store(self.store.read, execution, after, EVENTS_PER_READ)
+                if rows:
+                    if not await is_authorized():
+                        return
+                    views = [EventView.of(execution, row) for row in rows]
+                    yield b"".join(b"id: %d\ndata: %b\n\n" % (view.seq, encode(view)) for view in views)
+                    after, next_comment = rows[-1].seq, loop.time() + KEEP_ALIVE_SECONDS
+                    if rows[-1].type == PlaybookProcessed.name:
+                        yield b"event: end\ndata: {}\n\n"
+                        return
+                if len(rows) == EVENTS_PER_READ:
+                    continue
+                await asyncio.sleep(MIN_READ_SECONDS)
+                while not changed.is_set() and not self.closing.is_set():
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(min(CHECK_SECONDS, KEEP_ALIVE_SECONDS)):
+                            await changed.wait()
+                    if not await is_authorized():
+                        return
+                    if loop.time() > next_comment:
+                        yield b": still here\n\n"
+                        next_comment = loop.time() + KEEP_ALIVE_SECONDS
+
 
 class EventStream(StreamingResponse):
-    """A response that counts toward the limit of its caller until it ends."""
+    """A response that counts toward the limit of its caller until it ends; Refused if there are too many."""
 
-    def __init__(self, api: Api, caller: str, content: AsyncIterator[bytes]) -> None:
+    def __init__(self, streams: Streams, caller: str, content: AsyncIterator[bytes]) -> None:
         super().__init__(content, headers={"X-Accel-Buffering": "no"}, media_type="text/event-stream")
-        self.api, self.caller = api, caller
-        api.streams.open(caller)
+        self.open, self.caller = streams.by_caller, caller
+        if self.open[caller] >= streams.limit_per_caller:
+            limit = streams.limit_per_caller
+            detail = f"this caller has {limit} event streams open, the maximum; close one of them first"
+            raise Refused(429, detail, headers={"Retry-After": "5"})
+        if self.open.total() >= streams.limit:
+            detail = f"this server has {streams.limit:,} event streams open, the maximum; try again later"
+            raise Refused(503, detail, headers={"Retry-After": "5"})
+        self.open[caller] += 1
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self.api.streams.close(self.caller)
-
-
-async def stream(
-    api: Api, execution: str, after: int, is_authorized: Callable[[], Awaitable[bool]]
-) -> AsyncIterator[bytes]:
-    """The events after a seq as they are stored, until the execution has ended or the client is not authorized."""
-    loop = asyncio.get_running_loop()
-    next_comment = loop.time() + KEEP_ALIVE_SECONDS
-    with api.streams.following(execution) as followed:
-        yield b": events of an execution\nretry: 1000\n\n"
-        while not api.closing.is_set():
-            changed = followed.changed
-            rows = await api.in_store(api.store.read, execution, after, EVENTS_PER_READ)
-            if rows:
-                if not await is_authorized():
-                    return
-                yield b"".join(_encoded(execution, row) for row in rows)
-                after, next_comment = rows[-1].seq, loop.time() + KEEP_ALIVE_SECONDS
-                if rows[-1].type == PlaybookProcessed.name:
-                    yield b"event: end\ndata: {}\n\n"
-                    return
-            if len(rows) == EVENTS_PER_READ:
-                continue
-            await asyncio.sleep(MIN_READ_SECONDS)
-            while not changed.is_set() and not api.closing.is_set():
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(min(CHECK_SECONDS, KEEP_ALIVE_SECONDS)):
-                        await changed.wait()
-                if not await is_authorized():
-                    return
-                if loop.time() > next_comment:
-                    yield b": still here\n\n"
-                    next_comment = loop.time() + KEEP_ALIVE_SECONDS
-
-
-def _encoded(execution: str, row: Row) -> bytes:
-    data = msgspec.json.encode(EventView.of(execution, row), enc_hook=encode_reference)
-    return b"id: %d\ndata: %b\n\n" % (row.seq, data)
+            self.open[self.caller] -= 1
+            if not self.open[self.caller]:
+                del self.open[self.caller]

@@ -1,7 +1,9 @@
 """Traces for OpenTelemetry: requests as they are answered, executions when they have ended.
 
 The server that stores the end of an execution makes its spans from the log, so they do not depend on which servers and
-workers took part, or crashed. They are sent in the background, and dropped if the receiver is down.
+workers took part, or crashed. They are sent in the background, and dropped if the receiver is down. An execution, its
+step runs, their iterations and tasks are spans. The trace of an execution has the id of the execution (`trace_id` of
+every event), and the ids of spans are derived from their subjects: a worker knows the id of its task without a request.
 """
 
 from __future__ import annotations
@@ -11,26 +13,27 @@ import logging
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
+from noetl.engine import events as e
 from noetl.engine.state import Execution
 from noetl.errors import StoreError, UsageError
-from noetl.model.identity import span_id
-from noetl.server.spans import Spans, TraceSpan
-from noetl.store.store import Store
+from noetl.model.identity import action_id, iteration_id, span_id, step_of
+from noetl.store.codec import decode
+from noetl.store.store import Row, Store
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace.export import SpanExporter
-
-    from noetl.server.call import Call
+    from noetl.server.endpoint import Call
 
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
 ROWS_PER_READ = 1_000
 MAX_REQUESTS = 10_000
-MISSING = "traces need packages that are not installed: pip install 'noetl-engine[otel]'"
+MOST_SPANS = 10_000
+"""Maximum number of spans of an execution; its own span has the number of those left out."""
 
 
 class Point(NamedTuple):
@@ -40,24 +43,102 @@ class Point(NamedTuple):
     span: str
 
 
-class Traces:
-    def __init__(
-        self, exporter: SpanExporter, store: Store, in_store: Callable[..., Awaitable[Any]], version: str
-    ) -> None:
-        from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+class TraceSpan(msgspec.Struct, frozen=True):
+    name: str
+    id: str
+    parent: str | None
+    start: float
+    end: float
+    attributes: dict[str, Any] = {}
+    error: str | None = None
+    """The kind of the error that it ended with."""
 
+
+class Spans:
+    def __init__(self, execution: str, path: str) -> None:
+        self.execution, self.path = execution, path
+        self.open: dict[str, TraceSpan] = {}
+        self.made = self.left_out = 0
+
+    def of(self, rows: Iterable[Row]) -> Iterator[TraceSpan]:
+        """The spans that end in these rows, which come in order."""
+        for row in rows:
+            event = decode(row.type, row.data)
+            for span in self._ended(event, row.at):
+                if isinstance(event, e.PlaybookProcessed) or self.made < MOST_SPANS:
+                    self.made += 1
+                    yield span
+                else:
+                    self.left_out += 1
+
+    def _ended(self, event: e.Event, at: float) -> Iterator[TraceSpan]:
+        """The spans that an event ends; one that it begins is opened."""
+        root = span_id(self.execution)
+        match event:
+            case e.ExecutionRequested():
+                attributes: dict[str, Any] = {"noetl.execution_id": self.execution, "noetl.path": self.path}
+                self._begin(self.execution, TraceSpan(f"execution {self.path}", root, None, at, at, attributes))
+            case e.StepScheduled(run=run):
+                attributes, id = {"noetl.step": step_of(run), "noetl.step_run_id": run}, span_id(self.execution, run)
+                self._begin(run, TraceSpan(f"step {step_of(run)}", id, root, at, at, attributes))
+            case e.IterationStarted(run=run, index=index):
+                key, attributes = iteration_id(run, index), {"noetl.step_run_id": run, "noetl.iteration": index}
+                id, parent = span_id(self.execution, key), span_id(self.execution, run)
+                self._begin(key, TraceSpan(f"iteration {step_of(run)}", id, parent, at, at, attributes))
+            case e.StepDone(run=run) | e.LoopDone(run=run):
+                yield from self._end(run, at)
+            case e.StepFailed(run=run, error=error):
+                yield from self._end(run, at, error.kind)
+            case e.IterationDone(run=run, index=index):
+                yield from self._end(iteration_id(run, index), at)
+            case e.IterationFailed(run=run, index=index, error=error):
+                yield from self._end(iteration_id(run, index), at, error.kind)
+            case e.TaskDone(skipped=False, task=task, outcome=outcome):
+                iteration = iteration_id(task.run, task.index)
+                yield TraceSpan(
+                    f"task {task.label}",
+                    span_id(action_id(self.execution, task), str(event.attempt)),
+                    span_id(self.execution, iteration if iteration in self.open else task.run),
+                    at - event.duration_ms / 1000,  # its start is stored with its end at the latest
+                    at,
+                    {"noetl.task": task.label, "noetl.task_run_id": str(task), "noetl.attempt": event.attempt},
+                    None if outcome.ok else outcome.error.kind if outcome.error is not None else "error",
+                )
+            case e.PlaybookProcessed():
+                for key in [key for key in self.open if key != self.execution]:  # cut off by the end
+                    yield from self._end(key, at)
+                kind = (event.error or {}).get("kind") or event.outcome
+                status = {"noetl.status": event.outcome}
+                more = status | ({"noetl.spans_left_out": self.left_out} if self.left_out else {})
+                yield from self._end(self.execution, at, kind if event.outcome == "failed" else None, **more)
+
+    def _begin(self, key: str, span: TraceSpan) -> None:
+        self.open.setdefault(key, span)  # a lease that is granted again does not begin it anew
+
+    def _end(self, key: str, at: float, error: str | None = None, **more: Any) -> Iterator[TraceSpan]:
+        if (span := self.open.pop(key, None)) is not None:
+            yield replace(span, end=at, attributes=span.attributes | more, error=error)
+
+
+class Traces:
+    """Sends spans to an OTLP receiver over HTTP; UsageError if the packages are missing."""
+
+    def __init__(self, url: str, store: Store, in_store: Callable[..., Awaitable[Any]], version: str) -> None:
+        try:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+            from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+        except ImportError:
+            raise UsageError("traces need packages that are not installed: pip install 'noetl-engine[otel]'") from None
         self.store, self.in_store = store, in_store
         own = Resource.create({"service.name": "noetl", "service.version": version})
         self.resource = own.merge(OTELResourceDetector().detect())  # the environment wins
         self.scope = InstrumentationScope("noetl", version)
-        self.sending = BatchSpanProcessor(exporter)
+        self.sending = BatchSpanProcessor(OTLPSpanExporter(url))
         self.requests: dict[str, Point] = {}
         """The spans of the requests that have started executions."""
         self.reading: set[asyncio.Task[None]] = set()
-
-    # -- requests ---------------------------------------------------------------------------------------------------
 
     def start_request(self, execution: str, caller: Point | None) -> Point:
         """The span of a request that starts an execution. Without a trace of the caller it is the root of the trace of
@@ -69,7 +150,6 @@ class Traces:
         return point
 
     def answered(self, call: Call, status: int, seconds: float) -> None:
-        """Send the span of a request."""
         point, caller, execution = call.span, call.parent_span, call.execution
         attributes = {
             "http.request.method": call.endpoint.method,
@@ -89,8 +169,6 @@ class Traces:
         span = TraceSpan(name, point.span, caller.span if caller else None, now - seconds, now, attributes, error)
         self._send(point.trace, span, links, server=True)
 
-    # -- executions -------------------------------------------------------------------------------------------------
-
     def ended(self, state: Execution) -> None:
         """Read the log of an ended execution in the background, and send its spans."""
         task = asyncio.create_task(self._read(state.id, state.net.playbook.path, state.parent))
@@ -107,17 +185,13 @@ class Traces:
         try:
             while rows := await self.in_store(self.store.read, execution, after, ROWS_PER_READ):
                 for span in spans.of(rows):
-                    if span.id == span_id(execution):
-                        self._send(trace, replace(span, parent=root), links)
-                    else:
-                        self._send(trace, span)
+                    is_root = span.id == span_id(execution)
+                    self._send(trace, replace(span, parent=root) if is_root else span, links if is_root else [])
                 after = rows[-1].seq
         except StoreError as error:  # the execution itself is stored; only its spans are missing
             logging.getLogger(__name__).warning("cannot read the spans of %s: %s", execution, error)
 
-    # -- sending ----------------------------------------------------------------------------------------------------
-
-    def _send(self, trace: str, span: TraceSpan, links: list[Point] | None = None, server: bool = False) -> None:
+    def _send(self, trace: str, span: TraceSpan, links: list[Point], server: bool = False) -> None:
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
@@ -129,7 +203,7 @@ class Traces:
                 None if span.parent is None else _context(trace, span.parent),
                 self.resource,
                 attributes,
-                links=[Link(_context(*point)) for point in links or ()],
+                links=[Link(_context(*point)) for point in links],
                 kind=SpanKind.SERVER if server else SpanKind.INTERNAL,
                 status=Status(StatusCode.ERROR if span.error is not None else StatusCode.UNSET),
                 start_time=int(span.start * 1e9),
@@ -142,15 +216,6 @@ class Traces:
         """Send the remaining spans, for a few seconds at most."""
         await asyncio.gather(*self.reading, return_exceptions=True)
         await asyncio.to_thread(self.sending.shutdown)
-
-
-def open_traces(endpoint: str, store: Store, in_store: Callable[..., Awaitable[Any]], version: str) -> Traces:
-    """Traces that go to an OTLP receiver over HTTP; UsageError if the packages are missing."""
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    except ImportError:
-        raise UsageError(MISSING) from None
-    return Traces(OTLPSpanExporter(endpoint), store, in_store, version)
 
 
 def caller_of(traceparent: str) -> Point | None:

@@ -8,14 +8,32 @@ from pathlib import Path
 
 import pytest
 
+from noetl.cli import serving
 from noetl.cli.serving import HostOptions, running
 from noetl.host import background
 from noetl.log import Log
 from noetl.server.health import Health
 from noetl.server.listen import bound
-from noetl.server.pruner import Pruner
+from noetl.server.maintenance import Pruner
 from noetl.server.scheduler import Scheduler
 from noetl.store.sqlite import SqliteStore
+
+
+def test_a_server_that_cannot_serve_says_why_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def failing(*arguments: object, **options: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(serving, "listen", failing)
+    stream = io.StringIO()
+
+    async def story() -> None:
+        options = HostOptions(log=Log(stream=stream))
+        with bound("127.0.0.1", 0) as listener:
+            async with running(SqliteStore(tmp_path / "noetl.db"), listener, options) as server, asyncio.timeout(60):
+                await server.ended.wait()
+
+    asyncio.run(story())
+    assert "the HTTP server failed, shutting down: RuntimeError in failing" in stream.getvalue()
 
 
 @pytest.mark.parametrize("loop", [Health, Pruner, Scheduler])

@@ -21,11 +21,10 @@ from noetl.access.tokens import new_token
 from noetl.errors import NotFound
 from noetl.host.local_link import LocalLink
 from noetl.keychain.keychain import StoredCredential
+from noetl.server.api import ServerSettings
 from noetl.server.app import create_app
 from noetl.server.compiler import PlaybookCompiler, _Process
-from noetl.server.connections import ConnectionLimits
-from noetl.server.listen import HttpServer, bound
-from noetl.server.options import ServerSettings
+from noetl.server.listen import ConnectionLimits, HttpServer, bound
 from noetl.store.access import ROLES, Role
 from noetl.store.store import Store
 from noetl.tools.registry import KINDS
@@ -132,7 +131,7 @@ class ApiServer:
         self.loop = asyncio.get_running_loop()
         self.app = create_app(self.store, self.clock, replace(self.settings, open_credential=_credential))
         self.host = self.app.api.host
-        self.app.api.log._stream = self.log
+        self.app.api.telemetry.log._stream = self.log
         engine = asyncio.create_task(self.host.run())
         output = Output(self.clock)
         link = LocalLink(self.host.dispatcher, output, "default")

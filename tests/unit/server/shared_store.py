@@ -12,7 +12,7 @@ from tests.servers.postgres import Schema
 
 from noetl.keychain.master import MasterKeySource
 from noetl.keychain.safe import Safe
-from noetl.server.options import ServerSettings
+from noetl.server.api import ServerSettings
 from noetl.settings import MasterKeySettings
 from noetl.store.open import open_store
 from noetl.store.store import Store

@@ -11,7 +11,7 @@ from tests.conformance.memory import MemoryStore
 
 from noetl.keychain.master import MasterKeySource
 from noetl.keychain.safe import Safe
-from noetl.server.options import ServerSettings
+from noetl.server.api import ServerSettings
 from noetl.settings import MasterKeySettings
 
 API = "/api/v1/credentials"

@@ -15,9 +15,9 @@ from tests.conformance.memory import MemoryStore
 
 from noetl.keychain.master import MasterKeySource
 from noetl.keychain.safe import Safe
+from noetl.server.api import ServerSettings
 from noetl.server.app import endpoints
 from noetl.server.openapi import describe
-from noetl.server.options import ServerSettings
 from noetl.settings import MasterKeySettings
 
 schema = schemathesis.openapi.from_dict(describe(endpoints(), "1"), config=SchemathesisConfig(color=False))

@@ -18,9 +18,9 @@ from tests.table import for_each
 
 from noetl.access.tokens import new_token
 from noetl.errors import UsageError
-from noetl.server.app import endpoints
-from noetl.server.guard import resources_of
-from noetl.server.options import ServerSettings, check_address, is_loopback
+from noetl.server.api import ServerSettings
+from noetl.server.app import Guard, endpoints
+from noetl.server.listen import check_address, is_loopback
 from noetl.server.roles import ALLOWED
 from noetl.store.access import ROLES, User
 
@@ -71,17 +71,13 @@ def asked(client: httpx2.Client, method: str, path: str) -> int:
     return client.request(method, filled(path), **more).status_code
 
 
-async def never(*arguments: object) -> None:
-    raise AssertionError
-
-
 # -- every route, every role ----------------------------------------------------------------------------------------
 
 
-def test_the_table_and_the_endpoints_are_the_same() -> None:
+def test_the_table_and_the_endpoints_are_the_same(server: ApiServer) -> None:
     assert ENDPOINTS.keys() == ALLOWED.keys()
     with pytest.raises(ValueError, match="livez"):
-        resources_of([one for one in endpoints() if one.path != "/livez"], never)
+        Guard(server.app.api, [one for one in endpoints() if one.path != "/livez"])
 
 
 @pytest.mark.parametrize(("method", "path"), sorted(ALLOWED))

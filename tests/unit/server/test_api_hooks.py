@@ -188,12 +188,12 @@ def test_headers_that_can_not_be_right_are_refused_before_the_body_is_read(
     for name in ("deploy", "nothing"):
         with closing(half_sent(server, headers(body) | wrong, name, body)) as one:
             assert b" 401 " in one.recv(1000)
-    assert server.app.api.anonymous_bodies.held == 0
+    assert server.app.anonymous_bodies.held == 0
 
 
 def test_a_body_for_no_hook_is_not_kept_and_nobody_can_tell(server: ApiServer) -> None:
     """The answer waits for the end of the body in both cases, but only that of a hook takes memory."""
-    body, memory = b'"' + b"x" * 100_000 + b'"', server.app.api.anonymous_bodies
+    body, memory = b'"' + b"x" * 100_000 + b'"', server.app.anonymous_bodies
     for name, held in (("deploy", len(body) - 1), ("nothing", 0)):
         with closing(half_sent(server, headers(body, "another-secret-value"), name, body)) as one:
             patiently(lambda held=held: memory.held == held)

@@ -9,9 +9,8 @@ import pytest
 from api_server import ApiServer, OffsetClock
 
 from noetl.access.tokens import hash_of
-from noetl.server.auth import COOKIE
+from noetl.server.auth import COOKIE, MAX_SUBJECTS, Throttle
 from noetl.server.problems import Refused
-from noetl.server.throttle import MAX_SUBJECTS, Throttle
 from noetl.store.access import Session
 
 API = "/api/v1"

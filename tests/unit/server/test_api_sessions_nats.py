@@ -25,9 +25,9 @@ from tests.servers.nats import RestartedNats, restarted_nats
 
 from noetl.nats import connection
 from noetl.nats.connection import NatsConnection
+from noetl.server.api import ServerSettings
 from noetl.server.auth import COOKIE
-from noetl.server.options import ServerSettings
-from noetl.server.session_keys import BUCKET
+from noetl.server.sessions import BUCKET
 from noetl.settings import NatsSettings
 
 SECONDS = 120

@@ -20,8 +20,8 @@ from api_server import HELLO, WAITS, ApiServer, begun, register
 from tests.acceptance.modes.stage import environment
 from tests.servers.patience import PATIENCE_SECONDS, until
 
-from noetl.server.call import BodyMemory
-from noetl.server.connections import ConnectionGroup, ConnectionLimits, Connections, raise_descriptor_limit
+from noetl.server.endpoint import BodyMemory
+from noetl.server.listen import ConnectionGroup, ConnectionLimits, Connections, raise_descriptor_limit
 from noetl.server.problems import Refused
 
 HALF = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "
@@ -283,13 +283,13 @@ def test_bodies_of_strangers_have_a_limit_in_sum() -> None:
     with pytest.raises(Refused) as refused:
         memory.reserve(41)
     assert refused.value.status == 503
-    memory.release(60)
+    memory.held -= 60
     memory.reserve(100)
 
 
 def test_held_bodies_of_strangers_are_refused_beyond_the_limit() -> None:
     server = ApiServer()
-    memory = server.app.api.anonymous_bodies
+    memory = server.app.anonymous_bodies
     memory.limit = 40_000
     try:
         with ExitStack() as stack:

@@ -15,8 +15,8 @@ from pytest_httpserver import HTTPServer
 from tests.servers.otlp import OtlpReceiver, Received
 
 from noetl.errors import UsageError
-from noetl.server import spans as spans_of
-from noetl.server.options import ServerSettings
+from noetl.server import traces
+from noetl.server.api import ServerSettings
 from noetl.server.traces import caller_of
 from noetl.settings import traces_endpoint
 
@@ -55,7 +55,7 @@ def receiver() -> Iterator[OtlpReceiver]:
 def traced(receiver: OtlpReceiver) -> Iterator[ApiServer]:
     one = ApiServer(settings=ServerSettings(version="9.9", traces=f"{receiver.url}/v1/traces"))
     yield one
-    one.do(one.app.api.traces.close())
+    one.do(one.app.api.telemetry.traces.close())
     one.close()
 
 
@@ -91,7 +91,7 @@ def arrived(server: ApiServer, receiver: OtlpReceiver, found: Callable[[Received
 
 
 async def _flushed(server: ApiServer) -> None:
-    traces = server.app.api.traces
+    traces = server.app.api.telemetry.traces
     await asyncio.gather(*traces.reading)
     await asyncio.to_thread(traces.sending.force_flush)
 
@@ -196,7 +196,7 @@ def test_a_refused_request_has_a_span_and_no_execution(
 def test_a_long_loop_is_cut_and_says_so(
     traced: ApiServer, receiver: OtlpReceiver, client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spans_of, "MOST_SPANS", 4)
+    monkeypatch.setattr(traces, "MOST_SPANS", 4)
     execution = started(client, {"playbook": LOOPS})["execution_id"]
     trace = trace_of(traced, receiver, execution)
     assert trace.one("execution tests/loops").attributes["noetl.spans_left_out"] > 0
@@ -276,9 +276,9 @@ def test_nothing_is_imported_while_it_is_off() -> None:
 def test_without_the_packages_it_is_said_what_to_install() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
-        "from noetl.server.traces import open_traces\n"
+        "from noetl.server.traces import Traces\n"
         "from noetl.errors import UsageError\n"
-        "try: open_traces('http://x', None, None, '')\n"
+        "try: Traces('http://x', None, None, '')\n"
         "except UsageError as error: assert \"pip install 'noetl-engine[otel]'\" in str(error)\n"
         "else: raise AssertionError\n"
     )

@@ -24,7 +24,7 @@ from noetl.errors import TemplateError
 from noetl.expression import Missing, lookup, parse
 from noetl.model.identity import step_of
 from noetl.model.playbook import DEFAULT_ATTEMPTS, Guard, Task
-from noetl.reference import Need, Reference, preview_of, shape_of
+from noetl.reference import Need, Reference, encode_reference, preview_of, shape_of
 from noetl.scope import Bare, Scope, StepNamespace
 
 MAX_VALUE_BYTES = 2_000
@@ -124,18 +124,12 @@ def _short(value: Any) -> Any:
     if isinstance(value, Reference):
         return value
     try:
-        size = len(msgspec.json.encode(value, enc_hook=_reference))
+        size = len(msgspec.json.encode(value, enc_hook=encode_reference))
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
         return {"left_out": "a value that can't be shown"}
     if size <= MAX_VALUE_BYTES:
         return value
     return {"left_out": f"{shape_of(value)} of {size:,} bytes", "preview": preview_of(value)}
-
-
-def _reference(value: Any) -> Any:
-    if isinstance(value, Reference):
-        return value.as_data()
-    raise TypeError(type(value).__name__)
 
 
 # -- arcs -----------------------------------------------------------------------------------------------------------

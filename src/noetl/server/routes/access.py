@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
 from starlette.responses import Response
 
 from noetl.access import passwords
 from noetl.access.tokens import new_token
 from noetl.errors import Conflict, NotFound
 from noetl.model.identity import is_name
-from noetl.server.call import Call, json_response
-from noetl.server.endpoint import RequestBody, Routes
+from noetl.server.endpoint import Call, ItemList, RequestBody, Routes, created
 from noetl.server.problems import Refused
 from noetl.server.record_views import NewToken, TokenItem, UserView
-from noetl.server.roles import PREFIX
 from noetl.store.access import Role, User
 
 routes = Routes()
@@ -24,11 +21,8 @@ MAX_TOKEN_NAME_LENGTH = 200
 MAX_LIFETIME_SECONDS = 10 * 365 * 86_400.0
 
 
-# -- tokens ---------------------------------------------------------------------------------------------------------
-
-
-class TokenPage(msgspec.Struct, frozen=True):
-    items: list[TokenItem]
+class TokenPage(ItemList[TokenItem], frozen=True):
+    pass
 
 
 @routes.add("GET", "/tokens")
@@ -59,7 +53,7 @@ async def add_token(call: Call, body: TokenRequest) -> Response:
     expires = None if body.expires_in is None else now + body.expires_in
     secret, token = new_token(body.role, body.name, now, pool=body.pool, expires=expires)
     await call.in_store(call.api.store.access.add_token, token)
-    return json_response(NewToken.of(token, token=secret), 201, {"Location": f"{PREFIX}/tokens/{token.id}"})
+    return created(NewToken.of(token, token=secret), f"/tokens/{token.id}")
 
 
 @routes.add("DELETE", "/tokens/{name}")
@@ -71,11 +65,8 @@ async def revoke_token(call: Call) -> None:
     api.authenticator.clear_cache()
 
 
-# -- users ----------------------------------------------------------------------------------------------------------
-
-
-class UserPage(msgspec.Struct, frozen=True):
-    items: list[UserView]
+class UserPage(ItemList[UserView], frozen=True):
+    pass
 
 
 @routes.add("GET", "/users")
@@ -102,7 +93,7 @@ async def add_user(call: Call, body: UserRequest) -> Response:
     user = User(body.name, body.role, hash, call.api.clock.now())
     if not await call.in_store(lambda: call.api.store.access.put_user(user, new=True)):
         raise Conflict(f"user {body.name!r} exists")
-    return json_response(UserView.of(user), 201, {"Location": f"{PREFIX}/users/{user.name}"})
+    return created(UserView.of(user), f"/users/{user.name}")
 
 
 class UserChange(RequestBody, frozen=True):
@@ -126,8 +117,8 @@ async def change_user(call: Call, body: UserChange) -> UserView:
     if not await call.in_store(lambda: api.store.access.put_user(changed, new=False)):
         raise NotFound(f"there is no user {name!r}")
     if body.password is not None:
-        await api.sessions.end_all(name)
-    await api.sessions.publish(changed)
+        await api.authenticator.sessions.end_all(name)
+    await api.authenticator.sessions.publish(changed)
     api.authenticator.clear_cache()
     return UserView.of(changed)
 
@@ -135,10 +126,10 @@ async def change_user(call: Call, body: UserChange) -> UserView:
 @routes.add("DELETE", "/users/{name}")
 async def delete_user(call: Call) -> None:
     """Delete a user, and end the sessions."""
-    name = call.path_params["name"]
-    if not await call.api.sessions.delete_user(name):
+    name, authenticator = call.path_params["name"], call.api.authenticator
+    if not await authenticator.sessions.delete_user(name):
         raise NotFound(f"there is no user {name!r}")
-    call.api.authenticator.clear_cache()
+    authenticator.clear_cache()
 
 
 def _check_role(role: Role) -> None:

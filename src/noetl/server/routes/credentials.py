@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from noetl.errors import NotFound
-from noetl.server.call import Call
-from noetl.server.endpoint import RequestBody, Routes
+from noetl.server.endpoint import Call, ItemList, RequestBody, Routes
 from noetl.server.record_views import CredentialView
 from noetl.store.credentials import SealedCredential
 
 routes = Routes()
 
 
-class CredentialPage(msgspec.Struct, frozen=True):
-    items: list[CredentialView]
+class CredentialPage(ItemList[CredentialView], frozen=True):
+    pass
 
 
 @routes.add("GET", "/credentials")

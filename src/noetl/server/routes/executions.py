@@ -4,28 +4,44 @@ from __future__ import annotations
 
 import os
 import re
+from hashlib import sha256
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from starlette.responses import Response
 
-from noetl.engine.commands import Cancel, Pause, Resume, Signal
+from noetl.engine.commands import Cancel, Command, Pause, Resume, Signal
 from noetl.engine.state import Execution
 from noetl.errors import Conflict, NotFound
 from noetl.model.identity import uuid7
+from noetl.runtime.committer import Answer
 from noetl.runtime.history import state_at
-from noetl.server import sse
-from noetl.server.call import Call, json_response
-from noetl.server.endpoint import Count, Limit, Nothing, Page, QueryString, RequestBody, Routes, VersionNumber, text
+from noetl.server.endpoint import (
+    Call,
+    Count,
+    Header,
+    ItemPage,
+    Limit,
+    Nothing,
+    PageQuery,
+    QueryString,
+    RequestBody,
+    Routes,
+    VersionNumber,
+    json_response,
+    text,
+)
 from noetl.server.execution_views import EventView, ExecutionItem, ExecutionView, StateView, Status, execution_item
 from noetl.server.problems import Refused
 from noetl.server.roles import PREFIX, WRITE, is_id
-from noetl.server.start_once import IDEMPOTENCY_KEY, PREFER, execution_id, is_started
+from noetl.server.sse import EventStream
 from noetl.store.store import Store, Summary
 from noetl.timestamps import rfc3339
 
 routes = Routes()
 
+PREFER = Header("Prefer", "`wait=SECONDS`: respond when the execution has ended, or after that time (at most 60).")
+IDEMPOTENCY_KEY = Header("Idempotency-Key", "Requests with the same key and content count once.")
 PAYLOAD_BYTES = 8 << 20
 WAIT = re.compile(r"(?:^|[,\s])wait\s*=\s*\"?(\d{1,6})\"?", re.IGNORECASE)
 MAX_WAIT_SECONDS = 60
@@ -54,23 +70,36 @@ class Started(msgspec.Struct, frozen=True):
     execution_id: str
 
 
-@routes.add(
-    "POST",
-    "/executions",
-    limit=PAYLOAD_BYTES,
-    headers=(PREFER, IDEMPOTENCY_KEY),
-    answers={202: Started, 200: ExecutionView},
-)
+STARTS: dict[str, Any] = {"limit": PAYLOAD_BYTES, "headers": (PREFER, IDEMPOTENCY_KEY)}
+
+
+@routes.add("POST", "/executions", **STARTS, answers={202: Started, 200: ExecutionView})
 async def start(call: Call, body: StartRequest) -> Response:
     """Start an execution of a registered playbook, or of the text of one (which requires the role author)."""
-    api = call.api
+    api, runtime = call.api, call.api.host.runtime
     digest = await _playbook(call, body)
-    await api.playbooks.check_keychain(api.runtime.playbooks.get(digest).playbook)
+    await api.playbooks.check_keychain(runtime.playbooks.get(digest).playbook)
     execution = await execution_id(call)
     call.starts(execution)
-    if not ("idempotency-key" in call.headers and await is_started(api, execution)):
-        await api.runtime.start(digest, body.payload, body.ctx, execution)
+    if not ("idempotency-key" in call.headers and await api.is_started(execution)):
+        await runtime.start(digest, body.payload, body.ctx, execution)
     return await started(call, execution, Started(execution))
+
+
+async def execution_id(call: Call, operation: str = "") -> str:
+    """A new id, or that of an earlier request with the same Idempotency-Key, which is for one operation with one
+    request body."""
+    execution = uuid7(call.api.clock.now(), os.urandom(8))
+    if "idempotency-key" not in call.headers:
+        return execution
+    content = sha256(operation.encode() + await call.body()).hexdigest()
+    stored = await call.remember("executions", msgspec.json.encode([execution, content]))
+    if stored is None:
+        return execution
+    earlier, earlier_content = msgspec.json.decode(stored, type=tuple[str, str])
+    if earlier_content != content:
+        raise Refused(422, "this Idempotency-Key was used with another request", kind="idempotency-key-reused")
+    return earlier
 
 
 async def started(call: Call, execution: str, answer: msgspec.Struct) -> Response:
@@ -91,29 +120,15 @@ async def _playbook(call: Call, request: StartRequest) -> str:
         raise Refused(422, "name what to run with one of: path, playbook_id, playbook")
     if request.version is not None and request.path is None:
         raise Refused(422, "`version` requires `path`")
-    playbooks = call.api.playbooks
+    playbooks, is_author = call.api.playbooks, call.caller.role in WRITE
     if request.path is not None:
         return await playbooks.registered(request.path, request.version)
     if request.playbook_id is not None:
-        return await _stored(call, request.playbook_id)
-    if call.caller.role not in WRITE:
+        return await playbooks.stored(request.playbook_id, registered=not is_author)
+    if not is_author:
         raise Refused(403, f"the role {call.caller.role} may start registered playbooks; a text requires author")
     assert request.playbook is not None
-    return await playbooks.add(call.caller.key, request.playbook.encode("utf-8", "surrogatepass"))
-
-
-async def _stored(call: Call, digest: str) -> str:
-    """The digest of a stored playbook. Only authors may use one that is stored but not registered."""
-    not_found = NotFound(f"playbook {digest[:64]!r} not found")
-    try:
-        playbook = await call.api.playbooks.load(digest)
-    except NotFound:
-        raise not_found from None
-    if call.caller.role not in WRITE:
-        versions = await call.in_store(call.api.store.versions, playbook.path)
-        if not any(version.digest == digest for version in versions):
-            raise not_found
-    return digest
+    return await playbooks.add(call.caller.key, request.playbook)
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
@@ -133,22 +148,19 @@ def _tag(state: Execution) -> str:
 
 
 def _view(call: Call, state: Execution, summary: Summary, headers: dict[str, str] | None = None) -> Response:
-    file = call.api.runtime.playbooks.get(state.digest).file
+    file = call.api.host.runtime.playbooks.get(state.digest).file
     view = ExecutionView.of(state, summary, file, call.api.clock.now())
     return json_response(view, headers={"ETag": _tag(state)} | (headers or {}))
 
 
-class ExecutionQuery(Page, frozen=True):
+class ExecutionQuery(PageQuery, frozen=True):
     status: Status | None = None
     path: Annotated[str, text("Path of their playbook.")] = ""
     prefix: Annotated[str, text("Start of their ids.")] = ""
 
 
-class ExecutionPage(msgspec.Struct, frozen=True):
+class ExecutionPage(ItemPage[ExecutionItem, str], frozen=True):
     """Executions, newest first; `next` is the cursor of the next page."""
-
-    items: list[ExecutionItem]
-    next: str | None
 
 
 @routes.add("GET", "/executions")
@@ -186,20 +198,17 @@ class AfterQuery(QueryString, frozen=True):
     limit: Limit = 100
 
 
-class EventPage(msgspec.Struct, frozen=True):
+class EventPage(ItemPage[EventView, int], frozen=True):
     """Events in order; `next` is the `after` of the next page, null at the end of the log."""
-
-    items: list[EventView]
-    next: int | None
 
 
 @routes.add("GET", "/executions/{id}/events", answers={200: EventPage, 204: None})
 async def events(call: Call, query: AfterQuery) -> Response:
     """The event log. With `Accept: text/event-stream` a stream until the end; `Last-Event-ID` resumes it."""
-    execution, store = call.path_params["id"], call.api.store
+    execution = call.path_params["id"]
     if "text/event-stream" in call.headers.get("accept", ""):
         return await _stream(call, execution, query.after)
-    rows = await call.in_store(store.read, execution, query.after, query.limit + 1)
+    rows = await call.in_store(call.api.store.read, execution, query.after, query.limit + 1)
     if not rows:
         await _check_exists(call, execution)
     items = [EventView.of(execution, row) for row in rows[: query.limit]]
@@ -221,7 +230,8 @@ async def _stream(call: Call, execution: str, after: int) -> Response:
             return Response(status_code=204)  # tells a browser not to reconnect
     else:
         await _check_exists(call, execution)
-    return sse.EventStream(call.api, call.caller.key, sse.stream(call.api, execution, after, call.is_still_authorized))
+    streams = call.api.streams
+    return EventStream(streams, call.caller.key, streams.events(execution, after, call.is_still_authorized))
 
 
 class StateQuery(QueryString, frozen=True):
@@ -231,18 +241,16 @@ class StateQuery(QueryString, frozen=True):
 @routes.add("GET", "/executions/{id}/state")
 async def state(call: Call, query: StateQuery) -> StateView:
     """The state after an event: the fold of the log up to there."""
-    api, execution = call.api, call.path_params["id"]
+    api, runtime, execution = call.api, call.api.host.runtime, call.path_params["id"]
     current, _ = await api.load(execution)
-    file = api.runtime.playbooks.get(current.digest).file
     at = current.seq if query.at is None else query.at
     if at > current.seq:
         raise Refused(404, f"{execution} has {current.seq:,} events")
     if at == current.seq:
         (last,) = await call.in_store(api.store.read, execution, at - 1, 1)
-        return StateView.of(current, last.at, file)
-    past, moment = await state_at(api.runtime, execution, at)
-    file = (await api.runtime.playbooks.load(past.digest)).file
-    return StateView.of(past, moment, file)
+        return StateView.of(current, last.at, runtime.playbooks.get(current.digest).file)
+    past, moment = await state_at(runtime, execution, at)
+    return StateView.of(past, moment, (await runtime.playbooks.load(past.digest)).file)
 
 
 class VarsView(msgspec.Struct, frozen=True):
@@ -269,16 +277,12 @@ class LogLineView(msgspec.Struct, frozen=True):
     line: str
 
 
-class LogQuery(QueryString, frozen=True):
-    after: Count = 0
+class LogQuery(AfterQuery, frozen=True):
     limit: Limit = 1_000
 
 
-class LogPage(msgspec.Struct, frozen=True):
+class LogPage(ItemPage[LogLineView, int], frozen=True):
     """Output of tasks in order; `next` is the `after` of the next page."""
-
-    items: list[LogLineView]
-    next: int | None
 
 
 @routes.add("GET", "/executions/{id}/logs")
@@ -325,23 +329,27 @@ class ExecutionStatus(msgspec.Struct, frozen=True):
 @routes.add("POST", "/executions/{id}/cancel", optional=True, status=202)
 async def cancel(call: Call, body: CancelRequest) -> ExecutionStatus:
     """Cancel an execution and its children."""
-    state = (await call.api.runtime.committer.handle(call.path_params["id"], Cancel(body.reason))).state
+    state = (await _handle(call, Cancel(body.reason))).state
     return _status("cancel", state, state.status in ("cancelling", "cancelled"))
 
 
 @routes.add("POST", "/executions/{id}/pause", optional=True, status=202)
 async def pause(call: Call, body: Nothing) -> ExecutionStatus:
     """Start no further tasks; running ones finish."""
-    state = (await call.api.runtime.committer.handle(call.path_params["id"], Pause())).state
+    state = (await _handle(call, Pause())).state
     return _status("pause", state, state.status == "paused")
 
 
 @routes.add("POST", "/executions/{id}/resume", optional=True, status=202)
 async def resume(call: Call, body: Nothing) -> ExecutionStatus:
     """Continue after a pause."""
-    answer = await call.api.runtime.committer.handle(call.path_params["id"], Resume())
+    answer = await _handle(call, Resume())
     state = answer.state
     return _status("resume", state, not state.over and (bool(answer.events) or state.status == "running"))
+
+
+async def _handle(call: Call, command: Command) -> Answer:
+    return await call.api.host.runtime.committer.handle(call.path_params["id"], command)
 
 
 def _status(command: str, state: Execution, is_done: bool) -> ExecutionStatus:
@@ -379,7 +387,7 @@ async def signal(call: Call, body: SignalRequest) -> SignalAnswer:
     id = body.id or call.headers.get("idempotency-key") or uuid7(call.api.clock.now(), os.urandom(8))
     if not body.name:
         raise Refused(422, "`name` must not be empty")
-    answer = await call.api.runtime.committer.handle(call.path_params["id"], Signal(body.name, id, body.payload))
+    answer = await _handle(call, Signal(body.name, id, body.payload))
     state = answer.state
     outcome: Literal["accepted", "duplicate", "late"] = "late"
     if any(event.name == "message.received" for event in answer.events):

@@ -12,8 +12,7 @@ from starlette.responses import Response
 from noetl.errors import NoetlError
 from noetl.model.status import OPEN
 from noetl.server.api import Api
-from noetl.server.call import Call, json_response
-from noetl.server.endpoint import JSON, Routes
+from noetl.server.endpoint import JSON, Call, Routes, json_response
 from noetl.server.health import TIMEOUT_SECONDS
 from noetl.server.metrics import Labels
 from noetl.server.roles import PREFIX
@@ -64,9 +63,9 @@ async def ready(call: Call) -> Response:
     api = call.api
     statuses = await api.health.check()
     checks = {name: status.detail for name, status in statuses.items()}
-    if api.closing.is_set():
-        checks["server"] = "shutting down"
-    is_ready = not api.closing.is_set() and all(status.is_up for status in statuses.values() if status.required)
+    is_ready = all(status.is_up for status in statuses.values() if status.required)
+    if api.streams.closing.is_set():
+        checks["server"], is_ready = "shutting down", False
     dependencies = [
         Dependency(
             name,
@@ -84,14 +83,14 @@ async def ready(call: Call) -> Response:
 @routes.add("GET", "/metrics", answers={200: "text/plain"})
 async def metrics(call: Call) -> Response:
     """Metrics for Prometheus."""
-    return Response(call.api.metrics.text(await _gauges(call.api)), media_type=PROMETHEUS)
+    return Response(call.api.telemetry.metrics.text(await _gauges(call.api)), media_type=PROMETHEUS)
 
 
 async def _gauges(api: Api) -> dict[str, dict[Labels, float]]:
     statuses = await api.health.check()
     gauges: dict[str, dict[Labels, float]] = {
         "noetl_build_info": {(api.settings.version,): 1},
-        "noetl_executions_in_memory": {(): len(api.runtime.executions)},
+        "noetl_executions_in_memory": {(): len(api.host.runtime.executions)},
         "noetl_event_streams": {(): sum(followed.streams for followed in api.streams.followed.values())},
         "noetl_dependency_up": {(name,): status.is_up for name, status in statuses.items()},
     }
@@ -99,7 +98,7 @@ async def _gauges(api: Api) -> dict[str, dict[Labels, float]]:
         return gauges
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            return gauges | await api.in_store(_stored, api.store)
+            return gauges | await api.thread.ask(_stored, api.store)
     except (NoetlError, TimeoutError):
         return gauges
 

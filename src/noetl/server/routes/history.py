@@ -10,13 +10,11 @@ from starlette.responses import Response
 from noetl.runtime import history
 from noetl.runtime.history import Edit, Forked
 from noetl.runtime.report import explained
-from noetl.server.call import Call
-from noetl.server.endpoint import QueryString, RequestBody, Routes, text
+from noetl.server.endpoint import Call, QueryString, RequestBody, Routes, text
 from noetl.server.execution_views import ExecutionView
 from noetl.server.problems import Refused
 from noetl.server.roles import WRITE
-from noetl.server.routes.executions import PAYLOAD_BYTES, started
-from noetl.server.start_once import IDEMPOTENCY_KEY, PREFER, execution_id
+from noetl.server.routes.executions import STARTS, execution_id, started
 
 routes = Routes()
 MAX_STEP_NAME_LENGTH = 1_000
@@ -75,7 +73,7 @@ class ExplainView(msgspec.Struct, frozen=True):
 async def explain(call: Call, query: ExplainQuery) -> ExplainView:
     """Why a step ran as it did: each arc, rule and gate that was evaluated, with its values; why a token is held, what
     a join waits for, why a step never ran."""
-    runtime, run = call.api.runtime, query.run or None
+    runtime, run = call.api.host.runtime, query.run or None
     if not query.step or len(query.step) > MAX_STEP_NAME_LENGTH or len(query.run) > MAX_STEP_NAME_LENGTH:
         raise Refused(422, "`step` must be the name of a step")
     explanation, state = await history.explain(runtime, call.path_params["id"], query.step, run)
@@ -116,30 +114,25 @@ class ForkView(msgspec.Struct, frozen=True):
     done: list[str]
 
 
-STARTS: dict[str, Any] = {
-    "optional": True,
-    "limit": PAYLOAD_BYTES,
-    "headers": (PREFER, IDEMPOTENCY_KEY),
-    "answers": {202: ForkView, 200: ExecutionView},
-}
+FORKED = {202: ForkView, 200: ExecutionView}
 
 
-@routes.add("POST", "/executions/{id}/fork", **STARTS)
+@routes.add("POST", "/executions/{id}/fork", **STARTS, optional=True, answers=FORKED)
 async def fork(call: Call, body: ForkRequest) -> Response:
     """Start an execution with the events of this one up to `at`, and continue from there. An edited playbook requires
     the role author."""
     edit = await _edit(call, body)
     id = await execution_id(call, f"fork {call.path_params['id']} ")
-    return await _started(call, await history.fork(call.api.runtime, call.path_params["id"], id, body.at, edit))
+    return await _started(call, await history.fork(call.api.host.runtime, call.path_params["id"], id, body.at, edit))
 
 
-@routes.add("POST", "/executions/{id}/retry", **STARTS)
+@routes.add("POST", "/executions/{id}/retry", **STARTS, optional=True, answers=FORKED)
 async def retry(call: Call, body: RetryRequest) -> Response:
     """Fork an execution just before it failed or was cancelled. Completed steps keep their results. An edited playbook
     requires the role author."""
     edit = await _edit(call, body)
     id = await execution_id(call, f"retry {call.path_params['id']} ")
-    return await _started(call, await history.retry(call.api.runtime, call.path_params["id"], id, edit))
+    return await _started(call, await history.retry(call.api.host.runtime, call.path_params["id"], id, edit))
 
 
 async def _edit(call: Call, request: RetryRequest) -> Edit:
@@ -151,13 +144,13 @@ async def _edit(call: Call, request: RetryRequest) -> Edit:
         return Edit("", request.ctx)
     if call.caller.role not in WRITE:
         raise Refused(403, f"the role {call.caller.role} may not edit the playbook; that requires author")
-    digest = await playbooks.add(call.caller.key, request.playbook.encode("utf-8", "surrogatepass"))
-    await playbooks.check_keychain(call.api.runtime.playbooks.get(digest).playbook)
+    digest = await playbooks.add(call.caller.key, request.playbook)
+    await playbooks.check_keychain(call.api.host.runtime.playbooks.get(digest).playbook)
     return Edit(digest, request.ctx)
 
 
 async def _started(call: Call, forked: Forked) -> Response:
     call.starts(forked.execution_id)
     again = [AgainView(**run) for run in forked.again]
-    source = forked.source_id, forked.source_seq
-    return await started(call, forked.execution_id, ForkView(forked.execution_id, *source, again, forked.done))
+    view = ForkView(forked.execution_id, forked.source_id, forked.source_seq, again, forked.done)
+    return await started(call, forked.execution_id, view)

@@ -9,18 +9,27 @@ from starlette.responses import Response
 
 from noetl.errors import AuthError
 from noetl.model.identity import uuid7
-from noetl.server.call import Call, json_response
-from noetl.server.endpoint import JSON, Header, Nothing, RequestBody, Routes, VersionNumber
+from noetl.server.endpoint import (
+    JSON,
+    Call,
+    Header,
+    ItemList,
+    Nothing,
+    RequestBody,
+    Routes,
+    VersionNumber,
+    created,
+    json_response,
+)
 from noetl.server.playbooks import unknown
 from noetl.server.problems import Refused
 from noetl.server.record_views import HookView
-from noetl.server.roles import PREFIX
-from noetl.server.start_once import start_once
 from noetl.store.triggers import Hook
 from noetl.triggers import hooks
 
 routes = Routes()
 
+DECOY = hooks.Decoy()
 MAX_DELIVERY_LENGTH = 200
 SIGNED = (
     Header("X-Noetl-Timestamp", "The signed time, in seconds since 1970; at most five minutes old."),
@@ -46,7 +55,7 @@ async def deliver(call: Call) -> Delivered:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(400, f"the request body is not valid JSON: {error}") from None
     execution, is_duplicate = await _execution(call, name, signature, body)
-    await start_once(call.api, execution, hook.path, hook.version, payload, {})
+    await call.api.start_once(execution, hook.path, hook.version, payload, {})
     return Delivered(execution, is_duplicate)
 
 
@@ -73,7 +82,7 @@ async def _verified(call: Call, name: str) -> tuple[Hook, str, bytes]:
 
 
 def _rejected(call: Call) -> Refused:
-    call.api.metrics.count("noetl_deliveries_refused_total")
+    call.api.telemetry.metrics.count("noetl_deliveries_refused_total")
     return Refused(
         401,
         "delivery rejected: unknown hook, invalid signature, or timestamp more than five minutes off",
@@ -85,9 +94,9 @@ def _rejected(call: Call) -> Refused:
 def _open(call: Call, name: str) -> tuple[Hook, str] | None:
     safe = call.api.settings.safe
     try:
-        return None if safe is None else hooks.opened(call.api.store, safe, name, call.api.decoy)
+        return None if safe is None else hooks.opened(call.api.store, safe, name, DECOY)
     except AuthError as error:  # for the operator; the sender cannot do anything about it
-        call.api.log.write("error", "cannot read the secret of a hook", hook=name, reason=str(error))
+        call.api.telemetry.log.write("error", "cannot read the secret of a hook", hook=name, reason=str(error))
         return None
 
 
@@ -107,8 +116,8 @@ async def _execution(call: Call, name: str, signature: str, body: bytes) -> tupl
 # -- administration -------------------------------------------------------------------------------------------------
 
 
-class HookPage(msgspec.Struct, frozen=True):
-    items: list[HookView]
+class HookPage(ItemList[HookView], frozen=True):
+    pass
 
 
 @routes.add("GET", "/hooks")
@@ -139,8 +148,8 @@ async def put(call: Call, body: HookRequest) -> Response:
         raise unknown(path, version)
     safe, name, now = api.safe(), call.path_params["name"], api.clock.now()
     hook, secret, is_new = await call.in_store(hooks.put, api.store, safe, name, path, version, body.secret, now)
-    location = {"Location": f"{PREFIX}/hooks/{name}"} if is_new else None
-    return json_response(HookSecret.of(hook, secret=secret), 201 if is_new else 200, location)
+    view = HookSecret.of(hook, secret=secret)
+    return created(view, f"/hooks/{name}") if is_new else json_response(view)
 
 
 @routes.add("DELETE", "/hooks/{name}")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from noetl.engine.history.verify import Violation
-from noetl.server.call import Call
-from noetl.server.endpoint import Cursor, Limit, QueryString, RequestBody, Routes
+from noetl.server.endpoint import Call, Limit, PageQuery, RequestBody, Routes
 from noetl.server.execution_views import ExecutionItem, execution_item
+from noetl.server.maintenance import EXECUTIONS_PER_BATCH
 from noetl.server.problems import Refused
-from noetl.server.pruner import EXECUTIONS_PER_BATCH
 from noetl.server.roles import is_id
 
 routes = Routes()
@@ -46,11 +45,11 @@ async def prune(call: Call, body: PruneRequest) -> Pruned:
     now = api.clock.now()
     before = now - body.older_than
     if body.dry_run:
-        summaries = await api.upkeep.prunable(before, MAX_LISTED + 1)
+        summaries = await api.maintenance.prunable(before, MAX_LISTED + 1)
         items = [execution_item(summary, now) for summary in summaries[:MAX_LISTED]]
         return Pruned(0, len(summaries) > MAX_LISTED, items)
-    removed = await api.upkeep.prune(before, EXECUTIONS_PER_BATCH)
-    api.metrics.count("noetl_executions_pruned_total", removed)
+    removed = await api.maintenance.prune(before, EXECUTIONS_PER_BATCH)
+    api.telemetry.metrics.count("noetl_executions_pruned_total", removed)
     return Pruned(removed, removed == EXECUTIONS_PER_BATCH)
 
 
@@ -64,12 +63,11 @@ class Verified(msgspec.Struct, frozen=True):
 @routes.add("GET", "/executions/{id}/verify")
 async def verify(call: Call) -> Verified:
     """Check the log of an execution against every invariant."""
-    verified = await call.until_disconnect(call.api.upkeep.verify(call.path_params["id"]))
-    return Verified(verified.executions, verified.violations)
+    result = await call.until_disconnect(call.api.maintenance.verify(call.path_params["id"]))
+    return Verified(result.executions, result.violations)
 
 
-class VerifyQuery(QueryString, frozen=True):
-    cursor: Cursor = ""
+class VerifyQuery(PageQuery, frozen=True):
     limit: Limit = 1_000
 
 
@@ -84,5 +82,4 @@ async def verify_all(call: Call, query: VerifyQuery) -> VerifiedPage:
     """Check the logs of executions, newest first; a page takes a few seconds at most."""
     if query.cursor and not is_id(query.cursor):
         raise Refused(422, "`cursor` must be the `next` of a page")
-    verified = await call.until_disconnect(call.api.upkeep.verify_page(query.cursor, query.limit))
-    return VerifiedPage(verified.executions, verified.violations, verified.more)
+    return VerifiedPage(*await call.until_disconnect(call.api.maintenance.verify_page(query.cursor, query.limit)))

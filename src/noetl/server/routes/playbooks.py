@@ -8,12 +8,22 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import Response
 
-from noetl.server.call import Call, json_response
-from noetl.server.endpoint import BYTES, YAML, Page, QueryString, Routes, VersionNumber, text
-from noetl.server.playbooks import check_path, unknown
+from noetl.server.endpoint import (
+    BYTES,
+    YAML,
+    Call,
+    ItemPage,
+    PageQuery,
+    QueryString,
+    Routes,
+    VersionNumber,
+    created,
+    json_response,
+    text,
+)
+from noetl.server.playbooks import unknown
 from noetl.server.problems import Finding, Refused
-from noetl.server.record_views import PlaybookItem, PlaybookVersion, version_view
-from noetl.server.roles import PREFIX
+from noetl.server.record_views import PlaybookItem, PlaybookVersion
 from noetl.store.store import Store
 
 routes = Routes()
@@ -37,37 +47,33 @@ async def register(call: Call) -> Response:
     api = call.api
     source = await call.body()
     compiled = await api.playbooks.compiler.compile(call.caller.key, source)
-    playbook = compiled.require().playbook
-    path, label = playbook.path, playbook.version or ""
-    check_path(path)
     digest = await api.playbooks.save(source, compiled)
-    version = await call.in_store(api.store.register, path, digest, str(label), api.clock.now())
+    playbook = compiled.require().playbook
+    path, label = playbook.path, str(playbook.version or "")
+    version = await call.in_store(api.store.register, path, digest, label, api.clock.now())
     registered = Registered(digest, path, version, list(map(Finding.of, compiled.problems)))
-    return json_response(registered, 201, {"Location": f"{PREFIX}/playbooks/{quote(path)}?version={version}"})
+    return created(registered, f"/playbooks/{quote(path)}?version={version}")
 
 
-class PlaybookQuery(Page, frozen=True):
+class PlaybookQuery(PageQuery, frozen=True):
     prefix: Annotated[str, text("Start of their paths.")] = ""
 
 
-class PlaybookPage(msgspec.Struct, frozen=True):
+class PlaybookPage(ItemPage[PlaybookItem, str], frozen=True):
     """Playbooks by path; `next` is the cursor of the next page."""
-
-    items: list[PlaybookItem]
-    next: str | None
 
 
 @routes.add("GET", "/playbooks")
 async def list_all(call: Call, query: PlaybookQuery) -> PlaybookPage:
     """Registered playbooks by path, each with its current version."""
-    items = await call.in_store(_items, call.api.store, query)
+
+    def read(store: Store) -> list[PlaybookItem]:
+        paths = store.paths(query.prefix, query.limit + 1, query.cursor)
+        latest = [(path, store.versions(path, 1)[0]) for path in paths]
+        return [PlaybookItem.of(version, path=path, playbook_id=version.digest) for path, version in latest]
+
+    items = await call.in_store(read, call.api.store)
     return PlaybookPage(items[: query.limit], items[query.limit - 1].path if len(items) > query.limit else None)
-
-
-def _items(store: Store, query: PlaybookQuery) -> list[PlaybookItem]:
-    paths = store.paths(query.prefix, query.limit + 1, query.cursor)
-    latest = [(path, store.versions(path, 1)[0]) for path in paths]
-    return [PlaybookItem.of(version, path=path, playbook_id=version.digest) for path, version in latest]
 
 
 class ValidateQuery(QueryString, frozen=True):
@@ -119,6 +125,6 @@ async def show_one(call: Call, query: VersionQuery) -> Response:
     _, source = stored
     if YAML in call.headers.get("accept", ""):
         return Response(source, headers={"ETag": tag}, media_type=YAML)
-    listed = list(map(version_view, versions))
-    answer = PlaybookText(path, version.version, version.digest, source.decode("utf-8", "replace"), listed)
+    views = [PlaybookVersion.of(version, playbook_id=version.digest) for version in versions]
+    answer = PlaybookText(path, version.version, version.digest, source.decode("utf-8", "replace"), views)
     return json_response(answer, headers={"ETag": tag})

@@ -9,12 +9,10 @@ import msgspec
 from starlette.responses import Response
 
 from noetl.errors import Conflict, NotFound
-from noetl.server.call import Call, json_response
-from noetl.server.endpoint import Header, Nothing, Page, Routes
+from noetl.server.endpoint import Call, Header, ItemPage, Nothing, PageQuery, Routes, created, json_response
 from noetl.server.playbooks import unknown
 from noetl.server.record_views import ScheduleView, schedule_view
 from noetl.server.roles import PREFIX
-from noetl.server.start_once import remembered
 from noetl.store.triggers import Firing, Schedule
 from noetl.triggers import schedules
 from noetl.triggers.schedules import ScheduleRequest
@@ -37,18 +35,15 @@ async def add(call: Call, body: NewSchedule) -> Response:
     await _check_path(call, body)
     if not await call.in_store(call.api.store.triggers.add_schedule, schedule):
         raise Conflict(f"schedule {body.name!r} exists; use PUT to change it")
-    return await _created(call, schedule)
+    return created(await _view(call, schedule), f"/schedules/{quote(schedule.name)}")
 
 
-class SchedulePage(msgspec.Struct, frozen=True):
+class SchedulePage(ItemPage[ScheduleView, str], frozen=True):
     """Schedules by name; `next` is the cursor of the next page."""
-
-    items: list[ScheduleView]
-    next: str | None
 
 
 @routes.add("GET", "/schedules")
-async def list_all(call: Call, query: Page) -> SchedulePage:
+async def list_all(call: Call, query: PageQuery) -> SchedulePage:
     """Schedules by name."""
     page = await call.in_store(call.api.store.triggers.schedules, query.cursor, query.limit + 1)
     following = page[query.limit - 1].name if len(page) > query.limit else None
@@ -69,7 +64,8 @@ async def put(call: Call, body: ScheduleRequest) -> Response:
     name, api = call.path_params["name"], call.api
     await _check_path(call, body)
     schedule, is_new = await call.in_store(schedules.put_in, api.store, name, body, api.clock.now())
-    return await _created(call, schedule) if is_new else json_response(await _view(call, schedule))
+    view = await _view(call, schedule)
+    return created(view, f"/schedules/{quote(name)}") if is_new else json_response(view)
 
 
 @routes.add("DELETE", "/schedules/{name}")
@@ -103,8 +99,7 @@ class Triggered(msgspec.Struct, frozen=True):
 @routes.add("POST", "/schedules/{name}/trigger", optional=True, headers=(IDEMPOTENCY_KEY,), answers={202: Triggered})
 async def trigger(call: Call, body: Nothing) -> Response:
     """Fire now, in addition to the times of the schedule, even if it is paused. Its overlap policy applies."""
-    api = call.api
-    firing = await _firing(call)
+    api, firing = call.api, await _firing(call)
     now = api.clock.now()
     schedule = await _change(call, lambda old, is_open: schedules.triggered(old, firing, is_open, now))
     if firing in schedule.starting and (error := await api.scheduler.start(schedule, firing)) is not None:
@@ -119,7 +114,7 @@ async def _firing(call: Call) -> Firing:
     firing = Firing(round(call.api.clock.now(), 3), secrets.token_hex(8))
     if "idempotency-key" not in call.headers:
         return firing
-    stored = await remembered(call, f"schedule {(await _schedule(call)).id}", msgspec.json.encode(firing))
+    stored = await call.remember(f"schedule {(await _schedule(call)).id}", msgspec.json.encode(firing))
     return firing if stored is None else msgspec.json.decode(stored, type=Firing)
 
 
@@ -146,8 +141,3 @@ async def _check_path(call: Call, request: ScheduleRequest) -> None:
 
 async def _view(call: Call, schedule: Schedule) -> ScheduleView:
     return schedule_view(await call.in_store(schedules.refreshed, call.api.store, schedule))
-
-
-async def _created(call: Call, schedule: Schedule) -> Response:
-    location = {"Location": f"{PREFIX}/schedules/{quote(schedule.name)}"}
-    return json_response(await _view(call, schedule), 201, location)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import msgspec
 from starlette.responses import Response
 
-from noetl.access import passwords
 from noetl.access.tokens import new_session
 from noetl.errors import NotFound
 from noetl.server.auth import cookie, cookie_of, csrf_of, unauthorised
-from noetl.server.call import Call, json_response
-from noetl.server.endpoint import QueryString, RequestBody, Routes, text
+from noetl.server.endpoint import Call, QueryString, RequestBody, Routes, json_response, text
 from noetl.server.problems import Refused
 from noetl.server.record_views import RecordView
 from noetl.store.access import MAX_SESSION_SECONDS, Role
 from noetl.timestamps import rfc3339
 
 routes = Routes()
-
-LOGIN_BYTES = 16_384
 
 
 class LoginRequest(RequestBody, frozen=True):
@@ -41,24 +36,18 @@ class NewSession(msgspec.Struct, frozen=True):
     expires: str
 
 
-@routes.add("POST", "/sessions", limit=LOGIN_BYTES, answers={201: NewSession})
+@routes.add("POST", "/sessions", limit=16_384, answers={201: NewSession})
 async def login(call: Call, body: LoginRequest) -> Response:
     """Sign in. The response sets the cookie of the session."""
     api = call.api
     address = call.client.host if call.client is not None else ""
-    subject = (body.user[:100], address)
-    api.throttle.check(*subject)
-    api.throttle.failed(*subject)  # in advance, so that concurrent guesses are all counted
-    user = None if "\0" in body.user else await call.in_store(api.store.access.user, body.user)
-    async with api.hashing:
-        matches = await asyncio.to_thread(passwords.matches, user.password if user else "", body.password)
-    if user is None or not matches:
-        api.metrics.count("noetl_logins_failed_total")
+    user = await api.authenticator.user(body.user, body.password, address)
+    if user is None:
+        api.telemetry.metrics.count("noetl_logins_failed_total")
         raise unauthorised("wrong user name or password")
-    api.throttle.succeeded(*subject)
     agent = call.headers.get("user-agent", "").encode("ascii", "replace").decode()
     secret, session = new_session(user.name, api.clock.now(), agent, address)
-    await api.sessions.begin(session, user)
+    await api.authenticator.sessions.begin(session, user)
     answer = NewSession(session.id, user.name, user.role, csrf_of(secret), rfc3339(session.expires))
     return json_response(answer, 201, {"Set-Cookie": cookie(secret, int(MAX_SESSION_SECONDS))})
 
@@ -97,12 +86,11 @@ async def list_all(call: Call, query: SessionQuery) -> SessionPage:
     if query.user not in ("", own) and caller.role != "admin":
         raise Refused(403, "only the role admin may list sessions of others")
     user = None if query.user == "*" else query.user or own
-    sessions = await call.api.sessions.of(user) if user != "" else []
     csrf = None if caller.session is None else csrf_of(cookie_of(call.headers))
     current = None if caller.session is None else caller.session.id
-    views = [
-        SessionView.of(session, last_seen=rfc3339(session.seen), current=session.id == current) for session in sessions
-    ]
+    views = []
+    for session in await call.api.authenticator.sessions.of(user) if user != "" else []:
+        views.append(SessionView.of(session, last_seen=rfc3339(session.seen), current=session.id == current))
     return SessionPage(caller.name, caller.role, csrf, views)
 
 
@@ -111,7 +99,7 @@ async def logout(call: Call) -> Response:
     """Sign out."""
     if call.caller.session is None:
         raise Refused(422, "a token has no session; revoke it with DELETE /api/v1/tokens/ID")
-    await call.api.sessions.end(call.caller.session)
+    await call.api.authenticator.sessions.end(call.caller.session)
     call.api.authenticator.clear_cache()
     return Response(status_code=204, headers={"Set-Cookie": cookie("", 0)})
 
@@ -119,7 +107,7 @@ async def logout(call: Call) -> Response:
 @routes.add("DELETE", "/sessions/{name}")
 async def end(call: Call) -> None:
     """End a session by its id: one's own, or as admin any."""
-    id, sessions, caller = call.path_params["name"], call.api.sessions, call.caller
+    id, sessions, caller = call.path_params["name"], call.api.authenticator.sessions, call.caller
     user = None if caller.role == "admin" else caller.name if caller.session is not None else ""
     session = next((session for session in await sessions.of(user) if session.id == id), None)
     if session is None or not await sessions.end(session):

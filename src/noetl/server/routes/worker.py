@@ -24,8 +24,7 @@ from noetl.results.stores import buckets, is_named
 from noetl.runtime.committer import Answer
 from noetl.server.api import Api
 from noetl.server.auth import unauthorised
-from noetl.server.call import Call
-from noetl.server.endpoint import BYTES, JSON, MIB, YAML, QueryString, Routes, text
+from noetl.server.endpoint import BYTES, IMMUTABLE, JSON, MIB, YAML, Call, QueryString, Routes, text
 from noetl.server.problems import Refused
 from noetl.store import codec
 from noetl.store.access import ApiToken
@@ -51,7 +50,6 @@ RECENT_EVENTS = 2_000
 """A worker with a lease granted within this many last events recently worked on the execution."""
 GRANTS = (StepStarted.name, StepRegranted.name)
 COMMIT_ATTEMPTS = 10
-IMMUTABLE = {"Cache-Control": "private, max-age=31536000, immutable"}
 MAX_NAME_LENGTH = 200
 
 
@@ -67,11 +65,11 @@ async def claim(call: Call, body: wire.ClaimRequest) -> Response:
     works = await call.until_disconnect(call.api.host.dispatcher.claim(command, seconds, again=body.again))
     if works and seconds and not await _is_still_allowed(call, command.pool):
         for work in works:
-            await call.api.runtime.committer.handle(work.execution, Report(work.fence, (), hand_back=True))
+            await call.api.host.runtime.committer.handle(work.execution, Report(work.fence, (), hand_back=True))
         raise unauthorised("this token was revoked or is limited to another pool", invalid=True)
     if works:
-        call.api.metrics.observe("noetl_claim_wait_seconds", perf_counter() - started)
-    call.api.metrics.count("noetl_leases_granted_total", len(works))
+        call.api.telemetry.metrics.observe("noetl_claim_wait_seconds", perf_counter() - started)
+    call.api.telemetry.metrics.count("noetl_leases_granted_total", len(works))
     return Response(wire.encode_works(works), media_type=JSON)
 
 
@@ -82,7 +80,7 @@ async def report(call: Call, body: list[wire.ReportRequest]) -> list[wire.Verdic
         raise Refused(413, f"a request must not have more than {MAX_REPORTS:,} reports")
     reports = [await _report(call, request) for request in body]
     await _store_lines(call, [line for request in body for line in request.lines])
-    call.api.metrics.count("noetl_reports_total", len(reports))
+    call.api.telemetry.metrics.count("noetl_reports_total", len(reports))
     pairs = zip(body, reports, strict=True)
     return await asyncio.gather(*(_verdicts(call, request.execution, report) for request, report in pairs))
 
@@ -108,9 +106,9 @@ async def _verdicts(call: Call, execution: str, report: Report) -> wire.Verdicts
         answer, works = await _decide(api, execution, last, again=lease is None)
     except Inadmissible as error:
         name = lease.worker if lease is not None else _token(call).id
-        api.log.write("warning", f"report refused: {error}", execution=execution, worker=name)
+        api.telemetry.log.write("warning", f"report refused: {error}", execution=execution, worker=name)
         return wire.Verdicts("rejected")
-    api.metrics.count("noetl_leases_granted_total", len(works))
+    api.telemetry.metrics.count("noetl_leases_granted_total", len(works))
     verdict = api.host.dispatcher.verdict(execution, last, answer)
     return wire.Verdicts(verdict, last.fence in answer.state.leases, [wire.encode_work(work) for work in works])
 
@@ -207,11 +205,11 @@ async def secrets(call: Call, body: wire.SecretRequest) -> StoredCredential:
     if len(body.name) > MAX_NAME_LENGTH or len(body.execution) > MAX_NAME_LENGTH:
         raise Refused(422, f"names must have at most {MAX_NAME_LENGTH} characters")
     api, worker = call.api, _name(call, body.worker)
-    state = await api.runtime.committer.stored_state(body.execution)
+    state = await api.host.runtime.committer.stored_state(body.execution)
     leases = [lease for lease in state.leases.values() if lease.worker == worker]
     if not leases:
         raise Conflict("this worker holds no lease of that execution")
-    credential = await api.runtime.credential(body.name)
+    credential = await api.host.runtime.credential(body.name)
     playbook, steps = state.net.playbook, [state.net.steps[state.runs[lease.run].step] for lease in leases]
     pools = {step.pool or playbook.executor.pool for step in steps}
     refusals = [credential.refusal(playbook.path, pool) for pool in sorted(pools)]
@@ -264,7 +262,7 @@ async def put_blob(call: Call, query: BlobQuery) -> None:
     if query.bucket:
         if query.bucket not in buckets(state.net.playbook):
             raise Refused(422, f"the playbook of that execution has no bucket {query.bucket[:100]!r}")
-        await api.runtime.contents.put_in_bucket(query.bucket, key, content)
+        await api.host.runtime.contents.put_in_bucket(query.bucket, key, content)
 
 
 def _store(api: Api, execution: str, key: str, content: bytes) -> None:
@@ -311,12 +309,12 @@ def _pool(call: Call, pool: str) -> str:
 
 async def _state_with_lease(api: Api, execution: str, fence: int) -> Execution:
     """The state in memory if it has the lease, else the stored one."""
-    loaded = api.runtime.executions.get(execution)
+    loaded = api.host.runtime.executions.get(execution)
     return loaded.state if loaded is not None and fence in loaded.state.leases else await _fresh(api, execution)
 
 
 async def _fresh(api: Api, execution: str) -> Execution:
-    return await api.runtime.committer.stored_state(execution)
+    return await api.host.runtime.committer.stored_state(execution)
 
 
 async def _store_lines(call: Call, lines: list[LogLine]) -> None:
@@ -343,7 +341,7 @@ def _bounded(line: LogLine) -> LogLine:
 
 def _works_in(call: Call, execution: str) -> bool:
     """Whether the token holds a lease of an execution, according to the state in memory."""
-    loaded = call.api.runtime.executions.get(execution)
+    loaded = call.api.host.runtime.executions.get(execution)
     return loaded is not None and any(_is_mine(call, lease.worker) for lease in loaded.state.leases.values())
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 from starlette.responses import Response
 
 from noetl.errors import NotFound
-from noetl.server.call import Call
-from noetl.server.endpoint import BYTES, JSON, Routes
+from noetl.server.endpoint import BYTES, IMMUTABLE, JSON, Call, ItemList, Routes
 from noetl.server.record_views import RecordView
 from noetl.timestamps import rfc3339
 
@@ -30,8 +31,8 @@ class WorkerView(RecordView, frozen=True):
     last_heard: str | None
 
 
-class WorkerPage(msgspec.Struct, frozen=True):
-    items: list[WorkerView]
+class WorkerPage(ItemList[WorkerView], frozen=True):
+    pass
 
 
 @routes.add("GET", "/workers")
@@ -48,18 +49,10 @@ async def result(call: Call) -> Response:
     content = await call.in_store(call.api.store.blob, key)
     if content is None:
         raise NotFound(f"there is no result {key}")
-    headers = {
-        "Cache-Control": "private, max-age=31536000, immutable",
-        "Content-Disposition": f'attachment; filename="{key[:16]}"',
-    }
-    return Response(content, headers=headers, media_type=JSON if _is_json(content) else BYTES)
-
-
-def _is_json(content: bytes) -> bool:
-    if len(content) > MAX_PARSED_BYTES:
-        return False
-    try:
-        msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
+    media = BYTES
+    if len(content) <= MAX_PARSED_BYTES:
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            msgspec.json.decode(content)
+            media = JSON
+    headers = IMMUTABLE | {"Content-Disposition": f'attachment; filename="{key[:16]}"'}
+    return Response(content, headers=headers, media_type=media)

@@ -17,10 +17,9 @@ from tests.conformance.memory import MemoryStore
 
 from noetl.errors import StoreError
 from noetl.log import Log
-from noetl.server import pruner as pruner_module
-from noetl.server.metrics import Metrics
-from noetl.server.pruner import Pruner
-from noetl.server.upkeep import Upkeep
+from noetl.server import maintenance
+from noetl.server.maintenance import Maintenance, Pruner
+from noetl.server.telemetry import Telemetry
 from noetl.store.sqlite import SqliteStore
 from noetl.store.store import Store, Summary
 
@@ -36,7 +35,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ApiServer]:
 
 def pruner(server: ApiServer, days: float = 30) -> Pruner:
     api = server.app.api
-    return Pruner(api.upkeep, server.clock, days * DAY, api.log, api.metrics)
+    return Pruner(api.maintenance, server.clock, days * DAY, api.telemetry)
 
 
 # -- retention ------------------------------------------------------------------------------------------------------
@@ -58,7 +57,7 @@ def test_what_ended_long_ago_goes_and_the_rest_stays(kept: ApiServer) -> None:
 
 
 def test_more_than_a_batch_goes_in_one_round(kept: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruner_module, "EXECUTIONS_PER_BATCH", 2)
+    monkeypatch.setattr(maintenance, "EXECUTIONS_PER_BATCH", 2)
     with kept.client("admin") as admin:
         for _ in range(5):
             started(admin, {"playbook": HELLO})
@@ -72,8 +71,8 @@ def test_several_servers_remove_each_execution_once(tmp_path: Path) -> None:
             for _ in range(10):
                 started(admin, {"playbook": HELLO})
         api = server.app.api
-        keepers = [Upkeep(server.store, api.in_store) for _ in range(3)]
-        pruners = [Pruner(one, server.clock, 30 * DAY, api.log, api.metrics) for one in keepers]
+        keepers = [Maintenance(server.store, api.thread.ask) for _ in range(3)]
+        pruners = [Pruner(one, server.clock, 30 * DAY, api.telemetry) for one in keepers]
 
         async def together() -> list[int]:
             return await asyncio.gather(*(one.prune_once(server.clock.now() + 31 * DAY) for one in pruners))
@@ -125,8 +124,8 @@ def test_a_pruner_that_fails_says_so_and_goes_on() -> None:
     said, clock, store = StringIO(), Impatient(), Troubled()
 
     async def run() -> None:
-        keeper = Upkeep(store, asyncio.to_thread)  # type: ignore[arg-type]
-        loop = asyncio.create_task(Pruner(keeper, clock, 30 * DAY, Log(stream=said), Metrics()).run())
+        keeper = Maintenance(store, asyncio.to_thread)  # type: ignore[arg-type]
+        loop = asyncio.create_task(Pruner(keeper, clock, 30 * DAY, Telemetry(Log(stream=said))).run())
         await asyncio.to_thread(store.enough.wait, 60)
         loop.cancel()
         await asyncio.gather(loop, return_exceptions=True)
@@ -221,7 +220,7 @@ def test_a_long_log_is_verified_in_parts_and_other_work_goes_between(tmp_path: P
         raise AssertionError("it has a connection of its own")
 
     async def beside() -> None:
-        keeper = Upkeep(store, unused)
+        keeper = Maintenance(store, unused)
         verifying = asyncio.create_task(keeper.verify(summary.execution_id))
         await keeper.prunable(0.0, 1)
         assert not verifying.done()
@@ -245,7 +244,7 @@ def test_a_store_with_one_thread_is_asked_for_a_part_at_a_time() -> None:
         return work(*arguments)
 
     async def verify() -> None:
-        keeper = Upkeep(store, in_store)
+        keeper = Maintenance(store, in_store)
         assert await keeper.verify(summary.execution_id) == (1, [], None)
         keeper.close()
 

@@ -1,0 +1,135 @@
+"""Long work on a store that must not delay its commits: removing old executions, and verifying logs.
+
+It has its own connection and thread, and takes turns with commits in short transactions of the database. Any number of
+servers may do this at once: executions that one has marked for removal and not removed are removed by the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
+
+from noetl.clock import Clock
+from noetl.engine.history.verify import Violation
+from noetl.errors import NotFound, StoreError
+from noetl.runtime.audit import Audit, Batches
+from noetl.server.telemetry import Telemetry
+from noetl.store.store import Store, Summary
+
+VERIFY_SECONDS = 5.0
+"""A page of verified executions ends after that time, with at least one."""
+EXECUTIONS_PER_BATCH = 100
+FIRST_PRUNE_SECONDS, PRUNE_SECONDS = 60.0, 3600.0
+
+Value = TypeVar("Value")
+
+
+class VerifyResult(NamedTuple):
+    """The number of checked executions, their violations, and the cursor of the next page."""
+
+    executions: int
+    violations: list[Violation]
+    next: str | None
+
+
+class Maintenance:
+    """Runs on a second connection, which is opened when it is first needed."""
+
+    def __init__(self, store: Store, in_store: Callable[..., Awaitable[Any]]) -> None:
+        self._first, self._in_store = store, in_store
+        self._second: Store | None = None
+        self._thread = ThreadPoolExecutor(1, "noetl-maintenance")
+
+    async def prunable(self, before: float, limit: int) -> list[Summary]:
+        """Executions that ended before that time and may be removed."""
+        return await self._do(lambda store: store.prunable(before, limit))
+
+    async def prune(self, before: float, limit: int) -> int:
+        """Remove up to `limit` of them; returns how many. The store's clock decides whether content is old enough."""
+        return await self._do(lambda store: store.prune(before, limit))
+
+    async def verify(self, execution: str) -> VerifyResult:
+        """NotFound if there is no such execution."""
+        summaries = await self._do(lambda store: store.summaries(prefix=execution, limit=1))
+        if not summaries:
+            raise NotFound(f"no execution {execution}")
+        return VerifyResult(1, await self._violations(await self._do(Audit), summaries[0]), None)
+
+    async def verify_page(self, cursor: str, limit: int) -> VerifyResult:
+        """The violations of executions after a cursor, newest first."""
+        summaries = await self._do(lambda store: store.summaries(before=cursor, limit=limit + 1))
+        audit, deadline = await self._do(Audit), monotonic() + VERIFY_SECONDS
+        violations: list[Violation] = []
+        checked = 0
+        for summary in summaries[:limit]:
+            violations += await self._violations(audit, summary)
+            checked += 1
+            if monotonic() > deadline:
+                break
+        cursor = summaries[checked - 1].execution_id if checked < len(summaries) else ""
+        return VerifyResult(checked, violations, cursor or None)
+
+    async def _violations(self, audit: Audit, summary: Summary) -> list[Violation]:
+        """Checks one batch of events at a time, so that other work on the store can run in between."""
+        batches = audit.batches(summary)
+        while True:
+            violations = await self._do(lambda store: _next_batch(batches))
+            if violations is not None:
+                return violations
+
+    async def _do(self, work: Callable[[Store], Value]) -> Value:
+        loop = asyncio.get_running_loop()
+        if self._second is None:
+            self._second = await loop.run_in_executor(self._thread, self._first.reopen)
+        if self._second is self._first:  # a store without connections
+            result: Value = await self._in_store(work, self._first)
+            return result
+        return await loop.run_in_executor(self._thread, work, self._second)
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        if self._second is not None and self._second is not self._first:
+            self._second.close()
+
+
+def _next_batch(batches: Batches) -> list[Violation] | None:
+    """Check one more batch; returns the violations after the last one."""
+    try:
+        next(batches)
+    except StopIteration as stop:
+        violations: list[Violation] = stop.value
+        return violations
+    return None
+
+
+class Pruner:
+    """Removes executions that ended longer ago than the retention time."""
+
+    def __init__(self, maintenance: Maintenance, clock: Clock, retention_seconds: float, telemetry: Telemetry) -> None:
+        self.maintenance, self.clock = maintenance, clock
+        self.retention_seconds, self.telemetry = retention_seconds, telemetry
+
+    async def run(self) -> None:
+        """Prune a minute after the start and then every hour, until cancelled."""
+        pause = FIRST_PRUNE_SECONDS
+        while True:
+            await self.clock.sleep(pause)
+            pause = PRUNE_SECONDS
+            try:
+                removed = await self.prune_once(self.clock.now())
+            except StoreError as error:  # retried in an hour
+                self.telemetry.log.write("warning", "cannot prune", error=str(error))
+                continue
+            if removed:
+                self.telemetry.log.write("info", "pruned", executions=removed)
+
+    async def prune_once(self, now: float) -> int:
+        """Remove what is older than the retention time, in batches; returns the number of executions."""
+        removed = 0
+        while batch := await self.maintenance.prune(now - self.retention_seconds, EXECUTIONS_PER_BATCH):
+            removed += batch
+            self.telemetry.metrics.count("noetl_executions_pruned_total", batch)
+        return removed
