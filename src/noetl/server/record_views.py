@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from noetl.store.access import Role
+from noetl.store.store import CatalogVersion
 from noetl.store.triggers import Missed, Outcome, Overlap, Schedule
 from noetl.timestamps import optional_rfc3339
 
@@ -129,6 +130,10 @@ class UserView(RecordView, frozen=True):
     name: str
     role: Role
     created: str
+
+
+def version_view(version: CatalogVersion) -> PlaybookVersion:
+    return PlaybookVersion.of(version, playbook_id=version.digest)
 
 
 def schedule_view(schedule: Schedule) -> ScheduleView:

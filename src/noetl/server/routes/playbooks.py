@@ -23,7 +23,7 @@ from noetl.server.endpoint import (
 )
 from noetl.server.playbooks import unknown
 from noetl.server.problems import Finding, Refused
-from noetl.server.record_views import PlaybookItem, PlaybookVersion
+from noetl.server.record_views import PlaybookItem, PlaybookVersion, version_view
 from noetl.store.store import Store
 
 routes = Routes()
@@ -125,6 +125,6 @@ async def show_one(call: Call, query: VersionQuery) -> Response:
     _, source = stored
     if YAML in call.headers.get("accept", ""):
         return Response(source, headers={"ETag": tag}, media_type=YAML)
-    views = [PlaybookVersion.of(version, playbook_id=version.digest) for version in versions]
+    views = list(map(version_view, versions))
     answer = PlaybookText(path, version.version, version.digest, source.decode("utf-8", "replace"), views)
     return json_response(answer, headers={"ETag": tag})
