@@ -9,7 +9,7 @@ import httpx2
 
 from noetl.cli.start import main
 from noetl.engine import leases as lease_rules
-from noetl.host import heartbeats, stall
+from noetl.host import heartbeats
 from noetl.worker import heartbeat, http_link, server_client, terms
 
 LEASE_SECONDS, GRANT_SECONDS, MARGIN_SECONDS = 6.0, 4.0, 1.0
@@ -21,7 +21,7 @@ def shorten() -> None:
     terms.LEASE_SECONDS = LEASE_SECONDS  # type: ignore[attr-defined]
     terms.GRANT_SECONDS = heartbeats.GRANT_SECONDS = GRANT_SECONDS  # type: ignore[attr-defined]
     terms.MARGIN_SECONDS = MARGIN_SECONDS
-    stall.STALL_SECONDS = STALL_SECONDS
+    heartbeats.STALL_SECONDS = STALL_SECONDS
     heartbeat.Heartbeat.__init__.__kwdefaults__["seconds"] = BEAT_SECONDS
     heartbeat.TIMEOUT = httpx2.Timeout(1.0)
     http_link.POLL_SECONDS = POLL_SECONDS

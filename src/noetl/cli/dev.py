@@ -15,7 +15,7 @@ from noetl.cli.daemon import harden, log_option, on_signal
 from noetl.cli.serving import HostOptions, RunningServer, make_token, retention_option, revoke, running, served
 from noetl.cli.start import collect_garbage
 from noetl.clock import SystemClock
-from noetl.host.local_heartbeat import LocalHeartbeat
+from noetl.host.heartbeats import LocalHeartbeat
 from noetl.host.local_link import LocalLink
 from noetl.log import Log
 from noetl.server.listen import bound, url_of

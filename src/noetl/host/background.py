@@ -6,13 +6,15 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
 
+from noetl.clock import Clock
 from noetl.engine.commands import Command
 from noetl.errors import NoetlError, StoreError
-from noetl.host.backoff import FIRST_SECONDS, Backoff
 from noetl.runtime.committer import Committer
 
 RESTART_SECONDS = 1.0
 """The pause after a background loop has failed."""
+FIRST_SECONDS, LAST_SECONDS = 1.0, 30.0
+"""The first retry delay of an execution, which doubles with each further failure, and the maximum delay."""
 
 OnError = Callable[[str, str | None], None]
 """Called with a message and the execution it concerns."""
@@ -32,9 +34,39 @@ async def keep_running(seconds: float, once: Callable[[], Awaitable[object]], on
             await asyncio.sleep(seconds)
 
 
+class Backoff:
+    """Retry delays of executions that cannot make progress, so that they do not delay the others. A success, or a time
+    without failures, resets them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.pauses: dict[str, tuple[float, float]] = {}
+        """By execution, the end of its delay, and the seconds that it takes."""
+
+    def __len__(self) -> int:
+        return len(self.pauses)
+
+    def fail(self, execution: str, seconds: float | None = None) -> float:
+        """Start the next delay of an execution, of the given length or twice the last one; returns its seconds."""
+        _, last = self.pauses.get(execution, (0.0, FIRST_SECONDS / 2))
+        seconds = seconds or min(LAST_SECONDS, 2 * last)
+        self.pauses[execution] = self.clock.now() + seconds, seconds
+        return seconds
+
+    def succeed(self, execution: str) -> None:
+        self.pauses.pop(execution, None)
+
+    def is_paused(self, execution: str) -> bool:
+        if execution not in self.pauses:
+            return False
+        now, (until, _) = self.clock.now(), self.pauses[execution]
+        if now > until + LAST_SECONDS:
+            del self.pauses[execution]
+        return now < until
+
+
 class BackgroundCommands:
-    """Sends commands without a caller. An execution that fails is retried with a backoff, so that it does not
-    delay the others."""
+    """Sends commands without a caller. An execution that fails is retried with a backoff."""
 
     def __init__(self, committer: Committer, backoff: Backoff, on_error: OnError) -> None:
         self.committer, self.backoff, self.on_error = committer, backoff, on_error

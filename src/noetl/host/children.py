@@ -13,6 +13,7 @@ from noetl.engine import events as e
 from noetl.engine.commands import Cancel, ChildEnded, Pause, Resume
 from noetl.engine.state import Execution, Parked
 from noetl.errors import NoetlError
+from noetl.host.background import BackgroundCommands
 from noetl.model.outcome import Outcome, failed
 from noetl.model.playbook import Playbook
 from noetl.reference import Reference
@@ -35,7 +36,6 @@ class Families:
     def __init__(self) -> None:
         self.to_sync: set[str] = set()
         self.failed: set[str] = set()
-        """Executions that could not be synced."""
         self.changed = asyncio.Event()
         self.starts_others: dict[str, bool] = {}
         """By digest: whether executions of a playbook may start others. Cached apart from loaded playbooks, since every
@@ -45,7 +45,7 @@ class Families:
         parental = self.starts_others.get(state.digest)
         if parental is None:
             parental = self.remember(state.digest, state.net.playbook)
-        if state.parent is not None or (parental and any(map(_concerns_children, events))):
+        if state.parent is not None or (parental and _concern_children(events)):
             self.add([state.id])
 
     def add(self, executions: Iterable[str]) -> None:
@@ -67,9 +67,11 @@ class Families:
         return parental
 
 
-def _concerns_children(event: e.Event) -> bool:
-    kind = type(event)
-    return kind in CONCERNS_CHILDREN or (kind is e.StepPaused and event.until == "child")  # type: ignore[attr-defined]
+def _concern_children(events: list[e.Event]) -> bool:
+    return any(
+        type(event) in CONCERNS_CHILDREN or (isinstance(event, e.StepPaused) and event.until == "child")
+        for event in events
+    )
 
 
 class ChildExecutions:
@@ -98,21 +100,15 @@ class ChildExecutions:
                 await self._follow(state, child)
 
     async def _follow(self, parent: Execution, child: Execution) -> None:
-        if await self.committer.has_ended(parent):
-            await self.committer.handle(child.id, Cancel("the playbook that started it has ended"))
-        elif not await self._is_awaited(parent, child.id):
-            await self.committer.handle(child.id, Cancel("its parent no longer waits for it"))
+        committer = self.committer
+        if await committer.has_ended(parent):
+            await committer.handle(child.id, Cancel("the playbook that started it has ended"))
+        elif not _awaits(parent, child.id) and not _awaits(await committer.stored_state(parent.id), child.id):
+            await committer.handle(child.id, Cancel("its parent no longer waits for it"))  # a timeout, a failed loop
         elif parent.status == "paused" and child.status == "running":
-            await self.committer.handle(child.id, Pause())
+            await committer.handle(child.id, Pause())
         elif parent.status == "running" and child.status == "paused":
-            await self.committer.handle(child.id, Resume())
-
-    async def _is_awaited(self, parent: Execution, child: str) -> bool:
-        """Whether a run waits for the child: it does not after a timeout, or when its loop has failed elsewhere."""
-        if any(parked.key == child for parked in waits_for_children(parent)):
-            return True
-        parent = await self.committer.stored_state(parent.id)
-        return any(parked.key == child for parked in waits_for_children(parent))
+            await committer.handle(child.id, Resume())
 
     async def _sync_child(self, parent: Execution, parked: Parked) -> None:
         """Start a child, or deliver its outcome to the run that waits for it."""
@@ -128,7 +124,11 @@ class ChildExecutions:
             message = f"execution {child} exists and was not started by this run: its result is not available here"
             await self.committer.handle(parent.id, ChildEnded(child, failed("child_failed", message)))
         elif await self.committer.has_ended(state):
-            await self.committer.handle(parent.id, ChildEnded(child, _outcome(state)))
+            outcome, error = Outcome(result=state.result), state.error or {}
+            if state.status != "succeeded":
+                message = f"{state.net.playbook.name}: {error.get('message') or f'the child was {state.status}'}"
+                outcome = failed("child_failed", message, execution_id=child, status=state.status)
+            await self.committer.handle(parent.id, ChildEnded(child, outcome))
             self.runtime.executions.pop(child, None)
 
     async def _start(self, parent: Execution, child: str, request: dict[str, Any]) -> None:
@@ -155,9 +155,24 @@ def waits_for_children(state: Execution) -> Iterator[Parked]:
                 yield parked
 
 
-def _outcome(state: Execution) -> Outcome:
-    if state.status == "succeeded":
-        return Outcome(result=state.result)
-    error = state.error or {}
-    message = error.get("message") or f"the child was {state.status}"
-    return failed("child_failed", f"{state.net.playbook.name}: {message}", execution_id=state.id, status=state.status)
+def _awaits(state: Execution, child: str) -> bool:
+    return any(parked.key == child for parked in waits_for_children(state))
+
+
+class ChildSyncer:
+    """Syncs families of executions when they change. A family that fails does not delay the others."""
+
+    def __init__(self, children: ChildExecutions, families: Families, commands: BackgroundCommands) -> None:
+        self.children, self.families, self.commands = children, families, commands
+
+    async def sync_once(self) -> None:
+        """Wait for a change, and sync the families that have changed."""
+        await self.families.changed.wait()
+        for execution in self.families.take():
+            try:
+                await self.children.sync(execution)
+                self.commands.backoff.succeed(execution)
+                self.families.failed.discard(execution)
+            except Exception as error:
+                self.commands.back_off(execution, error)
+                self.families.failed.add(execution)

@@ -7,23 +7,26 @@ servers grant the same work at once, one commit is rejected and decided again. A
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from noetl.engine import events as e
 from noetl.engine.commands import Claim, Report
 from noetl.errors import NotFound, StoreError
-from noetl.host.backoff import Backoff
-from noetl.host.ready import MAX_QUEUED, ReadyQueue
+from noetl.host.background import Backoff
+from noetl.host.ready import ReadyQueue
 from noetl.host.work_source import WorkSource
 from noetl.runtime.committer import Answer
 from noetl.runtime.runtime import Runtime
 from noetl.worker.wire import Verdict
 from noetl.worker.work import Work
+
+if TYPE_CHECKING:
+    from noetl.nats.hints import ReadyHints
 
 SCAN_SECONDS = 0.1
 """Minimum time between two scans for ready work by claims of a pool."""
@@ -34,18 +37,7 @@ TURN_SECONDS = 0.1
 """Time for which a worker stays with one execution while others wait. Short runs end within it: the end of a step and
 the grant of the next one are one commit, without a wait in the queue."""
 MAX_CLAIMS = 1_000
-"""Answered claims that are remembered."""
 MAX_ENDED_LEASES = 10_000
-"""Leases ended by a report that are remembered."""
-
-
-OnHint = Callable[[str], Awaitable[bool]]
-"""Looks for ready work of a pool; returns whether a claim waits for it."""
-
-
-class Hints(Protocol):
-    def subscribe(self, pool: str, on_hint: OnHint) -> None:
-        """Call `on_hint` when another server has stored ready work of a pool."""
 
 
 class Dispatcher:
@@ -58,7 +50,7 @@ class Dispatcher:
         source: WorkSource,
         backoff: Backoff,
         on_failure: Callable[[str, Exception], None],
-        hints: Hints | None = None,
+        hints: ReadyHints | None = None,
     ) -> None:
         self.runtime, self.queue, self.source, self.hints = runtime, queue, source, hints
         self.backoff, self.on_failure = backoff, on_failure
@@ -143,7 +135,11 @@ class Dispatcher:
             failures = []
             for execution, answer in zip(executions, answers, strict=True):
                 if isinstance(answer, Answer):
-                    self._take_turn(pool, execution, answer)
+                    self.backoff.succeed(execution)
+                    if answer.works:
+                        self.turn_started_at[execution] = self.clock.now()
+                    if pool in self.queue.pools_of(answer.state):
+                        queue.setdefault(execution)
                     works += answer.works
                 elif isinstance(answer, Exception) and not isinstance(answer, StoreError):
                     self.on_failure(execution, answer)  # one failing execution must not delay the others
@@ -155,13 +151,6 @@ class Dispatcher:
             if failures:
                 break
         return works
-
-    def _take_turn(self, pool: str, execution: str, answer: Answer) -> None:
-        self.backoff.succeed(execution)
-        if answer.works:
-            self.turn_started_at[execution] = self.clock.now()
-        if pool in self.queue.pools_of(answer.state):
-            self.queue.by_pool[pool].setdefault(execution)
 
     async def find_ready(self, pool: str, enough: int = 0) -> None:
         """Queue executions with ready work from the source, until `enough` are queued (or SCAN_LIMIT).
@@ -181,10 +170,6 @@ class Dispatcher:
             if len(executions) < page or len(queue) >= enough:
                 return
 
-    async def find_all_ready(self) -> None:
-        for pool in {self.queue.default_pool, *self.queue.arrived}:
-            await self.find_ready(pool, MAX_QUEUED)
-
     async def on_hint(self, pool: str) -> bool:
         """Another server has stored ready work of a pool; returns whether a claim waits for it here."""
         waits = self.queue.idle_claims[pool] > 0
@@ -199,8 +184,11 @@ class Dispatcher:
         """Handle a report, and grant the next work: of the same execution, unless its turn is over and others wait.
         `again` says that this may be a repeated request, which was answered with work before."""
         claim = report.claim
-        if claim is not None and (again or self._is_turn_over(claim.pool or self.queue.default_pool, execution)):
-            report = replace(report, claim=None)
+        if claim is not None:
+            turn_over = self.clock.now() - self.turn_started_at.get(execution, 0.0) > TURN_SECONDS
+            queue = self.queue.by_pool.get(claim.pool or self.queue.default_pool, {})
+            if again or (turn_over and len(queue) > (execution in queue)):
+                report = replace(report, claim=None)
         answer = await self.runtime.committer.handle(execution, report)
         works = answer.works
         if claim is not None and works:
@@ -222,10 +210,6 @@ class Dispatcher:
         if held:
             return "duplicate" if report.facts else "accepted"
         return "duplicate" if reported <= self.ended_leases.get(lease, -1) else "rejected"
-
-    def _is_turn_over(self, pool: str, execution: str) -> bool:
-        long_ago = self.clock.now() - self.turn_started_at.get(execution, 0.0) > TURN_SECONDS
-        return long_ago and self.queue.is_anyone_waiting(pool, execution)
 
     def close(self) -> None:
         """Answer the waiting claims: the server is about to stop."""

@@ -15,7 +15,7 @@ from noetl.clock import Clock
 from noetl.engine.commands import Command, Lost
 from noetl.engine.state import Execution
 from noetl.errors import StoreError
-from noetl.host.backoff import Backoff
+from noetl.host.background import Backoff
 from noetl.host.children import ChildExecutions, Families, FindPlaybook
 from noetl.host.dispatcher import Dispatcher
 from noetl.host.local_link import LocalLink

@@ -2,18 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from noetl.clock import uptime
 from noetl.engine.commands import Lost
 from noetl.engine.leases import LEASE_SECONDS
 from noetl.errors import Conflict
-from noetl.host.background import BackgroundCommands
-from noetl.host.stall import StallDetector
+from noetl.host.background import BackgroundCommands, OnError, described
 from noetl.runtime.runtime import Runtime
-from noetl.store.store import HeldLease, WorkerSession
-from noetl.worker.terms import GRANT_SECONDS
+from noetl.store.store import WorkerSession
+from noetl.worker.terms import GRANT_SECONDS, HEARTBEAT_SECONDS
+
+if TYPE_CHECKING:
+    from noetl.host.local_link import LocalLink
+    from noetl.worker.worker import Worker
 
 MAX_SESSIONS = 10_000
+STALL_SECONDS = 5.0
+"""A longer pause between two observations is a stall."""
+CHECK_SECONDS = 0.5
+"""Interval at which a local worker stops work with a void lease, and the output of its tasks is stored."""
+
+
+class StallDetector:
+    """Measures how long the server has run without a stall, from regular calls of `observe`.
+
+    During a stall (it was stopped, suspended, out of CPU, or without its database) a server records no heartbeats, so
+    missing heartbeats are not the fault of workers: after it they get the full duration of their leases to send one.
+    """
+
+    def __init__(self, now: Callable[[], float] = uptime) -> None:
+        self.now = now
+        self.last_observed = self.attentive_since = now()  # the time before the start counts as a stall
+
+    def observe(self) -> None:
+        """Record that the event loop runs and the store responds."""
+        now = self.now()
+        if now - self.last_observed > STALL_SECONDS:
+            self.attentive_since = now
+        self.last_observed = now
+
+    def attentive_seconds(self) -> float:
+        """Seconds for which this server has been able to record heartbeats; 0 right after a stall."""
+        now = self.now()
+        return 0.0 if now - self.last_observed > STALL_SECONDS else now - self.attentive_since
 
 
 class Heartbeats:
@@ -26,30 +62,29 @@ class Heartbeats:
         """Record a heartbeat; return revoked leases and paused executions.
 
         `number` counts the heartbeats of a process. A heartbeat that arrives after a later one revokes nothing, since
-        it does not name newer leases. Conflict if a process that was started later has the same worker name.
+        it does not name newer leases. Conflict if a process that was started later has the same worker name and is
+        alive: otherwise the two would take each other's leases at every heartbeat.
         """
-        store, ask = self.runtime.store, self.runtime.thread.ask
+        store, ask, now = self.runtime.store, self.runtime.thread.ask, self.runtime.clock.now
         previous = await ask(store.worker_session, session.worker)
-        if previous is not None and self._is_superseded(session, previous):
+        if previous is not None and previous.started > session.started and now() - previous.beat < LEASE_SECONDS:
             name = session.worker.rpartition("@")[0] or session.worker
             raise Conflict(f"another process runs as worker {name!r}: stop it, or start this one with another --name")
         restarted = previous is not None and previous.started != session.started
         overtaken = self._is_overtaken(session, number)
         await ask(store.record_heartbeat, session)
         held = await ask(store.leases_of, session.worker)
-        if restarted:
-            await self._revoke(session, held, 0.0)
-        elif not overtaken and self.stall.attentive_seconds() > GRANT_SECONDS:
-            await self._revoke(session, held, GRANT_SECONDS)
+        if restarted or (not overtaken and self.stall.attentive_seconds() > GRANT_SECONDS):
+            granted_before = now() - (0.0 if restarted else GRANT_SECONDS)
+            await self.commands.send(  # leases that the worker does not name
+                (lease.execution, Lost(lease.fence))
+                for lease in held
+                if lease.fence not in session.leases.get(lease.execution, ()) and lease.since < granted_before
+            )
         valid = {(lease.execution, lease.fence) for lease in held}
         named = [(execution, fence) for execution, fences in session.leases.items() for fence in fences]
         paused = {lease.execution for lease in held if lease.paused}
         return [lease for lease in named if lease not in valid], [id for id in session.leases if id in paused]
-
-    def _is_superseded(self, session: WorkerSession, previous: WorkerSession) -> bool:
-        """Whether a process that was started later has the worker's name and is alive. Otherwise the two would take
-        each other's leases at every heartbeat."""
-        return previous.started > session.started and self.runtime.clock.now() - previous.beat < LEASE_SECONDS
 
     def _is_overtaken(self, session: WorkerSession, number: int) -> bool:
         """Whether a later heartbeat of the process has arrived before this one."""
@@ -61,11 +96,37 @@ class Heartbeats:
             del self.latest[next(iter(self.latest))]
         return number < latest
 
-    async def _revoke(self, session: WorkerSession, held: Iterable[HeldLease], seconds: float) -> None:
-        """Expire leases that the worker does not name, if they were granted more than `seconds` ago."""
-        long_ago = self.runtime.clock.now() - seconds
-        await self.commands.send(
-            (lease.execution, Lost(lease.fence))
-            for lease in held
-            if lease.fence not in session.leases.get(lease.execution, ()) and lease.since < long_ago
-        )
+
+class LocalHeartbeat:
+    """The heartbeat of a worker in the process of its server. It runs in the event loop, unlike that of a remote
+    worker: while the loop is busy, so is the server."""
+
+    def __init__(
+        self, worker: Worker, link: LocalLink, session: WorkerSession, heartbeats: Heartbeats, on_error: OnError
+    ) -> None:
+        self.worker, self.link, self.session = worker, link, session
+        self.heartbeats, self.on_error = heartbeats, on_error
+
+    async def run(self) -> None:
+        """Send heartbeats until cancelled."""
+        due, loop = 0.0, asyncio.get_running_loop()
+        while True:
+            try:
+                if loop.time() >= due:
+                    await self.send_once()
+                    due = loop.time() + HEARTBEAT_SECONDS
+                await self.link.store_output()
+            except Exception as error:  # any error: the next heartbeat may succeed
+                due = 0.0
+                self.on_error(f"heartbeat of the embedded worker failed: {described(error)}", None)
+            self.link.revoke_void(self.worker)
+            await asyncio.sleep(CHECK_SECONDS)
+
+    async def send_once(self) -> None:
+        """Name the leases that the worker holds, and revoke the void ones."""
+        leases: dict[str, list[int]] = {}
+        for execution, fence in {*self.worker.leases, *self.link.reporting}:
+            leases.setdefault(execution, []).append(fence)
+        revoked, _ = await self.heartbeats.record(replace(self.session, leases=leases))
+        for execution, fence in revoked:
+            self.worker.revoke(execution, fence)

@@ -11,7 +11,6 @@ from noetl.errors import StoreError
 from noetl.host.dispatcher import Dispatcher
 from noetl.keychain.keychain import StoredCredential
 from noetl.model.playbook import Playbook
-from noetl.pipeline.plan import PipelinePlan
 from noetl.worker.output import Output
 from noetl.worker.work import Work
 from noetl.worker.worker import Worker
@@ -29,7 +28,7 @@ class LocalLink:
 
     def __init__(self, dispatcher: Dispatcher, output: Output, pool: str | None = None) -> None:
         self.dispatcher, self.runtime, self.output, self.pool = dispatcher, dispatcher.runtime, output, pool
-        self.contents = self.runtime.contents
+        self.contents, self.plan = self.runtime.contents, self.runtime.playbooks.plan
         self.reporting: set[tuple[str, int]] = set()
         """Leases with a report in flight; the worker may not list them any more."""
         self._storing = asyncio.Lock()
@@ -40,20 +39,17 @@ class LocalLink:
         return await self.dispatcher.claim(replace(command, pool=self.pool), POLL_SECONDS)
 
     async def report(self, execution: str, report: Report) -> tuple[bool, list[Work]]:
-        if self.pool is None:
-            if len(self.output) >= MAX_WAITING_LINES:  # else they would gather while steps follow each other quickly
-                await self.store_output()
-            answer, works = await self.dispatcher.report(execution, report)
-            return report.fence in answer.state.leases, works
-        if report.claim is not None:
+        lease = (execution, report.fence)
+        if self.pool is not None and report.claim is not None:
             report = replace(report, claim=replace(report.claim, pool=self.pool))
-        self.reporting.add((execution, report.fence))
+        self.reporting.add(lease)
         try:
-            await self.store_output()  # before a reader can see that the task has ended
+            if self.pool is not None or len(self.output) >= MAX_WAITING_LINES:
+                await self.store_output()  # before a reader can see that the task has ended
             answer, works = await self.dispatcher.report(execution, report)
-            return report.fence in answer.state.leases, works
         finally:
-            self.reporting.discard((execution, report.fence))
+            self.reporting.discard(lease)
+        return report.fence in answer.state.leases, works
 
     async def store_output(self) -> None:
         """Store the output of tasks in its order. What a failing store has not taken waits for the next call."""
@@ -72,9 +68,6 @@ class LocalLink:
     def paused(self, execution: str) -> bool:
         loaded = self.runtime.executions.get(execution)
         return loaded is not None and loaded.state.status == "paused"
-
-    def plan(self, digest: str, step: str) -> PipelinePlan:
-        return self.runtime.playbooks.plan(digest, step)
 
     def playbook(self, digest: str) -> Playbook:
         return self.runtime.playbooks.get(digest).playbook

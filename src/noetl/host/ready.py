@@ -47,8 +47,3 @@ class ReadyQueue:
                 self.add(pool, state.id)
             if self.publish is not None:
                 self.publish(pool)
-
-    def is_anyone_waiting(self, pool: str, execution: str) -> bool:
-        """Whether another execution waits for its turn."""
-        queue = self.by_pool.get(pool, {})
-        return len(queue) > (execution in queue)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from noetl.engine.commands import Lost
 from noetl.host.background import BackgroundCommands
-from noetl.host.stall import StallDetector
+from noetl.host.heartbeats import StallDetector
 from noetl.runtime.runtime import Runtime
 
 LEASES_PER_SCAN = 100

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from noetl.clock import uptime
 from noetl.engine.state import Execution
 from noetl.errors import NoetlError, NotFound, StoreError
 from noetl.host.background import BackgroundCommands
-from noetl.host.children import Families
+from noetl.host.children import Families, waits_for_children
 from noetl.host.dispatcher import Dispatcher
-from noetl.host.unheard import UnheardChildren
 from noetl.runtime.runtime import Runtime
 
 ORPHANS_PER_SCAN = 100
+READ_SECONDS = 30.0
+"""Maximum time until a parent whose log keeps changing is read."""
+READS_PER_SCAN = 100
 
 
 class Recovery:
+    """Parents that wait for a child that has ended or was never started are found by a few queries, without folding
+    logs. A parent whose log has not changed between two scans is read once, and the ids of the children it waits for
+    are cached until its log changes. If one of these children is not open, the parent has to be notified."""
+
     def __init__(
         self, runtime: Runtime, dispatcher: Dispatcher, families: Families, commands: BackgroundCommands
     ) -> None:
         self.runtime, self.dispatcher, self.families, self.commands = runtime, dispatcher, families, commands
-        self.unheard = UnheardChildren(runtime.store, runtime.thread.ask, self._try_to_read, self._may_start_others)
+        self.sightings: dict[str, tuple[int, float]] = {}
+        """By parent, its seq at the last scan, and when it was last read, or first found."""
+        self.awaited: dict[str, tuple[int, frozenset[str]]] = {}
+        """By parent, its seq when it was last read, and the children that it waits for."""
 
     async def recover_once(self) -> None:
         for pool, claims in list(self.dispatcher.queue.idle_claims.items()):
@@ -26,13 +36,36 @@ class Recovery:
                 await self.dispatcher.find_ready(pool)
         backoff = self.commands.backoff
         orphans = await self.runtime.thread.ask(self.runtime.store.orphans, ORPHANS_PER_SCAN + len(backoff))
-        unheard = await self.unheard.scan()
+        unheard = await self.find_unheard()
         for child in {child for children in unheard.values() for child in children}:
-            await self._try_to_read(child)
+            await self.read(child)
         to_sync = {*orphans, *unheard, *self.families.failed}
         self.families.add(execution for execution in to_sync if not backoff.is_paused(execution))
 
-    async def _try_to_read(self, execution: str) -> Execution | None:
+    async def find_unheard(self) -> dict[str, frozenset[str]]:
+        """Parents that wait for children that are not open, and these children."""
+        store, ask = self.runtime.store, self.runtime.thread.ask
+        digests = [digest for digest in await ask(store.open_digests) if await self._may_start_others(digest)]
+        parents = dict(await ask(store.open_of, digests)) if digests else {}
+        self.awaited = {name: awaited for name, awaited in self.awaited.items() if parents.get(name) == awaited[0]}
+        before, self.sightings = self.sightings, {}
+        now, reads = uptime(), 0
+        for name, seq in parents.items():
+            last_seq, since = before.get(name, (-1, now))
+            self.sightings[name] = seq, since
+            readable = last_seq == seq or now - since > READ_SECONDS
+            if name not in self.awaited and readable and reads < READS_PER_SCAN:
+                reads += 1
+                if (state := await self.read(name)) is not None:
+                    self.sightings[name] = seq, now
+                    self.awaited[name] = state.seq, frozenset(parked.key for parked in waits_for_children(state))
+        if not any(children for _, children in self.awaited.values()):
+            return {}
+        open_children = frozenset(await ask(store.open_children))
+        missing = {parent: children - open_children for parent, (_, children) in self.awaited.items()}
+        return {parent: children for parent, children in missing.items() if children}
+
+    async def read(self, execution: str) -> Execution | None:
         """The stored state; None if the execution does not exist or cannot be read."""
         if self.commands.backoff.is_paused(execution):
             return None

@@ -8,28 +8,23 @@ from typing import TYPE_CHECKING
 
 from noetl.clock import Clock
 from noetl.engine.state import Execution
-from noetl.host.background import BackgroundCommands, OnError, keep_running
-from noetl.host.backoff import Backoff
-from noetl.host.child_syncer import ChildSyncer
-from noetl.host.children import ChildExecutions, Families, FindPlaybook
+from noetl.host.background import BackgroundCommands, Backoff, OnError, keep_running
+from noetl.host.children import ChildExecutions, ChildSyncer, Families, FindPlaybook
 from noetl.host.dispatcher import Dispatcher
-from noetl.host.heartbeats import Heartbeats
+from noetl.host.heartbeats import Heartbeats, StallDetector
 from noetl.host.ready import ReadyQueue
 from noetl.host.reaper import Reaper
 from noetl.host.recovery import Recovery
-from noetl.host.stall import StallDetector
-from noetl.host.stored_work import StoredWork
 from noetl.host.sweeper import Sweeper
 from noetl.host.ticker import Ticker
 from noetl.host.waiters import Waiters
+from noetl.host.work_source import StoredWork
 from noetl.runtime.committer import OnCommit, OnEvents
 from noetl.runtime.loaded_playbooks import LoadedPlaybooks
 from noetl.runtime.runtime import OpenCredential, Runtime, no_credentials
 
 if TYPE_CHECKING:
     from noetl.nats.connection import NatsConnection
-    from noetl.nats.hints import ReadyHints
-    from noetl.nats.objects import ObjectBuckets
 
 TICK_SECONDS = 0.1
 """Interval of the scans for due timers and for changes by other servers."""
@@ -57,7 +52,12 @@ class ServerHost:
         on_events: Sequence[OnEvents] = (),
         on_commit: Sequence[OnCommit] = (),
     ) -> None:
-        hints, buckets = _on_nats(connection) if connection is not None else (None, None)
+        hints = buckets = None
+        if connection is not None:
+            from noetl.nats.hints import ReadyHints
+            from noetl.nats.objects import ObjectBuckets
+
+            hints, buckets = ReadyHints(connection), ObjectBuckets(connection)
         queue = ReadyQueue(publish=None if hints is None else hints.publish)
         families, self.waiters = Families(), Waiters()
         self.runtime = runtime = Runtime(
@@ -120,11 +120,3 @@ class ServerHost:
         """Answer all callers that wait for an execution or for work: the server is about to stop."""
         self.waiters.close()
         self.dispatcher.close()
-
-
-def _on_nats(connection: NatsConnection) -> tuple[ReadyHints, ObjectBuckets]:
-    """Hints between servers, and the buckets for large values."""
-    from noetl.nats.hints import ReadyHints
-    from noetl.nats.objects import ObjectBuckets
-
-    return ReadyHints(connection), ObjectBuckets(connection)

@@ -19,9 +19,6 @@ class Waiters:
         self.counts: dict[str, int] = {}
         self.closing = False
 
-    def __contains__(self, execution: str) -> bool:
-        return execution in self.ended
-
     def on_events(self, state: Execution, events: list[e.Event]) -> None:
         if state.over and (ended := self.ended.get(state.id)) is not None:
             ended.set()

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from noetl.host.background import Backoff
 from noetl.runtime.loaded_executions import LoadedExecutions
+from noetl.runtime.runtime import Runtime
+
+TIMERS_PER_SCAN = 100
 
 
 class WorkSource(Protocol):
@@ -13,6 +17,20 @@ class WorkSource(Protocol):
 
     async def due(self, now: float) -> list[tuple[str, str]]:
         """Timers that are due, with their executions."""
+
+
+class StoredWork:
+    """The executions of a whole store, for a server."""
+
+    def __init__(self, runtime: Runtime, backoff: Backoff) -> None:
+        self.runtime, self.backoff = runtime, backoff
+
+    async def ready(self, pool: str, limit: int, after: str) -> list[str]:
+        return await self.runtime.thread.ask(self.runtime.store.waiting, pool, limit, after)
+
+    async def due(self, now: float) -> list[tuple[str, str]]:
+        limit = TIMERS_PER_SCAN + len(self.backoff)  # paused executions must not hide the others
+        return await self.runtime.thread.ask(self.runtime.store.due, now, limit)
 
 
 class LoadedWork:

@@ -15,9 +15,9 @@ from noetl.engine.commands import Cancel, Claim, Command, Report
 from noetl.engine.events import StepDone
 from noetl.errors import NoetlError, StoreError
 from noetl.host import background, heartbeats, server_host
-from noetl.host.backoff import FIRST_SECONDS, LAST_SECONDS, Backoff
+from noetl.host.background import FIRST_SECONDS, LAST_SECONDS, Backoff
+from noetl.host.heartbeats import STALL_SECONDS, StallDetector
 from noetl.host.local_link import LocalLink
-from noetl.host.stall import STALL_SECONDS, StallDetector
 from noetl.store.sqlite import SqliteStore
 from noetl.store.store import Store, WorkerSession
 from noetl.worker import output
@@ -387,23 +387,23 @@ def test_a_parent_that_stands_still_is_read_once(store: Store, monkeypatch: pyte
 
     async def story(house: House) -> None:
         read: list[str] = []
-        stored = house.host.recovery.unheard.read
+        stored = house.host.recovery.read
 
         async def counted(name: str) -> Any:
             read.append(name)
             return await stored(name)
 
-        house.host.recovery.unheard.read = counted
+        monkeypatch.setattr(house.host.recovery, "read", counted)
         parent = await house.host.runtime.start(house.add(PARENT), {}, {})
         await until(lambda: sum(one.status == "waiting" for one in store.summaries()) == 4)
         scans: list[int] = []
-        scan = house.host.recovery.unheard.scan
+        scan = house.host.recovery.find_unheard
 
         async def scanned() -> Any:
             scans.append(len(read))
             return await scan()
 
-        monkeypatch.setattr(house.host.recovery.unheard, "scan", scanned)
+        monkeypatch.setattr(house.host.recovery, "find_unheard", scanned)
         await until(lambda: len(scans) > 20)
         assert scans[-1] - scans[5] <= 1
         await house.host.runtime.committer.handle(parent.id, Cancel("enough"))

@@ -134,7 +134,7 @@ def test_a_waiter_notices_an_end_at_another_server() -> None:
     async def story(house: House) -> None:
         state = await house.host.runtime.start(house.add(CHAIN), {}, {})
         waiting = asyncio.create_task(house.host.wait(state.id, SECONDS))
-        while state.id not in house.host.waiters:  # noqa: ASYNC110
+        while state.id not in house.host.waiters.ended:  # noqa: ASYNC110
             await asyncio.sleep(0)
         other = House(store)
         other.add(CHAIN)
