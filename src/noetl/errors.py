@@ -65,6 +65,7 @@ class TemplateError(NoetlError):
         super().__init__(message)
         self.message, self.source, self.offset, self.hint = message, source, offset, hint
         self.path: tuple[str | int, ...] = ()  # of the template in a rendered value
+        self.rule: int | None = None  # whose guard it is, by its place in the policy
 
 
 class TemplateSyntax(TemplateError):

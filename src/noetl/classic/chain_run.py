@@ -47,7 +47,7 @@ class ChainPlan(PipelinePlan):
         tasks = [link for link in links if isinstance(link, Task)]
         super().__init__(tasks, kind_of, [link.label for link in links])
         self.gotos = {link.label: GotoPlan(link, policy) for link in links if isinstance(link, Goto)}
-        self.again = RulePlan(again) if again is not None else None
+        self.again = RulePlan(again, 0) if again is not None else None
 
 
 class Chain(Pipeline):

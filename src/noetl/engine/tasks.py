@@ -7,6 +7,8 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from noetl.engine import events as e
 from noetl.engine.ctx import MAX_CTX_BYTES, patch_ctx, size_after
 from noetl.engine.limits import EventTooLarge, shrink
@@ -21,6 +23,8 @@ from noetl.reference import Reference, encode_inline
 if TYPE_CHECKING:
     from noetl.engine.decision import Decision
 
+SKIPPED = {"status": "skipped", "result": None}
+"""The outcome of a skipped task, as templates see it."""
 INLINED_CHARACTERS = 14_000
 """Characters of JSON text that fit into an event, whatever they are."""
 
@@ -30,9 +34,11 @@ INLINED_CHARACTERS = 14_000
 
 def accept_task(decision: Decision, fence: int, fact: e.TaskDone) -> None:
     """Accept an outcome, or fail the task if its patch conflicts with another item's or cannot be applied."""
+    outcome: Outcome | None = None
     try:
         fitting = shrink(fact, decision.blobs)
         assert isinstance(fitting, e.TaskDone)
+        outcome = fitting.outcome
         if not _writes(decision.state, fitting):
             decision.record(fitting)
             return
@@ -50,8 +56,12 @@ def accept_task(decision: Decision, fence: int, fact: e.TaskDone) -> None:
                 decision.emit(e.CtxPatched(spelled=e.InlinedPart(key, text[at:end], more=end < len(text))))
         decision.record(fitting)
         return
-    task, outcome = fact.task, Outcome("error", error=problem)
-    decision.emit(type(fact)(task, fact.attempt, outcome, "fail", duration_ms=fact.duration_ms))
+    task = fact.task
+    if outcome is None:
+        failure = type(fact)(task, fact.attempt, Outcome("error", error=problem), "fail")
+    else:  # the call has had its effect, and its outcome stays in the log
+        failure = type(fact)(task, fact.attempt, outcome, "fail", error=problem)
+    decision.emit(replace(failure, duration_ms=fact.duration_ms))
     if task.index is None:
         decision.fail(task.run, problem, task.place, fact.attempt)
         return
@@ -155,7 +165,10 @@ def _done(state: Execution, event: e.TaskDone, at: float) -> None:
     progress.visits[label] = visit
     if step.gives_handles:
         state.note_handles(outcome.result)
-    if not event.skipped and not isinstance(event, e.SinkProcessed):
+    sink = isinstance(event, e.SinkProcessed)
+    if event.skipped and not sink:
+        progress.tasks[label] = SKIPPED
+    elif not sink:
         progress.tasks[label] = outcome.as_data({"attempt": event.attempt, "duration_ms": event.duration_ms})
         if event.do not in ("retry", "fail"):  # a retried task sees what it saw before
             progress.prev = outcome.result if outcome.ok else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from noetl.engine.net import guard_test
 from noetl.engine.patch import Patch, operator_of
-from noetl.errors import TemplateFailed
+from noetl.errors import TemplateError, TemplateFailed
 from noetl.expression import prepare
 from noetl.model.duration import seconds
 from noetl.model.kind import Kind
@@ -31,10 +31,12 @@ DEFAULT_DELAY = 1.0
 class RulePlan:
     """One rule of a policy."""
 
-    __slots__ = ("delay", "set_ctx", "set_iter", "test", "then")
+    __slots__ = ("delay", "number", "set_ctx", "set_iter", "test", "then")
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: Rule, number: int) -> None:
         self.then: Then = rule.then
+        self.number = number
+        """Its place in the policy, from 0."""
         self.test = None if rule.when is None or rule.when is True else guard_test(rule.when)
         self.delay = prepare(rule.then.delay) if isinstance(rule.then.delay, str) else None
         self.set_iter = patch_plan(rule.then.set_iter)
@@ -70,8 +72,12 @@ class RulePlan:
 
 def first_match(rules: Iterable[RulePlan], scope: Mapping[str, Any]) -> RulePlan | None:
     for rule in rules:
-        if rule.test is None or rule.test(scope):
-            return rule
+        try:
+            if rule.test is None or rule.test(scope):
+                return rule
+        except TemplateError as error:
+            error.rule = rule.number
+            raise
     return None
 
 
@@ -93,7 +99,7 @@ class TaskPlan:
         self.bound = bound_inputs(kind, task.inputs)
         self.inputs: Prepared = rendered_inputs(kind, task.inputs, self.bound)
         self.args = prepare(task.args) if task.args else None
-        rules = [RulePlan(rule) for rule in task.policy or ()]
+        rules = [RulePlan(rule, number) for number, rule in enumerate(task.policy or ())]
         self.skips = [rule for rule in rules if rule.then.do == "skip"]
         self.rules = None if task.policy is None else [rule for rule in rules if rule.then.do != "skip"]
         self.timeout = task.spec.get("timeout", kind.timeout)

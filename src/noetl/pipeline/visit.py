@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from typing import TYPE_CHECKING, Any, Literal
 
 from noetl.engine.events import (
     PollFinished,
@@ -16,7 +17,7 @@ from noetl.engine.events import (
 )
 from noetl.engine.patch import BadPatch, Patch
 from noetl.engine.state import PollState
-from noetl.engine.tasks import repeats_after
+from noetl.engine.tasks import SKIPPED, repeats_after
 from noetl.errors import TemplateError
 from noetl.expression import NOW_KEY
 from noetl.model.identity import TaskId
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from noetl.pipeline.run import Pipeline
 
 NO_PATCHES: tuple[Patch, Patch] = ((), ())
+
+
+class DeadlinePassed(Exception):
+    """The deadline of a poll passed during its call."""
 
 
 class Visit:
@@ -54,6 +59,7 @@ class Visit:
         rules = plan.rules or []
         first = self.attempt == 1 and not progress.started and progress.delivered is None
         while True:
+            late = False
             try:
                 if plan.args is None:
                     self._enter()
@@ -64,17 +70,26 @@ class Visit:
                     if skip is not None:
                         return await self._close("skip", skip)
                 started = self.host.now()
-                self.outcome = await self._call()
+                try:
+                    self.outcome = await self._call()
+                except DeadlinePassed:
+                    late = True
                 self.took = round((self.host.now() - started) * 1000, 3)
                 meta = {"attempt": self.attempt, "duration_ms": self.took, "ts": started}
                 scope["outcome"] = self.outcome.as_data(meta)
                 if not plan.task.sink:
                     self.pipeline.last = scope["outcome"]
-                rule = await templates.evaluate(lambda: first_match(rules, scope)) if rules else None
             except TemplateError as error:
-                return await self._fail_with(error)
+                self.outcome, self.took = self.host.redact(template_outcome(error)), 0.0
+                return await self.fail(None)
             except ParkedCall as parked:
                 return parked.wait
+            if late or (plan.until is not None and self._is_late()):
+                return await self._fail_poll("deadline")
+            try:
+                rule = await templates.evaluate(lambda: first_match(rules, scope)) if rules else None
+            except TemplateError as error:
+                return await self.fail(None, self._rule_error(error))
             ok = self.outcome.ok
             do = rule.then.do if rule is not None else ("continue" if ok or plan.rules is not None else "fail")
             if do == "retry" and rule is not None:
@@ -132,7 +147,8 @@ class Visit:
             if plan.bound:
                 binds = plan.bound.items()
                 bound = await templates.evaluate(lambda: {path: bind(scope) for path, bind in binds}, inputs=True)
-            return await host.call(ToolCall(plan, self.task, self.attempt, progress.repeats, inputs, bound, scope))
+            call = ToolCall(plan, self.task, self.attempt, progress.repeats, inputs, bound, scope)
+            return await host.call(call) if plan.until is None else await self._call_in_time(call)
         except TemplateError as error:
             return host.redact(template_outcome(error))
         except ParkedCall as parked:
@@ -150,7 +166,7 @@ class Visit:
             wait = await pipeline.templates.evaluate(lambda: rule.wait_after(attempt, outcome, self.scope, seed))
             patches = await pipeline.writes.patch(rule)
         except (TemplateError, BadPatch) as error:
-            return await self._fail_with(error)
+            return await self.fail(None, self._rule_error(error, rule))
         due = host.now() + wait
         self.progress.repeats = repeats_after(self.progress.repeats, "retry", outcome)
         self._keep_outcome()
@@ -170,14 +186,18 @@ class Visit:
         try:
             patches = await self.pipeline.writes.patch(rule) if rule is not None else NO_PATCHES
         except (TemplateError, BadPatch) as error:
-            self._add_outcome(template_outcome(error), "fail", None)
-            return Failed(template_error(error), plan.label, self.attempt)
+            problem = self._rule_error(error, rule)
+            outcome = Outcome("error", error=problem) if do == "skip" else self.outcome
+            self._add_outcome(outcome, "fail", None, error=None if do == "skip" else problem)
+            return Failed(problem, plan.label, self.attempt)
         target = self.pipeline.plan.after[plan.label]
         if do == "jump" and rule is not None:
             target = rule.then.to
         elif do == "break":
             target = None
-        if do != "skip" and not plan.task.sink:
+        if not plan.task.sink and do == "skip":
+            self.scope["tasks"][plan.label] = SKIPPED
+        elif not plan.task.sink:
             self._keep_outcome()
             self.progress.prev = self.outcome.result if self.outcome.ok else None
         self._add_outcome(self.outcome, do, target, patches)
@@ -187,14 +207,19 @@ class Visit:
         try:
             wait = await self.pipeline.templates.evaluate(lambda: rule.delay_seconds(self.scope))
         except TemplateError as error:
-            return await self._fail_with(error)
+            return await self.fail(None, self._rule_error(error, rule))
         target = await self._close("jump", rule)
         return await self.pipeline.goto(target, wait) if isinstance(target, str) else target
 
-    async def _fail_with(self, error: TemplateError | BadPatch) -> str | End:
-        """Fail with the error of a template or of a patch."""
-        self.outcome, self.took = self.host.redact(template_outcome(error)), 0.0
-        return await self.fail(None)
+    def _rule_error(self, error: TemplateError | BadPatch, rule: RulePlan | None = None) -> Error:
+        """The error of a rule that cannot be evaluated or applied. The outcome of the call stays as it is (R8)."""
+        problem = template_error(error)
+        number = rule.number if rule is not None else error.rule if isinstance(error, TemplateError) else None
+        if number is None:
+            return self.host.redact(problem)
+        message = f"rule {number + 1} of task {self.plan.label!r}: {problem.message}"
+        details = {**problem.details, "task": str(self.task), "rule": number}
+        return self.host.redact(Error(problem.kind, message, details=details))
 
     async def fail(self, rule: RulePlan | None, error: Error | None = None) -> str | End:
         """Fail the pipeline with the error, or with that of the outcome. A chain may be retried instead."""
@@ -205,7 +230,7 @@ class Visit:
             if rule is not None:
                 patches = await self.pipeline.writes.patch(rule)
         except (TemplateError, BadPatch) as problem:
-            error = template_error(problem)
+            error = self._rule_error(problem, rule)
         self._end_poll("failed")
         try:
             wait = await self.pipeline.templates.evaluate(lambda: self.pipeline.restart_wait(self.task, outcome))
@@ -245,22 +270,43 @@ class Visit:
         try:
             ready = await self.pipeline.templates.evaluate(lambda: until(self.scope))
         except TemplateError as error:
-            return await self._fail_with(error)
+            return await self.fail(None, self._rule_error(error))
         count = self.progress.visits[plan.label] - started.first + 1
         self.host.add_fact(PollIteration(self.task, count, ready))
         if ready:
             self._end_poll("ready")
             return await self._close("continue", rule)
-        exhausted = poll.max_attempts is not None and count >= poll.max_attempts
-        if exhausted or (started.due is not None and self.host.now() + poll.interval > started.due):
-            self._end_poll("exhausted" if exhausted else "deadline")
-            calls = f"{count} call{'s' * (count != 1)}"
-            limit = f"after {calls}" if exhausted else f"within {poll.deadline:g} s ({calls})"
-            return await self.fail(None, Error("timeout", f"task {plan.label!r} was not ready {limit}"))
+        if poll.max_attempts is not None and count >= poll.max_attempts:
+            return await self._fail_poll("exhausted")
+        if started.due is not None and self.host.now() + poll.interval > started.due:
+            return await self._fail_poll("deadline")
         self._keep_outcome()
         self.progress.prev = self.outcome.result
         self.host.add_fact(TaskDone(self.task, self.attempt, self.outcome, "jump", plan.label, duration_ms=self.took))
         return await self.pipeline.goto(plan.label, poll.interval)
+
+    async def _call_in_time(self, call: ToolCall) -> Outcome:
+        """Call the tool; the deadline of the poll limits the call too (R10)."""
+        due = self.progress.polls[self.plan.label].due
+        try:
+            async with asyncio.timeout(None if due is None else max(0.0, due - self.host.now())):
+                return await self.host.call(call)
+        except TimeoutError:
+            self.outcome = failed("timeout", "the deadline of the poll passed during the call", retryable=True)
+            raise DeadlinePassed from None
+
+    def _is_late(self) -> bool:
+        due = self.progress.polls[self.plan.label].due
+        return due is not None and self.host.now() >= due
+
+    async def _fail_poll(self, reason: Literal["exhausted", "deadline"]) -> str | End:
+        plan, poll = self.plan, self.plan.task.poll
+        assert poll is not None
+        count = self.progress.visits[plan.label] - self.progress.polls[plan.label].first + 1
+        self._end_poll(reason)
+        calls = f"{count} call{'s' * (count != 1)}"
+        limit = f"after {calls}" if reason == "exhausted" else f"within {poll.deadline:g} s ({calls})"
+        return await self.fail(None, Error("timeout", f"task {plan.label!r} was not ready {limit}"))
 
     def _end_poll(self, reason: Any) -> None:
         started = self.progress.polls.pop(self.plan.label, None)

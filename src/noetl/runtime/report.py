@@ -56,8 +56,9 @@ def located(error: dict[str, Any] | None, file: str, places: dict[str, Mark]) ->
     """The error with file, line and column of the task, or of the step, that failed."""
     if error is None:
         return None
-    step, task = error.get("step"), error.get("task")
-    mark = places.get(f"{step}/{task}") or places.get(f"{step}/{error.get('place')}") or places.get(str(step))
+    step, task, rule = error.get("step"), error.get("task"), (error.get("details") or {}).get("rule")
+    parts = (f"{step}/{task}/rules/{rule}", f"{step}/{task}", f"{step}/{error.get('place')}", str(step))
+    mark = next((places[part] for part in parts if part in places), None)
     return {
         "kind": error.get("kind"),
         "message": error.get("message"),

@@ -666,6 +666,31 @@ def test_a_poll_is_given_up_after_so_many_calls_or_so_much_time(knobs: str, reas
     assert (stage.of("poll.finished")[0].reason, len(tool.asked)) == (reason, asked)
 
 
+def test_r10_the_deadline_of_a_poll_limits_its_call_too() -> None:
+    async def hang() -> Any:
+        await asyncio.sleep(60)
+
+    stage = play(poll('until: "{{ result == 2 }}", deadline: 0.2s'), tools={"f": lambda: 1, "g": hang})
+    assert stage.of("poll.finished")[0].reason == "deadline"
+    assert stage.state.error["message"] == "task 'ask' was not ready within 0.2 s (1 call)"
+
+
+def test_r10_a_result_after_the_deadline_is_not_accepted() -> None:
+    stages: list[Stage] = []
+
+    async def during(stage: Stage) -> None:
+        stages.append(stage)
+        await stage.drive()
+
+    def slow() -> int:
+        stages[0].clock.time += 6
+        return 2
+
+    stage = play(poll('until: "{{ result == 2 }}", deadline: 5s'), tools={"f": lambda: 1, "g": slow}, during=during)
+    assert stage.of("poll.finished")[0].reason == "deadline"
+    assert stage.state.error["message"] == "task 'ask' was not ready within 5 s (1 call)"
+
+
 def test_a_poll_whose_call_fails_for_good_is_over() -> None:
     stage = play(poll('until: "{{ result == 2 }}"'), tools={"f": lambda: 1, "g": broken})
     assert stage.state.status == "failed"

@@ -1870,3 +1870,65 @@ def test_output_does_not_gather_in_memory_while_items_follow_each_other(monkeypa
     assert [line[4] for line in stage.store.output(EXECUTION)] == [
         str(number) for _ in range(500) for number in range(6)
     ]
+
+
+# -- R8, R9: outcomes stay in the log --------------------------------------------------------------------------------
+
+ORDER = {"id": "order-77"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (when("outcome.result.id > 1", "do: continue"), "rule 1 of task 'post': "),
+        (otherwise('do: continue, set_ctx: {x: "{{ outcome.result.nothing }}"}'), "rule 1 of task 'post': "),
+        (otherwise('do: retry, delay: "{{ outcome.result.nothing }}"'), "rule 1 of task 'post': "),
+        (
+            when("_attempt == 1", "do: jump, to: post, delay: '{{ outcome.result.id }}'"),
+            "rule 1 of task 'post': `delay` must be",
+        ),
+        (otherwise('do: fail, set_ctx: {x: "{{ outcome.result.nothing }}"}'), "rule 1 of task 'post': "),
+    ],
+)
+def test_r8_a_rule_that_cannot_be_evaluated_leaves_the_outcome_in_the_log(rule: str, text: str) -> None:
+    stage = play(
+        f"- {{step: a, tool: [{{post: {{kind: python, code: post, {rules(rule)}}}}}]}}", tools={"post": lambda: ORDER}
+    )
+    (done,) = stage.of("task.done")
+    assert (done.outcome.ok, done.outcome.result, done.do) == (True, ORDER, "fail")
+    assert done.error.kind == "template"
+    assert done.error.message.startswith(text)
+    assert (done.error.details["task"], done.error.details["rule"]) == ("a#1/post#1", 0)
+    error = stage.state.error
+    assert (error["kind"], error["task"], error["details"]["rule"]) == ("template", "post", 0)
+
+
+def test_r8_a_patch_that_conflicts_leaves_the_outcome_in_the_log() -> None:
+    rule = rules(otherwise('do: continue, set_ctx: {x: "{{ iter.n }}"}'))
+    body = f"tool: [{{post: {{kind: python, code: post, {rule}}}}}]"
+    loop = "loop: {in: [1, 2], iterator: n, spec: {mode: parallel}}"
+    stage = play(f"- {{step: a, {loop}, {body}}}", tools={"post": lambda: ORDER})
+    assert stage.state.error["kind"] == "ctx_conflict"
+    assert [done.outcome.result for done in stage.of("task.done")] == [ORDER, ORDER]
+
+
+def test_r8_the_error_of_a_call_stays_the_outcome_if_its_rule_fails_too() -> None:
+    rule = when("outcome.error.message > 7", "do: continue")
+    stage = play(
+        f"- {{step: a, tool: [{{post: {{kind: python, code: post, {rules(rule)}}}}}]}}", tools={"post": broken}
+    )
+    (done,) = stage.of("task.done")
+    assert (done.outcome.error.kind, done.error.kind) == ("shaky", "template")
+
+
+def test_r9_a_skipped_task_has_an_outcome() -> None:
+    skip = rules(when("_prev == 1", "do: skip"))
+    steps = f"""
+    - step: a
+      tool:
+        - one: {{kind: noop, result: 1}}
+        - two: {{kind: python, code: never, {skip}}}
+        - three: {{kind: noop, result: "{{{{ tasks.two }}}} {{{{ tasks.two.status }}}} {{{{ _prev }}}}"}}
+    """
+    stage = play(steps, tools={})
+    assert stage.state.result == "{'status': 'skipped', 'result': None} skipped 1"

@@ -216,8 +216,9 @@ def rules_of(state: Execution, event: e.TaskDone, seq: int, at: float) -> Explai
         do, note = ("continue", "") if matched is None else _directive(event, task, matched)
         if do != event.do and not any(reason.verdict == "error" for reason in reasons):
             differs = do
-        if differs and event.do == "fail" and error is not None and error.kind in AFTER_RULES:
-            differs, note = "", f": {error.message}"  # what the rule was to write failed, and that error replaced it
+        problem = event.error or error
+        if differs and event.do == "fail" and problem is not None and problem.kind in AFTER_RULES:
+            differs, note = "", f": {problem.message}"  # what the rule was to write failed
         directive += note
         if matched is None and not differs and event.do == "continue":
             directive = "no rule matches, so it continues"
